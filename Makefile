@@ -1,0 +1,48 @@
+# make run starts the gateway; make check is what must pass. The rest is in `make help`.
+.DEFAULT_GOAL := help
+.PHONY: help run test check format lock clean run-environment dev-environment
+BIN := .venv/bin
+export PYTHON
+
+help:
+	@echo "make run       install into .venv (once) and start the gateway   (ARGS: of holdfast run)"
+	@echo "make test      install what tests need and run them all          (ARGS: of pytest)"
+	@echo "make check     format, lint, types, import contracts, tests with coverage"
+	@echo "make format    format the code and repair what the linter can repair"
+	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
+	@echo "make clean     remove .venv, caches and build results"
+
+run: run-environment
+	@exec $(BIN)/holdfast run $(ARGS)
+
+test: dev-environment
+	@scripts/system-packages
+	$(BIN)/python -m pytest $(ARGS)
+
+# Cheapest first: what fails fast says so fast.
+check: dev-environment
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	@scripts/system-packages
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS); tests=$$?; \
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage report --skip-covered --skip-empty && exit $$tests
+
+format: dev-environment
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lock:
+	scripts/lock $(ARGS)
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage .coverage.*
+	find agent gateway platforms sessions tests scripts -name __pycache__ -prune -exec rm -rf {} +
+
+run-environment:
+	@scripts/environment run
+
+dev-environment:
+	@scripts/environment dev

@@ -1,0 +1,70 @@
+"""Sans-IO: what a turn tells the outside while it runs."""
+
+import enum
+
+import msgspec
+
+from sessions.records import Message
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More of the answer's visible text."""
+
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    """More of what the model thinks before it answers."""
+
+    text: str
+
+
+class ToolStarted(msgspec.Struct, frozen=True):
+    """A tool call is being carried out."""
+
+    call_id: str
+    tool: str
+    label: str  # a short human form of the arguments
+    emoji: str = ""
+
+
+class ToolFinished(msgspec.Struct, frozen=True):
+    """A tool call has its result."""
+
+    call_id: str
+    tool: str
+    ok: bool
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """News for the status line: an id of the notice catalogue and its fields."""
+
+    id: str
+    fields: dict[str, str | int]
+
+
+class StepDone(msgspec.Struct, frozen=True):
+    """A model answer ended; text that follows belongs to the next one."""
+
+
+class Ending(enum.StrEnum):
+    """How a turn ended, apart from being cancelled."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+class TurnDone(msgspec.Struct, frozen=True):
+    """The last event of every turn that was not cancelled."""
+
+    ending: Ending
+    text: str  # the final answer, or what was visible when the turn failed
+    cause: str = ""  # one sentence for people: why it failed
+    message: Message | None = None  # the row for the history; None when the model said nothing
+    tries: int = 0  # requests sent to the model
+    tools: tuple[str, ...] = ()  # what was carried out, in order
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+AgentEvent = TextDelta | ReasoningDelta | ToolStarted | ToolFinished | Notice | StepDone | TurnDone

@@ -1,0 +1,1 @@
+"""Model providers; each is an island that shares only `contract` and `sse`."""

@@ -1,0 +1,108 @@
+"""What a provider is: our request goes in, a stream of our chunks comes out.
+
+A provider converts both ways and owns its connection; it does not retry, judge, time out by
+progress, or know about sessions. Closing the stream closes the connection at once.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from sessions.records import Message
+
+
+class ToolSchema(msgspec.Struct, frozen=True):
+    """A tool as the model sees it; `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """One request: the system prompt and the history as the model is to see them."""
+
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSchema, ...] = ()
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    reasoning_effort: str | None = None
+
+
+class TextChunk(msgspec.Struct, frozen=True):
+    """More visible text."""
+
+    text: str
+
+
+class ReasoningChunk(msgspec.Struct, frozen=True):
+    """More reasoning."""
+
+    text: str
+
+
+class CallChunk(msgspec.Struct, frozen=True):
+    """More of a tool call; a field that the wire left out is None."""
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    extra: bytes | None = None
+
+
+class FinishChunk(msgspec.Struct, frozen=True):
+    """The provider says why it stopped; `reason` as it was sent."""
+
+    reason: str
+
+
+class UsageChunk(msgspec.Struct, frozen=True):
+    """What the answer cost, in tokens."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class DoneChunk(msgspec.Struct, frozen=True):
+    """The wire's own end mark (`[DONE]`, `message_stop`): nothing follows."""
+
+
+class PingChunk(msgspec.Struct, frozen=True):
+    """The connection lives, but nothing was said."""
+
+
+Chunk = (
+    TextChunk
+    | ReasoningChunk
+    | CallChunk
+    | FinishChunk
+    | UsageChunk
+    | DoneChunk
+    | PingChunk
+)
+
+
+class Provider(Protocol):
+    """One model service."""
+
+    name: str
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        """Send the request; leaving the context closes the connection, however it is left.
+
+        Raises only what `agent.errors` names under `ProviderError`, from entering the context as
+        well as from the iterator. The iterator ends when the wire ends; whether the answer was
+        whole is not judged here.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of all connections."""
+        ...

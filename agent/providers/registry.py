@@ -1,0 +1,100 @@
+"""Which providers there are, and how one is built from the configuration.
+
+A provider's module is imported only when the configuration names it. Other distributions offer
+theirs as entry points of the group `holdfast.providers`; each loads a function like `build` of the
+modules below.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from agent.errors import BadRequest
+from agent.providers.contract import Provider
+from agent.settings import SERVICES, FallbackSettings
+
+Build = Callable[[FallbackSettings], Provider]
+
+GROUP = "holdfast.providers"
+
+_OURS = {
+    "demo": "agent.providers.demo",
+    "openai": "agent.providers.openai_chat",
+}
+
+
+@runtime_checkable
+class ListsModels(Protocol):
+    """A provider that can say which models its service offers."""
+
+    async def list_models(self) -> tuple[str, ...]:
+        """Names of all models; raises only what `agent.errors` names under `ProviderError`."""
+        ...
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A model to ask: where it is reached, its name, and how it is to answer."""
+
+    provider: Provider
+    model: str
+    settings: FallbackSettings
+
+    @property
+    def label(self) -> str:
+        """How journal and notices name it."""
+        return f"{self.provider.name}/{self.model}"
+
+
+class UnknownProvider(LookupError):
+    """Nothing installed answers to this provider's name."""
+
+
+class ModelNotChosen(LookupError):
+    """No model is named and the server does not offer exactly one; `offered` is what it has."""
+
+    def __init__(self, offered: tuple[str, ...]) -> None:
+        listed = ", ".join(offered) or "none"
+        super().__init__(f"Set model.name to one of the models that the server offers: {listed}.")
+        self.offered = offered
+
+
+def available() -> tuple[str, ...]:
+    """Names of all providers that are installed."""
+    return tuple(sorted({*_OURS, *(entry.name for entry in entry_points(group=GROUP))}))
+
+
+def build(settings: FallbackSettings) -> Provider:
+    """Make the provider that the settings name; imports what it needs, which may take a while."""
+    return _builder(settings.provider)(settings)
+
+
+async def choose_model(provider: Provider, settings: FallbackSettings) -> str:
+    """Find the model's name: configured, the service's usual one, or the only one it lists."""
+    if settings.name is not None:
+        return settings.name
+    service = SERVICES.get(settings.provider)
+    if service is not None and service.model is not None and settings.base_url is None:
+        return service.model
+    if not isinstance(provider, ListsModels):
+        raise ModelNotChosen(())
+    try:
+        offered = await provider.list_models()
+    except BadRequest:  # a server without such a list
+        offered = ()
+    if len(offered) != 1:
+        raise ModelNotChosen(offered)
+    return offered[0]
+
+
+def _builder(name: str) -> Build:
+    if name in _OURS:
+        found: Build = import_module(_OURS[name]).build
+        return found
+    for entry in entry_points(group=GROUP, name=name):
+        loaded: Build = entry.load()
+        return loaded
+    msg = f"There is no model provider {name!r}; installed are {', '.join(available())}."
+    raise UnknownProvider(msg)

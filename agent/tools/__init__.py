@@ -1,0 +1,1 @@
+"""Tools the model may call, and the gate that every call passes."""

@@ -1,0 +1,78 @@
+"""One Starlette application for everything the daemon serves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from gateway.http.guard import MAX_BODY, Boundary, Guard, refusal
+
+_HEALTH_TIMEOUT = 5.0
+_SENTENCES = {
+    404: "There is nothing at this address.",
+    405: "This address does not take that method.",
+}
+
+
+class Health(Protocol):
+    """Knows what keeps the daemon from doing its work."""
+
+    async def problems(self) -> Sequence[str]:
+        """Name each one in a few words, such as "web: connecting"; none means ready."""
+        ...
+
+
+def build_app(
+    routes: Sequence[BaseRoute],
+    *,
+    health: Health,
+    allowed_hosts: Sequence[str] = (),
+    max_body: int = MAX_BODY,
+) -> Starlette:
+    """Put routes, health checks and guards together.
+
+    `allowed_hosts` names the hosts under which the daemon may be called besides the loopback ones,
+    each as in a Host header, with or without a port; "*" allows all.
+    """
+    own = [Route("/livez", _live), Route("/readyz", _ready(health))]
+    return Starlette(
+        routes=[*own, *routes],
+        exception_handlers={HTTPException: _refused},
+        middleware=[
+            Middleware(Guard, allowed_hosts=allowed_hosts, max_body=max_body),
+            Middleware(Boundary),
+        ],
+    )
+
+
+async def _live(_: Request) -> Response:
+    """Answer at all: that is the news."""
+    return Response("ok\n", media_type="text/plain")
+
+
+def _ready(health: Health) -> Callable[[Request], Awaitable[Response]]:
+    async def ready(_: Request) -> Response:
+        try:
+            async with asyncio.timeout(_HEALTH_TIMEOUT):
+                problems = list(await health.problems())
+        except TimeoutError:
+            problems = [f"health: no answer within {_HEALTH_TIMEOUT:g} s"]
+        body = msgspec.json.encode({"ready": not problems, "not_ready": problems})
+        return Response(body, 503 if problems else 200, media_type="application/json")
+
+    return ready
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """Say what Starlette itself refuses, such as an unknown path, in our shape."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
+    sentence = _SENTENCES.get(error.status_code, f"{error.detail}.")
+    headers = dict(error.headers or {})
+    return refusal(error.status_code, "http", sentence, headers)

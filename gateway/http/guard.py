@@ -1,0 +1,161 @@
+"""What stands before every route: host, origin, size, security headers, and the last safety net.
+
+Plain ASGI, so that a stream passes through piece by piece.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY = 16 * 1024 * 1024
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+_WRONG_HOST = "This server is not called that. Please open it under the address it prints at start."
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]+)?")
+
+_log = logging.getLogger(__name__)
+
+
+class _TooLarge(Exception):
+    """The body has grown beyond the limit while it was read."""
+
+
+def refusal(
+    status: int, kind: str, message: str, headers: dict[str, str] | None = None
+) -> Response:
+    """Answer with the one shape that all errors over HTTP have."""
+    body = msgspec.json.encode({"error": {"type": kind, "message": message}})
+    return Response(body, status, headers=headers, media_type="application/json")
+
+
+class Guard:
+    """Turns away what a foreign page could make a browser send, and what is too large.
+
+    A foreign name in Host is how DNS rebinding shows; a foreign Origin is another site's script.
+    """
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str], max_body: int) -> None:
+        self._app = app
+        self._allowed = {host.lower() for host in allowed_hosts}
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        answer = self._judge(headers)
+        if answer is not None:
+            await answer(scope, receive, _with_headers(send))
+            return
+        await self._app(scope, _counted(receive, self._max_body), _with_headers(send))
+
+    def _judge(self, headers: Headers) -> Response | None:
+        host = headers.get("host", "").lower()
+        if not self._host_allowed(host):
+            return refusal(403, "host", _WRONG_HOST)
+        origin = headers.get("origin")
+        if origin is not None and not self._origin_allowed(origin.lower(), host):
+            return refusal(403, "origin", "Requests from other web sites are not taken.")
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self._max_body:
+            return _too_large()
+        return None
+
+    def _host_allowed(self, host: str) -> bool:
+        name = _name(host)
+        return bool(name) and (
+            "*" in self._allowed
+            or name in _LOOPBACK
+            or name in self._allowed
+            or host in self._allowed
+        )
+
+    def _origin_allowed(self, origin: str, host: str) -> bool:
+        """The page's own origin; names of this machine on other ports are other programs'."""
+        place = urlsplit(origin).netloc if origin.startswith(("http://", "https://")) else ""
+        return bool(place) and (place == host or place in self._allowed)
+
+
+class Boundary:
+    """Answers 500 where a route failed in a way nobody foresaw; the others go on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and catch what comes back."""
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception as error:  # noqa: BLE001 - the boundary of every web handler
+            # A response that has begun cannot become an error: the server cuts the connection.
+            if isinstance(error, _TooLarge):
+                answer = _too_large()
+            else:
+                _log.exception("%s %s failed.", scope.get("method"), scope.get("path"))
+                answer = refusal(500, "internal", "Something went wrong here; the log says what.")
+            if not started:
+                await answer(scope, receive, send)
+
+
+def _name(host: str) -> str:
+    """Give the name of a Host header without its port; "" when it is not one."""
+    match = _HOST.fullmatch(host)
+    return match["name"] if match else ""
+
+
+def _too_large() -> Response:
+    # The rest of the body is not read, so the connection cannot be used again.
+    return refusal(413, "too_large", "This request is too large.", {"connection": "close"})
+
+
+def _counted(receive: Receive, most: int) -> Receive:
+    """Watch the size of a body that came without saying its length."""
+    read = 0
+
+    async def counting() -> Message:
+        nonlocal read
+        message = await receive()
+        read += len(message.get("body", b""))
+        if read > most:
+            raise _TooLarge
+        return message
+
+    return counting
+
+
+def _with_headers(send: Send) -> Send:
+    """Add the security headers that the route has not set itself."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message.get("headers", [])))
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return sending

@@ -1,0 +1,143 @@
+"""Serves the application in the daemon's own loop."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_GRACE = 2  # seconds that open responses get at the end
+
+
+class PortTaken(OSError):
+    """The address cannot be listened on; the message says why and what to do."""
+
+
+class HttpServer:
+    """Holds the port from `bind` on; a second daemon finds it taken at once.
+
+    Connections made before `serve` wait in the socket's queue.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._socket: socket.socket | None = None
+
+    def bind(self) -> None:
+        """Take the port; raises `PortTaken` when that cannot be done."""
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((self._host, self._port), family=family)
+        except OSError as error:
+            raise PortTaken(_why(error, self._host, self._port)) from error
+        self._socket.settimeout(0)
+        self._port = self._socket.getsockname()[1]
+
+    @property
+    def port(self) -> int:
+        """The port; when 0 was asked for, the real one from `bind` on."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """The address a person on this machine opens."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._host, self._host)  # noqa: S104
+        return f"http://{f'[{host}]' if ':' in host and host[0] != '[' else host}:{self._port}/"
+
+    async def serve(self, app: ASGIApp) -> None:
+        """Serve until cancelled; responses under way then get two seconds to end."""
+        if self._socket is None:
+            self.bind()
+        assert self._socket is not None  # noqa: S101 - bound above
+        receiving = _Receiving(app)
+        server = _Server(
+            uvicorn.Config(
+                receiving,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_graceful_shutdown=_GRACE,
+            )
+        )
+        listening = self._socket
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            self._socket = None
+            receiving.end()
+            if server.started:
+                await server.shutdown(sockets=[listening])
+            listening.close()
+
+    def close(self) -> None:
+        """Give the port back when it came to no `serve`."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class _Receiving:
+    """Tells every response under way that its reader has left, once serving ends.
+
+    A stream would go on for ever otherwise; it ends the way it does when a page is closed.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._waiting: set[asyncio.Timeout] = set()
+        self._ended = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def receiving() -> Message:
+            try:
+                async with asyncio.timeout(0 if self._ended else None) as waiting:
+                    self._waiting.add(waiting)
+                    try:
+                        return await receive()
+                    finally:
+                        self._waiting.discard(waiting)
+            except TimeoutError:
+                return {"type": "http.disconnect"}
+
+        await self._app(scope, receiving, send)
+
+    def end(self) -> None:
+        """Let nobody wait for a reader any longer."""
+        self._ended = True
+        for waiting in self._waiting:
+            waiting.reschedule(0)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers, which are the daemon's, and without its 100 ms tick."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await asyncio.Event().wait()
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"Port {port} on {host} is already in use. "
+                "Stop what uses it, or choose another port with --set http.port=NUMBER."
+            )
+        case errno.EACCES:
+            return f"Port {port} on {host} needs more rights. Choose one above 1023 for http.port."
+        case _:
+            return (
+                f"Cannot listen on {host} port {port}: {error.strerror or error}. Check http.host."
+            )

@@ -1,0 +1,225 @@
+"""What can be configured about the daemon itself, and `Settings`, which holds everything.
+
+A settings struct may have a method `conflicts`: it yields a key's path inside the struct, and what
+is wrong with that key in view of the others.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from agent.settings import (
+    AgentSettings,
+    McpSettings,
+    ModelSettings,
+    ToolSettings,
+    VoiceSettings,
+)
+from gateway.access import Entry, Person, parse_admin, parse_entry
+from sessions.settings import POSTGRESQL, SessionSettings, StoreSettings
+from sessions.values.duration import Duration
+from sessions.values.secret import Secret
+
+
+class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the daemon treats messages, stops and logs."""
+
+    drain_seconds: Annotated[
+        float, Meta(ge=0, description="How long running turns may finish when the daemon stops.")
+    ] = 60.0
+    busy: Annotated[
+        Literal["queue", "steer", "interrupt", "collect"],
+        Meta(
+            description="A message that comes while a turn runs: waits its turn, is given to the "
+            "model after the next tool result, cancels the turn and starts anew, or joins what "
+            "waits into one message."
+        ),
+    ] = "queue"
+    queue_limit: Annotated[
+        int, Meta(ge=1, description="Messages that may wait in one conversation.")
+    ] = 20
+    stale_after: Annotated[
+        Duration,
+        Meta(description="Messages older than this when they reach us are not answered."),
+    ] = Duration(86400)
+    log_format: Annotated[
+        Literal["text", "json"], Meta(description="Lines for people or for programs.")
+    ] = "text"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least level written.")
+    ] = "info"
+
+
+class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The HTTP port: web page, API, webhooks, health."""
+
+    host: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Address to listen on; one that others can reach needs an `api_key`.",
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    ] = 8420
+    api_key: Annotated[Secret | None, Meta(description="Key that clients of the API show.")] = None
+    ui: Annotated[bool, Meta(description="Serve the web page.")] = True
+    sse_keepalive: Annotated[
+        float, Meta(gt=0, description="Seconds of silence after which a stream gets a sign of life.")
+    ] = 15.0
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """See the module."""
+        if not _is_loopback(self.host) and self.api_key is None:
+            yield (
+                ("host",),
+                f"{self.host} can be reached by others; set http.api_key, or use 127.0.0.1",
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is let in; nobody who is not named here or paired."""
+
+    allow: Annotated[
+        tuple[str, ...],
+        Meta(
+            description='Who may talk to the agent, by stable id: `"telegram:1001"`, '
+            '`"slack:T1/U3003"`, `"slack:T1/*"` (full members of a workspace), '
+            '`"telegram:-1001234/*"` (members of a group, only there), '
+            '`"discord:GUILD/role:ID"`, `"telegram:*"` (everybody).'
+        ),
+    ] = ()
+    admins: Annotated[
+        tuple[str, ...],
+        Meta(description="Who may do everything and answers for the others; persons or roles."),
+    ] = ()
+    pairing: Annotated[
+        bool, Meta(description="Offer strangers in a DM a code that an admin can approve.")
+    ] = True
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """See the module."""
+        for key, texts, parse in (
+            ("allow", self.allow, parse_entry),
+            ("admins", self.admins, parse_admin),
+        ):
+            for index, text in enumerate(texts):
+                problem = _problem(parse, text)
+                if problem:
+                    yield (key, index), f'"{text}" {problem}'
+
+
+def _problem(parse: Callable[[str], Entry], text: str) -> str:
+    try:
+        parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+class UserLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one person may use; what is left out is as for everybody."""
+
+    messages_per_minute: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Messages a minute.")
+    ] = None
+    tokens_per_day: Annotated[
+        Annotated[int, Meta(ge=0)] | None, Meta(description="Model tokens a day.")
+    ] = None
+    usd_per_day: Annotated[
+        Annotated[float, Meta(ge=0)] | None, Meta(description="Dollars a day.")
+    ] = None
+
+
+class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What each person may use."""
+
+    messages_per_minute: Annotated[int, Meta(ge=1, description="Messages a minute.")] = 20
+    tokens_per_day: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="Model tokens a day. Left out: no limit."),
+    ] = None
+    usd_per_day: Annotated[
+        Annotated[float, Meta(ge=0)] | None, Meta(description="Dollars a day. Left out: no limit.")
+    ] = None
+    users: Annotated[
+        dict[str, UserLimits],
+        Meta(description='Other limits for one person: `[limits.users."telegram:1001"]`.'),
+    ] = {}
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """See the module."""
+        for text in self.users:
+            problem = _problem(parse_entry, text)
+            if problem:
+                yield ("users", text), problem
+            elif not isinstance(parse_entry(text), Person):
+                yield ("users", text), "must be one person, such as telegram:1001"
+
+
+class BusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What connects several machines of one deployment."""
+
+    url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(local|(nats|tls)://[^\s]+)$",
+            extra={"form": '"local" or a nats:// address'},
+            description="`local` on one machine, `nats://HOST` on several.",
+        ),
+    ] = "local"
+
+
+class RouteSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of single chats; the first route that matches counts."""
+
+    match: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Chats it is for; `*` stands for anything: `telegram:-100*`, `slack:T1/C1`.",
+        ),
+    ]
+    model: Annotated[str | None, Meta(description="Name of another model.")] = None
+    system_prompt: Annotated[str | None, Meta(description="Another system prompt.")] = None
+    tools: Annotated[
+        tuple[str, ...] | None, Meta(description="Other families of tools; an empty list: none.")
+    ] = None
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be configured."""
+
+    gateway: GatewaySettings = GatewaySettings()
+    store: StoreSettings = StoreSettings()
+    model: ModelSettings = ModelSettings()
+    agent: AgentSettings = AgentSettings()
+    voice: VoiceSettings = VoiceSettings()
+    tools: ToolSettings = ToolSettings()
+    mcp: tuple[McpSettings, ...] = ()
+    sessions: SessionSettings = SessionSettings()
+    access: AccessSettings = AccessSettings()
+    limits: LimitSettings = LimitSettings()
+    platforms: dict[str, Struct] = {}  # each decoded by its PlatformSpec.config
+    http: HttpSettings = HttpSettings()
+    bus: BusSettings = BusSettings()
+    route: tuple[RouteSettings, ...] = ()
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """See the module."""
+        if self.bus.url != "local" and self.store.engine != POSTGRESQL:
+            yield ("bus", "url"), "needs a store that several machines share: a postgresql:// url"
+        names = [server.name for server in self.mcp]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield ("mcp", index, "name"), f'"{name}" is taken by another [[mcp]]'

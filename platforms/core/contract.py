@@ -1,0 +1,404 @@
+"""What an adapter is: one attribute, three methods, and the records that pass through them.
+
+An adapter turns a platform's updates into `Inbound` events and our `Op`s into calls. It decides
+nothing about sessions, access or pacing, and raises only what `platforms.core.errors` names. The
+core never asks which platform it talks to; everything it must know is in `Capabilities`.
+"""
+
+import enum
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from sessions.values.clock import Clock
+from sessions.values.ids import Ids
+
+
+class Address(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A place where something can be shown."""
+
+    platform: str
+    chat: str
+    account: str = ""
+    thread: str = ""
+
+
+# --- what comes in ---------------------------------------------------------------------------
+
+
+class Sender(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who did it. Only `id` and `memberships` count for access; names can be chosen freely."""
+
+    id: str  # the platform's stable id, written as in `access.allow` but without the platform
+    name: str = ""
+    is_bot: bool = False
+    memberships: tuple[str, ...] = ()  # stable ids of groups and roles the platform vouches for
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    """Words."""
+
+    text: str
+
+
+class File(msgspec.Struct, frozen=True, tag="file", omit_defaults=True):
+    """Something attached; `ref` is what the adapter needs to fetch it later."""
+
+    name: str
+    media_type: str
+    ref: str
+    size: int | None = None
+
+
+Part = Text | File
+
+
+class Quote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An earlier message that this one answers, or that stood before it in the room."""
+
+    sender: str
+    text: str
+    id: str = ""
+
+
+class InboundMessage(msgspec.Struct, frozen=True, tag="message", omit_defaults=True):
+    """Somebody said something. An album or a pasted long text is one message."""
+
+    id: str  # the platform's id, unique in its chat; a redelivery has the same one
+    at: int  # when it was sent, milliseconds
+    address: Address
+    sender: Sender
+    parts: tuple[Part, ...]
+    direct: bool = False  # a chat between this person and us alone
+    addressed: bool = False  # meant for us: a DM, a mention, a reply to us, a command
+    reply_to: Quote | None = None
+    context: tuple[Quote, ...] = ()  # what stood before it in the room; not trusted
+    raw: bytes = b""  # the update as the platform sent it
+    epoch: int = 0  # of the lease under which it was received; 0 on a single machine
+
+    @property
+    def text(self) -> str:
+        """All words of the message."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+class InboundEdit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
+    """Somebody changed a message of theirs."""
+
+    id: str  # of the edit itself
+    at: int
+    address: Address
+    sender: Sender
+    message: str  # the message that was changed
+    parts: tuple[Part, ...]
+    raw: bytes = b""
+    epoch: int = 0
+    direct: bool = False
+
+
+class InboundDelete(msgspec.Struct, frozen=True, tag="delete", omit_defaults=True):
+    """Somebody deleted a message of theirs."""
+
+    id: str
+    at: int
+    address: Address
+    sender: Sender
+    message: str
+    raw: bytes = b""
+    epoch: int = 0
+    direct: bool = False
+
+
+class InboundAction(msgspec.Struct, frozen=True, tag="action", omit_defaults=True):
+    """Somebody pressed a button of ours; `action` is what we put behind it."""
+
+    id: str
+    at: int
+    address: Address
+    sender: Sender
+    action: str
+    message: str = ""  # the message the button stands under
+    direct: bool = False
+    raw: bytes = b""
+    epoch: int = 0
+
+
+Inbound = InboundMessage | InboundEdit | InboundDelete | InboundAction
+
+
+class Accepted(enum.StrEnum):
+    """What became of an event; every value means: it is stored, acknowledge it."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    IGNORED = "ignored"
+
+
+Inbox = Callable[[Inbound], Awaitable[Accepted]]
+"""Returns once the event is committed; only then may the adapter acknowledge it. When it raises,
+nothing was stored: do not acknowledge."""
+
+
+# --- what goes out ---------------------------------------------------------------------------
+
+
+class Button(msgspec.Struct, frozen=True):
+    """A button under a message; `action` comes back as `InboundAction.action` (64 bytes at most)."""
+
+    label: str
+    action: str
+
+
+class Post(msgspec.Struct, frozen=True, tag="post", omit_defaults=True):
+    """Show a new message.
+
+    `again` says that an earlier try of this very op may have been carried out: an adapter whose
+    `repeat` is `NONCE` or `LOOKUP` must then make sure that the message is not shown twice.
+    `since` is then when it was first tried. `streaming` says that edits of this message will follow
+    until one has `streaming=False`.
+    """
+
+    op: str  # stable over repeats
+    address: Address
+    text: str  # the model's Markdown, already cut to the platform's limit
+    reply_to: str | None = None
+    buttons: tuple[Button, ...] = ()
+    streaming: bool = False
+    again: bool = False
+    since: int = 0  # milliseconds; 0 when this is the first try
+    notice: bool = False  # words of ours, not of the model
+
+
+class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
+    """Let a message of ours show something else; safe to repeat."""
+
+    op: str
+    address: Address
+    message: str
+    text: str
+    buttons: tuple[Button, ...] = ()
+    streaming: bool = False
+    notice: bool = False
+
+
+class Draft(msgspec.Struct, frozen=True, tag="draft", omit_defaults=True):
+    """Show what an answer looks like so far; it vanishes by itself, or when `text` is empty."""
+
+    op: str
+    address: Address
+    draft: str  # the same for all states of one answer
+    text: str
+    status: str = ""  # one line about what is going on, apart from the text
+
+
+class Delete(msgspec.Struct, frozen=True, tag="delete"):
+    """Take a message of ours away; safe to repeat."""
+
+    op: str
+    address: Address
+    message: str
+
+
+class Upload(msgspec.Struct, frozen=True, tag="upload", omit_defaults=True):
+    """Send a file."""
+
+    op: str
+    address: Address
+    path: str
+    name: str
+    media_type: str
+    caption: str = ""
+    again: bool = False
+    since: int = 0  # milliseconds; 0 when this is the first try
+
+
+class React(msgspec.Struct, frozen=True, tag="react"):
+    """Put one sign on a user's message; an empty one takes it away."""
+
+    op: str
+    address: Address
+    message: str
+    emoji: str
+
+
+class Typing(msgspec.Struct, frozen=True, tag="typing"):
+    """Show that an answer is being written."""
+
+    op: str
+    address: Address
+
+
+class Ask(msgspec.Struct, frozen=True, tag="ask", omit_defaults=True):
+    """A question that waits for somebody's button or command."""
+
+    op: str
+    address: Address
+    text: str
+    buttons: tuple[Button, ...]
+    again: bool = False
+    since: int = 0  # milliseconds; 0 when this is the first try
+
+
+Op = Post | Edit | Draft | Delete | Upload | React | Typing | Ask
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """The op was carried out; `message` names what a later edit or delete would change."""
+
+    message: str = ""
+
+
+# --- what a platform can do ------------------------------------------------------------------
+
+
+class Unit(enum.StrEnum):
+    """How a platform counts the length of a text."""
+
+    CHARACTERS = "characters"
+    UTF16 = "utf16"
+    BYTES = "bytes"
+
+
+class Live(enum.StrEnum):
+    """How an answer can be shown while it is being written."""
+
+    NONE = "none"  # only the final text
+    EDIT = "edit"  # a message that is edited
+    STREAM = "stream"  # a message that only grows until its last edit
+    DRAFT = "draft"  # a preview apart from the messages; the final text is posted
+
+
+class Repeat(enum.StrEnum):
+    """What makes it safe to repeat a Post whose outcome is not known."""
+
+    ALWAYS = "always"  # the same op id is never shown twice
+    NONCE = "nonce"  # safe within `repeat_seconds` of the first try, later the adapter looks
+    LOOKUP = "lookup"  # the adapter finds out whether it was carried out
+    MARK = "mark"  # cannot be known: a repeat carries a visible mark
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """A platform's abilities and limits, as data."""
+
+    text_limit: int
+    unit: Unit
+    live: Live
+    repeat: Repeat
+    live_interval: float = 1.0  # seconds between two live updates of one message
+    burst: int = 20  # ops a chat takes at once ...
+    per_second: float = 1.0  # ... and how fast that allowance grows back
+    edit: bool = True
+    delete: bool = True
+    typing_interval: float | None = None  # seconds after which it must be shown again
+    buttons: int = 0  # how many a message may carry
+    reactions: bool = False
+    files: int | None = None  # largest upload in bytes
+    reply: bool = True
+    repeat_seconds: float = 0.0
+    command: str = "/{word}"  # how a person writes a command there
+
+
+class Adapter(Protocol):
+    """One connection to one platform, under one account."""
+
+    name: str
+    account: str
+    capabilities: Capabilities
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+        """Connect, call `ready` whenever connected, hand in events; runs until cancelled.
+
+        Must not return by itself and must not wait for an answer: `inbox` returns when the event is
+        stored. Raises `Unavailable` when the connection cannot be kept (the caller starts it again)
+        and `Unauthorized` when trying again is useless.
+        """
+        ...
+
+    async def deliver(self, op: Op) -> Receipt:
+        """Carry out one op, once. Must not retry by itself and must not wait out a rate limit."""
+        ...
+
+    def fetch(self, file: File) -> AsyncIterator[bytes]:
+        """Read an attachment in pieces."""
+        ...
+
+
+@runtime_checkable
+class OffersRoutes(Protocol):
+    """An adapter that wants HTTP paths of its own, such as a webhook or the web page."""
+
+    def routes(self) -> Sequence[Any]:
+        """Starlette routes, mounted into the daemon's one application."""
+        ...
+
+
+# --- what an adapter is given ----------------------------------------------------------------
+
+
+class TranscriptRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that a chat shows: a user's message or something of ours, by `seq`."""
+
+    seq: int
+    id: str  # of the inbound event, or of the item
+    at: int
+    author: str  # "user", "answer" or "notice"
+    text: str
+    sender: str = ""
+    buttons: tuple[Button, ...] = ()
+    state: str = ""  # of a user's message: "waiting", "running", "done", "held", "refused"
+
+
+class ChatSummary(msgspec.Struct, frozen=True):
+    """A chat in which something was said."""
+
+    chat: str
+    title: str
+    updated_at: int
+
+
+class Archive(Protocol):
+    """Reads what a chat shows, for adapters whose platform keeps no history of its own."""
+
+    async def transcript(self, address: Address, after: int, limit: int) -> Sequence[TranscriptRow]:
+        """Rows with `seq` greater than `after`, oldest first; the newest `limit` when after is 0."""
+        ...
+
+    async def chats(self, platform: str, limit: int) -> Sequence[ChatSummary]:
+        """Chats of a platform, the last used first."""
+        ...
+
+
+class Shelf(Protocol):
+    """A few durable values of the adapter's own, such as the last update it has seen."""
+
+    async def get(self, name: str) -> str | None:
+        """Read a value."""
+        ...
+
+    async def put(self, name: str, value: str) -> None:
+        """Keep a value; returns when it is committed."""
+        ...
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the gateway gives every adapter it builds."""
+
+    clock: Clock
+    ids: Ids
+    shelf: Shelf
+    archive: Archive
+    account: str = ""
+
+
+class PlatformSpec(msgspec.Struct, frozen=True):
+    """What a platform's module offers as `SPEC`; the registry finds it by the module's name.
+
+    `config` is the frozen msgspec Struct of its `[platforms.NAME]` table; `secrets` maps its keys
+    to the environment variables that may hold them.
+    """
+
+    name: str
+    config: type[msgspec.Struct]
+    build: Callable[[Any, Surroundings], Adapter]
+    secrets: dict[str, str] = {}

@@ -1,0 +1,106 @@
+"""The web page as a platform: what the gateway calls, and what it hands to the parts behind."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from starlette.routing import BaseRoute
+
+from platforms.core.contract import (
+    Ask,
+    Capabilities,
+    Delete,
+    Draft,
+    Edit,
+    File,
+    Inbox,
+    Live,
+    Op,
+    Post,
+    React,
+    Receipt,
+    Repeat,
+    Surroundings,
+    Typing,
+    Unit,
+    Upload,
+)
+from platforms.core.errors import ChatGone, Rejected
+from platforms.web.api import Api
+from platforms.web.door import Door
+from platforms.web.hub import Hub
+from platforms.web.wire import is_chat
+
+CAPABILITIES = Capabilities(
+    text_limit=1_000_000,
+    unit=Unit.CHARACTERS,
+    live=Live.DRAFT,
+    repeat=Repeat.ALWAYS,  # the page shows rows of the archive, each once
+    live_interval=0.05,
+    burst=1_000,
+    per_second=200.0,
+    typing_interval=5.0,
+    buttons=8,
+    files=None,
+)
+
+
+class WebAdapter:
+    """Serves the page and carries words between it and the gateway.
+
+    What lasts is read from the archive; only drafts and signs of life are kept here, in memory.
+    """
+
+    name = "web"
+    capabilities = CAPABILITIES
+
+    def __init__(self, surroundings: Surroundings, keepalive: float = 15.0) -> None:
+        self.account = surroundings.account
+        self._door = Door(surroundings.clock, surroundings.shelf)
+        self._hub = Hub(surroundings.clock)
+        self._api = Api(surroundings, self._door, self._hub, keepalive)
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+        """See `Adapter`. When cancelled, every open stream ends by itself."""
+        with self._hub.opened(), self._api.receiving(inbox):
+            ready()
+            await asyncio.Event().wait()  # the HTTP server does the work; this one only lasts
+
+    async def deliver(self, op: Op) -> Receipt:
+        """See `Adapter`. A post is already in the archive: the open pages are told to look."""
+        chat = op.address.chat
+        if not is_chat(chat):
+            msg = f"{chat!r} is not a conversation of the web page."
+            raise ChatGone(msg)
+        match op:
+            case Post() | Ask():
+                self._hub.posted(chat, _item(op.op))
+            case Edit():
+                self._hub.edited(chat, _item(op.message), op.text, op.buttons)
+            case Delete():
+                self._hub.deleted(chat, _item(op.message))
+            case Draft():
+                self._hub.drafted(chat, op.draft, op.text, op.status)
+            case Typing():
+                self._hub.typing(chat)
+            case Upload() | React():
+                msg = "The web page shows neither files nor reactions."
+                raise Rejected(msg)
+        return Receipt(message=op.op)
+
+    def fetch(self, file: File) -> AsyncIterator[bytes]:
+        """See `Adapter`. Nothing is ever attached on the page."""
+        msg = f"{file.name} cannot be read: the web page takes no files."
+        raise Rejected(msg)
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """See `OffersRoutes`."""
+        return self._api.routes()
+
+    async def new_link(self, base_url: str) -> str:
+        """Make a link that lets its first visitor in as the owner, once, within an hour."""
+        return f"{base_url.rstrip('/')}/enter/{await self._door.new_link()}"
+
+
+def _item(op: str) -> str:
+    """The k-th message of item X is named X.k; on the page an item is one message."""
+    return op.rpartition(".")[0] or op

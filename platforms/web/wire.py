@@ -1,0 +1,82 @@
+"""Sans-IO: what travels between page and daemon: names, bodies, events."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from platforms.core.contract import Button, ChatSummary, TranscriptRow
+
+_CHAT = re.compile(r"[A-Za-z0-9_-]{4,40}")
+
+MessageId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+
+
+class NewMessage(msgspec.Struct, frozen=True):
+    """What the page posts; a repeat after a lost response carries the same id."""
+
+    id: MessageId
+    text: str
+
+
+class Press(msgspec.Struct, frozen=True):
+    """A button of ours was pressed."""
+
+    id: MessageId
+    action: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    message: Annotated[str, msgspec.Meta(max_length=80)] = ""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a request was refused: a word for programs and a sentence for people."""
+
+    type: str
+    message: str
+
+
+def is_chat(name: str) -> bool:
+    """Say whether a conversation may be called this."""
+    return _CHAT.fullmatch(name) is not None
+
+
+def clean(text: str) -> str:
+    """Words as they are stored: no end-of-text byte, which databases refuse, one kind of newline."""
+    return text.replace("\r\n", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def failure(kind: str, message: str) -> bytes:
+    """Write a refusal the way every HTTP answer of ours does."""
+    return msgspec.json.encode({"error": Failure(kind, message)})
+
+
+def event(name: str, data: object, number: int | None = None) -> bytes:
+    """Write one server-sent event; JSON has no bare newlines, so one data line is enough."""
+    head = f"id: {number}\n" if number is not None else ""
+    return f"{head}event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+KEEPALIVE = b": keepalive\n\n"
+
+
+def row_data(row: TranscriptRow) -> dict[str, object]:
+    """Write a row for the page."""
+    return {
+        "id": row.id,
+        "seq": row.seq,
+        "at": row.at,
+        "author": row.author,
+        "text": row.text,
+        "state": row.state,
+        "buttons": button_data(row.buttons),
+    }
+
+
+def button_data(buttons: Sequence[Button]) -> list[dict[str, str]]:
+    """Write buttons for the page."""
+    return [{"label": button.label, "action": button.action} for button in buttons]
+
+
+def chat_data(chat: ChatSummary) -> dict[str, object]:
+    """Write a line of the conversation list for the page."""
+    return {"id": chat.chat, "title": chat.title, "at": chat.updated_at}

@@ -1,0 +1,348 @@
+"""One conversation's owner: takes its events one by one and makes the machine's decisions true.
+
+It knows neither platforms nor models: what it needs of them it gets as `Hands`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import msgspec
+
+from sessions.changes import Change, Checkpoint
+from sessions.errors import Conflict, StoreError
+from sessions.expiry import Expiry
+from sessions.machine import (
+    Arrived,
+    CancelTask,
+    Earlier,
+    Ended,
+    Env,
+    Event,
+    GiveSteers,
+    LastTurn,
+    Pending,
+    Result,
+    Resume,
+    Retry,
+    RunningTurn,
+    Say,
+    StartTask,
+    State,
+    SteersWanted,
+    Undo,
+    Wrecked,
+    step,
+)
+from sessions.records import InboxEntry, Message, Reason, SessionState, Turn, TurnState
+from sessions.store import Conversation, SessionStore
+from sessions.values.clock import Clock
+from sessions.values.ids import Ids
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+GONE_WITHIN = 5.0
+
+
+class TurnHandle(Protocol):
+    """A turn under way."""
+
+    async def run(self) -> Ended:
+        """Work until the answer is whole or cannot be had; cancelled for `/stop`."""
+        ...
+
+    def cut(self, cause: str) -> tuple[Change, ...]:
+        """From now on nothing it does counts; what it has so far, as changes."""
+        ...
+
+    def crashed(self, error: Exception) -> Ended:
+        """An error nobody expected ended it; the user must still be told."""
+        ...
+
+    def partial(self) -> str:
+        """The visible text so far."""
+        ...
+
+    def steer(self, messages: tuple[Message, ...]) -> None:
+        """The answer to its wish for messages that steer it."""
+        ...
+
+
+class Hands(Protocol):
+    """What the owner of a conversation needs from outside."""
+
+    def pending(self, entry: InboxEntry) -> Pending:
+        """Read a stored message."""
+        ...
+
+    def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> TurnHandle:
+        """Prepare a turn; its `run` is called next."""
+        ...
+
+    async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
+        """Look at what a dead process left of a turn."""
+        ...
+
+    def say(self, key: str, says: Iterable[Say]) -> tuple[Change, ...]:
+        """Notices as things to be shown."""
+        ...
+
+    def committed(self, changes: tuple[Change, ...]) -> None:
+        """These are durable now; show what is to be shown."""
+        ...
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What all owners have in common."""
+
+    store: SessionStore
+    hands: Hands
+    clock: Clock
+    ids: Ids
+    expiry: Expiry
+    queue_limit: int
+    tasks: asyncio.TaskGroup
+
+
+class Actor:
+    """The one owner of one conversation."""
+
+    def __init__(self, key: str, shared: Shared, *, draining: Callable[[], bool]) -> None:
+        self.key = key
+        self.state: State | None = None
+        self._shared = shared
+        self._draining = draining
+        self._mailbox: deque[tuple[Event, asyncio.Future[State] | None]] = deque()
+        self._awake = False
+        self._turn: RunningTurn | None = None
+        self._handle: TurnHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._wrecks: list[Wrecked] = []
+        self._read_back: frozenset[str] = frozenset()  # waiting rows that were seen while loading
+        self._kept: tuple[Change, ...] = ()  # of a turn that was cut, until it is stored
+
+    @property
+    def busy(self) -> bool:
+        """Whether it must be kept: something is under way, or on its way to it."""
+        return self._awake or self._task is not None
+
+    @property
+    def running(self) -> RunningTurn | None:
+        """The turn whose task is alive."""
+        return self._turn if self._task else None
+
+    def post(self, event: Event, handled: asyncio.Future[State] | None = None) -> None:
+        """Take an event; the mailbox is worked off in order, by one task at a time."""
+        self._mailbox.append((event, handled))
+        if not self._awake:
+            self._awake = True
+            self._shared.tasks.create_task(self._work(), name=f"actor {self.key}")
+
+    async def _work(self) -> None:
+        try:
+            while self._mailbox:
+                event, handled = self._mailbox.popleft()
+                await self._carry_out(event)
+                if handled and not handled.done() and self.state:
+                    handled.set_result(self.state)
+        finally:
+            self._awake = False  # no await since the mailbox was seen empty: nothing is overlooked
+
+    async def _carry_out(self, event: Event) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._decide(event)
+            except Conflict:
+                # Somebody else wrote this conversation: look at it anew, then decide again.
+                log.exception("%s: the stored state is not what was expected", self.key)
+                self.state = None
+            except StoreError:
+                log.exception("%s: cannot write, trying again in %.1f s", self.key, pause)
+            except Exception:
+                log.exception("%s: could not handle %s", self.key, type(event).__name__)
+                self.state = None
+                return
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _decide(self, event: Event) -> None:
+        if self.state is None:
+            self.state = await self._load()
+        while self._wrecks:
+            await self._make_true(self._wrecks[0], self.state)
+            self._wrecks.pop(0)
+        if not self._is_stale(event, self.state):
+            await self._make_true(await self._prepared(event, self.state), self.state)
+
+    def _is_stale(self, event: Event, state: State) -> bool:
+        """Whether a message was read from the store, and taken, before its arrival was told."""
+        if not isinstance(event, Arrived) or event.pending.id not in self._read_back:
+            return False
+        self._read_back -= {event.pending.id}
+        return all(event.pending.id != pending.id for pending in state.waiting)
+
+    async def _make_true(self, event: Event, state: State) -> None:
+        shared = self._shared
+        env = Env(shared.clock.now(), shared.ids.new, shared.queue_limit)
+        result = step(state, event, env)
+        self._cut(result)
+        changes = (*self._kept, *result.changes)
+        says = [act for act in result.acts if isinstance(act, Say)]
+        if says:
+            changes = (*changes, *shared.hands.say(self.key, says))
+        if changes:
+            await shared.store.apply(*changes)
+        self._kept = ()
+        self.state = result.state
+        for act in result.acts:
+            if isinstance(act, StartTask):
+                self._start(act)
+            elif isinstance(act, GiveSteers) and self._handle:
+                self._handle.steer(act.messages)
+        if changes:
+            shared.hands.committed(changes)
+
+    def _cut(self, result: Result) -> None:
+        """Cancel first, store second: what hangs must not hold up `/stop`."""
+        for act in result.acts:
+            if isinstance(act, CancelTask) and self._handle and self._task:
+                kept = self._handle.cut(act.cause)
+                if act.take_up:
+                    kept = (Checkpoint(act.turn.id, self._handle.partial()),)
+                self._kept = (*self._kept, *kept)
+                self._task.cancel()
+                self._turn = act.turn
+
+    def _start(self, act: StartTask) -> None:
+        turn = act.turn
+        handle = self._shared.hands.begin(self.key, act, lambda: self._steers_wanted(turn.id))
+        self._handle, self._turn = handle, turn
+        ended: list[Ended] = []
+        task = self._shared.tasks.create_task(
+            self._run(handle, turn, ended), name=f"turn {turn.id}"
+        )
+        self._task = task
+        # A callback, not `finally`: a task cancelled before its first step never enters its body.
+        task.add_done_callback(lambda _: self._gone(turn, ended))
+
+    async def _run(self, handle: TurnHandle, turn: RunningTurn, ended: list[Ended]) -> None:
+        try:
+            ended.append(await handle.run())
+        except Exception as error:
+            log.exception("%s: turn %s broke", self.key, turn.id)
+            ended.append(handle.crashed(error))
+
+    def _gone(self, turn: RunningTurn, ended: list[Ended]) -> None:
+        self._task = self._handle = self._turn = None
+        last = ended[0] if ended else Ended(turn.id, TurnState.INTERRUPTED, "cancelled")
+        self.post(last)
+
+    def _steers_wanted(self, turn: str) -> None:
+        self.post(SteersWanted(turn))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def _load(self) -> State:
+        shared = self._shared
+        stored = await shared.store.conversation(self.key)
+        last = await self._last_turn(stored)
+        waiting = tuple(shared.hands.pending(entry) for entry in stored.waiting)
+        fresh_after = None
+        earlier = None
+        if stored.suspended and stored.suspended.reason:
+            asked = await shared.store.last_turn(stored.suspended.id)
+            earlier = Earlier(
+                stored.suspended.id,
+                stored.suspended.reason,
+                asked.request if asked else "",
+                stored.held,
+            )
+            newest = stored.newest
+            if (
+                newest
+                and newest.id == stored.suspended.id
+                and newest.reason is not Reason.SWITCHED
+            ):
+                fresh_after = newest.reason
+        session = stored.active
+        person = last.person if last else ""
+        wrecks = []
+        for turn in stored.running:
+            running = RunningTurn(
+                turn.id, turn.session_id, turn.address, person, turn.request, turn.started_at
+            )
+            if self._turn is None or self._turn.id != turn.id:
+                wrecks.append(await shared.hands.wrecked(turn, running))
+        self._wrecks = wrecks
+        self._read_back = frozenset(pending.id for pending in waiting)
+        return State(
+            self.key,
+            session=session.id if session else None,
+            session_used_at=session.updated_at if session else 0,
+            earlier=earlier,
+            turn=self._turn,
+            waiting=waiting,
+            person=person,
+            draining=self._draining(),
+            fresh_after=None if session else fresh_after,
+        )
+
+    async def _prepared(self, event: Event, state: State) -> Event:
+        """Add to an event what the store knows about what it means."""
+        shared = self._shared
+        if isinstance(event, Arrived):
+            if state.session and state.turn is None:
+                expired = shared.expiry.expired(state.session_used_at, shared.clock.now())
+                return msgspec.structs.replace(event, expired=expired)
+        elif isinstance(event, Resume):
+            return await self._prepared_resume(event, state)
+        elif isinstance(event, Retry | Undo):
+            stored = await shared.store.conversation(self.key)
+            last = await self._last_turn(stored)
+            if isinstance(event, Undo):
+                return msgspec.structs.replace(event, last=last)
+            held: tuple[Pending, ...] = ()
+            if last and last.session != state.session:
+                entries = await shared.store.held(last.session)
+                held = tuple(shared.hands.pending(entry) for entry in entries)
+            return msgspec.structs.replace(event, last=last, held=held)
+        return event
+
+    async def _prepared_resume(self, event: Resume, state: State) -> Resume:
+        shared = self._shared
+        target = event.session or (state.earlier.session if state.earlier else None)
+        session = await shared.store.session(target) if target else None
+        if session is None or session.state is not SessionState.SUSPENDED:
+            return msgspec.structs.replace(event, session=None)
+        entries = await shared.store.held(session.id)
+        turn = await shared.store.last_turn(session.id)
+        last = await self._read_turn(turn) if turn else None
+        return msgspec.structs.replace(
+            event,
+            session=session.id,
+            held=tuple(shared.hands.pending(entry) for entry in entries),
+            last=last,
+            title=session.title or "",
+        )
+
+    async def _last_turn(self, stored: Conversation) -> LastTurn | None:
+        return await self._read_turn(stored.last_turn) if stored.last_turn else None
+
+    async def _read_turn(self, turn: Turn) -> LastTurn:
+        shared = self._shared
+        entries = await shared.store.turn_inbox(turn.id)
+        pendings = tuple(shared.hands.pending(entry) for entry in entries)
+        return LastTurn(
+            turn.id,
+            turn.session_id,
+            turn.address,
+            tuple(p.id for p in pendings),
+            tuple(p.message for p in pendings),
+            pendings[-1].person if pendings else "",
+        )

@@ -1,0 +1,183 @@
+"""What can be changed in the store, as data: a list of changes is one transaction.
+
+The session machine and the turns say what should become true; `SessionStore.apply` makes it so, all
+or nothing. Moments (`at`) are milliseconds since 1970.
+"""
+
+import msgspec
+
+from sessions.records import (
+    InboxState,
+    Item,
+    ItemState,
+    Message,
+    Reason,
+    SessionState,
+    TurnState,
+)
+
+
+class OpenSession(msgspec.Struct, frozen=True):
+    """A new active session for a key that has none."""
+
+    id: str
+    key: str
+    address: str
+    at: int
+
+
+class SetSession(msgspec.Struct, frozen=True):
+    """Suspend, bring back or close a session."""
+
+    id: str
+    state: SessionState
+    reason: Reason | None
+    at: int
+
+
+class StartTurn(msgspec.Struct, frozen=True):
+    """A turn begins: its inbox rows become `running`, the request becomes the user's row."""
+
+    id: str
+    session_id: str
+    key: str
+    address: str
+    inbox: tuple[str, ...]
+    messages: tuple[Message, ...]
+    request: str
+    at: int
+
+
+class AppendMessages(msgspec.Struct, frozen=True):
+    """Rows at the end of a session's history."""
+
+    session_id: str
+    turn_id: str
+    messages: tuple[Message, ...]
+    at: int
+
+
+class EndTurn(msgspec.Struct, frozen=True):
+    """A turn has ended; its inbox rows are done."""
+
+    id: str
+    state: TurnState
+    at: int
+    cause: str | None = None
+
+
+class SetInbox(msgspec.Struct, frozen=True):
+    """Received things change their state.
+
+    `session_id` says which session holds them, `turn_id` which running turn took them in.
+    """
+
+    ids: tuple[str, ...]
+    state: InboxState
+    at: int
+    session_id: str | None = None
+    turn_id: str | None = None
+
+
+class TakeBack(msgspec.Struct, frozen=True):
+    """A turn and its rows leave the history (they stay in the database, marked)."""
+
+    session_id: str
+    turn_id: str
+    at: int
+
+
+class StartAttempt(msgspec.Struct, frozen=True):
+    """One request to a model is about to be sent."""
+
+    turn_id: str
+    number: int
+    target: str
+    at: int
+
+
+class EndAttempt(msgspec.Struct, frozen=True):
+    """How a request to a model ended."""
+
+    turn_id: str
+    number: int
+    verdict: str
+    at: int
+    phase: str = ""
+    received: int = 0
+    cause: str = ""
+    request_id: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The visible text so far, for the case that the process dies."""
+
+    turn_id: str
+    text: str
+
+
+class StartTool(msgspec.Struct, frozen=True):
+    """A tool is about to take effect. A second start of the same call is refused."""
+
+    turn_id: str
+    call_id: str
+    tool: str
+    risk: str
+    arguments: str
+    at: int
+
+
+class EndTool(msgspec.Struct, frozen=True):
+    """A tool's effect and its result are known."""
+
+    turn_id: str
+    call_id: str
+    ok: bool
+    result: str
+    at: int
+
+
+class PutItem(msgspec.Struct, frozen=True):
+    """Something the chat should show from now on; replaces an item of the same id."""
+
+    item: Item
+
+
+class SetItem(msgspec.Struct, frozen=True):
+    """Delivery of an item went on; fields left out (None) stay as they are."""
+
+    id: str
+    state: ItemState
+    at: int
+    shown: bytes | None = None
+    tries: int | None = None
+    not_before: int | None = None
+    error: str | None = None
+
+
+class SetTitle(msgspec.Struct, frozen=True):
+    """Name a session."""
+
+    session_id: str
+    title: str
+
+
+Change = (
+    OpenSession
+    | SetSession
+    | StartTurn
+    | AppendMessages
+    | EndTurn
+    | SetInbox
+    | TakeBack
+    | StartAttempt
+    | EndAttempt
+    | Checkpoint
+    | StartTool
+    | EndTool
+    | PutItem
+    | SetItem
+    | SetTitle
+)

@@ -1,0 +1,30 @@
+"""Sans-IO: when a quiet session is too old to go on."""
+
+import datetime
+
+import msgspec
+
+from sessions.records import Reason
+
+
+class Expiry(msgspec.Struct, frozen=True):
+    """The reset policy: after so many idle minutes, at an hour of the day, both, or never."""
+
+    idle_minutes: int | None = None
+    daily_at: datetime.time | None = None
+    zone: datetime.tzinfo | None = None  # None: the machine's own
+
+    def expired(self, used_at: int, now: int) -> Reason | None:
+        """Why a session last used at `used_at` must not go on at `now` (both milliseconds)."""
+        if self.idle_minutes is not None and now - used_at >= self.idle_minutes * 60_000:
+            return Reason.IDLE
+        if self.daily_at is not None and used_at < self._last_reset(now, self.daily_at):
+            return Reason.DAILY
+        return None
+
+    def _last_reset(self, now: int, daily_at: datetime.time) -> int:
+        moment = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).astimezone(self.zone)
+        reset = datetime.datetime.combine(moment.date(), daily_at, moment.tzinfo)
+        if reset > moment:
+            reset -= datetime.timedelta(days=1)
+        return int(reset.timestamp() * 1000)

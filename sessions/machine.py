@@ -1,0 +1,686 @@
+"""Sans-IO: what becomes of one conversation, event by event.
+
+`step` takes the state and one event and answers with the next state, the changes that make it
+durable (one transaction) and the acts that follow. The rules: one turn at a time, what waits is
+answered in order, nothing that was received is dropped without a word, and an interrupted session
+is suspended, never continued by accident.
+"""
+
+import enum
+from collections.abc import Callable
+
+import msgspec
+
+from sessions.changes import (
+    AppendMessages,
+    Change,
+    EndTurn,
+    OpenSession,
+    SetInbox,
+    SetSession,
+    StartTurn,
+    TakeBack,
+)
+from sessions.records import InboxState, Message, Reason, SessionState, TurnState
+
+REQUEST_LENGTH = 1000
+
+
+class Busy(enum.StrEnum):
+    """What happens to a message that comes while a turn runs."""
+
+    QUEUE = "queue"
+    STEER = "steer"
+    INTERRUPT = "interrupt"
+    COLLECT = "collect"
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A stored message on its way to a turn."""
+
+    id: str  # of its inbox row
+    address: str
+    person: str
+    message: Message
+    mode: Busy = Busy.QUEUE
+
+
+class RunningTurn(msgspec.Struct, frozen=True):
+    """The turn under way; `leaving` once it was told to end and is not gone yet."""
+
+    id: str
+    session: str
+    address: str
+    person: str
+    request: str
+    started_at: int
+    leaving: bool = False
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """The suspended session that `/resume` would bring back."""
+
+    session: str
+    reason: Reason
+    request: str = ""  # what it was working on
+    held: int = 0
+
+
+class LastTurn(msgspec.Struct, frozen=True):
+    """The newest exchange of a session, for `/retry` and `/undo`."""
+
+    id: str
+    session: str
+    address: str
+    inbox: tuple[str, ...]
+    messages: tuple[Message, ...]
+    person: str = ""
+
+
+class State(msgspec.Struct, frozen=True):
+    """One conversation as its owner knows it."""
+
+    key: str
+    session: str | None = None
+    session_used_at: int = 0
+    earlier: Earlier | None = None
+    turn: RunningTurn | None = None
+    waiting: tuple[Pending, ...] = ()
+    person: str = ""  # who asked last; may retry and undo
+    draining: bool = False
+    told_draining: bool = False
+    # The next message opens a conversation in place of an interrupted one, and must say so.
+    fresh_after: Reason | None = None
+
+
+# --- events ----------------------------------------------------------------------------------
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """A message is stored and waits for its turn; `expired` when the session is over age."""
+
+    pending: Pending
+    expired: Reason | None = None
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The turn's task is gone; `changes` is what it leaves behind."""
+
+    turn: str
+    state: TurnState
+    cause: str | None = None
+    changes: tuple[Change, ...] = ()
+
+
+class Wrecked(msgspec.Struct, frozen=True):
+    """The journal shows a turn as running that nobody runs: the process died in it."""
+
+    turn: RunningTurn
+    changes: tuple[Change, ...]  # the partial answer and the results of its open calls
+    fields: dict[str, str | int]  # of the notice
+    take_up: bool  # it is to be taken up again by itself
+    stuck: bool = False  # it was taken up too often
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """After loading: start what waits."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """Who asks, and where the answer goes."""
+
+    address: str
+    person: str
+    admin: bool = False
+    inbox: str = ""  # the row that is done once the command is carried out
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """`/stop`."""
+
+    by: Command
+
+
+class New(msgspec.Struct, frozen=True):
+    """`/new`."""
+
+    by: Command
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """`/resume`, with the session it means, as the store shows it; None when there is none."""
+
+    by: Command
+    session: str | None
+    held: tuple[Pending, ...] = ()
+    go_on: bool = False  # also take up what was interrupted
+    last: LastTurn | None = None
+    title: str = ""
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """`/retry`; `held` belongs to the suspended session when it is the one to be retried."""
+
+    by: Command
+    last: LastTurn | None
+    held: tuple[Pending, ...] = ()
+
+
+class Undo(msgspec.Struct, frozen=True):
+    """`/undo`."""
+
+    by: Command
+    last: LastTurn | None
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """A message was deleted by its sender."""
+
+    inbox: str
+
+
+class Rewritten(msgspec.Struct, frozen=True):
+    """A message was edited by its sender."""
+
+    inbox: str
+    message: Message
+
+
+class SteersWanted(msgspec.Struct, frozen=True):
+    """The running turn can take in messages that were sent to steer it."""
+
+    turn: str
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """No new turn may begin."""
+
+
+class Interrupt(msgspec.Struct, frozen=True):
+    """The grace is over: the running turn ends now and the session is suspended.
+
+    With `take_up` it is not suspended: the journal keeps the turn as running and the next start
+    takes it up again.
+    """
+
+    reason: Reason
+    fields: dict[str, str | int] = {}
+    take_up: bool = False
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """A session is closed for good by its owner."""
+
+    by: Command
+    session: str
+
+
+Event = (
+    Arrived
+    | Ended
+    | Wrecked
+    | Begin
+    | Stop
+    | New
+    | Resume
+    | Retry
+    | Undo
+    | Withdrawn
+    | Rewritten
+    | SteersWanted
+    | Drain
+    | Interrupt
+    | Delete
+)
+
+
+# --- what follows ----------------------------------------------------------------------------
+
+
+class StartTask(msgspec.Struct, frozen=True):
+    """Run a turn; it was made durable just before."""
+
+    turn: RunningTurn
+    fresh_after: Reason | None = None  # tell the model that an earlier conversation is not in view
+    interrupted_request: str = ""
+    taken_up: bool = False  # tell the model that it was interrupted
+
+
+class CancelTask(msgspec.Struct, frozen=True):
+    """End a turn's task at once; what it has so far is kept under `cause`.
+
+    With `take_up` the turn goes on after a restart: then only a checkpoint is kept.
+    """
+
+    turn: RunningTurn
+    cause: str
+    take_up: bool = False
+
+
+class Say(msgspec.Struct, frozen=True):
+    """Tell the people of a chat: an id of the notice catalogue and its fields."""
+
+    notice: str
+    address: str
+    fields: dict[str, str | int] = {}
+    urgent: bool = False
+    slot: str = ""  # a newer notice of the same slot replaces the older one
+    turn: str | None = None
+
+
+class GiveSteers(msgspec.Struct, frozen=True):
+    """Hand messages to the running turn."""
+
+    turn: str
+    messages: tuple[Message, ...]
+
+
+Act = StartTask | CancelTask | Say | GiveSteers
+
+
+class Env(msgspec.Struct, frozen=True):
+    """What a step may use besides state and event."""
+
+    now: int
+    new_id: Callable[[str], str]
+    queue_limit: int = 20
+
+
+class Result(msgspec.Struct):
+    """The outcome of a step, built up by it."""
+
+    state: State
+    changes: list[Change] = []
+    acts: list[Act] = []
+
+
+def step(state: State, event: Event, env: Env) -> Result:
+    """Decide what one event does to the conversation."""
+    result = Result(state)
+    match event:
+        case Arrived():
+            _arrived(result, event, env)
+        case Ended():
+            _ended(result, event, env)
+        case Wrecked():
+            _wrecked(result, event, env)
+        case Begin():
+            _start_next(result, env)
+        case Stop():
+            _stop(result, event, env)
+        case New():
+            _new(result, event, env)
+        case Resume():
+            _resume(result, event, env)
+        case Retry():
+            _retry(result, event, env)
+        case Undo():
+            _undo(result, event, env)
+        case Withdrawn():
+            _withdrawn(result, event, env)
+        case Rewritten():
+            _rewritten(result, event)
+        case SteersWanted():
+            _steers_wanted(result, event, env)
+        case Drain():
+            _set(result, draining=True)
+        case Interrupt():
+            _interrupt(result, event, env)
+        case Delete():
+            _delete(result, event, env)
+    if isinstance(event, Stop | New | Resume | Retry | Undo | Delete) and event.by.inbox:
+        result.changes.append(SetInbox((event.by.inbox,), InboxState.DONE, env.now))
+    return result
+
+
+# --- messages and turns ----------------------------------------------------------------------
+
+
+def _arrived(result: Result, event: Arrived, env: Env) -> None:
+    state, pending = result.state, event.pending
+    if any(pending.id == known.id for known in state.waiting):
+        # It was stored, and read back, before it was announced.
+        _start_next(result, env)
+        return
+    if len(state.waiting) >= env.queue_limit:
+        result.changes.append(SetInbox((pending.id,), InboxState.REFUSED, env.now))
+        result.acts.append(Say("N16", pending.address, {"limit": env.queue_limit}))
+        return
+    if event.expired and state.turn is None and state.session:
+        result.changes.append(
+            SetSession(state.session, SessionState.CLOSED, event.expired, env.now)
+        )
+        result.acts.append(Say("expired", pending.address, {"reason": event.expired.value}))
+        _set(result, session=None)
+    _set(result, waiting=(*state.waiting, pending))
+    if state.turn is None or state.turn.leaving:
+        _start_next(result, env)
+    elif pending.mode is Busy.INTERRUPT and not state.draining:
+        _set(result, waiting=(pending, *state.waiting))
+        _end_running(result, TurnState.INTERRUPTED, "new message", env)
+        return
+    state = result.state
+    if state.draining:
+        if not state.told_draining:
+            _set(result, told_draining=True)
+            result.acts.append(Say("N17", pending.address))
+    elif state.turn and not state.turn.leaving and pending in state.waiting:
+        minutes = (env.now - state.turn.started_at) // 60_000
+        fields: dict[str, str | int] = {
+            "n": len(state.waiting),
+            "request": state.turn.request,
+            "min": minutes,
+        }
+        result.acts.append(Say("N15", pending.address, fields, slot="queue"))
+
+
+def _start_next(result: Result, env: Env) -> None:
+    """Begin the next turn if one may begin."""
+    state = result.state
+    if state.turn or state.draining or not state.waiting:
+        return
+    taken = _next_taken(state.waiting)
+    _set(result, waiting=state.waiting[len(taken) :])
+    fresh_after, request = state.fresh_after, state.earlier.request if state.earlier else ""
+    if state.session is None:
+        session = env.new_id("s")
+        result.changes.append(OpenSession(session, state.key, taken[0].address, env.now))
+        _set(result, session=session, fresh_after=None)
+        if fresh_after:
+            result.acts.append(Say("N14", taken[-1].address))
+    else:
+        fresh_after = None
+    told = fresh_after in {Reason.CRASH, Reason.RESTART, Reason.STUCK}
+    _start_turn(
+        result,
+        tuple(p.id for p in taken),
+        (_joined(taken),),
+        taken[-1],
+        env,
+        fresh_after=fresh_after,
+        interrupted_request=request if told else "",
+    )
+
+
+def _next_taken(waiting: tuple[Pending, ...]) -> tuple[Pending, ...]:
+    """The first that waits; where it may be joined with those behind it, these too."""
+    taken = 1
+    if waiting[0].mode is Busy.COLLECT:
+        while taken < len(waiting) and waiting[taken].mode is Busy.COLLECT:
+            taken += 1
+    return waiting[:taken]
+
+
+def _joined(taken: tuple[Pending, ...]) -> Message:
+    if len(taken) == 1:
+        return taken[0].message
+    content = "\n\n".join(p.message.content for p in taken)
+    return msgspec.structs.replace(taken[-1].message, content=content)
+
+
+def _start_turn(
+    result: Result,
+    inbox: tuple[str, ...],
+    messages: tuple[Message, ...],
+    source: Pending | LastTurn,
+    env: Env,
+    *,
+    fresh_after: Reason | None = None,
+    interrupted_request: str = "",
+    taken_up: bool = False,
+) -> None:
+    state = result.state
+    assert state.session is not None  # noqa: S101 - every caller opened or has a session
+    request = messages[-1].content[:REQUEST_LENGTH] if messages else ""
+    turn = RunningTurn(
+        env.new_id("t"), state.session, source.address, source.person, request, env.now
+    )
+    result.changes.append(
+        StartTurn(
+            turn.id,
+            state.session,
+            state.key,
+            source.address,
+            inbox,
+            messages,
+            request,
+            env.now,
+        )
+    )
+    result.acts.append(StartTask(turn, fresh_after, interrupted_request, taken_up))
+    _set(result, turn=turn, person=source.person, session_used_at=env.now)
+
+
+def _ended(result: Result, event: Ended, env: Env) -> None:
+    turn = result.state.turn
+    if turn is None or turn.id != event.turn:
+        return
+    if not turn.leaving:
+        result.changes.extend(event.changes)
+        result.changes.append(EndTurn(turn.id, event.state, env.now, event.cause))
+    _set(result, turn=None, session_used_at=env.now)
+    _start_next(result, env)
+
+
+def _end_running(result: Result, state: TurnState, cause: str, env: Env) -> None:
+    """Tell the running turn to leave; from now on nothing it does counts."""
+    turn = result.state.turn
+    if turn is None or turn.leaving:
+        return
+    result.acts.append(CancelTask(turn, cause))
+    result.changes.append(EndTurn(turn.id, state, env.now, cause))
+    _set(result, turn=msgspec.structs.replace(turn, leaving=True))
+
+
+def _wrecked(result: Result, event: Wrecked, env: Env) -> None:
+    turn = event.turn
+    result.changes.extend(event.changes)
+    if event.take_up:
+        result.changes.append(
+            StartTurn(
+                turn.id,
+                turn.session,
+                result.state.key,
+                turn.address,
+                (),
+                (),
+                turn.request,
+                env.now,
+            )
+        )
+        result.acts.append(StartTask(turn, taken_up=True))
+        _set(result, turn=turn, person=turn.person)
+        return
+    result.changes.append(EndTurn(turn.id, TurnState.INTERRUPTED, env.now, "crash"))
+    reason = Reason.STUCK if event.stuck else Reason.CRASH
+    if result.state.session == turn.session:
+        _suspend(result, reason, turn.request, env)
+        result.acts.append(Say("N11", turn.address, event.fields, turn=turn.id))
+
+
+def _suspend(result: Result, reason: Reason, request: str, env: Env, held: int = 0) -> None:
+    session = result.state.session
+    if session is None:
+        return
+    result.changes.append(SetSession(session, SessionState.SUSPENDED, reason, env.now))
+    fresh = None if reason is Reason.SWITCHED else reason
+    earlier = Earlier(session, reason, request, held)
+    _set(result, session=None, earlier=earlier, fresh_after=fresh)
+
+
+def _hold_waiting(result: Result, env: Env) -> int:
+    """Keep what waits with the session that is about to be suspended; say how much it is."""
+    state = result.state
+    if state.waiting and state.session:
+        ids = tuple(p.id for p in state.waiting)
+        result.changes.append(SetInbox(ids, InboxState.HELD, env.now, session_id=state.session))
+        _set(result, waiting=())
+    return len(state.waiting)
+
+
+# --- commands --------------------------------------------------------------------------------
+
+
+def _stop(result: Result, event: Stop, env: Env) -> None:
+    state = result.state
+    turn = state.turn
+    # A turn that is leaving to make room for the next message counts as that message's start.
+    if turn is None or state.session is None or (turn.leaving and not state.waiting):
+        result.acts.append(Say("N10.idle", event.by.address, urgent=True))
+        return
+    request = state.waiting[0].message.content if turn.leaving else turn.request
+    _end_running(result, TurnState.STOPPED, "stop", env)
+    held = _hold_waiting(result, env)
+    _suspend(result, Reason.STOP, request[:REQUEST_LENGTH], env, held)
+    result.acts.append(Say("N10", event.by.address, {"n": held}, urgent=True, turn=turn.id))
+
+
+def _may_rule(result: Result, by: Command) -> bool:
+    """Whether somebody may change the course of the conversation: its last requester, an admin."""
+    if by.admin or result.state.person in {"", by.person}:
+        return True
+    result.acts.append(Say("not_yours", by.address))
+    return False
+
+
+def _new(result: Result, event: New, env: Env) -> None:
+    if not _may_rule(result, event.by):
+        return
+    _end_running(result, TurnState.STOPPED, "new", env)
+    if result.state.session:
+        result.changes.append(
+            SetSession(result.state.session, SessionState.CLOSED, Reason.NEW, env.now)
+        )
+    _set(result, session=None, fresh_after=None, person="")
+    result.acts.append(Say("new", event.by.address, {"n": len(result.state.waiting)}, urgent=True))
+    _start_next(result, env)
+
+
+def _resume(result: Result, event: Resume, env: Env) -> None:
+    if not _may_rule(result, event.by):
+        return
+    if event.session is None or event.session == result.state.session:
+        result.acts.append(Say("nothing_to_resume", event.by.address))
+        return
+    _end_running(result, TurnState.STOPPED, "switched", env)
+    _bring_back(result, event.session, event.held, env)
+    result.acts.append(
+        Say("resumed", event.by.address, {"n": len(event.held), "title": event.title})
+    )
+    _set(result, person=event.by.person)
+    if event.go_on and event.last and result.state.turn is None and not result.state.draining:
+        source = msgspec.structs.replace(event.last, person=event.by.person)
+        _start_turn(result, (), (), source, env, taken_up=True)
+    else:
+        _start_next(result, env)
+
+
+def _bring_back(result: Result, session: str, held: tuple[Pending, ...], env: Env) -> None:
+    """Make a suspended session the active one, with what waited in it."""
+    if result.state.session:
+        count = _hold_waiting(result, env)
+        _suspend(result, Reason.SWITCHED, "", env, count)
+    else:
+        _set(result, earlier=None, fresh_after=None)
+    result.changes.append(SetSession(session, SessionState.ACTIVE, None, env.now))
+    if held:
+        ids = tuple(p.id for p in held)
+        result.changes.append(SetInbox(ids, InboxState.WAITING, env.now))
+    waiting = (*held, *result.state.waiting)
+    _set(result, session=session, session_used_at=env.now, waiting=waiting)
+
+
+def _retry(result: Result, event: Retry, env: Env) -> None:
+    state, last = result.state, event.last
+    if not _may_rule(result, event.by):
+        return
+    if state.turn:
+        result.acts.append(Say("busy", event.by.address))
+        return
+    if last is None or not last.messages:
+        result.acts.append(Say("nothing_to_retry", event.by.address))
+        return
+    if state.draining:
+        result.acts.append(Say("N17", event.by.address))
+        return
+    if state.session != last.session:
+        _bring_back(result, last.session, event.held, env)
+    result.changes.append(TakeBack(last.session, last.id, env.now))
+    source = msgspec.structs.replace(last, person=event.by.person, address=event.by.address)
+    _start_turn(result, last.inbox, last.messages, source, env)
+
+
+def _undo(result: Result, event: Undo, env: Env) -> None:
+    if not _may_rule(result, event.by):
+        return
+    if result.state.turn:
+        result.acts.append(Say("busy", event.by.address))
+    elif event.last is None or event.last.session != result.state.session:
+        result.acts.append(Say("nothing_to_undo", event.by.address))
+    else:
+        result.changes.append(TakeBack(event.last.session, event.last.id, env.now))
+        request = event.last.messages[-1].content if event.last.messages else ""
+        result.acts.append(Say("undone", event.by.address, {"request": request[:REQUEST_LENGTH]}))
+
+
+def _delete(result: Result, event: Delete, env: Env) -> None:
+    if result.state.session == event.session:
+        _end_running(result, TurnState.STOPPED, "deleted", env)
+        _set(result, session=None)
+    earlier = result.state.earlier
+    if earlier and earlier.session == event.session:
+        _set(result, earlier=None, fresh_after=None)
+    result.changes.append(SetSession(event.session, SessionState.CLOSED, Reason.DELETED, env.now))
+    _start_next(result, env)
+
+
+# --- edits, steering, shutdown ---------------------------------------------------------------
+
+
+def _withdrawn(result: Result, event: Withdrawn, env: Env) -> None:
+    state = result.state
+    left = tuple(p for p in state.waiting if p.id != event.inbox)
+    if len(left) < len(state.waiting):
+        result.changes.append(SetInbox((event.inbox,), InboxState.DONE, env.now))
+        _set(result, waiting=left)
+
+
+def _rewritten(result: Result, event: Rewritten) -> None:
+    waiting = tuple(
+        msgspec.structs.replace(p, message=event.message) if p.id == event.inbox else p
+        for p in result.state.waiting
+    )
+    _set(result, waiting=waiting)
+
+
+def _steers_wanted(result: Result, event: SteersWanted, env: Env) -> None:
+    state = result.state
+    steers = tuple(p for p in state.waiting if p.mode is Busy.STEER)
+    if not state.turn or state.turn.id != event.turn or state.turn.leaving:
+        steers = ()
+    if steers and state.turn:
+        turn = state.turn
+        ids, messages = tuple(p.id for p in steers), tuple(p.message for p in steers)
+        result.changes.append(
+            SetInbox(ids, InboxState.RUNNING, env.now, session_id=turn.session, turn_id=turn.id)
+        )
+        result.changes.append(AppendMessages(turn.session, turn.id, messages, env.now))
+        _set(result, waiting=tuple(p for p in state.waiting if p not in steers))
+    result.acts.append(GiveSteers(event.turn, tuple(p.message for p in steers)))
+
+
+def _interrupt(result: Result, event: Interrupt, env: Env) -> None:
+    turn = result.state.turn
+    if turn is None or turn.leaving:
+        return
+    if event.take_up:
+        result.acts.append(CancelTask(turn, event.reason.value, take_up=True))
+        _set(result, turn=msgspec.structs.replace(turn, leaving=True))
+        return
+    _end_running(result, TurnState.INTERRUPTED, event.reason.value, env)
+    _suspend(result, event.reason, turn.request, env)
+    result.acts.append(Say("N11", turn.address, event.fields, turn=turn.id))
+
+
+def _set(result: Result, **fields: object) -> None:
+    result.state = msgspec.structs.replace(result.state, **fields)

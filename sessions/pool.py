@@ -1,0 +1,100 @@
+"""All conversations in memory: finds the owner of each, lets go of quiet ones, drains at the end."""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from sessions.actor import GONE_WITHIN, Actor, Shared
+from sessions.machine import Begin, Drain, Event, Interrupt, RunningTurn, State
+
+log = logging.getLogger(__name__)
+
+KEPT = 256
+
+
+class SessionPool:
+    """One actor per conversation that is in use."""
+
+    def __init__(self, shared: Shared, *, kept: int = KEPT) -> None:
+        self._shared = shared
+        self._kept = kept
+        self._actors: OrderedDict[str, Actor] = OrderedDict()
+        self._draining = False
+
+    def post(self, key: str, event: Event, handled: asyncio.Future[State] | None = None) -> None:
+        """Give an event to the owner of a conversation."""
+        actor = self._actors.get(key)
+        if actor is None:
+            self._forget_quiet()
+            actor = Actor(key, self._shared, draining=lambda: self._draining)
+            self._actors[key] = actor
+        self._actors.move_to_end(key)
+        actor.post(event, handled)
+
+    async def ask(self, key: str, event: Event) -> State:
+        """Give an event and wait until it was carried out; answers with the state after it."""
+        handled: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+        self.post(key, event, handled)
+        return await handled
+
+    def running(self) -> tuple[tuple[str, RunningTurn], ...]:
+        """The turns under way, with the keys of their conversations."""
+        return tuple(
+            (key, turn) for key, actor in self._actors.items() if (turn := actor.running)
+        )
+
+    def _forget_quiet(self) -> None:
+        """Let go of the longest unused; the check and the letting go have no await between."""
+        if len(self._actors) < self._kept:
+            return
+        for key in [key for key, actor in self._actors.items() if not actor.busy]:
+            del self._actors[key]
+            if len(self._actors) < self._kept:
+                return
+
+    async def begin(self, keys: Iterable[str]) -> None:
+        """After a start: take up what waits, and what a dead process left running."""
+        for key in keys:
+            await self.ask(key, Begin())
+
+    async def drain(
+        self,
+        grace: float,
+        hurry: asyncio.Event,
+        farewell: Callable[[str, RunningTurn], Interrupt],
+    ) -> int:
+        """Begin no turn any more, let the running ones finish, then interrupt the rest.
+
+        `hurry` ends the grace at once. Returns how many turns were interrupted.
+        """
+        self._draining = True
+        for key in tuple(self._actors):
+            self.post(key, Drain())
+        if waited_for := self.running():
+            log.info("waiting up to %.0f s for %d running turns", grace, len(waited_for))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace), asyncio.TaskGroup() as watch:
+                quiet = watch.create_task(self._quiet(turns_only=True))
+                rush = watch.create_task(hurry.wait())
+                await asyncio.wait({quiet, rush}, return_when=asyncio.FIRST_COMPLETED)
+                quiet.cancel()
+                rush.cancel()
+        interrupted = self.running()
+        for key, turn in interrupted:
+            log.info("interrupting turn %s of %s", turn.id, key)
+            self.post(key, farewell(key, turn))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GONE_WITHIN):
+                await self._quiet(turns_only=False)
+        return len(interrupted)
+
+    async def _quiet(self, *, turns_only: bool) -> None:
+        """Wait until no turn runs (and, unless `turns_only`, no event is being handled)."""
+        while busy := [
+            actor
+            for actor in self._actors.values()
+            if (actor.running if turns_only else actor.busy)
+        ]:
+            await busy[0].rested(turns_only=turns_only)

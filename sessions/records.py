@@ -1,0 +1,176 @@
+"""What the store holds, as frozen records. They know nothing of databases or platforms.
+
+Addresses, inbound payloads and outbox bodies are opaque text and bytes here: the gateway writes
+them and reads them back.
+"""
+
+import enum
+
+import msgspec
+
+
+class SessionState(enum.StrEnum):
+    """Life of a session; at most one `ACTIVE` per key, enforced by the database."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    CLOSED = "closed"
+
+
+class Reason(enum.StrEnum):
+    """Why a session is suspended (first five) or closed (last four)."""
+
+    STOP = "stop"
+    RESTART = "restart"
+    CRASH = "crash"
+    STUCK = "stuck"
+    SWITCHED = "switched"
+    NEW = "new"
+    IDLE = "idle"
+    DAILY = "daily"
+    DELETED = "deleted"
+
+
+class InboxState(enum.StrEnum):
+    """Life of something that was received."""
+
+    WAITING = "waiting"  # to be answered, no turn has begun
+    COMMAND = "command"  # to be carried out
+    RUNNING = "running"  # its turn is under way
+    HELD = "held"  # kept with a suspended session, unanswered
+    DONE = "done"  # its turn ended, or the command was carried out
+    REFUSED = "refused"  # the queue was full, the sender was told
+    IGNORED = "ignored"  # not allowed or not addressed: no text is kept
+
+
+class TurnState(enum.StrEnum):
+    """Life of a turn."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+
+
+class ItemState(enum.StrEnum):
+    """Life of something to be shown in a chat."""
+
+    PENDING = "pending"
+    ATTEMPTING = "attempting"
+    SENT = "sent"
+    UNKNOWN = "unknown"
+    DEAD = "dead"
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call as the model made it; `arguments` is its exact text."""
+
+    id: str
+    name: str
+    arguments: str
+    extra: bytes | None = None  # opaque parts a provider wants back, such as signatures
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row of a session's history."""
+
+    role: str  # "user", "assistant" or "tool"
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    interrupted: str | None = None  # why an assistant's text is not whole
+    sender: str | None = None  # who said it, in a session shared by several people
+    reasoning: bytes | None = None  # opaque, for replay to the provider that made it
+
+
+class Session(msgspec.Struct, frozen=True):
+    """One stretch of a conversation with its own history."""
+
+    id: str
+    key: str
+    address: str
+    state: SessionState
+    reason: Reason | None
+    title: str | None
+    messages: int
+    created_at: int
+    updated_at: int
+
+
+class InboxEntry(msgspec.Struct, frozen=True):
+    """Something received, as stored before the platform is told that it arrived.
+
+    `source` and `event` together are what a redelivery repeats: (platform, account, chat) and the
+    platform's own id. `seq` grows over inbox and outbox together, so both make one timeline.
+    """
+
+    id: str
+    source: str
+    event: str
+    key: str
+    address: str
+    state: InboxState
+    payload: bytes | None
+    received_at: int
+    decision: str = ""  # how access and routing decided, for `holdfast why`
+    seq: int = 0  # given by the store
+    turn_id: str | None = None
+    session_id: str | None = None
+    settled_at: int | None = None
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """From a user's message to the final answer."""
+
+    id: str
+    session_id: str
+    key: str
+    address: str
+    state: TurnState
+    request: str  # the first 1,000 characters of what was asked
+    started_at: int
+    finished_at: int | None = None
+    attempts: int = 0
+    cause: str | None = None
+    partial: str = ""  # last checkpoint of the visible text
+    resumed: int = 0  # how often an interrupted turn was taken up again
+
+
+class ToolRun(msgspec.Struct, frozen=True):
+    """A tool's effect: recorded as started before it, as finished after it."""
+
+    turn_id: str
+    call_id: str
+    tool: str
+    risk: str
+    arguments: str
+    started_at: int
+    finished_at: int | None = None
+    ok: bool | None = None
+    result: str | None = None
+
+
+class Item(msgspec.Struct, frozen=True):
+    """Something a chat should show: an answer, a notice, a question, a file.
+
+    `body` is what it should show, `shown` what is known to be shown already; both belong to
+    gateway/delivery.
+    """
+
+    id: str
+    address: str
+    kind: str  # "answer", "notice", "ask", "upload"
+    state: ItemState
+    body: bytes
+    created_at: int
+    shown: bytes = b""
+    turn_id: str | None = None
+    reply_to: str | None = None
+    final: bool = True  # False while the turn still writes it
+    tries: int = 0
+    not_before: int = 0  # a platform's Retry-After, kept over a restart
+    error: str | None = None
+    seq: int = 0  # given by the store
+    settled_at: int | None = None

@@ -1,0 +1,95 @@
+"""What can be configured about the store and about conversations.
+
+A settings struct may have a method `conflicts`: it yields a key's path inside the struct, and what
+is wrong with that key in view of the others.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+
+from sessions.values.secret import Secret
+
+SQLITE = "sqlite"
+POSTGRESQL = "postgresql"
+
+
+class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The database that holds conversations and everything that must survive."""
+
+    url: Annotated[
+        Secret | None,
+        Meta(
+            description="`sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/NAME`. "
+            "Left out: `holdfast.db` in the state folder."
+        ),
+    ] = None
+
+    @property
+    def engine(self) -> str:
+        """Which database it is: `sqlite` or `postgresql`."""
+        return urlsplit(self.url.reveal()).scheme if self.url else SQLITE
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """See the module."""
+        if self.engine not in {SQLITE, POSTGRESQL}:
+            yield ("url",), "must begin with sqlite:/// or postgresql://"
+
+
+class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a conversation starts anew, and who shares one."""
+
+    reset: Annotated[
+        Literal["none", "idle", "daily", "both"],
+        Meta(
+            description="When a conversation starts anew by itself: never, "
+            "after `idle_minutes` of silence, every day at `daily_at`, or both."
+        ),
+    ] = "none"
+    idle_minutes: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description='Minutes of silence; needed by `reset = "idle"` and `"both"`.'),
+    ] = None
+    daily_at: Annotated[
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$",
+                extra={"form": 'a time of day such as "04:00"'},
+            ),
+        ]
+        | None,
+        Meta(
+            description="Time of day on this machine's clock; "
+            'needed by `reset = "daily"` and `"both"`.'
+        ),
+    ] = None
+    group_scope: Annotated[
+        Literal["user", "shared"],
+        Meta(description="In a room: one conversation for each person, or one for all."),
+    ] = "user"
+    on_interrupted: Annotated[
+        Literal["suspend", "resume"],
+        Meta(
+            description="After a restart in the middle of a turn: tell the user and wait, "
+            "or take the turn up again (at most 3 times)."
+        ),
+    ] = "suspend"
+    keep_days: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Days after which closed conversations are deleted. Left out: never."),
+    ] = None
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """See the module."""
+        for key, value, users in (
+            ("idle_minutes", self.idle_minutes, ("idle", "both")),
+            ("daily_at", self.daily_at, ("daily", "both")),
+        ):
+            if self.reset in users and value is None:
+                yield ("reset",), f'is "{self.reset}", which needs sessions.{key} as well'
+            if self.reset not in users and value is not None:
+                wanted = " or ".join(f'"{user}"' for user in users)
+                yield (key,), f"has no effect unless sessions.reset is {wanted}"

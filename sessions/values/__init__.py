@@ -1,0 +1,1 @@
+"""Small pure values that every package may use: clock, ids, secrets."""

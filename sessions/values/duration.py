@@ -1,0 +1,41 @@
+"""A span of time as people write it in a configuration."""
+
+import re
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+class Duration(float):
+    """Seconds, written `90`, `"90s"`, `"24h"` or `"1h 30m"`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, written: str | float) -> "Duration":
+        """Read a span; raises `ValueError` with one sentence when it is none."""
+        if isinstance(written, bool) or not isinstance(written, (int, float, str)):
+            raise ValueError(_EXPECTED)
+        seconds = _seconds(written) if isinstance(written, str) else float(written)
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(_EXPECTED)
+        return cls(seconds)
+
+    def __str__(self) -> str:
+        rest, words = float(self), []
+        for unit, size in sorted(_UNITS.items(), key=lambda item: -item[1]):
+            count, rest = divmod(rest, size) if unit != "s" else (rest, 0)
+            if count:
+                words.append(f"{count:g}{unit}")
+        return " ".join(words) or "0s"
+
+
+_EXPECTED = 'must be a span of time such as "24h", "1h 30m" or a number of seconds'
+
+
+def _seconds(text: str) -> float:
+    bare = text.strip().lower()
+    parts = _PART.findall(bare)
+    if not parts or _PART.sub("", bare).strip():
+        raise ValueError(_EXPECTED)
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)

@@ -1,0 +1,33 @@
+"""For all tests: what was skipped is said loudly, and in CI it is a failure."""
+
+import os
+
+import pytest
+
+
+def _skipped(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:
+    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    return list(reporter.stats.get("skipped", [])) if reporter else []
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in {"1", "true"}  # noqa: TID251 - not our configuration
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    skipped = _skipped(config)
+    if not skipped:
+        return
+    verdict = "a failure in CI" if _in_ci() else "install what is missing to have all of it tested"
+    terminalreporter.section(f"NOT TESTED: {len(skipped)} skipped", sep="!", red=True, bold=True)
+    for report in skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        terminalreporter.write_line(f"{report.nodeid}: {reason}", red=True)
+    terminalreporter.write_line(f"({verdict})", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if _in_ci() and _skipped(session.config) and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

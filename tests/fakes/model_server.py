@@ -1,0 +1,316 @@
+"""A model service on loopback that does exactly what its script says, byte by byte.
+
+In a test: `async with ModelServer('H T"Hel" RST', ok("done")) as server:` and then `server.url`,
+`server.requests`. As a process: `python -m tests.fakes.model_server --script echo`
+prints its URL and serves until it is killed. The language is described in `model_script`.
+"""
+
+import argparse
+import asyncio
+import fcntl
+import json
+import socket
+import struct
+import sys
+import termios
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tests.fakes.model_script import (
+    Body,
+    Close,
+    End,
+    Hang,
+    Head,
+    Repeat,
+    Reset,
+    Script,
+    Status,
+    Step,
+    Wait,
+    status,
+    steps,
+    words,
+)
+
+Handler = Callable[[dict[str, Any]], Script]
+
+
+class Received:
+    """One request, and what became of its connection."""
+
+    def __init__(
+        self, method: str, path: str, headers: dict[str, str], raw: bytes, at: float
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.raw = raw
+        self.body: Any = json.loads(raw) if raw else None
+        self.at = at  # loop time
+        self.closed = asyncio.Event()  # the connection is gone, whoever ended it
+        self.closed_at: float | None = None
+        self.left = False  # the client went away before the script was through
+        self.answered = asyncio.Event()  # the script is through
+
+    @property
+    def last_user_text(self) -> str:
+        said = [m["content"] for m in self.body["messages"] if m["role"] == "user"]
+        last = said[-1]
+        return last if isinstance(last, str) else "".join(part.get("text", "") for part in last)
+
+
+class ModelServer:
+    """Answers chat requests by the given scripts in order, or by a function of the request's body.
+
+    When the scripts are used up it answers with status 599, so that a request too many is seen.
+    """
+
+    def __init__(
+        self, *scripts: Script | Handler, models: Sequence[str] = ("scripted",), port: int = 0
+    ) -> None:
+        self.requests: list[Received] = []
+        self.models = tuple(models)
+        self.port = port
+        self._scripts = iter(scripts)
+        self._handler = next((each for each in scripts if callable(each)), None)
+        self._seen = asyncio.Condition()
+        self._running: set[asyncio.Task[None]] = set()
+        self._connections: set[_Connection] = set()
+
+    @property
+    def url(self) -> str:
+        """The base URL as clients are given it."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def request(self, number: int) -> Received:
+        """Wait until that many chat requests have come (counted from 1), and give that one."""
+        async with self._seen:
+            await self._seen.wait_for(lambda: len(self.requests) >= number)
+        return self.requests[number - 1]
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._group = asyncio.TaskGroup()
+        await self._group.__aenter__()
+        self._server = await loop.create_server(
+            lambda: _Connection(self), "127.0.0.1", self.port, backlog=2048
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.close()
+        for task in self._running:
+            task.cancel()
+        for connection in tuple(self._connections):
+            connection.transport.abort()
+        await self._group.__aexit__(kind, error, traceback)
+
+    def receive(self, connection: "_Connection", request: Received) -> None:
+        task = self._group.create_task(self._answer(connection, request))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _answer(self, connection: "_Connection", request: Received) -> None:
+        if request.path.endswith("/models"):
+            listed = [{"id": name, "object": "model"} for name in self.models]
+            body = json.dumps({"object": "list", "data": listed}).encode()
+            await connection.play((Status(200, {}, body),), request)
+            return
+        async with self._seen:
+            self.requests.append(request)
+            script = self._script_for(request)
+            self._seen.notify_all()
+        await connection.play(steps(script), request)
+
+    def _script_for(self, request: Received) -> Script:
+        if self._handler is not None:
+            return self._handler(request.body)
+        chosen = next(self._scripts, None)
+        assert not callable(chosen)
+        return (status(599, message="no script left"),) if chosen is None else chosen
+
+
+class _Connection(asyncio.Protocol):
+    """One socket: requests in, one after the other, and the bytes of the scripts out."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+        self._buffer = b""
+        self._request: Received | None = None
+        self._lost = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._server._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server._connections.discard(self)
+        self._lost.set()
+        self._writable.set()
+        if self._request is not None:
+            self._request.closed_at = asyncio.get_running_loop().time()
+            self._request.left = not self._request.answered.is_set()
+            self._request.closed.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, mark, rest = self._buffer.partition(b"\r\n\r\n")
+        if not mark:
+            return
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {k.lower(): v.strip() for k, v in (line.split(":", 1) for line in lines)}
+        length = int(headers.get("content-length", "0"))
+        if len(rest) < length:
+            return
+        self._buffer = rest[length:]
+        method, path, _ = first.split(" ")
+        now = asyncio.get_running_loop().time()
+        self._request = Received(method, path, headers, rest[:length], now)
+        self._server.receive(self, self._request)
+
+    async def play(self, script: Sequence[Step], request: Received) -> None:
+        ended = await self._steps(script)
+        if not ended:
+            self.transport.write(b"0\r\n\r\n")
+        request.answered.set()
+
+    async def _steps(self, script: Sequence[Step]) -> bool:
+        """Carry the steps out; true when one of them was an ending."""
+        for step in script:
+            if self._lost.is_set() or await self._step(step):
+                return True
+        return False
+
+    async def _step(self, step: Step) -> bool:
+        match step:
+            case Head():
+                self.transport.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+                    b"x-request-id: req_scripted\r\ntransfer-encoding: chunked\r\n\r\n"
+                )
+            case Body(raw) if raw:
+                self.transport.write(b"%x\r\n%b\r\n" % (len(raw), raw))
+                await self._writable.wait()
+            case Body():
+                pass
+            case Wait(seconds):
+                await self._pause(seconds)
+            case Repeat(inner, times):
+                return await self._repeat(inner, times)
+            case Status():
+                self.transport.write(_whole(step))
+                return True
+            case End():
+                self.transport.write(b"0\r\n\r\n")
+                return True
+            case Close():
+                self.transport.close()
+                return True
+            case Reset():
+                await self._reset()
+                return True
+            case Hang():
+                await self._lost.wait()
+                return True
+        return False
+
+    async def _repeat(self, inner: Sequence[Step], times: int | None) -> bool:
+        done = 0
+        while times is None or done < times:
+            if await self._steps(inner):
+                return True
+            done += 1
+        return False
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._lost.wait()
+        except TimeoutError:
+            pass
+
+    async def _reset(self) -> None:
+        sock: socket.socket = self.transport.get_extra_info("socket")
+        # A reset throws away what the other side has not got yet, so wait until it has all.
+        while not self._lost.is_set() and (
+            self.transport.get_write_buffer_size() or _unacknowledged(sock)
+        ):
+            await self._pause(0.001)
+        if self._lost.is_set():
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+
+def _unacknowledged(sock: socket.socket) -> int:
+    waiting: int = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4))[0]
+    return waiting
+
+
+def _whole(response: Status) -> bytes:
+    headers = {
+        "content-type": "application/json",
+        **response.headers,
+        "content-length": str(len(response.body)),
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {response.code} Scripted\r\n{lines}\r\n".encode() + response.body
+
+
+def always(script: Script) -> Handler:
+    """Answers every request with the same script."""
+    return lambda _body: script
+
+
+def echo(delay: float = 0.0) -> Handler:
+    """Answers `echo: ` and what the user said last, word by word."""
+
+    def answer(body: dict[str, Any]) -> Script:
+        said = [m["content"] for m in body["messages"] if m["role"] == "user"]
+        return words(f"echo: {said[-1]}", delay)
+
+    return answer
+
+
+async def _serve(handler: Handler, port: int) -> None:
+    async with ModelServer(handler, port=port) as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A scripted model service on 127.0.0.1.")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--script", default="echo", help="echo, slow, hang, or a script")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds between words of an echo")
+    chosen = parser.parse_args()
+    named: dict[str, Handler] = {
+        "echo": echo(chosen.delay),
+        "slow": echo(chosen.delay or 0.25),
+        "hang": always("H HANG"),
+    }
+    asyncio.run(_serve(named.get(chosen.script) or always(chosen.script), chosen.port))
+
+
+if __name__ == "__main__":
+    main()
