@@ -1,18 +1,18 @@
 """Errors of the agent, sorted by what the caller does about them.
 
-    ProviderError          the model service did not answer as asked
-    ├── RateLimited        wait `retry_after`, or go to the next target
-    ├── Overloaded         a short wait, then the next target
-    ├── Stalled            our clock ran out: the connection was dead or silent
-    ├── Cut                the connection ended in the middle of an answer
-    ├── ContextTooLong     shorten the conversation, then try again
-    ├── BadRequest         deterministic: the same request would fail again
-    ├── Unauthorized       the operator must act: key refused
-    └── OutOfCredit        the operator must act: account empty
-    ToolError              text for the model, as the call's result
-    ├── ToolTimeout        took too long; whether it had an effect is not known
-    ├── ToolDenied         not allowed, or nobody allowed it
-    └── ToolUnknownOutcome started and never finished: may have had its effect
+ProviderError          the model service did not answer as asked
+├── RateLimited        wait `retry_after`, or go to the next target
+├── Overloaded         a short wait, then the next target
+├── Stalled            our clock ran out: the connection was dead or silent
+├── Cut                the connection ended in the middle of an answer
+├── ContextTooLong     shorten the conversation, then try again
+├── BadRequest         deterministic: the same request would fail again
+├── Unauthorized       the operator must act: key refused
+└── OutOfCredit        the operator must act: account empty
+ToolError              text for the model, as the call's result
+├── ToolTimeout        took too long; whether it had an effect is not known
+├── ToolDenied         not allowed, or nobody allowed it
+└── ToolUnknownOutcome started and never finished: may have had its effect
 """
 
 

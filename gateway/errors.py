@@ -1,8 +1,8 @@
 """Errors that end the program, sorted by who can help.
 
-    HoldfastError       one or more plain lines for the operator, never a traceback
-    ├── ConfigError     exit 78: the configuration cannot work; starting again would not help
-    └── CannotStart     exit 1: the machine is at fault: port taken, second daemon, disk
+HoldfastError       one or more plain lines for the operator, never a traceback
+├── ConfigError     exit 78: the configuration cannot work; starting again would not help
+└── CannotStart     exit 1: the machine is at fault: port taken, second daemon, disk
 """
 
 from typing import ClassVar

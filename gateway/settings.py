@@ -68,7 +68,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     api_key: Annotated[Secret | None, Meta(description="Key that clients of the API show.")] = None
     ui: Annotated[bool, Meta(description="Serve the web page.")] = True
     sse_keepalive: Annotated[
-        float, Meta(gt=0, description="Seconds of silence after which a stream gets a sign of life.")
+        float,
+        Meta(gt=0, description="Seconds of silence after which a stream gets a sign of life."),
     ] = 15.0
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -110,11 +110,19 @@ class Shared(msgspec.Struct, frozen=True):
 class Actor:
     """The one owner of one conversation."""
 
-    def __init__(self, key: str, shared: Shared, *, draining: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        key: str,
+        shared: Shared,
+        *,
+        draining: Callable[[], bool],
+        rested: Callable[[], None],
+    ) -> None:
         self.key = key
         self.state: State | None = None
         self._shared = shared
         self._draining = draining
+        self._rested = rested
         self._mailbox: deque[tuple[Event, asyncio.Future[State] | None]] = deque()
         self._awake = False
         self._turn: RunningTurn | None = None
@@ -150,6 +158,7 @@ class Actor:
                     handled.set_result(self.state)
         finally:
             self._awake = False  # no await since the mailbox was seen empty: nothing is overlooked
+            self._rested()
 
     async def _carry_out(self, event: Event) -> None:
         pause = FIRST_PAUSE
@@ -264,11 +273,7 @@ class Actor:
                 stored.held,
             )
             newest = stored.newest
-            if (
-                newest
-                and newest.id == stored.suspended.id
-                and newest.reason is not Reason.SWITCHED
-            ):
+            if newest and newest.id == stored.suspended.id and newest.reason is not Reason.SWITCHED:
                 fresh_after = newest.reason
         session = stored.active
         person = last.person if last else ""

@@ -1,6 +1,6 @@
 """Sans-IO: when a quiet session is too old to go on."""
 
-import datetime
+import datetime as dt
 
 import msgspec
 
@@ -11,8 +11,8 @@ class Expiry(msgspec.Struct, frozen=True):
     """The reset policy: after so many idle minutes, at an hour of the day, both, or never."""
 
     idle_minutes: int | None = None
-    daily_at: datetime.time | None = None
-    zone: datetime.tzinfo | None = None  # None: the machine's own
+    daily_at: dt.time | None = None
+    zone: dt.tzinfo | None = None  # None: the machine's own
 
     def expired(self, used_at: int, now: int) -> Reason | None:
         """Why a session last used at `used_at` must not go on at `now` (both milliseconds)."""
@@ -22,9 +22,9 @@ class Expiry(msgspec.Struct, frozen=True):
             return Reason.DAILY
         return None
 
-    def _last_reset(self, now: int, daily_at: datetime.time) -> int:
-        moment = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).astimezone(self.zone)
-        reset = datetime.datetime.combine(moment.date(), daily_at, moment.tzinfo)
+    def _last_reset(self, now: int, daily_at: dt.time) -> int:
+        moment = dt.datetime.fromtimestamp(now / 1000, dt.UTC).astimezone(self.zone)
+        reset = dt.datetime.combine(moment.date(), daily_at, moment.tzinfo)
         if reset > moment:
-            reset -= datetime.timedelta(days=1)
+            reset -= dt.timedelta(days=1)
         return int(reset.timestamp() * 1000)

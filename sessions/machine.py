@@ -371,7 +371,7 @@ def _arrived(result: Result, event: Arrived, env: Env) -> None:
             "request": state.turn.request,
             "min": minutes,
         }
-        result.acts.append(Say("N15", pending.address, fields, slot="queue"))
+        result.acts.append(Say("N15", pending.address, fields, slot="queue", turn=state.turn.id))
 
 
 def _start_next(result: Result, env: Env) -> None:

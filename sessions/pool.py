@@ -22,13 +22,16 @@ class SessionPool:
         self._kept = kept
         self._actors: OrderedDict[str, Actor] = OrderedDict()
         self._draining = False
+        self._rested = asyncio.Event()
 
     def post(self, key: str, event: Event, handled: asyncio.Future[State] | None = None) -> None:
         """Give an event to the owner of a conversation."""
         actor = self._actors.get(key)
         if actor is None:
             self._forget_quiet()
-            actor = Actor(key, self._shared, draining=lambda: self._draining)
+            actor = Actor(
+                key, self._shared, draining=lambda: self._draining, rested=self._rested.set
+            )
             self._actors[key] = actor
         self._actors.move_to_end(key)
         actor.post(event, handled)
@@ -41,9 +44,7 @@ class SessionPool:
 
     def running(self) -> tuple[tuple[str, RunningTurn], ...]:
         """The turns under way, with the keys of their conversations."""
-        return tuple(
-            (key, turn) for key, actor in self._actors.items() if (turn := actor.running)
-        )
+        return tuple((key, turn) for key, actor in self._actors.items() if (turn := actor.running))
 
     def _forget_quiet(self) -> None:
         """Let go of the longest unused; the check and the letting go have no await between."""
@@ -92,9 +93,6 @@ class SessionPool:
 
     async def _quiet(self, *, turns_only: bool) -> None:
         """Wait until no turn runs (and, unless `turns_only`, no event is being handled)."""
-        while busy := [
-            actor
-            for actor in self._actors.values()
-            if (actor.running if turns_only else actor.busy)
-        ]:
-            await busy[0].rested(turns_only=turns_only)
+        while any(actor.running if turns_only else actor.busy for actor in self._actors.values()):
+            self._rested.clear()
+            await self._rested.wait()

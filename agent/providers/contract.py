@@ -33,6 +33,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
     reasoning_effort: str | None = None
 
 
+class OpenedChunk(msgspec.Struct, frozen=True):
+    """The service took the request and begins to answer; `request_id` is its own name for it."""
+
+    request_id: str = ""
+
+
 class TextChunk(msgspec.Struct, frozen=True):
     """More visible text."""
 
@@ -77,7 +83,8 @@ class PingChunk(msgspec.Struct, frozen=True):
 
 
 Chunk = (
-    TextChunk
+    OpenedChunk
+    | TextChunk
     | ReasoningChunk
     | CallChunk
     | FinishChunk
@@ -92,9 +99,7 @@ class Provider(Protocol):
 
     name: str
 
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Send the request; leaving the context closes the connection, however it is left.
 
         Raises only what `agent.errors` names under `ProviderError`, from entering the context as

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.errors import CannotStart
+
 _GRACE = 2  # seconds that open responses get at the end
 
 
-class PortTaken(OSError):
-    """The address cannot be listened on; the message says why and what to do."""
+class PortTaken(CannotStart):
+    """The address cannot be listened on."""
 
 
 class HttpServer:

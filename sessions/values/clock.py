@@ -1,6 +1,6 @@
 """Time as an argument: whoever needs the hour is given a `Clock`, so that tests can set it."""
 
-import datetime
+import datetime as dt
 import time
 from typing import Protocol
 
@@ -31,5 +31,5 @@ class SystemClock:
 
 def rfc3339(milliseconds: int) -> str:
     """Write a moment the way every interface of ours shows it: UTC with milliseconds."""
-    moment = datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+    moment = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{milliseconds % 1000:03d}Z"

@@ -12,11 +12,9 @@ class Duration(float):
     __slots__ = ()
 
     @classmethod
-    def parse(cls, written: str | float) -> "Duration":
+    def parse(cls, written: object) -> "Duration":
         """Read a span; raises `ValueError` with one sentence when it is none."""
-        if isinstance(written, bool) or not isinstance(written, (int, float, str)):
-            raise ValueError(_EXPECTED)
-        seconds = _seconds(written) if isinstance(written, str) else float(written)
+        seconds = _seconds(written)
         if not 0 <= seconds < float("inf"):
             raise ValueError(_EXPECTED)
         return cls(seconds)
@@ -33,8 +31,10 @@ class Duration(float):
 _EXPECTED = 'must be a span of time such as "24h", "1h 30m" or a number of seconds'
 
 
-def _seconds(text: str) -> float:
-    bare = text.strip().lower()
+def _seconds(written: object) -> float:
+    if isinstance(written, (int, float)) and not isinstance(written, bool):
+        return float(written)
+    bare = written.strip().lower() if isinstance(written, str) else ""
     parts = _PART.findall(bare)
     if not parts or _PART.sub("", bare).strip():
         raise ValueError(_EXPECTED)

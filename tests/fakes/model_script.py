@@ -128,14 +128,17 @@ def _step(match: re.Match[str]) -> Step:
 
 
 def _word(word: str) -> Step:
-    if word in ENDINGS:
-        return ENDINGS[word]
-    return {
-        "H": Head(),
-        "D": Body(b"data: [DONE]\n\n"),
-        "P": Body(b": ping\n\n"),
-        "B": Body(event(_choice({}))),
-    }[word]
+    match word:
+        case "H":
+            return Head()
+        case "D":
+            return Body(b"data: [DONE]\n\n")
+        case "P":
+            return Body(b": ping\n\n")
+        case "B":
+            return Body(event(_choice({})))
+        case _:
+            return ENDINGS[word]
 
 
 def _said(kind: str, said: str) -> Step:

@@ -1,0 +1,81 @@
+"""Turns notices into things to be shown, in the words of the platform they go to."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gateway.delivery.view import Body
+from gateway.notices import BUTTONS, Fields, render
+from platforms.core.contract import Address, Button, Capabilities
+from sessions.changes import Change, PutItem
+from sessions.machine import Say
+from sessions.records import Item, ItemState
+from sessions.values.clock import Clock
+from sessions.values.ids import Ids
+
+PLAIN_COMMAND = "/{word}"
+
+
+def write_address(address: Address) -> str:
+    """Make the opaque text that the store keeps."""
+    return msgspec.json.encode(address).decode()
+
+
+def read_address(text: str) -> Address:
+    """Read back what `write_address` made."""
+    return msgspec.json.decode(text, type=Address)
+
+
+class Announcer:
+    """Writes notices; shows nothing by itself."""
+
+    def __init__(
+        self, ids: Ids, clock: Clock, capabilities: Callable[[Address], Capabilities | None]
+    ) -> None:
+        self._ids = ids
+        self._clock = clock
+        self._capabilities = capabilities
+
+    def item(
+        self,
+        notice: str,
+        address: str,
+        fields: Fields,
+        *,
+        urgent: bool = False,
+        slot: str = "",
+        turn: str | None = None,
+    ) -> Item:
+        """Write one notice. Of one slot there is one item: a newer text replaces the older."""
+        can = self._capabilities(read_address(address))
+        most = can.buttons if can else 0
+        buttons = tuple(
+            Button(label, f"{action}:{turn}" if turn else action)
+            for label, action in BUTTONS.get(notice, ())[:most]
+        )
+        text = render(notice, fields, can.command if can else PLAIN_COMMAND)
+        return Item(
+            id=f"n_{slot}" if slot else self._ids.new("n"),
+            address=address,
+            kind="notice",
+            state=ItemState.PENDING,
+            body=msgspec.json.encode(Body(text=text, buttons=buttons, urgent=urgent)),
+            created_at=self._clock.now(),
+            turn_id=turn,
+        )
+
+    def say(self, key: str, says: Iterable[Say]) -> tuple[Change, ...]:
+        """Write what the session machine wants people to be told."""
+        return tuple(
+            PutItem(
+                self.item(
+                    say.notice,
+                    say.address,
+                    say.fields,
+                    urgent=say.urgent,
+                    slot=f"{key}:{say.slot}:{say.turn}" if say.slot else "",
+                    turn=say.turn,
+                )
+            )
+            for say in says
+        )

@@ -1,0 +1,121 @@
+"""Sans-IO: every sentence of ours that a chat shows, in one place.
+
+Tests and code name a notice by its id. `{c:stop}` becomes the form in which a person writes that
+command where the notice is shown; a part in `[+ ...]` appears only when all its fields are there
+and not empty or zero.
+"""
+
+import re
+from collections.abc import Mapping
+
+Fields = Mapping[str, str | int]
+
+CATALOGUE = {
+    "N1": "⏳ {model}: no output for {n}s, reconnecting at {d}s",
+    "N2": "↻ Connection to {provider} dropped, retrying ({k}/{max})",
+    "N3": "↻ Reply was cut off, continuing",
+    "N4": "⚠️ {tool} was cut off on the way and has NOT run. Asking for it in smaller parts; "
+    "nothing to do for you.",
+    "N5": "⇄ {a} is not responding, continuing with {b}",
+    "N6": "⏱ {provider} rate limit, retrying in {n}s",
+    "N7": "❌ I could not finish: {cause}[+  ({k} tries, {min} min)].[+  Done so far: {list}.]"
+    "[+  {operator_told}The operator has been told.]",
+    "N8": "⚠️ The model used its whole output budget on reasoning, twice. "
+    "Try {c:reasoning} low or {c:model}.",
+    "N9": "⚠️ The model declined: {text}",
+    "N10": "⏹ Stopped. Your next message starts a fresh conversation; {c:resume} brings this one "
+    "back.[+  {tool} was running and may have taken effect.]"
+    "[+  {n} waiting {n|message is|messages are} kept with it.]",
+    "N10.idle": "No active task to stop.",
+    "N11": "♻️ I was restarted while working on “{request}” ({min} min, {k} steps done)."
+    "[+  {tool}({preview}) was running: I do not know whether it finished and have not run it "
+    "again.] Your next message starts fresh; {c:resume} picks this one up.",
+    "N12": "🗜 Compacting the conversation",
+    "N13": "💾 Kept {n} lines of {path} as a draft, continuing from there",
+    "N14": "🆕 Fresh conversation: the previous session was stopped or interrupted. "
+    "{c:resume} brings it back.",
+    "N15": "⏳ {n} waiting. Working on “{request}” for {min} min. {c:stop} ends it.",
+    "N16": "⛔ {limit} messages are already waiting here. This one was NOT taken; "
+    "please send it again later.",
+    "N17": "🔄 Restarting. Your message is kept and will be answered right after.",
+    "new": "🆕 New conversation.[+  {n} waiting {n|message goes|messages go} into it.]",
+    "resumed": "↩️ Back in the earlier conversation[+  “{title}”]."
+    "[+  {n} waiting {n|message is|messages are} answered now.]",
+    "nothing_to_resume": "There is no earlier conversation to bring back. "
+    "{c:sessions} lists what there is.",
+    "nothing_to_retry": "There is no message to run again.",
+    "nothing_to_undo": "There is nothing to take back.",
+    "undone": "↩️ Taken back: “{request}” and its answer are out of the conversation.",
+    "busy": "An answer is still being written. {c:stop} ends it.",
+    "not_yours": "This belongs to the person who asked last, or to an admin.",
+    "expired.idle": "🆕 Fresh conversation: the previous one was quiet for long.",
+    "expired.daily": "🆕 Fresh conversation: a new one begins every day.",
+    "unknown_command": "{word} is not a command I know.[+  Did you mean {nearest}?] "
+    "{c:help} lists all.",
+    "start": "👋 Hello. Write to me, and I answer. {c:help} shows what else I can do.",
+    "claimed": "🔑 You are the owner of this gateway now: an admin. {c:help} shows what you can do.",
+    "claim_refused": "This code does not open anything (any more). The operator gets a new one "
+    "with “holdfast pair claim”.",
+    "pairing_code": "👋 I do not know you yet. Ask the owner of this gateway to let you in with "
+    "this code: {code}",
+    "pairing_pending": "Your request is still open; the owner has to approve it.",
+    "paired": "✅ You are let in. Write to me, and I answer.",
+    "pair_request": "👤 {name} ({principal}) asks to be let in. Approve: {c:pair} approve {code}",
+    "pair_approved": "✅ Let in: {name} ({principal}).",
+    "pair_revoked": "🚫 {principal} is not let in any more.",
+    "pair_unknown": "No open request has this code. {c:pair} list shows them.",
+    "pair_list": "{list}",
+    "pair_usage": "Say {c:pair} list, {c:pair} approve CODE or {c:pair} revoke ID.",
+    "refused_mention": "👤 {name} ({principal}) mentioned me in {chat} and is not let in.",
+    "admins_only": "Only an admin may do that.",
+    "text": "{text}",
+    "stale": "Your message from {when} reached me only now; it was too old to be answered. "
+    "Please send it again if it still matters.",
+    "too_many": "⛔ That was more than {limit} messages in a minute. This one was NOT taken; "
+    "please send it again in a moment.",
+    "stopped_all": "⏹ {n} {n|task|tasks} stopped.",
+    "draft_lost": "This part of the message was taken back.",
+    "usage": "{text}",
+    "queue_usage": "Write the message behind it: {c:queue} and then your text.",
+    "steer_usage": "Write the message behind it: {c:steer} and then your text.",
+}
+
+BUTTONS = {
+    "N7": (("Go on", "resume.go"), ("Start over", "retry")),
+    "N11": (("Continue", "resume.go"), ("Start over", "retry")),
+}
+"""What stands under a notice: label and the action that comes back when it is pressed."""
+
+_OPTIONAL = re.compile(r"\[\+ (.*?)\]")
+_COMMAND = re.compile(r"\{c:(\w+)\}")
+_PLURAL = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+def render(notice: str, fields: Fields, command: str) -> str:
+    """Write a notice out; `command` is the platform's form, such as `/{word}`."""
+    template = CATALOGUE[f"{notice}.{fields['reason']}" if notice == "expired" else notice]
+    text = _OPTIONAL.sub(lambda part: part[1] if _complete(part[1], fields) else "", template)
+    text = _COMMAND.sub(lambda match: command.replace("{word}", match[1]), text)
+    text = _PLURAL.sub(lambda match: match[2] if fields.get(match[1]) == 1 else match[3], text)
+    # Fields go in last and in one pass, so that nothing inside them is taken for a placeholder.
+    return _FIELD.sub(lambda match: _shown(match[1], fields), text)
+
+
+def _complete(part: str, fields: Fields) -> bool:
+    return all(fields.get(name) for name in _FIELD.findall(part))
+
+
+def _shown(name: str, fields: Fields) -> str:
+    value = fields.get(name, "")
+    if name == "operator_told":  # a condition, not a word
+        return ""
+    if name == "request":
+        return _excerpt(str(value))
+    return str(value)
+
+
+def _excerpt(text: str, most: int = 80) -> str:
+    """Quote a request in a notice: one line, not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"

@@ -1,0 +1,145 @@
+"""Sans-IO: on which line of a TOML document each key stands; tomllib does not tell.
+
+The document must be one that tomllib has read without an error, so the scanner checks nothing: it
+only has to find where keys and values begin and end.
+"""
+
+import bisect
+import re
+import tomllib
+
+KeyPath = tuple[str | int, ...]
+
+_BLANK = re.compile(r"(?:[ \t\n]+|#[^\n]*)*")
+_KEY = re.compile(r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'|[ \t]*\.[ \t]*)+""")
+_STRING = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}'
+    r"|'''(?:[^']|'(?!''))*'{3,5}"
+    r'|"(?:[^"\\]|\\.)*"'
+    r"|'[^']*'",
+    re.DOTALL,
+)
+_BARE = re.compile(r"[^,\]}#\n]+")  # numbers, dates, true and false
+
+
+def locate(document: str) -> dict[KeyPath, int]:
+    """Map the path of every key, table and array element to its line, counted from 1.
+
+    A table stands on the line of its header; one that is only implied, on the line of the first key
+    or header that implies it.
+    """
+    return _Scanner(document.replace("\r\n", "\n")).scan()
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._line_ends = [match.start() for match in re.finditer("\n", text)]
+        self._lines: dict[KeyPath, int] = {}
+        self._tables: dict[KeyPath, int] = {}  # how many tables each array of tables has so far
+
+    def scan(self) -> dict[KeyPath, int]:
+        table: KeyPath = ()
+        self._skip_blank()
+        while self._at < len(self._text):
+            table = self._header() if self._peek("[") else self._pair(table)
+            self._skip_blank()
+        return self._lines
+
+    def _header(self) -> KeyPath:
+        line = self._line()
+        in_array = self._peek("[[")
+        self._at += 2 if in_array else 1
+        self._skip_blank()
+        *parents, name = self._key()
+        path: KeyPath = ()
+        for part in parents:
+            path = self._newest((*path, part))
+            self._lines.setdefault(path, line)
+        path = (*path, name)
+        if in_array:
+            self._lines.setdefault(path, line)
+            self._tables[path] = self._tables.get(path, 0) + 1
+        path = self._newest(path)
+        self._lines[path] = line
+        self._skip_blank()
+        self._at += 2 if in_array else 1
+        return path
+
+    def _newest(self, path: KeyPath) -> KeyPath:
+        """Inside an array of tables a header means the last table so far."""
+        return (*path, self._tables[path] - 1) if path in self._tables else path
+
+    def _pair(self, table: KeyPath) -> KeyPath:
+        line = self._line()
+        path = table
+        for part in self._key():
+            path = (*path, part)
+            self._lines.setdefault(path, line)
+        self._skip_blank()
+        self._at += 1  # the equals sign
+        self._skip_blank()
+        self._value(path)
+        return table
+
+    def _value(self, path: KeyPath) -> None:
+        if self._peek("["):
+            self._array(path)
+        elif self._peek("{"):
+            self._inline_table(path)
+        else:
+            self._take(_STRING if self._peek('"') or self._peek("'") else _BARE)
+
+    def _array(self, path: KeyPath) -> None:
+        index = 0
+        self._step()
+        while not self._peek("]"):
+            if self._peek(","):
+                self._step()
+                continue
+            self._lines[*path, index] = self._line()
+            self._value((*path, index))
+            self._skip_blank()
+            index += 1
+        self._at += 1
+
+    def _inline_table(self, path: KeyPath) -> None:
+        self._step()
+        while not self._peek("}"):
+            if self._peek(","):
+                self._step()
+                continue
+            self._pair(path)
+            self._skip_blank()
+        self._at += 1
+
+    def _key(self) -> list[str]:
+        """Read a dotted key; tomllib itself undoes quotes and escapes."""
+        node = tomllib.loads(f"{self._take(_KEY)} = 0")
+        parts: list[str] = []
+        while isinstance(node, dict):
+            ((part, node),) = node.items()
+            parts.append(part)
+        return parts
+
+    def _peek(self, sign: str) -> bool:
+        return self._text.startswith(sign, self._at)
+
+    def _step(self) -> None:
+        self._at += 1
+        self._skip_blank()
+
+    def _skip_blank(self) -> None:
+        self._take(_BLANK)
+
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self._text, self._at)
+        if match is None or (not match[0] and pattern is not _BLANK):
+            msg = f"line {self._line()} is not TOML"
+            raise ValueError(msg)
+        self._at = match.end()
+        return match[0]
+
+    def _line(self) -> int:
+        return bisect.bisect_left(self._line_ends, self._at) + 1

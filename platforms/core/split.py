@@ -1,0 +1,201 @@
+"""Sans-IO: cut a long Markdown text into messages that each look right alone.
+
+Cuts are made at the best border that fits: between paragraphs, else lines, else words. A code block
+that is cut is closed and opened again with its language. All pieces but the last depend only on the
+text up to their end and a little beyond, so they stay as they are while an answer grows.
+"""
+
+import re
+import unicodedata
+
+import msgspec
+
+from platforms.core.contract import Unit
+from platforms.core.markdown import Fence, fence_at, fences
+
+SMALLEST_LIMIT = 50
+"""Below this there is no room for opening and closing a code block around some text."""
+
+_ENCODINGS = {Unit.UTF16: ("utf-16-le", 2), Unit.BYTES: ("utf-8", 1)}
+_BLANK = " \t\r\n"
+_BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)+")
+_BORDER = re.compile(r"(?:[ \t\r]*\n)+|[ \t\r]+")
+_ZERO_WIDTH_JOINER = "\u200d"
+_LONGEST_CLUSTER = 16
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of the text: the message is `before + text + after`, the original `text + gap`.
+
+    The gap is what the border itself stands for: blank space, or the closing line of a code block
+    that `after` has closed already.
+    """
+
+    before: str
+    text: str
+    after: str = ""
+    gap: str = ""
+
+
+def size(text: str, unit: Unit) -> int:
+    """Measure a text as the platform does."""
+    if unit is Unit.CHARACTERS or text.isascii():
+        return len(text)
+    encoding, width = _ENCODINGS[unit]
+    return len(text.encode(encoding, "replace")) // width
+
+
+def split(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> tuple[str, ...]:
+    """Cut a text into messages of at most `limit` units; a blank text gives none."""
+    return tuple(piece.before + piece.text + piece.after for piece in pieces(md, limit, unit))
+
+
+def pieces(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> list[Piece]:
+    """Cut a text and say what was added and left out at each border."""
+    if limit < SMALLEST_LIMIT:
+        msg = f"a message of {limit} units is too short to be cut well; give {SMALLEST_LIMIT}"
+        raise ValueError(msg)
+    cutter = _Cutter(md, limit, unit)
+    blank = _BLANK_LINES.match(md)
+    place = blank.end() if blank else 0
+    found: list[Piece] = []
+    while place < cutter.end:
+        piece = cutter.piece(place)
+        place += len(piece.text) + len(piece.gap)
+        if piece.text.strip():
+            found.append(piece)
+        elif found:
+            wider = found[-1].gap + piece.text + piece.gap
+            found[-1] = msgspec.structs.replace(found[-1], gap=wider)
+    return found
+
+
+class _Cutter:
+    """Knows the text and where its code blocks are."""
+
+    def __init__(self, md: str, limit: int, unit: Unit) -> None:
+        self.md = md
+        self.end = len(md.rstrip(_BLANK))
+        self._limit = limit
+        self._unit = unit
+        self._fences = fences(md)
+
+    def piece(self, start: int) -> Piece:
+        fence = fence_at(self._fences, start)
+        before = f"{fence.opening}\n" if fence else ""
+        room = self._limit - size(before, self._unit)
+        inside = fence_at(self._fences, self.end)
+        closing = f"\n{inside.marker}" if inside else ""
+        if self._fits(start, self.end, room - len(closing)):
+            return Piece(before, self.md[start : self.end], closing, self.md[self.end :])
+        cut, inside = self._cut(start, room)
+        if inside and not self._fits(start, cut, room - 1 - len(inside.marker)):
+            cut, inside = self._cut(start, room - 1 - len(inside.marker))
+        if inside:
+            gap = self._gap_in_code(inside, cut)
+            return Piece(before, self.md[start:cut], f"\n{inside.marker}", gap)
+        text = self.md[start:cut].rstrip(_BLANK)
+        border = _BORDER.match(self.md, start + len(text))
+        stop = max(border.end() if border else 0, cut)
+        return Piece(before, text, "", self.md[start + len(text) : stop])
+
+    def _fits(self, start: int, stop: int, room: int) -> bool:
+        # A character is at least one unit, so the length alone settles most cases.
+        return stop - start <= room and size(self.md[start:stop], self._unit) <= room
+
+    def _reach(self, start: int, room: int) -> int:
+        """Find the farthest place that still fits."""
+        text = self.md[start : start + room]
+        if self._unit is Unit.CHARACTERS or text.isascii():
+            return min(start + room, self.end)
+        encoding, width = _ENCODINGS[self._unit]
+        fitting = text.encode(encoding, "replace")[: room * width]
+        return start + len(fitting.decode(encoding, "ignore"))
+
+    def _gap_in_code(self, fence: Fence, cut: int) -> str:
+        if self.md[cut] != "\n":
+            return ""
+        if cut + 1 != fence.end:
+            return "\n"
+        blank = _BORDER.match(self.md, fence.after)
+        return self.md[cut : blank.end() if blank else fence.after]
+
+    def _cut(self, start: int, room: int) -> tuple[int, Fence | None]:
+        """Choose where to cut, and say which code block must be closed there and opened again."""
+        cut = self._border(start, self._reach(start, room))
+        inside = fence_at(self._fences, cut)
+        if inside and inside.closed:
+            cut = min(cut, inside.end - 1)  # never through the closing line: our own closes it
+        return cut, inside
+
+    def _border(self, start: int, reach: int) -> int:
+        half = start + (reach - start) // 2
+        for cut in (
+            self._paragraph(half, reach),
+            self._line(half, reach),
+            self._word(half, reach),
+            self._line(start, reach),
+        ):
+            if cut > start:
+                return cut
+        return self._anywhere(start, reach)
+
+    def _paragraph(self, low: int, high: int) -> int:
+        """Find the last border between paragraphs, or beside a code block; -1 when there is none."""
+        best = -1
+        for fence in self._fences:
+            if low < fence.start - 1 <= high:
+                best = fence.start - 1
+            if low < fence.after <= high and fence.closed:
+                best = fence.after
+        cut = self.md.rfind("\n\n", low, high + 2)
+        while cut > best and fence_at(self._fences, cut):
+            cut = self.md.rfind("\n\n", low, cut + 1)
+        return max(best, cut)
+
+    def _line(self, low: int, high: int) -> int:
+        cut = self.md.rfind("\n", low + 1, high + 1)
+        fence = fence_at(self._fences, cut) if cut > 0 else None
+        # A block that is closed right behind its opening line would be an empty one.
+        return fence.start - 1 if fence and cut == fence.body else cut
+
+    def _word(self, low: int, high: int) -> int:
+        cut = max(self.md.rfind(" ", low + 1, high + 1), self.md.rfind("\t", low + 1, high + 1))
+        return -1 if cut > 0 and fence_at(self._fences, cut) else cut
+
+    def _anywhere(self, start: int, reach: int) -> int:
+        fence = fence_at(self._fences, reach)
+        if fence and reach < fence.body and fence.start - 1 > start:
+            return fence.start - 1  # never through an opening line
+        cut = reach
+        while cut > start + 1 and reach - cut < _LONGEST_CLUSTER and _belongs(self.md, cut):
+            cut -= 1
+        return reach if _belongs(self.md, cut) else cut
+
+
+def _belongs(md: str, place: int) -> bool:
+    """Tell whether the characters on both sides make one sign or one mark."""
+    left, right = md[place - 1 : place], md[place : place + 1]
+    if left == right and left in "`*~|_":
+        return True
+    if right.isascii():  # nor does anything belong to the end of the text
+        return left == _ZERO_WIDTH_JOINER
+    return (
+        right == _ZERO_WIDTH_JOINER
+        or left == _ZERO_WIDTH_JOINER
+        or unicodedata.category(right) in {"Mn", "Me", "Mc"}
+        or "\U0001f3fb" <= right <= "\U0001f3ff"  # skin colours
+        or "\U000e0020" <= right <= "\U000e007f"  # tags of regional flags
+        or (_is_flag_half(left) and _is_flag_half(right) and _halves_before(md, place) % 2 == 1)
+    )
+
+
+def _is_flag_half(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _halves_before(md: str, place: int) -> int:
+    count = 0
+    while place > count and _is_flag_half(md[place - count - 1]):
+        count += 1
+    return count

@@ -1,0 +1,265 @@
+// Finds the blocks of a Markdown text. Pure: text in, plain objects out.
+//
+// Block: {type, raw, end} and, by type: heading {level, text} · paragraph {text} · rule ·
+// code {language, text, open} · quote {blocks} · list {ordered, start, loose, items: [{blocks,
+// checked}]} · table {align, head, rows}. `raw` is its part of the text and `end` the offset after it.
+
+const DEEPEST = 24; // quotes in lists in quotes...: what is deeper stays text
+
+const FENCE = /^( {0,3})(`{3,}|~{3,})[ \t]*([^`\n]*?)[ \t]*$/;
+const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
+const RULE = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
+const QUOTE = /^ {0,3}>[ \t]?/;
+const ITEM = /^( *)([-+*]|\d{1,9}[.)])(?:([ \t]+)(.*))?$/;
+const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const TASK = /^\[([ xX])\][ \t]+/;
+
+/** Read the blocks of a text from an offset on, which must be the end of a block. */
+export function readBlocks(text, from = 0) {
+  const lines = text.slice(from).split("\n");
+  const offsets = [from];
+  for (const line of lines) offsets.push(offsets.at(-1) + line.length + 1);
+  return blocksOf(lines, 0).map((block) => {
+    const end = Math.min(offsets[block.to], text.length);
+    return { ...block, raw: text.slice(offsets[block.from], end), end };
+  });
+}
+
+function blocksOf(lines, depth) {
+  const blocks = [];
+  let at = 0;
+  while (at < lines.length) {
+    if (isBlank(lines[at])) {
+      at += 1;
+      continue;
+    }
+    const block = blockAt(lines, at, depth);
+    block.from = at;
+    blocks.push(block);
+    at = block.to;
+  }
+  return blocks;
+}
+
+function blockAt(lines, at, depth) {
+  const line = lines[at];
+  const fence = FENCE.exec(line);
+  if (fence) return fencedCode(lines, at, fence);
+  const heading = HEADING.exec(line);
+  if (heading) {
+    const text = (heading[2] ?? "").trim().replace(/(^|[ \t])#+$/, "").trim();
+    return { type: "heading", level: heading[1].length, text, to: at + 1 };
+  }
+  if (RULE.test(line)) return { type: "rule", to: at + 1 };
+  if (depth < DEEPEST) {
+    if (QUOTE.test(line)) return quote(lines, at, depth);
+    if (itemAt(line)) return list(lines, at, depth);
+  }
+  if (startsTable(lines, at)) return table(lines, at);
+  if (/^(?: {4}|\t)/.test(line)) return indentedCode(lines, at);
+  return paragraph(lines, at, depth);
+}
+
+function fencedCode(lines, at, [, indent, fence, info]) {
+  const close = closing(fence);
+  let end = at + 1;
+  while (end < lines.length && !close.test(lines[end])) end += 1;
+  const open = end === lines.length;
+  const text = lines.slice(at + 1, end).map((line) => outdent(line, indent.length)).join("\n");
+  const language = /^[^\s{]*/.exec(info)[0].slice(0, 40);
+  return { type: "code", language, text, open, to: open ? end : end + 1 };
+}
+
+function indentedCode(lines, at) {
+  let end = at + 1;
+  while (end < lines.length && (isBlank(lines[end]) || /^(?: {4}|\t)/.test(lines[end]))) end += 1;
+  while (isBlank(lines[end - 1])) end -= 1;
+  const text = lines.slice(at, end).map((line) => outdent(line, 4)).join("\n");
+  return { type: "code", language: "", text, open: false, to: end };
+}
+
+function paragraph(lines, at, depth) {
+  let end = at + 1;
+  while (end < lines.length && !isBlank(lines[end]) && !interrupts(lines, end, depth)) end += 1;
+  const text = lines.slice(at, end).map((line) => line.trimStart()).join("\n").trimEnd();
+  return { type: "paragraph", text, to: end };
+}
+
+/** Whether the block of this line ends a paragraph without a blank line between them. */
+function interrupts(lines, at, depth) {
+  const line = lines[at];
+  if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || startsTable(lines, at)) return true;
+  if (depth >= DEEPEST) return false;
+  if (QUOTE.test(line)) return true;
+  const item = itemAt(line);
+  return Boolean(item && item.text && (!item.ordered || item.start === 1));
+}
+
+function quote(lines, at, depth) {
+  const inner = new Inner();
+  let end = at;
+  while (end < lines.length) {
+    if (QUOTE.test(lines[end])) inner.push(lines[end].replace(QUOTE, ""));
+    else if (inner.goesOnWith(lines, end, depth)) inner.push(lines[end]);
+    else break;
+    end += 1;
+  }
+  return { type: "quote", blocks: blocksOf(inner.lines, depth + 1), to: end };
+}
+
+/** The lines inside a quote or an item, as they are collected. */
+class Inner {
+  lines = [];
+  #close = null; // what would end the code fence that the last line stands in
+
+  push(line) {
+    this.lines.push(line);
+    if (this.#close) {
+      if (this.#close.test(line)) this.#close = null;
+      return;
+    }
+    const fence = FENCE.exec(line);
+    if (fence) this.#close = closing(fence[2]);
+  }
+
+  /** Whether a line without the mark still belongs to the paragraph that stands last. */
+  goesOnWith(lines, at, depth) {
+    const before = this.lines.at(-1);
+    if (before === undefined || isBlank(before) || isBlank(lines[at])) return false;
+    if (this.#close || FENCE.test(before) || HEADING.test(before) || RULE.test(before)) return false;
+    return !interrupts(lines, at, depth) && !itemAt(lines[at]);
+  }
+}
+
+function closing(fence) {
+  return new RegExp(`^ {0,3}${fence[0]}{${fence.length},}[ \\t]*$`);
+}
+
+function itemAt(line) {
+  const match = ITEM.exec(line);
+  if (!match || match[1].length > 3) return null;
+  const [, indent, mark, space = " ", text = ""] = match;
+  const ordered = mark.length > 1;
+  const gap = space.length > 4 ? 1 : space.replace(/\t/g, "    ").length;
+  return {
+    ordered, text, indent: indent.length, kind: mark.at(-1), start: ordered ? Number(mark.slice(0, -1)) : 1,
+    content: indent.length + mark.length + gap,
+  };
+}
+
+function list(lines, at, depth) {
+  const first = itemAt(lines[at]);
+  const items = [];
+  let loose = false;
+  let end = at;
+  while (end < lines.length) {
+    const item = itemAt(lines[end]);
+    if (!item || item.kind !== first.kind || RULE.test(lines[end])) break;
+    const inner = new Inner();
+    inner.push(lines[end].slice(item.content));
+    end = itemLines(lines, end + 1, item, inner, depth);
+    const blanks = dropBlanks(inner.lines);
+    const next = end < lines.length && !RULE.test(lines[end]) ? itemAt(lines[end]) : null;
+    if (next?.kind !== first.kind) end -= blanks; // they stand between this list and what follows
+    else if (blanks) loose = true;
+    items.push(readItem(inner.lines, depth));
+    if (hasGap(items.at(-1).blocks)) loose = true;
+  }
+  return { type: "list", ordered: first.ordered, start: first.start, loose, items, to: end };
+}
+
+/** Collect the lines of an item and give the index of the first that is not one of them. */
+function itemLines(lines, from, item, inner, depth) {
+  // A child may stand less far in than its parent's text: two columns are enough.
+  const needed = Math.min(item.content, item.indent + 2);
+  let at = from;
+  for (; at < lines.length; at += 1) {
+    const line = lines[at];
+    if (isBlank(line)) {
+      if (inner.lines.length === 1 && isBlank(inner.lines[0])) break; // an empty item ends here
+      inner.push("");
+    } else if (indentOf(line) >= needed) {
+      inner.push(outdent(line, item.content));
+    } else if (inner.goesOnWith(lines, at, depth)) {
+      inner.push(line);
+    } else {
+      break;
+    }
+  }
+  return at;
+}
+
+function dropBlanks(lines) {
+  let blanks = 0;
+  while (lines.length > 1 && isBlank(lines.at(-1))) {
+    lines.pop();
+    blanks += 1;
+  }
+  return blanks;
+}
+
+function readItem(lines, depth) {
+  const task = TASK.exec(lines[0]);
+  if (!task) return { blocks: blocksOf(lines, depth + 1) };
+  const rest = [lines[0].slice(task[0].length), ...lines.slice(1)];
+  return { checked: task[1] !== " ", blocks: blocksOf(rest, depth + 1) };
+}
+
+/** Two paragraphs in one item: the list needs air. */
+function hasGap(blocks) {
+  return blocks.filter((block) => block.type === "paragraph").length > 1;
+}
+
+function startsTable(lines, at) {
+  if (at + 1 >= lines.length || !lines[at].includes("|") || !lines[at + 1].includes("-")) return false;
+  if (!DELIMITERS.test(lines[at + 1])) return false;
+  return cellsOf(lines[at]).length === cellsOf(lines[at + 1]).length;
+}
+
+function table(lines, at) {
+  const align = cellsOf(lines[at + 1]).map((cell) => {
+    if (cell.startsWith(":") && cell.endsWith(":")) return "center";
+    return cell.endsWith(":") ? "right" : "";
+  });
+  let end = at + 2;
+  while (end < lines.length && lines[end].includes("|") && !isBlank(lines[end]) && !FENCE.test(lines[end])) end += 1;
+  const rows = lines.slice(at + 2, end).map((line) => joinRest(cellsOf(line), align.length));
+  return { type: "table", align, head: cellsOf(lines[at]), rows, to: end };
+}
+
+/** Cells beyond the head's have no column; their words go into the last one. */
+function joinRest(cells, count) {
+  if (cells.length <= count) return cells;
+  return [...cells.slice(0, count - 1), cells.slice(count - 1).join(" | ")];
+}
+
+/** Split a table's line at the bars that are not escaped. */
+function cellsOf(line) {
+  const cells = [""];
+  for (const [piece] of line.trim().replace(/^\|/, "").matchAll(/\\\||\||[^\\|]+|\\/g)) {
+    if (piece === "|") cells.push("");
+    else cells[cells.length - 1] += piece === "\\|" ? "|" : piece;
+  }
+  if (!cells.at(-1).trim()) cells.pop();
+  return cells.map((cell) => cell.trim());
+}
+
+function isBlank(line) {
+  return !/\S/.test(line);
+}
+
+function indentOf(line) {
+  let columns = 0;
+  for (const letter of line) {
+    if (letter === " ") columns += 1;
+    else if (letter === "\t") columns += 4 - (columns % 4);
+    else break;
+  }
+  return columns;
+}
+
+/** Take up to so many columns of white space from the front. */
+function outdent(line, columns) {
+  const whole = line.replace(/^[ \t]+/, (space) => space.replace(/\t/g, "    "));
+  return whole.slice(Math.min(columns, indentOf(whole)));
+}

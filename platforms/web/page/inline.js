@@ -1,0 +1,291 @@
+// Renders what stands inside a line: emphasis, code, links. Gives nodes and strings, never HTML.
+//
+// One pass. Marks that may open something (`*`, `_`, `~~`, `[`) are frames on a stack, and what
+// follows goes into the uppermost frame. A closing mark folds the frames down to its partner into an
+// element; frames without a partner become text again.
+
+const PLAIN = /[^\\`*_~[\]!<&\nhH]+/y;
+const URL_TEXT = /https?:\/\/[^\s<>`|]+/iy;
+const ANGLE = /<(?:(https?:\/\/[^\s<>]+|mailto:[^\s<>]+)|([\w.+-]+@[\w-]+(?:\.[\w-]+)+)|(br ?\/?))>/iy;
+const ENTITY = /&(?:(amp|lt|gt|quot|apos|nbsp)|#(\d{1,7})|#x([\da-f]{1,6}));/iy;
+const NAMED = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
+const PUNCTUATION = /[\p{P}\p{S}]/u;
+const ESCAPABLE = /[!-/:-@[-`{-~]/;
+const TARGET = /\(\s{0,20}(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:\s{1,20}(?:"((?:[^"\\]|\\.){0,500})"|'((?:[^'\\]|\\.){0,500})'))?\s{0,20}\)/y;
+const MOST_FRAMES = 60; // emphasis in links in emphasis...: what is deeper stays text
+const LONGEST_TARGET = 4_000;
+const SCHEMES = new Set(["http:", "https:", "mailto:"]);
+
+/** Render a piece of inline Markdown. */
+export function renderInline(text) {
+  return new Line(text).render();
+}
+
+/** Give the address if following it is harmless, else null. */
+export function safeUrl(address) {
+  try {
+    const url = new URL(address);
+    return SCHEMES.has(url.protocol) ? url.href : null;
+  } catch {
+    return null; // relative, or nonsense
+  }
+}
+
+class Line {
+  #text;
+  #at = 0;
+  #frames = [{ mark: "", count: 0, children: [] }];
+  #brackets = []; // frames of "[" that may still become a link
+  #unclosed = new Set(); // lengths of backtick runs that have no partner any more
+
+  constructor(text) {
+    this.#text = text;
+  }
+
+  render() {
+    while (this.#at < this.#text.length) this.#step();
+    this.#fold(0);
+    return this.#frames[0].children;
+  }
+
+  #step() {
+    const plain = this.#match(PLAIN);
+    if (plain) {
+      this.#add(plain[0]);
+      return;
+    }
+    const letter = this.#text[this.#at];
+    if (letter === "\\") this.#escape();
+    else if (letter === "`") this.#code();
+    else if (letter === "*" || letter === "_" || letter === "~") this.#emphasis(letter);
+    else if (letter === "[") this.#open("[", 1);
+    else if (letter === "!") this.#image();
+    else if (letter === "]") this.#closeBracket();
+    else if (letter === "<") this.#angle();
+    else if (letter === "&") this.#entity();
+    else if (letter === "\n") this.#newline();
+    else this.#address();
+  }
+
+  #match(pattern) {
+    pattern.lastIndex = this.#at;
+    const match = pattern.exec(this.#text);
+    if (match) this.#at = pattern.lastIndex;
+    return match;
+  }
+
+  /** Put a string or node into the uppermost frame. */
+  #add(piece) {
+    const { children } = this.#frames.at(-1);
+    if (typeof piece === "string" && typeof children.at(-1) === "string") children[children.length - 1] += piece;
+    else children.push(piece);
+  }
+
+  #literal(length) {
+    this.#add(this.#text.slice(this.#at, this.#at + length));
+    this.#at += length;
+  }
+
+  #escape() {
+    const next = this.#text[this.#at + 1] ?? "";
+    if (next === "\n") {
+      this.#at += 1;
+      this.#newline();
+    } else if (ESCAPABLE.test(next)) {
+      this.#at += 1;
+      this.#literal(1);
+    } else {
+      this.#literal(1);
+    }
+  }
+
+  #newline() {
+    this.#at += 1;
+    this.#add(document.createElement("br"));
+  }
+
+  #code() {
+    const [run] = /^`+/.exec(this.#text.slice(this.#at, this.#at + 200));
+    const inside = this.#at + run.length;
+    if (!this.#unclosed.has(run.length)) {
+      const runs = /`+/g;
+      runs.lastIndex = inside;
+      for (let match = runs.exec(this.#text); match; match = runs.exec(this.#text)) {
+        if (match[0].length !== run.length) continue;
+        const node = document.createElement("code");
+        node.textContent = this.#text.slice(inside, match.index).replace(/\n/g, " ").replace(/^ (.*\S.*) $/, "$1");
+        this.#add(node);
+        this.#at = runs.lastIndex;
+        return;
+      }
+      this.#unclosed.add(run.length);
+    }
+    this.#literal(run.length);
+  }
+
+  #emphasis(mark) {
+    let end = this.#at + 1;
+    while (this.#text[end] === mark) end += 1;
+    const count = end - this.#at;
+    const before = this.#at === 0 ? " " : this.#text[this.#at - 1];
+    const after = this.#text.at(end) ?? " ";
+    let { opens, closes } = flanks(before, after);
+    if (mark === "_") {
+      const inWord = opens && closes; // snake_case is not emphasis
+      opens = opens && (!inWord || PUNCTUATION.test(before));
+      closes = closes && (!inWord || PUNCTUATION.test(after));
+    }
+    if (mark === "~" && count !== 2) opens = closes = false;
+    const left = closes ? this.#close(mark, count, opens) : count;
+    this.#at = end - left;
+    if (!left) return;
+    if (opens) this.#open(mark, left);
+    else this.#literal(left);
+  }
+
+  #open(mark, count) {
+    if (this.#frames.length >= MOST_FRAMES) {
+      this.#literal(mark.length === 1 ? count : mark.length);
+      return;
+    }
+    const frame = { mark, count, children: [] };
+    this.#frames.push(frame);
+    this.#at += mark[0] === "[" || mark[0] === "!" ? mark.length : count;
+    if (mark.endsWith("[")) this.#brackets.push(frame);
+  }
+
+  /** Close as much as possible with a run of marks; gives how many are left over. */
+  #close(mark, count, opens) {
+    let left = count;
+    while (left) {
+      const index = this.#frames.findLastIndex(
+        (frame) => frame.mark === mark && !(opens && (frame.count + left) % 3 === 0 && left % 3),
+      );
+      if (index < 1) break;
+      this.#fold(index);
+      const frame = this.#frames[index];
+      const used = Math.min(2, frame.count, left);
+      const node = document.createElement(mark === "~" ? "del" : used === 2 ? "strong" : "em");
+      node.append(...frame.children);
+      frame.children = [node];
+      frame.count -= used;
+      left -= used;
+      if (!frame.count) this.#fold(index - 1);
+    }
+    return left;
+  }
+
+  /** Turn the frames above this one into text and put what they hold into it. */
+  #fold(index) {
+    const above = this.#frames.splice(index + 1);
+    for (const frame of above) {
+      if (frame.count) this.#add(frame.mark.length > 1 ? frame.mark : frame.mark.repeat(frame.count));
+      frame.children.forEach((piece) => this.#add(piece));
+      if (frame === this.#brackets.at(-1)) this.#brackets.pop();
+    }
+    if (above.length > 1) this.#brackets = this.#brackets.filter((frame) => this.#frames.includes(frame));
+  }
+
+  #image() {
+    if (this.#text[this.#at + 1] === "[") this.#open("![", 1);
+    else this.#literal(1);
+  }
+
+  #closeBracket() {
+    const frame = this.#brackets.pop();
+    const target = frame && this.#target(this.#at + 1);
+    if (!target) {
+      this.#literal(1);
+      return;
+    }
+    const index = this.#frames.indexOf(frame);
+    this.#fold(index);
+    this.#frames.pop();
+    this.#at = target.end;
+    // Pictures of other hosts are not loaded: they would tell those hosts who reads what.
+    if (frame.mark === "[") this.#brackets.length = 0; // a link holds no link
+    const href = safeUrl(target.address);
+    if (href) this.#add(link(href, frame.children, target.title));
+    else frame.children.forEach((piece) => this.#add(piece));
+  }
+
+  #target(at) {
+    if (this.#text[at] !== "(") return null;
+    TARGET.lastIndex = at;
+    const match = TARGET.exec(this.#text);
+    if (!match || match[0].length > LONGEST_TARGET) return null;
+    const address = (match[1] ?? match[2]).replace(/\\([!-/:-@[-`{-~])/g, "$1");
+    return { address, title: match[3] ?? match[4] ?? "", end: TARGET.lastIndex };
+  }
+
+  #angle() {
+    const match = this.#match(ANGLE);
+    if (!match) this.#literal(1);
+    else if (match[3]) this.#add(document.createElement("br"));
+    else this.#addLink(match[1] ?? `mailto:${match[2]}`, match[1] ?? match[2]);
+  }
+
+  #entity() {
+    const match = this.#match(ENTITY);
+    if (!match) {
+      this.#literal(1);
+      return;
+    }
+    const [whole, name, decimal, hexadecimal] = match;
+    const number = decimal ? Number(decimal) : Number.parseInt(hexadecimal ?? "0", 16);
+    const known = number > 0 && number <= 0x10ffff && !(number >= 0xd800 && number <= 0xdfff);
+    this.#add(name ? NAMED[name.toLowerCase()] : known ? String.fromCodePoint(number) : whole);
+  }
+
+  #address() {
+    const inWord = this.#at > 0 && /[\p{L}\p{N}_]/u.test(this.#text[this.#at - 1]);
+    const match = inWord ? null : this.#match(URL_TEXT);
+    if (!match) {
+      this.#literal(1);
+      return;
+    }
+    const address = withoutTail(match[0]);
+    this.#at -= match[0].length - address.length;
+    this.#addLink(address, address);
+  }
+
+  #addLink(address, text) {
+    const href = safeUrl(address);
+    this.#add(href ? link(href, [text], "") : text);
+  }
+}
+
+function link(href, children, title) {
+  const node = document.createElement("a");
+  node.href = href;
+  node.target = "_blank";
+  node.rel = "noopener noreferrer nofollow";
+  node.title = title || href;
+  node.append(...(children.length ? children : [href]));
+  return node;
+}
+
+/** Whether a run of marks stands before a word, behind one, or both. */
+function flanks(before, after) {
+  const spaceBefore = /\s/.test(before);
+  const spaceAfter = /\s/.test(after);
+  const signBefore = PUNCTUATION.test(before);
+  const signAfter = PUNCTUATION.test(after);
+  return {
+    opens: !spaceAfter && (!signAfter || spaceBefore || signBefore),
+    closes: !spaceBefore && (!signBefore || spaceAfter || signAfter),
+  };
+}
+
+/** An address at the end of a sentence does not own the full stop, nor a bracket opened before it. */
+function withoutTail(address) {
+  let end = address.length;
+  let surplus = (address.match(/\)/g) ?? []).length - (address.match(/\(/g) ?? []).length;
+  while (end > 0) {
+    const last = address[end - 1];
+    if (last === ")" && surplus > 0) surplus -= 1;
+    else if (!/[?!.,:;*_~'"\]]/.test(last)) break;
+    end -= 1;
+  }
+  return address.slice(0, end);
+}

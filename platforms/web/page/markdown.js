@@ -1,0 +1,130 @@
+// Renders Markdown as DOM nodes. It never makes HTML out of text: words can only become text nodes.
+// `blocks.js` finds out where headings, lists, code... are, `inline.js` what stands in a line.
+
+import { readBlocks } from "./blocks.js";
+import { highlight } from "./highlight.js";
+import { renderInline } from "./inline.js";
+
+const GROWING_CODE = 8_000; // characters up to which code is coloured while it is still written
+
+/** Make an element; children are nodes or strings. */
+export function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** Make one of the icons that index.html declares. */
+export function icon(name) {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS(space, "use");
+  use.setAttribute("href", `#i-${name}`);
+  svg.append(use);
+  return svg;
+}
+
+/** A text that may grow: only blocks that have changed are rendered again. */
+export class MarkdownView {
+  #node;
+  #text = "";
+  #blocks = []; // as readBlocks gives them, each with the node that shows it
+
+  constructor(node) {
+    this.#node = node;
+  }
+
+  get text() {
+    return this.#text;
+  }
+
+  /** Show this text; `growing` says that more will follow. */
+  update(text, growing = false) {
+    const kept = this.#keep(text);
+    const start = kept.length ? kept.at(-1).end : 0;
+    const fresh = readBlocks(text, start);
+    const old = this.#blocks.slice(kept.length);
+    fresh.forEach((block, index) => {
+      const before = old[index];
+      block.plain = growing && block.type === "code" && block.open && block.text.length > GROWING_CODE;
+      if (before && before.raw === block.raw && before.plain === block.plain) {
+        block.node = before.node;
+        return;
+      }
+      block.node = renderBlock(block);
+      if (before) before.node.replaceWith(block.node);
+      else this.#node.append(block.node);
+    });
+    for (const gone of old.slice(fresh.length)) gone.node.remove();
+    this.#blocks = [...kept, ...fresh];
+    this.#text = text;
+  }
+
+  /** Blocks that stay: of a text that has only grown, all but the last two. The growing line may
+      yet change what it and the line before it are, but nothing further back. */
+  #keep(text) {
+    if (!this.#text || !text.startsWith(this.#text)) return [];
+    return this.#blocks.slice(0, -2);
+  }
+}
+
+/** Show a whole text at once. */
+export function renderMarkdown(node, text) {
+  new MarkdownView(node).update(text);
+}
+
+function renderBlock(block) {
+  switch (block.type) {
+    case "heading":
+      return element(`h${Math.min(block.level + 2, 6)}`, { dir: "auto", class: `h${block.level}` }, ...renderInline(block.text));
+    case "rule":
+      return element("hr");
+    case "code":
+      return renderCode(block);
+    case "quote":
+      return element("blockquote", { dir: "auto" }, ...block.blocks.map(renderBlock));
+    case "list":
+      return renderList(block);
+    case "table":
+      return renderTable(block);
+    default:
+      return element("p", { dir: "auto" }, ...renderInline(block.text));
+  }
+}
+
+function renderCode(block) {
+  const code = element("code", {}, ...(block.plain ? [block.text] : highlight(block.text, block.language)));
+  const copy = element("button", { type: "button", class: "copy", "data-copy": "code", "aria-label": "Copy this code" }, icon("copy"), "Copy");
+  const head = element("div", { class: "code-head" }, element("span", {}, block.language || "text"), copy);
+  const body = element("pre", { tabindex: "0", dir: "ltr" }, code);
+  return element("div", { class: "code" }, head, body);
+}
+
+function renderList(block) {
+  const items = block.items.map((item) => {
+    const parts = item.blocks.flatMap((child) =>
+      child.type === "paragraph" && !block.loose ? renderInline(child.text) : [renderBlock(child)],
+    );
+    if (item.checked === undefined) return element("li", { dir: "auto" }, ...parts);
+    const box = element("input", { type: "checkbox", disabled: true, checked: item.checked, "aria-label": item.checked ? "done" : "to do" });
+    return element("li", { dir: "auto", class: "task" }, box, " ", ...parts);
+  });
+  if (!block.ordered) return element("ul", {}, ...items);
+  return element("ol", { start: block.start === 1 ? undefined : String(block.start) }, ...items);
+}
+
+function renderTable(block) {
+  const row = (cells, tag) =>
+    element("tr", {}, ...block.align.map((side, index) => element(tag, { dir: "auto", class: side || undefined }, ...renderInline(cells[index] ?? ""))));
+  const table = element(
+    "table",
+    {},
+    element("thead", {}, row(block.head, "th")),
+    element("tbody", {}, ...block.rows.map((cells) => row(cells, "td"))),
+  );
+  return element("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" }, table);
+}

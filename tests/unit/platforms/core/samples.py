@@ -1,0 +1,27 @@
+"""Markdown as models write it, nasty on purpose."""
+
+SAMPLES = {
+    "prose": "First paragraph.\n\nSecond one, with **bold**, `code` and ~~struck~~ words.\n" * 12,
+    "code": "Look:\n\n```python\ndef f(x: int) -> int:\n    return x + 1\n\n\nprint(f(1))\n```\n\nDone.",
+    "long code": "Before\n```sh\n" + "".join(f"echo line {n}\n" for n in range(300)) + "```\nAfter",
+    "unclosed code": 'Here it comes:\n```rust\nfn main() {\n    println!("```");\n',
+    "two fences": "```\na\n```\n\n~~~yaml\nkey: `value`\n~~~\n\n````md\n```\ninner\n```\n````\n",
+    "list with code": "1. Do this:\n   ```sh\n   make run\n   ```\n2. And **that**\n   - deeper\n",
+    "one long line": "word " * 3000,
+    "no border": "x" * 5000,
+    "no border in code": "```\n" + "y" * 5000 + "\n```",
+    "emoji": "👨‍👩‍👧‍👦🇩🇪👍🏽é" * 400,
+    "blank": " \n\n \t\n",
+    "blank lines": "\n\n\nstart\n" + "\n" * 200 + "end\n\n\n",
+    "blank code": "```\n" + "\n" * 300 + "end\n```",
+    "deep indentation": "a\n" + " " * 300 + "b " + " " * 300 + "\nc",
+    "table": "| a | b |\n|---|---|\n| 1 || 2 |\n| `x|y` | **z** |\n",
+    "spoiler": "It was ||the **butler** with the `knife`|| all along",
+    "stars": "2 * 3 ** 4 and **bold *and italic*** then `**` and \\** escaped",
+    "backticks": "use `` `a` `` or ``` x ``` inline, and ` alone",
+    "backslash": "path C:\\`dir\\` and `C:\\` and **x\\",
+    "long info": "```" + "very " * 60 + "\ncode\n```\ntail",
+    "windows lines": "one\r\n\r\n```c\r\nint x;\r\n```\r\ntwo\r\n",
+    "combining": "e\u0301" * 300 + "x\ufe0f" * 300,
+    "markers": "`" * 200 + "*" * 200 + "~" * 200,
+}

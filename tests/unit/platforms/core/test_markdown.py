@@ -1,0 +1,86 @@
+import re
+
+import pytest
+from hypothesis import given, settings
+
+from platforms.core.markdown import close, fences, has_open_fence
+from tests.unit.platforms.core.samples import SAMPLES
+from tests.unit.platforms.core.test_split import markdown
+
+
+@pytest.mark.parametrize(
+    ("partial", "closed"),
+    [
+        ("plain words", "plain words"),
+        ("**bold", "**bold**"),
+        ("**bold ", "**bold**"),
+        ("**bold*", "**bold**"),  # half of its own closing mark
+        ("**bold**", "**bold**"),
+        ("now **", "now"),  # nothing is bold yet
+        ("a `code", "a `code`"),
+        ("a `", "a"),
+        ("a ``b ` c", "a ``b ` c``"),
+        ("`a` and `b`", "`a` and `b`"),
+        ("**bold with `code", "**bold with `code`**"),
+        ("~~gone ||and **all", "~~gone ||and **all**||~~"),
+        ("~~gone **and~~ **back", "~~gone **and~~ **back**"),
+        ("2 ** 3 ** 4", "2 ** 3 ** 4"),
+        ("`**` is bold", "`**` is bold"),
+        ("\\**not bold", "\\**not bold"),
+        ("**x\\", "**x**"),
+        ("first **open\n\nsecond", "first **open\n\nsecond"),  # marks end with their paragraph
+        ("| a || b |", "| a || b |"),
+        ("||secret", "||secret||"),
+        ("```py\nx = 1", "```py\nx = 1\n```"),
+        ("```py\nx = 1\n```\nand **so", "```py\nx = 1\n```\nand **so**"),
+        ("text\n```pyth", "text\n"),  # the opening line is not whole yet
+        ("```\na\n```\n**b\n```c", "```\na\n```\n**b**"),
+        ("~~~\n**x", "~~~\n**x\n~~~"),
+    ],
+)
+def test_a_partial_text_is_closed(partial: str, closed: str) -> None:
+    assert close(partial) == closed
+
+
+def _check(md: str) -> None:
+    closed = close(md)
+    assert not has_open_fence(closed)
+    assert close(closed) == closed
+    # Only marks are added, and only marks and blanks at the end are held back.
+    shared = 0
+    while shared < min(len(md), len(closed)) and md[shared] == closed[shared]:
+        shared += 1
+    assert not closed[shared:].strip("`*~|\n")
+    held_back = re.sub("(?:```|~~~)[^\n]*$", "", md[shared:])  # an opening line not whole yet
+    assert not held_back.strip(" \t\r\n*~|`\\")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_beginning_of_every_sample_can_be_closed(name: str) -> None:
+    md = SAMPLES[name][:700]
+    for length in range(len(md) + 1):
+        _check(md[:length])
+
+
+@given(markdown)
+@settings(max_examples=300, deadline=None)
+def test_any_text_can_be_closed(md: str) -> None:
+    _check(md)
+
+
+def test_a_whole_text_is_left_alone() -> None:
+    for name in ("prose", "code", "two fences", "table", "spoiler"):
+        assert close(SAMPLES[name]) == SAMPLES[name]
+
+
+def test_code_blocks_are_found_with_their_language_and_end() -> None:
+    md = "a\n```python title=x\nb\n```\n~~~~\n~~~\nc\n~~~~ \nd\n  ```\ne"
+    assert [(md[f.start : f.after], f.opening, f.closed) for f in fences(md)] == [
+        ("```python title=x\nb\n```", "```python", True),
+        ("~~~~\n~~~\nc\n~~~~", "~~~~", True),
+        ("  ```\ne", "```", False),
+    ]
+
+
+def test_code_in_a_line_is_no_code_block() -> None:
+    assert fences("```x``` and\n``` a ` b\ntext") == []

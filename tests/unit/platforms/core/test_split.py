@@ -1,0 +1,144 @@
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from platforms.core.contract import Unit
+from platforms.core.markdown import has_open_fence
+from platforms.core.split import pieces, size, split
+from tests.unit.platforms.core.samples import SAMPLES
+
+LIMITS = [50, 200, 2000, 12000]
+
+_CHUNKS = st.sampled_from(
+    [
+        *("word ", "word", " ", "\n", "\n\n", "\t", "```", "```py\n", "\n```\n", "~~~", "\n~~~\n"),
+        *("`", "**", "~~", "||", "\\", "    ", "- item\n", "| a | b |\n", "x" * 30, "y" * 70),
+        *("👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301", "\r\n", "Zeile für Zeile ", "漢字" * 20, "\ud83d"),
+    ]
+)
+markdown = st.lists(_CHUNKS, max_size=60).map("".join)
+
+
+def _check(md: str, limit: int, unit: Unit) -> None:
+    parts = split(md, limit, unit)
+    assert all(size(part, unit) <= limit for part in parts)
+    assert all(part.strip() for part in parts)
+    assert not any(has_open_fence(part) for part in parts)
+    # Nothing is lost but blank space and closing lines that were written anyhow.
+    found = pieces(md, limit, unit)
+    assert all(not re.sub("```+|~~~+", "", piece.gap).strip() for piece in found)
+    kept = "".join(piece.text + piece.gap for piece in found)
+    assert md.endswith(kept)
+    assert not md[: len(md) - len(kept)].strip()
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("unit", Unit)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_sample_is_cut_within_the_limit_with_nothing_lost(
+    name: str, unit: Unit, limit: int
+) -> None:
+    _check(SAMPLES[name], limit, unit)
+
+
+@given(markdown, st.sampled_from(LIMITS), st.sampled_from(Unit))
+@settings(max_examples=300, deadline=None)
+@example("```" + "x" * 40 + "\n```\n" + "y" * 60, 50, Unit.CHARACTERS)
+def test_any_text_is_cut_within_the_limit_with_nothing_lost(
+    md: str, limit: int, unit: Unit
+) -> None:
+    _check(md, limit, unit)
+
+
+@given(st.text(max_size=400), st.sampled_from(Unit))
+@settings(max_examples=200, deadline=None)
+def test_text_of_any_script_is_cut_within_the_limit(md: str, unit: Unit) -> None:
+    _check(md, 50, unit)
+
+
+def test_a_short_text_is_left_alone() -> None:
+    assert split("Hello *you*\n\nand you", 2000) == ("Hello *you*\n\nand you",)
+
+
+def test_a_blank_text_gives_no_message() -> None:
+    assert split(" \n\t\n", 2000) == ()
+
+
+def test_a_cut_is_made_between_paragraphs_rather_than_lines_or_words() -> None:
+    first = "one two\nthree four five six seven eight nine"
+    assert split(f"{first}\n\nten eleven\ntwelve", 60) == (first, "ten eleven\ntwelve")
+
+
+def test_a_cut_is_made_between_lines_rather_than_words() -> None:
+    assert split("a b c d e f g h i j k l m n o p\nq r s t u v w x y z 1 2 3 4 5 6", 50) == (
+        "a b c d e f g h i j k l m n o p",
+        "q r s t u v w x y z 1 2 3 4 5 6",
+    )
+
+
+def test_a_long_line_is_cut_between_words() -> None:
+    assert split("alpha " * 20, 50) == (
+        ("alpha " * 8).strip(),
+        ("alpha " * 8).strip(),
+        ("alpha " * 4).strip(),
+    )
+
+
+def test_a_cut_code_block_is_closed_and_opened_again_with_its_language() -> None:
+    lines = [f"line {n:02}" for n in range(12)]
+    parts = split("```python\n" + "\n".join(lines) + "\n```", 80)
+    assert parts == (
+        "```python\n" + "\n".join(lines[:8]) + "\n```",
+        "```python\n" + "\n".join(lines[8:]) + "\n```",
+    )
+
+
+def test_a_code_block_that_fits_is_not_cut_when_it_can_go_to_the_next_message() -> None:
+    intro, block = "Some words that stand before the block.", "```\n" + "code\n" * 6 + "```"
+    assert split(f"{intro}\n{block}", 60) == (intro, block)
+
+
+def test_a_closing_line_at_the_border_does_not_open_an_empty_block() -> None:
+    body = "\n".join("x" * 9 for _ in range(4))
+    parts = split(f"```\n{body}\n```\nafterwards there is more text", 50)
+    assert parts == (f"```\n{body}\n```", "afterwards there is more text")
+
+
+def test_a_code_block_that_nobody_closed_is_closed_at_the_end() -> None:
+    assert split("```js\nlet x = 1;\n", 2000) == ("```js\nlet x = 1;\n```",)
+
+
+def test_indentation_and_blank_lines_of_code_are_kept_at_a_cut() -> None:
+    block = "```\n" + "\n".join(["    a" * 4, "", "    b" * 4, "", "    c" * 4]) + "\n```"
+    found = pieces(block, 60)
+    assert len(found) == 2
+    assert "".join(piece.text + piece.gap for piece in found) == block
+
+
+@pytest.mark.parametrize("sign", ["👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301"])
+def test_no_sign_is_torn_apart(sign: str) -> None:
+    for part in split(sign * 100, 50, Unit.UTF16):
+        assert part == sign * (len(part) // len(sign))
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"), [(Unit.CHARACTERS, 3), (Unit.UTF16, 4), (Unit.BYTES, 7)]
+)
+def test_length_is_measured_in_the_unit_of_the_platform(unit: Unit, expected: int) -> None:
+    assert size("aé😀", unit) == expected
+
+
+@pytest.mark.parametrize("name", ["prose", "long code", "one long line", "no border", "table"])
+def test_messages_but_the_last_stay_as_they_are_while_the_text_grows(name: str) -> None:
+    md = SAMPLES[name][:1500]
+    whole = split(md, 200)
+    for length in range(1, len(md), 7):
+        settled = split(md[:length], 200)[:-1]
+        assert settled == whole[: len(settled)]
+
+
+def test_a_limit_too_small_to_cut_well_is_refused() -> None:
+    with pytest.raises(ValueError, match="give 50"):
+        split("text", 49)
