@@ -51,13 +51,14 @@ def shape_of(arguments: str) -> Shape:
 class _Slot:
     """One call under construction; `started` and `touched` count pieces, to see what is sealed."""
 
-    __slots__ = ("extra", "id", "index", "name", "pieces", "started", "touched")
+    __slots__ = ("extra", "id", "index", "name", "pieces", "size", "started", "touched")
 
     def __init__(self, index: int | None, at: int) -> None:
         self.index = index
         self.id = ""
         self.name = ""
         self.pieces: list[str] = []
+        self.size = 0  # characters of arguments
         self.extra: bytes | None = None
         self.started = self.touched = at
 
@@ -70,6 +71,15 @@ class _Slot:
         # Most pieces do not end in a brace, and need no parsing to see that more must follow.
         last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
         return last.rstrip().endswith("}") and shape_of(self.arguments) is Shape.WHOLE
+
+    def is_restated_by(self, arguments: str) -> bool:
+        """Some services end with one piece that repeats all arguments."""
+        return len(arguments) == self.size and self.whole and arguments == self.arguments
+
+    def repeats_name_of(self, other: "_Slot") -> bool:
+        """Some services repeat the name in every piece, also after the call was whole."""
+        same_place = self.index == other.index and self.name == other.name
+        return same_place and not self.id and not self.size
 
 
 class Slots:
@@ -92,9 +102,10 @@ class Slots:
         named = bool(piece.name) and self._add_name(slot, piece.name or "")
         if piece.extra is not None:
             slot.extra = piece.extra
-        if not piece.arguments or (slot.whole and piece.arguments == slot.arguments):
+        if not piece.arguments or slot.is_restated_by(piece.arguments):
             return named
         slot.pieces.append(piece.arguments)
+        slot.size += len(piece.arguments)
         slot.touched = self._count
         return True
 
@@ -103,7 +114,9 @@ class Slots:
         used = set(taken)
         newest = max((slot.started for slot in self._slots), default=0)
         calls: list[StepCall] = []
-        for slot in self._slots:
+        for before, slot in zip([None, *self._slots], self._slots, strict=False):
+            if before is not None and slot.repeats_name_of(before):
+                continue
             sealed = ended or newest > slot.touched
             for number, arguments in enumerate(_split(slot.arguments)):
                 wanted = slot.id if slot.id and not number else f"{prefix}_{len(calls)}"
@@ -134,7 +147,7 @@ class Slots:
     def _begins_another(self, slot: _Slot, piece: CallChunk) -> bool:
         if piece.id and slot.id and piece.id != slot.id:
             return bool(piece.name) or slot.whole
-        if not piece.id and piece.name and slot.whole:
+        if piece.name and not (piece.id and slot.id) and slot.whole:
             return True
         both_known = slot.name in self._tools and piece.name in self._tools
         return both_known and not (piece.name or "").startswith(slot.name)

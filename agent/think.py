@@ -18,6 +18,7 @@ class ThinkSplitter:
     def __init__(self) -> None:
         self._held = ""
         self._closing: str | None = None  # the end tag that is waited for, in lower case
+        self._answering = False  # the tag has ended; blank lines after it are not yet over
         self.plain = False  # no tag can follow any more: pieces need not pass through here
 
     def feed(self, piece: str) -> tuple[str, str]:
@@ -25,6 +26,8 @@ class ThinkSplitter:
         if self.plain:
             return "", piece
         self._held += piece
+        if self._answering:
+            return "", self._begin_answer()
         if self._closing is None:
             opened = _OPEN.match(self._held)
             if opened is None:
@@ -37,7 +40,7 @@ class ThinkSplitter:
         """Nothing follows: what was held back is thinking when its tag is still open."""
         held, self._held = self._held, ""
         self.plain = True
-        return (held, "") if self._closing else ("", held)
+        return (held, "") if self._closing and not self._answering else ("", held)
 
     def _unless_tag(self) -> str:
         if len(self._held) < _LONGEST_TAG and self._may_become_tag():
@@ -60,10 +63,14 @@ class ThinkSplitter:
             thought = self._held[: len(self._held) - keep]
             self._held = self._held[len(thought) :]
             return thought, ""
-        self.plain = True
-        thought, answer = self._held[:end], self._held[end + len(closing) :].lstrip()
-        self._held = ""
-        return thought, answer
+        thought, self._held = self._held[:end], self._held[end + len(closing) :]
+        self._answering = True
+        return thought, self._begin_answer()
+
+    def _begin_answer(self) -> str:
+        answer, self._held = self._held.lstrip(), ""
+        self.plain = bool(answer)
+        return answer
 
 
 def _overlap(text: str, tag: str) -> int:

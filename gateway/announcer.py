@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-import msgspec
-
-from gateway.delivery.view import Body
+from gateway.delivery.view import Body, read_address, write_body
 from gateway.notices import BUTTONS, Fields, render
 from platforms.core.contract import Address, Button, Capabilities
 from sessions.changes import Change, PutItem
@@ -14,16 +12,6 @@ from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
 PLAIN_COMMAND = "/{word}"
-
-
-def write_address(address: Address) -> str:
-    """Make the opaque text that the store keeps."""
-    return msgspec.json.encode(address).decode()
-
-
-def read_address(text: str) -> Address:
-    """Read back what `write_address` made."""
-    return msgspec.json.decode(text, type=Address)
 
 
 class Announcer:
@@ -59,7 +47,7 @@ class Announcer:
             address=address,
             kind="notice",
             state=ItemState.PENDING,
-            body=msgspec.json.encode(Body(text=text, buttons=buttons, urgent=urgent)),
+            body=write_body(Body(text=text, buttons=buttons, urgent=urgent)),
             created_at=self._clock.now(),
             turn_id=turn,
         )

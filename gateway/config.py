@@ -154,6 +154,7 @@ class _Loader:
                     self._tree.put(path, self._environ[name], Origin(name, "environment"))
 
     def _take_file(self, path: Path) -> None:
+        text = ""
         try:
             text = path.read_text(encoding="utf-8-sig")
             document, lines = tomllib.loads(text), locate(text)
@@ -177,7 +178,8 @@ class _Loader:
         except ValueError as error:
             self._problems.append(f"--set {key}: {error}")
             return
-        shown = f"={value}" if len(value) <= _SHOWN and not _SECRET_KEY.search(key) else ""
+        harmless = len(value) <= _SHOWN and value.isprintable() and not _SECRET_KEY.search(key)
+        shown = f"={value}" if harmless else ""
         self._tree.put(path, value, Origin(f"--set {key}{shown}", "set"))
 
     # --- decoding

@@ -210,7 +210,9 @@ def kind_of(value: object) -> str:
     for kind, words in _WORDS.items():
         if isinstance(value, kind):
             return words
-    return {list: "a list", dict: "a table"}.get(type(value), "a date or time")
+    if isinstance(value, list):
+        return "a list"
+    return "a table" if isinstance(value, dict) else "a date or time"
 
 
 def _must_be(kind: Any, value: object) -> str:  # noqa: ANN401

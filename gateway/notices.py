@@ -65,6 +65,8 @@ CATALOGUE = {
     "pair_revoked": "🚫 {principal} is not let in any more.",
     "pair_unknown": "No open request has this code. {c:pair} list shows them.",
     "pair_list": "{list}",
+    "help": "{list}",
+    "sessions": "{list}\n{c:resume} NUMBER brings one back.",
     "pair_usage": "Say {c:pair} list, {c:pair} approve CODE or {c:pair} revoke ID.",
     "refused_mention": "👤 {name} ({principal}) mentioned me in {chat} and is not let in.",
     "admins_only": "Only an admin may do that.",

@@ -7,6 +7,7 @@ only has to find where keys and values begin and end.
 import bisect
 import re
 import tomllib
+from typing import Any
 
 KeyPath = tuple[str | int, ...]
 
@@ -116,7 +117,7 @@ class _Scanner:
 
     def _key(self) -> list[str]:
         """Read a dotted key; tomllib itself undoes quotes and escapes."""
-        node = tomllib.loads(f"{self._take(_KEY)} = 0")
+        node: Any = tomllib.loads(f"{self._take(_KEY)} = 0")
         parts: list[str] = []
         while isinstance(node, dict):
             ((part, node),) = node.items()

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
-
 from agent.attempt import AttemptResult
+from sessions.store import SessionStore
+
 from agent.events import (
     AgentEvent,
     Ending,
@@ -27,7 +28,7 @@ from agent.tools.contract import Risk
 from agent.tools.registry import ToolRegistry
 from gateway.announcer import Announcer
 from gateway.delivery.outbox import Delivery, LiveItem
-from gateway.delivery.view import Body
+from gateway.delivery.view import Body, write_body
 from gateway.notices import render
 from sessions.changes import (
     AppendMessages,
@@ -41,7 +42,6 @@ from sessions.changes import (
 )
 from sessions.machine import Ended, RunningTurn, StartTask, Wrecked
 from sessions.records import Item, ItemState, Message, Reason, ToolCall, ToolRun, Turn, TurnState
-from sessions.store import SessionStore
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -127,9 +127,15 @@ class Turns:
         }
         if work := self._works.get(turn.id):
             fields["k"] = work.steps
-            if running := work.running_tool:
-                fields |= {"tool": running.name, "preview": running.arguments[:PREVIEW]}
-        return fields
+        return fields | self.tool_fields(turn.id)
+
+    def tool_fields(self, turn_id: str) -> dict[str, str | int]:
+        """Which tool of a turn may be taking effect at this moment."""
+        work = self._works.get(turn_id)
+        running = work.running_tool if work else None
+        if running is None:
+            return {}
+        return {"tool": running.name, "preview": running.arguments[:PREVIEW]}
 
     async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
         """See `sessions.actor.Hands`."""
@@ -430,7 +436,7 @@ def _answer(turn_id: str, address: str, text: str, now: int) -> Item:
         address=address,
         kind="answer",
         state=ItemState.PENDING,
-        body=msgspec.json.encode(Body(text=text)),
+        body=write_body(Body(text=text)),
         created_at=now,
         turn_id=turn_id,
     )

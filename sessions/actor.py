@@ -44,6 +44,7 @@ from sessions.values.ids import Ids
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+MOST_CONFLICTS = 3
 GONE_WITHIN = 5.0
 
 
@@ -125,6 +126,7 @@ class Actor:
         self._rested = rested
         self._mailbox: deque[tuple[Event, asyncio.Future[State] | None]] = deque()
         self._awake = False
+        self._worker: asyncio.Task[None] | None = None
         self._turn: RunningTurn | None = None
         self._handle: TurnHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -147,7 +149,13 @@ class Actor:
         self._mailbox.append((event, handled))
         if not self._awake:
             self._awake = True
-            self._shared.tasks.create_task(self._work(), name=f"actor {self.key}")
+            self._worker = self._shared.tasks.create_task(self._work(), name=f"actor {self.key}")
+
+    def abandon(self) -> None:
+        """The process is about to end: the journal has what the next one needs."""
+        for task in (self._worker, self._task):
+            if task:
+                task.cancel()
 
     async def _work(self) -> None:
         try:
@@ -157,18 +165,22 @@ class Actor:
                 if handled and not handled.done() and self.state:
                     handled.set_result(self.state)
         finally:
-            self._awake = False  # no await since the mailbox was seen empty: nothing is overlooked
+            # No await since the mailbox was seen empty: nothing is overlooked.
+            self._awake, self._worker = False, None
             self._rested()
 
     async def _carry_out(self, event: Event) -> None:
-        pause = FIRST_PAUSE
+        pause, conflicts = FIRST_PAUSE, 0
         while True:
             try:
                 await self._decide(event)
             except Conflict:
-                # Somebody else wrote this conversation: look at it anew, then decide again.
+                # Not what was expected: look at the conversation anew, then decide again.
                 log.exception("%s: the stored state is not what was expected", self.key)
                 self.state = None
+                conflicts += 1
+                if conflicts == MOST_CONFLICTS:
+                    return
             except StoreError:
                 log.exception("%s: cannot write, trying again in %.1f s", self.key, pause)
             except Exception:

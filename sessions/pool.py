@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from sessions.actor import GONE_WITHIN, Actor, Shared
 from sessions.machine import Begin, Drain, Event, Interrupt, RunningTurn, State
@@ -55,10 +55,24 @@ class SessionPool:
             if len(self._actors) < self._kept:
                 return
 
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """At the end nothing keeps the process: what is still under way is in the journal."""
+        try:
+            yield
+        finally:
+            for actor in self._actors.values():
+                actor.abandon()
+
     async def begin(self, keys: Iterable[str]) -> None:
         """After a start: take up what waits, and what a dead process left running."""
+        loop = asyncio.get_running_loop()
+        handled = []
         for key in keys:
-            await self.ask(key, Begin())
+            handled.append(loop.create_future())
+            self.post(key, Begin(), handled[-1])
+        for each in handled:
+            await each
 
     async def drain(
         self,

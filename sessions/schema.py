@@ -1,42 +1,19 @@
 """The tables, the same on SQLite and PostgreSQL.
 
-Who changes a table here adds a step in `migrations/versions` and names it in `migrations`; a test
-compares both. Moments are milliseconds since 1970. Partial indexes keep what is looked up all the
-time (active, waiting, running, to be delivered) as small as it is, however much lies behind it.
-Nothing that a turn writes may need more pages when there is more history: hence no index on
-anything that changes with every message.
+Who changes a table here adds a step to `migrations/versions` and names it in `migrations`; a test
+compares both. Moments are milliseconds since 1970. Partial indexes keep small what is looked up all
+the time (active, waiting, running, to be delivered), however much lies behind it. What a turn
+writes must cost the same with any length of history: hence no index on anything that changes with
+every message.
 """
+
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 TIMELINE = "timeline"
 """The sequence on PostgreSQL that numbers inbox and outbox together; SQLite counts in memory."""
-
-
-class Words(sa.TypeDecorator[str]):
-    """Text that came from outside: what no database can hold is replaced, not refused.
-
-    PostgreSQL takes no NUL, UTF-8 has no lone surrogates, and both occur in what models, tools and
-    people send.
-    """
-
-    impl = sa.Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Called by SQLAlchemy for every value on its way in."""
-        return None if value is None else storable(value)
-
-
-def storable(text: str) -> str:
-    """Replace the characters that a database cannot hold."""
-    if "\0" in text:
-        text = text.replace("\0", "\ufffd")
-    if not text.isascii():
-        text = text.encode("utf-8", "surrogateescape_or_replace").decode()
-    return text
-
 
 metadata = sa.MetaData(
     naming_convention={
@@ -45,3 +22,216 @@ metadata = sa.MetaData(
         "fk": "fk_%(table_name)s_%(referred_table_name)s",
     }
 )
+
+
+def storable(text: str) -> str:
+    """Replace what a database cannot hold; models, tools and people do send it.
+
+    PostgreSQL takes no NUL, and lone surrogates are not UTF-8.
+    """
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+# Compared byte by byte everywhere, as SQLite does: prefixes are found by an index, order is fixed.
+Name = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+"""Text that we make: ids, states, kinds."""
+
+
+class Words(sa.TypeDecorator[str]):
+    """Text that others make."""
+
+    impl = Name
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Make a value fit on its way in."""
+        return None if value is None else storable(value)
+
+
+Moment = sa.BigInteger()
+Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # only this makes it the row's number
+
+
+def _id(name: str = "id") -> sa.Column[Any]:
+    return sa.Column(name, Name, primary_key=True)
+
+
+def _of(table: str, name: str, **options: bool) -> sa.Column[Any]:
+    """Belongs to a row of another table and goes with it."""
+    owner = sa.ForeignKey(f"{table}.id", ondelete="CASCADE")
+    return sa.Column(name, Name, owner, nullable=False, **options)
+
+
+def _text(name: str, *, empty: bool = False) -> sa.Column[Any]:
+    """`empty`: unless something else is given."""
+    return sa.Column(name, Words, nullable=False, server_default="" if empty else None)
+
+
+def _number(name: str) -> sa.Column[Any]:
+    return sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+
+
+def _partial(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:
+    condition = sa.text(where)
+    return sa.Index(
+        name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition
+    )
+
+
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    _id(),
+    _text("key"),
+    _text("address"),
+    sa.Column("state", Name, nullable=False),
+    sa.Column("reason", Name),
+    sa.Column("title", Words),
+    _number("messages"),
+    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("updated_at", Moment, nullable=False),
+    sa.Index("ix_sessions_key", "key", "id"),
+    _partial("ux_sessions_active", "key", where="state = 'active'", unique=True),
+    _partial("ix_sessions_suspended", "key", "updated_at", where="state = 'suspended'"),
+    sqlite_with_rowid=False,
+)
+
+messages = sa.Table(
+    "messages",
+    metadata,
+    sa.Column("id", Serial, primary_key=True),
+    _of("sessions", "session_id"),
+    sa.Column("turn_id", Name, nullable=False),
+    sa.Column("at", Moment, nullable=False),
+    sa.Column("taken_back", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("body", sa.Text, nullable=False),  # a `Message` as JSON: read in one go, many at once
+    sa.Index("ix_messages_session", "session_id", "id"),
+)
+
+inbox = sa.Table(
+    "inbox",
+    metadata,
+    sa.Column("seq", Serial, primary_key=True, autoincrement=False),
+    sa.Column("id", Name, nullable=False, unique=True),
+    _text("source"),
+    _text("event"),
+    _text("key"),
+    _text("address"),
+    sa.Column("state", Name, nullable=False),
+    sa.Column("payload", sa.LargeBinary),
+    sa.Column("received_at", Moment, nullable=False),
+    _text("decision"),
+    sa.Column("turn_id", Name),
+    sa.Column("session_id", Name),
+    sa.Column("settled_at", Moment),
+    sa.UniqueConstraint("source", "event"),
+    _partial("ix_inbox_waiting", "key", "seq", where="state = 'waiting'"),
+    _partial("ix_inbox_held", "session_id", "seq", where="state = 'held'"),
+    _partial("ix_inbox_ignored", "received_at", where="state = 'ignored'"),
+    _partial("ix_inbox_turn", "turn_id", where="turn_id IS NOT NULL"),
+    _partial("ix_inbox_address", "address", "seq", where="payload IS NOT NULL"),
+)
+
+turns = sa.Table(
+    "turns",
+    metadata,
+    _id(),
+    _of("sessions", "session_id"),
+    _text("key"),
+    _text("address"),
+    sa.Column("state", Name, nullable=False),
+    _text("request"),
+    sa.Column("started_at", Moment, nullable=False),
+    sa.Column("finished_at", Moment),
+    _number("attempts"),
+    sa.Column("cause", Words),
+    _text("partial", empty=True),
+    _number("resumed"),
+    sa.Column("taken_back", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Index("ix_turns_session", "session_id", "id"),
+    _partial("ix_turns_running", "key", "id", where="state = 'running'"),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    _of("turns", "turn_id", primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    _text("target"),
+    sa.Column("started_at", Moment, nullable=False),
+    sa.Column("finished_at", Moment),
+    sa.Column("verdict", Words),
+    _text("phase", empty=True),
+    _number("received"),
+    _text("cause", empty=True),
+    _text("request_id", empty=True),
+    _number("input_tokens"),
+    _number("output_tokens"),
+    sqlite_with_rowid=False,
+)
+
+tool_runs = sa.Table(
+    "tool_runs",
+    metadata,
+    _of("turns", "turn_id", primary_key=True),
+    sa.Column("call_id", Words, primary_key=True),
+    _text("tool"),
+    _text("risk"),
+    _text("arguments"),
+    sa.Column("started_at", Moment, nullable=False),
+    sa.Column("finished_at", Moment),
+    sa.Column("ok", sa.Boolean),
+    sa.Column("result", Words),
+)
+
+# An item gets its number when it is put, and another one when it becomes final: who has read the
+# timeline up to a number must not miss what was begun before it and ended after.
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    sa.Column("seq", Serial, primary_key=True, autoincrement=False),
+    sa.Column("id", Name, nullable=False, unique=True),
+    _text("address"),
+    sa.Column("kind", Name, nullable=False),
+    sa.Column("state", Name, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("shown", sa.LargeBinary, nullable=False),
+    sa.Column("turn_id", Name),
+    sa.Column("reply_to", Words),
+    sa.Column("final", sa.Boolean, nullable=False),
+    _number("tries"),
+    sa.Column("not_before", Moment, nullable=False),
+    sa.Column("error", Words),
+    sa.Column("settled_at", Moment),
+    _partial("ix_outbox_open", "seq", where="state IN ('pending', 'attempting', 'unknown')"),
+    _partial("ix_outbox_address", "address", "seq", where="final"),
+)
+
+shelves = sa.Table(
+    "shelves",
+    metadata,
+    sa.Column("shelf", Words, primary_key=True),
+    sa.Column("name", Words, primary_key=True),
+    _text("value"),
+    sqlite_with_rowid=False,
+)
+
+pairings = sa.Table(
+    "pairings",
+    metadata,
+    sa.Column("principal", Words, primary_key=True),
+    _text("platform"),
+    _text("name"),
+    sa.Column("state", Name, nullable=False),
+    sa.Column("role", Name, nullable=False),
+    sa.Column("code_hash", Words),
+    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("expires_at", Moment, nullable=False),
+    _number("attempts"),
+    sqlite_with_rowid=False,
+)
+
+timeline = sa.Sequence(TIMELINE, metadata=metadata)

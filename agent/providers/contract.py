@@ -68,10 +68,11 @@ class FinishChunk(msgspec.Struct, frozen=True):
 
 
 class UsageChunk(msgspec.Struct, frozen=True):
-    """What the answer cost, in tokens."""
+    """What the answer cost so far, in tokens."""
 
     input_tokens: int
     output_tokens: int
+    alone: bool = False  # in an event of its own, which services send only at the end
 
 
 class DoneChunk(msgspec.Struct, frozen=True):

@@ -14,15 +14,15 @@ import msgspec
 
 from agent.errors import BadRequest
 from agent.providers.contract import Provider
-from agent.settings import SERVICES, FallbackSettings
+from agent.settings import SERVICES, TargetSettings
 
-Build = Callable[[FallbackSettings], Provider]
+Build = Callable[[TargetSettings], Provider]
 
 GROUP = "holdfast.providers"
 
 _OURS = {
     "demo": "agent.providers.demo",
-    "openai": "agent.providers.openai_chat",
+    "openai": "agent.providers.openai.chat",
 }
 
 
@@ -40,7 +40,7 @@ class Target(msgspec.Struct, frozen=True):
 
     provider: Provider
     model: str
-    settings: FallbackSettings
+    settings: TargetSettings
 
     @property
     def label(self) -> str:
@@ -66,12 +66,12 @@ def available() -> tuple[str, ...]:
     return tuple(sorted({*_OURS, *(entry.name for entry in entry_points(group=GROUP))}))
 
 
-def build(settings: FallbackSettings) -> Provider:
+def build(settings: TargetSettings) -> Provider:
     """Make the provider that the settings name; imports what it needs, which may take a while."""
     return _builder(settings.provider)(settings)
 
 
-async def choose_model(provider: Provider, settings: FallbackSettings) -> str:
+async def choose_model(provider: Provider, settings: TargetSettings) -> str:
     """Find the model's name: configured, the service's usual one, or the only one it lists."""
     if settings.name is not None:
         return settings.name

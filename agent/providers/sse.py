@@ -32,8 +32,9 @@ _COMMENT = SseComment()
 
 
 class SseReader:
-    """Reads one stream. `feed` gives what became complete; `close` the last event, if it lacks
-    the blank line that should have ended it.
+    """Reads one stream.
+
+    `feed` gives what became complete, `close` the last event if the blank line after it is missing.
     """
 
     def __init__(self) -> None:

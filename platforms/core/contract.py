@@ -333,6 +333,15 @@ class OffersRoutes(Protocol):
         ...
 
 
+@runtime_checkable
+class OffersLinks(Protocol):
+    """An adapter whose page is opened by a one-time link."""
+
+    async def new_link(self, base_url: str) -> str:
+        """Make a link that lets its first visitor in as the owner."""
+        ...
+
+
 # --- what an adapter is given ----------------------------------------------------------------
 
 

@@ -42,14 +42,23 @@ def fences(md: str) -> list[Fence]:
     opening: re.Match[str] | None = None
     for line in _FENCE_LINE.finditer(md):
         if opening is None:
-            if line[1][0] == "~" or "`" not in line[2]:
-                opening = line
+            opening = line if _opens(line) else None
         elif line[1].startswith(opening[1]) and not line[2].strip():
             found.append(_fence(opening, line.start(), line.end(1), closed=True))
             opening = None
     if opening is not None:
         found.append(_fence(opening, len(md), len(md) + 1, closed=False))
     return found
+
+
+def looks_like_fence(line: str) -> bool:
+    """Tell whether a line, if it stood alone, would open a code block."""
+    match = _FENCE_LINE.match(line)
+    return match is not None and _opens(match)
+
+
+def _opens(line: re.Match[str]) -> bool:
+    return line[1][0] == "~" or "`" not in line[2]
 
 
 def _fence(opening: re.Match[str], end: int, after: int, *, closed: bool) -> Fence:

@@ -11,7 +11,7 @@ import unicodedata
 import msgspec
 
 from platforms.core.contract import Unit
-from platforms.core.markdown import Fence, fence_at, fences
+from platforms.core.markdown import Fence, fence_at, fences, looks_like_fence
 
 SMALLEST_LIMIT = 50
 """Below this there is no room for opening and closing a code block around some text."""
@@ -20,6 +20,7 @@ _ENCODINGS = {Unit.UTF16: ("utf-16-le", 2), Unit.BYTES: ("utf-8", 1)}
 _BLANK = " \t\r\n"
 _BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)+")
 _BORDER = re.compile(r"(?:[ \t\r]*\n)+|[ \t\r]+")
+_ZERO_WIDTH_SPACE = "\u200b"
 _ZERO_WIDTH_JOINER = "\u200d"
 _LONGEST_CLUSTER = 16
 
@@ -83,6 +84,8 @@ class _Cutter:
     def piece(self, start: int) -> Piece:
         fence = fence_at(self._fences, start)
         before = f"{fence.opening}\n" if fence else ""
+        if self._mistakable(start):
+            before += _ZERO_WIDTH_SPACE
         room = self._limit - size(before, self._unit)
         inside = fence_at(self._fences, self.end)
         closing = f"\n{inside.marker}" if inside else ""
@@ -126,7 +129,22 @@ class _Cutter:
         inside = fence_at(self._fences, cut)
         if inside and inside.closed:
             cut = min(cut, inside.end - 1)  # never through the closing line: our own closes it
+        line = self.md.rfind("\n", start, cut) + 1
+        if line and self._tears_mark(line, cut):
+            return line - 1, fence_at(self._fences, line - 1)
         return cut, inside
+
+    def _tears_mark(self, line: int, cut: int) -> bool:
+        """Tell whether a cut inside this line leaves what would open or close a code block."""
+        closing = any(fence.end == line for fence in self._fences)
+        whole = self.md[cut : cut + 1] == "\n"
+        return not closing and not whole and looks_like_fence(self.md[line:cut])
+
+    def _mistakable(self, start: int) -> bool:
+        """Tell whether a message that begins here would open a code block where none is."""
+        line = self.md[start : start + self._limit].partition("\n")[0]
+        real = any(fence.start == start for fence in self._fences)
+        return not real and looks_like_fence(line)
 
     def _border(self, start: int, reach: int) -> int:
         half = start + (reach - start) // 2
@@ -181,8 +199,7 @@ def _belongs(md: str, place: int) -> bool:
     if right.isascii():  # nor does anything belong to the end of the text
         return left == _ZERO_WIDTH_JOINER
     return (
-        right == _ZERO_WIDTH_JOINER
-        or left == _ZERO_WIDTH_JOINER
+        _ZERO_WIDTH_JOINER in {left, right}
         or unicodedata.category(right) in {"Mn", "Me", "Mc"}
         or "\U0001f3fb" <= right <= "\U0001f3ff"  # skin colours
         or "\U000e0020" <= right <= "\U000e007f"  # tags of regional flags

@@ -15,7 +15,8 @@ from platforms.web.wire import button_data, event, row_data
 _RECENT = 16  # rows that are looked at again for changes
 _REMEMBERED = 64  # rows whose sent form is remembered, and edits that are kept
 _DRAFT_LIFE = 600.0  # seconds after which a draft that nobody touched is given up
-_OPEN = ("waiting", "running", "held")  # states of a user's message that will change
+_AT_WORK = ("waiting", "running")
+_OPEN = (*_AT_WORK, "held")  # states of a user's message that will change
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -111,6 +112,11 @@ class Viewer:
         again = [row.seq for row in rows[-_RECENT:]]
         again += [row.seq for row in rows if row.state in _OPEN]
         return min(again, default=1) - 1
+
+    @property
+    def unsettled(self) -> bool:
+        """Say whether a message of the user is being worked on."""
+        return any(row.state in _AT_WORK for row in self._shown.values())
 
     def rows(self, rows: Sequence[TranscriptRow]) -> Iterator[bytes]:
         """Give the events for rows that the page does not have, or not in this form."""

@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 PAGE = 100  # rows in one read
 _SEND_TIMEOUT = 30.0  # a reader that takes nothing for so long is let go
 _READ_TIMEOUT = 30.0
+_UNSETTLED = 2.0  # while a message of the user waits or runs, its state is looked at so often
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -55,16 +56,26 @@ class EventStream(msgspec.Struct, frozen=True):
         # The page now knows everything; a draft that it holds beyond these is out of date.
         drafts = list(scene.drafts(self.hub.now()))
         await _send(send, _body(event("ready", {"drafts": drafts})))
+        silent = 0.0
         while not watcher.ended:
-            if not await _happens(watcher.news, self.keepalive):
-                await _send(send, _body(KEEPALIVE))
-                viewer.look_again()  # silence proves nothing
+            patience = min(_UNSETTLED, self.keepalive) if viewer.unsettled else self.keepalive
+            if not await _happens(watcher.news, patience):
+                viewer.look_again()  # that nobody called proves nothing
+                silent += patience
             watcher.news.clear()
+            wrote = False
             async for chunk in self._news(viewer, scene):
                 await _send(send, _body(chunk))
+                wrote = True
             if chats != self.hub.chats:
                 chats = self.hub.chats
                 await _send(send, _body(event("chats", {})))
+                wrote = True
+            if not wrote and silent >= self.keepalive:
+                await _send(send, _body(KEEPALIVE))
+                wrote = True
+            if wrote:
+                silent = 0.0
         await _send(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _news(self, viewer: Viewer, scene: Scene) -> AsyncIterator[bytes]:

@@ -10,6 +10,7 @@ const ANGLE = /<(?:(https?:\/\/[^\s<>]+|mailto:[^\s<>]+)|([\w.+-]+@[\w-]+(?:\.[\
 const ENTITY = /&(?:(amp|lt|gt|quot|apos|nbsp)|#(\d{1,7})|#x([\da-f]{1,6}));/iy;
 const NAMED = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
 const PUNCTUATION = /[\p{P}\p{S}]/u;
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
 const TARGET = /\(\s{0,20}(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:\s{1,20}(?:"((?:[^"\\]|\\.){0,500})"|'((?:[^'\\]|\\.){0,500})'))?\s{0,20}\)/y;
 const MOST_FRAMES = 60; // emphasis in links in emphasis...: what is deeper stays text
@@ -206,7 +207,7 @@ class Line {
     if (frame.mark === "[") this.#brackets.length = 0; // a link holds no link
     const href = safeUrl(target.address);
     if (href) this.#add(link(href, frame.children, target.title));
-    else frame.children.forEach((piece) => this.#add(piece));
+    else [...frame.children, ` (${target.address})`].forEach((piece) => this.#add(piece));
   }
 
   #target(at) {
@@ -272,8 +273,8 @@ function flanks(before, after) {
   const signBefore = PUNCTUATION.test(before);
   const signAfter = PUNCTUATION.test(after);
   return {
-    opens: !spaceAfter && (!signAfter || spaceBefore || signBefore),
-    closes: !spaceBefore && (!signBefore || spaceAfter || signAfter),
+    opens: !spaceAfter && (!signAfter || spaceBefore || signBefore || UNSPACED.test(before)),
+    closes: !spaceBefore && (!signBefore || spaceAfter || signAfter || UNSPACED.test(after)),
   };
 }
 

@@ -15,7 +15,17 @@ _CHUNKS = st.sampled_from(
     [
         *("word ", "word", " ", "\n", "\n\n", "\t", "```", "```py\n", "\n```\n", "~~~", "\n~~~\n"),
         *("`", "**", "~~", "||", "\\", "    ", "- item\n", "| a | b |\n", "x" * 30, "y" * 70),
-        *("👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301", "\r\n", "Zeile für Zeile ", "漢字" * 20, "\ud83d"),
+        *(
+            "👨‍👩‍👧‍👦",
+            "🇩🇪",
+            "👍🏽",
+            "e\u0301",
+            "\r\n",
+            "Zeile für Zeile ",
+            "漢字" * 20,
+            "\ud83d",
+            "``` a ` b ",
+        ),
     ]
 )
 markdown = st.lists(_CHUNKS, max_size=60).map("".join)
@@ -115,6 +125,14 @@ def test_indentation_and_blank_lines_of_code_are_kept_at_a_cut() -> None:
     found = pieces(block, 60)
     assert len(found) == 2
     assert "".join(piece.text + piece.gap for piece in found) == block
+
+
+def test_marks_that_stand_in_a_line_open_no_block_when_the_cut_brings_them_to_the_front() -> None:
+    first, second = split("word " * 10 + "```not a block```", 50)
+    assert (first, second) == (("word " * 10).strip(), "```not a block```")
+    first, second = split("x" * 47 + " ~~~ and so on and on", 50)
+    assert second.endswith("~~~ and so on and on")
+    assert not has_open_fence(second)
 
 
 @pytest.mark.parametrize("sign", ["👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301"])

@@ -1,0 +1,110 @@
+"""What a command is: its words, who may use it, and what carries it out.
+
+A handler decides and reads; it neither sends nor writes. It answers with words to be told, or with
+an event for the owner of the conversation, who does the rest.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from gateway.access import Role
+from gateway.notices import Fields
+from sessions.machine import Command as By
+from sessions.machine import Event, RunningTurn, State
+from sessions.records import Session
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """Answer with a notice."""
+
+    notice: str
+    fields: Fields = {}
+
+
+class Act(msgspec.Struct, frozen=True):
+    """Let the owner of a conversation do something; `key` when it is not this one."""
+
+    event: Event
+    key: str = ""
+
+
+class Take(msgspec.Struct, frozen=True):
+    """The rest of the text is a message after all, to be handled in its own way."""
+
+
+Outcome = Tell | Act | Take
+
+
+class Desk(Protocol):
+    """What handlers may use of the gateway."""
+
+    async def look(self, key: str) -> State:
+        """How a conversation stands."""
+        ...
+
+    async def sessions(self, key: str) -> Sequence[Session]:
+        """The sessions of a conversation, the newest first."""
+        ...
+
+    def running(self) -> Sequence[tuple[str, RunningTurn]]:
+        """All turns under way."""
+        ...
+
+    def stop_all(self, by: By) -> int:
+        """Stop everything that runs; says how much it was."""
+        ...
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+    def restarting(self) -> bool:
+        """Whether the gateway is on its way down."""
+        ...
+
+    async def claim(self, principal: str, name: str, code: str) -> bool:
+        """Make somebody the first admin, if the code is good."""
+        ...
+
+    async def pair_list(self) -> str:
+        """Open requests and people let in, as lines."""
+        ...
+
+    async def pair_approve(self, code: str) -> tuple[str, str] | None:
+        """Let in whom the code belongs to: stable id and name; None when nobody has it."""
+        ...
+
+    async def pair_revoke(self, principal: str) -> bool:
+        """Let somebody in no more."""
+        ...
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One use of a command."""
+
+    key: str
+    args: str
+    by: By
+    role: Role
+    principal: str
+    name: str
+    chat: str
+    direct: bool
+    form: str  # how a command is written there, such as `/{word}`
+    desk: Desk
+
+
+Handler = Callable[[Call], Awaitable[Outcome]]
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command as data: gate, help and the platforms' menus come from it."""
+
+    word: str
+    summary: str
+    handler: Handler
+    aliases: tuple[str, ...] = ()
+    args: str = ""
+    role: Role = Role.MEMBER

@@ -1,0 +1,56 @@
+"""All commands, the gate each passes, and the help that follows from them."""
+
+from collections.abc import Iterable
+
+from gateway.access import Role
+from gateway.commands import conversation, people
+from gateway.commands.contract import Call, Command, Outcome, Tell
+
+
+class Commands:
+    """Commands by word; two that claim the same word are an error at start."""
+
+    def __init__(self, commands: Iterable[Command]) -> None:
+        self._by_word: dict[str, Command] = {}
+        for command in commands:
+            for word in (command.word, *command.aliases):
+                if word in self._by_word:
+                    msg = f"two commands are called {word!r}"
+                    raise ValueError(msg)
+                self._by_word[word] = command
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Everything that is a command, aliases too."""
+        return frozenset(self._by_word)
+
+    async def run(self, word: str, call: Call) -> Outcome:
+        """The one gate: role first, then the handler."""
+        command = self._by_word[word]
+        if call.role < command.role:
+            return Tell("admins_only")
+        return await command.handler(call)
+
+    def help(self, role: Role, form: str) -> str:
+        """One line per command that this role may use, in the platform's own form."""
+        commands = {id(command): command for command in self._by_word.values()}
+        return "\n".join(
+            f"{form.replace('{word}', command.word)} {command.args}".rstrip()
+            + f" · {command.summary}"
+            for command in commands.values()
+            if command.role <= role
+        )
+
+
+async def _help(call: Call) -> Outcome:
+    return Tell("help", {"list": COMMANDS.help(call.role, call.form)})
+
+
+COMMANDS = Commands(
+    (
+        *people.COMMANDS[:1],
+        Command("help", "this list", _help, role=Role.GUEST),
+        *conversation.COMMANDS,
+        *people.COMMANDS[1:],
+    )
+)

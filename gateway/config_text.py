@@ -1,0 +1,234 @@
+"""Sans-IO: settings as text: what is in force, the JSON schema, the page for people.
+
+All of it is derived from the settings structs, so it cannot say anything else than they do.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
+
+from gateway.config_decode import in_words, metas, strip
+from gateway.config_tree import dotted
+from gateway.settings import Settings
+from gateway.toml_lines import KeyPath
+from platforms.core.contract import PlatformSpec
+from sessions.values.duration import Duration
+from sessions.values.secret import Secret
+
+_PASSWORD = re.compile(r"(?<=://)([^/@\s]*):[^/@\s]*@")
+
+
+# --- what is in force --------------------------------------------------------------------------
+
+
+def show(
+    settings: Settings, sources: Mapping[KeyPath, str] | None = None, *, secrets: bool = False
+) -> str:
+    """Write settings as TOML, each value with where it comes from; secrets only when asked for."""
+    return "\n".join(_Writer(sources or {}, secrets=secrets).table(settings, ())).strip() + "\n"
+
+
+class _Writer:
+    def __init__(self, sources: Mapping[KeyPath, str], *, secrets: bool) -> None:
+        self._sources = sources
+        self._secrets = secrets
+
+    def table(self, settings: Struct | dict[str, Any], path: KeyPath) -> Iterator[str]:
+        """Values first: in TOML whatever follows a header belongs to it."""
+        items = settings if isinstance(settings, dict) else msgspec.structs.asdict(settings)
+        below = []
+        for key, value in items.items():
+            if _is_table(value) or (isinstance(value, tuple) and value and _is_table(value[0])):
+                below.append((key, value))
+            else:
+                yield self._line(key, value, (*path, key))
+        for key, value in below:
+            tables = value if isinstance(value, tuple) else [value]
+            for index, table in enumerate(tables):
+                inside: KeyPath = (*path, key)
+                header = dotted(tuple(part for part in inside if isinstance(part, str)))
+                yield from ("", f"[[{header}]]" if isinstance(value, tuple) else f"[{header}]")
+                inside = (*inside, index) if isinstance(value, tuple) else inside
+                yield from self.table(table, inside)
+
+    def _line(self, key: str, value: object, path: KeyPath) -> str:
+        name = dotted((key,))
+        if value is None:
+            return f"# {name} is not set"
+        source = self._source(path)
+        return f"{name} = {self._value(value)}" + (f"  # {source}" if source else "")
+
+    def _source(self, path: KeyPath) -> str:
+        lengths = range(len(path), 0, -1)
+        found = (self._sources[path[:n]] for n in lengths if path[:n] in self._sources)
+        return " ".join(next(found, "").split())
+
+    def _value(self, value: object) -> str:
+        match value:
+            case bool():
+                return str(value).lower()
+            case Duration():
+                return _quoted(str(value))
+            case int() | float():
+                return repr(value)
+            case Secret():
+                return _quoted(value.reveal() if self._secrets else _masked(value.reveal()))
+            case tuple() | list():
+                return "[" + ", ".join(self._value(item) for item in value) + "]"
+            case dict():
+                pairs = (f"{dotted((key,))} = {self._value(item)}" for key, item in value.items())
+                return "{" + ", ".join(pairs) + "}"
+            case _:
+                text = str(value)
+                return _quoted(text if self._secrets else _PASSWORD.sub(r"\1:***@", text))
+
+
+def _is_table(value: object) -> bool:
+    if isinstance(value, dict):
+        return bool(value) and all(isinstance(item, Struct) for item in value.values())
+    return isinstance(value, Struct)
+
+
+def _masked(secret: str) -> str:
+    """Show of a secret only what is none: an address without its password."""
+    return _PASSWORD.sub(r"\1:***@", secret) if "://" in secret else "***"
+
+
+def _quoted(text: str) -> str:
+    # JSON's escapes are TOML's, but TOML also wants the delete character escaped.
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+
+
+# --- schema ------------------------------------------------------------------------------------
+
+_OWN_TYPES: dict[type, dict[str, Any]] = {
+    Secret: {"type": "string", "description": "env:NAME, file:PATH, credential:NAME or itself"},
+    Path: {"type": "string"},
+    Duration: {"anyOf": [{"type": "string"}, {"type": "number"}]},
+}
+
+
+def _own_type(kind: type) -> dict[str, Any]:
+    return _OWN_TYPES[kind]
+
+
+def schema(specs: Mapping[str, PlatformSpec]) -> dict[str, Any]:
+    """Make the JSON schema of a configuration file, for editors."""
+    kinds = {name: specs[name].config for name in sorted(specs)}
+    (_, *refs), parts = msgspec.json.schema_components(
+        [Settings, *kinds.values()], schema_hook=_own_type, ref_template="#/$defs/{name}"
+    )
+    properties = parts.pop("Settings")["properties"]
+    properties["platforms"] = {
+        "type": "object",
+        "properties": dict(zip(kinds, refs, strict=True)),
+        "additionalProperties": False,
+    }
+    parts.pop("Struct", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Holdfast",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "$defs": parts,
+    }
+
+
+# --- the page for people -----------------------------------------------------------------------
+
+_HEAD = """# Configuration
+
+This page is written by `scripts/configuration_docs` from the declarations in the code.
+
+The file is TOML. It is `--config FILE`, else `$HOLDFAST_CONFIG`, else the first of `./holdfast.toml`,
+`~/.config/holdfast/holdfast.toml` and `/etc/holdfast/holdfast.toml`. None of them need exist.
+A value is taken from `--set section.key=VALUE`, else from the file, else from the environment, else it is the
+default. In the environment a key is written `HOLDFAST_SECTION__KEY`, for example `HOLDFAST_HTTP__PORT=9000`.
+
+`holdfast config check` says what is wrong, with line and key; `holdfast config show` says what is in force and
+where it comes from; `holdfast config schema` prints a JSON schema for editors.
+
+A **secret** is written `env:NAME` (a variable of the environment), `file:PATH` (the content of a file),
+`credential:NAME` (a credential passed by systemd's `LoadCredential=`), or as it is; a file that holds secrets as
+they are should be readable by its owner only (`chmod 600`). Relative paths start from the folder of the file.
+A **span of time** is written `"24h"`, `"1h 30m"` or as a number of seconds.
+"""
+
+
+def documentation(specs: Mapping[str, PlatformSpec]) -> str:
+    """Write the page about all keys."""
+    lines = [_HEAD]
+    for field in fields(Settings):
+        if field.name == "platforms":
+            for name, spec in sorted(specs.items()):
+                lines += _section(f"[platforms.{name}]", spec.config, spec.secrets)
+            continue
+        kind = strip(field.type)
+        many = get_origin(kind) is tuple
+        header = f"[[{field.name}]]" if many else f"[{field.name}]"
+        lines += _section(header, get_args(kind)[0] if many else kind, _VARIABLES.get(header, {}))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_VARIABLES = {
+    "[model]": {
+        "api_key": "OPENAI_API_KEY` or `ANTHROPIC_API_KEY",
+        "base_url": "OPENAI_BASE_URL",
+    }
+}
+
+
+def _section(header: str, kind: type[Struct], variables: Mapping[str, str]) -> Iterator[str]:
+    yield from ("", f"## `{header}`", "", _first_sentence(kind), "")
+    below: list[tuple[str, type[Struct]]] = []
+    rows = []
+    for field in fields(kind):
+        inner = strip(field.type)
+        args = get_args(inner)
+        child = args[-1] if get_origin(inner) is dict else inner
+        if isinstance(child, type) and issubclass(child, Struct):
+            star = ".NAME" if get_origin(inner) is dict else ""
+            below.append((f"[{header.strip('[]')}.{field.encode_name}{star}]", child))
+        elif (
+            get_origin(inner) is tuple and isinstance(args[0], type) and issubclass(args[0], Struct)
+        ):
+            below.append((f"[[{header.strip('[]')}.{field.encode_name}]]", args[0]))
+        else:
+            rows.append(_row(field, variables.get(field.encode_name, "")))
+    if rows:
+        yield from ("| key | value | default | |", "|---|---|---|---|", *rows)
+    for name, child in below:
+        if kind.__name__ == "TargetSettings" or child.__name__ != "TargetSettings":
+            yield from _section(name, child, {})
+        else:
+            yield from ("", f"## `{name}`", "", _first_sentence(child))
+
+
+def _row(field: FieldInfo, variable: str) -> str:
+    about = next((meta.description for meta in metas(field.type) if meta.description), "")
+    if variable:
+        about += f" In the environment: `{variable}`."
+    cells = (f"`{field.encode_name}`", _value_words(field.type), _default(field), about.strip())
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _value_words(kind: Any) -> str:  # noqa: ANN401 - annotations have no type of their own
+    own = {Secret: "a secret", Path: "a path", Duration: "a span of time"}
+    return own.get(strip(kind)) or in_words(kind)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is NODEFAULT and field.default_factory is NODEFAULT:
+        return "required"
+    value = field.default if field.default is not NODEFAULT else field.default_factory()
+    return "" if value is None else f"`{_Writer({}, secrets=True)._value(value)}`"  # noqa: SLF001
+
+
+def _first_sentence(kind: type[Struct]) -> str:
+    return (kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ").strip()

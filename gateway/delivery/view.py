@@ -1,0 +1,157 @@
+"""Sans-IO: what an item should look like in a chat, and what of it is known to be shown.
+
+`Body` is what the gateway wants to show, `render` cuts it into messages for a platform, and `Shown`
+is the memory of what became of them. `Body` and `Shown` are stored in the item's row.
+"""
+
+import enum
+import functools
+from hashlib import blake2b
+
+import msgspec
+
+from platforms.core.contract import Address, Button, Capabilities, Live, Repeat
+from platforms.core.markdown import close
+from platforms.core.split import pieces, size, split
+from sessions.records import Item
+
+MARK = "⚠️ This may be a duplicate: an earlier try to send it was cut off."
+"""Stands above a message that is sent again although the first try may have arrived."""
+
+_STREAMING = "~"
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an item should show.
+
+    `urgent` items go first in their chat. Of the items with the same `slot` the newest takes the
+    message of the one before it, so that news about one thing stays one message.
+    """
+
+    text: str = ""  # Markdown
+    buttons: tuple[Button, ...] = ()
+    path: str = ""  # of an upload
+    name: str = ""
+    media_type: str = ""
+    urgent: bool = False
+    slot: str = ""
+
+
+class Fate(enum.StrEnum):
+    """What is known of a message that was tried."""
+
+    TRYING = "trying"
+    UNKNOWN = "unknown"  # cut off: it may be shown or not
+    SHOWN = "shown"
+    LOST = "lost"  # it was shown, but cannot be changed any more
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of an item."""
+
+    op: str
+    fate: Fate
+    message: str = ""  # the platform's name for it, once known
+    looks: str = ""  # a digest of what it shows; empty when that is not known for sure
+    since: int = 0  # when it was first tried, milliseconds
+    marked: bool = False  # it says that it may be a duplicate
+    repeats: int = 0
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known to be shown of an item, in order of its messages."""
+
+    parts: tuple[Part, ...] = ()
+
+
+_write_json = msgspec.json.Encoder().encode
+_read_body = msgspec.json.Decoder(Body).decode
+_read_shown = msgspec.json.Decoder(Shown).decode
+_read_address = msgspec.json.Decoder(Address).decode
+
+
+def write_body(body: Body) -> bytes:
+    """Write a body for the item's row."""
+    return _write_json(body)
+
+
+def read_body(item: Item) -> Body:
+    """Read what an item should show."""
+    return _read_body(item.body)
+
+
+def write_shown(shown: Shown) -> bytes:
+    """Write the memory of an item's messages for its row."""
+    return _write_json(shown)
+
+
+def read_shown(item: Item) -> Shown:
+    """Read what is known to be shown of an item."""
+    return _read_shown(item.shown) if item.shown else Shown()
+
+
+def write_address(address: Address) -> str:
+    """Write an address for the rows that carry one."""
+    return _write_json(address).decode()
+
+
+@functools.lru_cache(maxsize=1024)
+def read_address(text: str) -> Address:
+    """Read an address back."""
+    return _read_address(text)
+
+
+def looks(text: str, buttons: tuple[Button, ...], *, streaming: bool) -> str:
+    """Digest what a message shows, to see later whether it must be changed."""
+    digest = blake2b(text.encode(errors="replace"), digest_size=9)
+    for button in buttons:
+        digest.update(f"\0{button.label}\0{button.action}".encode())
+    return digest.hexdigest() + (_STREAMING if streaming else "")
+
+
+def may_be_streaming(part: Part) -> bool:
+    """Tell whether a message may still wait for the edit that ends it."""
+    return not part.looks or part.looks.endswith(_STREAMING)
+
+
+def render(text: str, capabilities: Capabilities) -> tuple[str, ...]:
+    """Cut a whole text into messages."""
+    return split(text, _room(capabilities), capabilities.unit)
+
+
+def render_live(text: str, capabilities: Capabilities, status: str = "") -> tuple[str, ...]:
+    """Cut an answer that is being written: the last message is the one that goes on.
+
+    A stream may only grow, so nothing is closed or added there; anywhere else what is still open
+    is closed, and a message that is edited shows the status below.
+    """
+    room = _room(capabilities)
+    found = pieces(text, room, capabilities.unit)
+    if not found:
+        return ()
+    done = tuple(piece.before + piece.text + piece.after for piece in found[:-1])
+    last = found[-1].before + found[-1].text
+    if capabilities.live is not Live.STREAM:
+        ending = f"\n\n{status}" if status and capabilities.live is Live.EDIT else ""
+        last = _fitting((close(last) + ending, close(last), last + found[-1].after), capabilities)
+    return (*done, last) if last.strip() else done
+
+
+def _fitting(choices: tuple[str, ...], capabilities: Capabilities) -> str:
+    """Take the first that is not too long; the last choice always fits."""
+    for choice in choices[:-1]:
+        if size(choice, capabilities.unit) <= capabilities.text_limit:
+            return choice
+    return choices[-1]
+
+
+def marked(text: str) -> str:
+    """Say above a text that it may be there twice."""
+    return f"{MARK}\n\n{text}"
+
+
+def _room(capabilities: Capabilities) -> int:
+    """Leave room for the mark where one may be needed: a mark must not change where text is cut."""
+    if capabilities.repeat is not Repeat.MARK:
+        return capabilities.text_limit
+    return capabilities.text_limit - size(marked(""), capabilities.unit)

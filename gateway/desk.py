@@ -1,0 +1,195 @@
+"""Carries out commands and buttons, and tells people things outside of a turn."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from sessions.store import SessionStore
+
+from gateway.access import Allowed, Stranger
+from gateway.announcer import Announcer
+from gateway.commands.contract import Act, Call, Outcome, Tell
+from gateway.commands.registry import COMMANDS
+from gateway.delivery.outbox import Delivery
+from gateway.delivery.view import write_address
+from gateway.inbound import by
+from gateway.notices import Fields
+from gateway.people import People
+from gateway.routing import Command, Unknown, parse_command
+from platforms.core.contract import Address, Capabilities, Inbound, InboundAction, InboundMessage
+from sessions.changes import Change, PutItem, SetInbox
+from sessions.machine import Begin, Event, Resume, Retry, RunningTurn, State, Stop
+from sessions.machine import Command as By
+from sessions.pool import SessionPool
+from sessions.records import InboxEntry, InboxState, Session
+from sessions.values.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 5.0
+_PLAIN = "/{word}"
+
+
+class Desk:
+    """See `gateway.commands.contract.Desk` for what command handlers use of it."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        clock: Clock,
+        pool: SessionPool,
+        people: People,
+        announcer: Announcer,
+        delivery: Delivery,
+        capabilities: Callable[[Address], Capabilities | None],
+        stopping: asyncio.Event,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._pool = pool
+        self._people = people
+        self._announcer = announcer
+        self._delivery = delivery
+        self._capabilities = capabilities
+        self._stopping = stopping
+
+    # --- carrying out ---------------------------------------------------------------------------
+
+    async def carry_out(self, entry: InboxEntry, event: Inbound, allowed: Allowed) -> None:
+        """Do what a stored command or button says; its row is done with the change it makes."""
+        if isinstance(event, InboundAction):
+            outcome = self._pressed(event, by(entry, allowed))
+        elif isinstance(event, InboundMessage):
+            outcome = await self._commanded(entry, event, allowed)
+        else:
+            return
+        match outcome:
+            case Act(event=act, key=key):
+                self._pool.post(key or entry.key, act)
+            case Tell(notice=notice, fields=fields):
+                done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
+                await self.tell(notice, entry.address, fields, done)
+
+    async def _commanded(
+        self, entry: InboxEntry, event: InboundMessage, allowed: Allowed
+    ) -> Outcome:
+        parsed = parse_command(event.text, COMMANDS.words)
+        if isinstance(parsed, Unknown):
+            form = self._form(event.address)
+            fields = {"word": form.replace("{word}", parsed.word)}
+            if parsed.nearest:
+                fields["nearest"] = form.replace("{word}", parsed.nearest)
+            return Tell("unknown_command", fields)
+        assert isinstance(parsed, Command)  # noqa: S101 - stored as a command because it is one
+        call = Call(
+            key=entry.key,
+            args=parsed.args,
+            by=by(entry, allowed),
+            role=allowed.role,
+            principal=allowed.principal,
+            name=event.sender.name,
+            chat=event.address.chat,
+            direct=event.direct,
+            form=self._form(event.address),
+            desk=self,
+        )
+        return await COMMANDS.run(parsed.word, call)
+
+    def _pressed(self, event: InboundAction, who: By) -> Outcome:
+        """What stands behind a button is bound to one turn: an old button does nothing new."""
+        action, _, _turn = event.action.partition(":")
+        match action:
+            case "stop":
+                return Act(Stop(who))
+            case "retry":
+                return Act(Retry(who, None))
+            case "resume.go":
+                return Act(Resume(who, None, go_on=True))
+        return Tell("text", {"text": "This button does nothing any more."})
+
+    async def tell(self, notice: str, address: str, fields: Fields, *changes: Change) -> None:
+        """Show a notice, together with other changes in one transaction."""
+        item = self._announcer.item(notice, address, fields)
+        await self._store.apply(*changes, PutItem(item))
+        self._delivery.wake([item])
+
+    async def tell_plain(self, notice: str, address: str, fields: Fields) -> None:
+        """Show a notice."""
+        await self.tell(notice, address, fields)
+
+    async def meet(self, message: InboundMessage, stranger: Stranger) -> None:
+        """Answer somebody who is not let in, and tell the admins where they can be reached."""
+        greeting = await self._people.meet(message, stranger.principal, direct=stranger.direct)
+        if greeting.notice:
+            await self.tell(greeting.notice, write_address(message.address), greeting.fields)
+        if greeting.admins:
+            for admin in self._people.admins():
+                platform, _, chat = admin.partition(":")
+                address = Address(platform=platform, chat=chat)
+                if self._capabilities(address):
+                    await self.tell(greeting.admins, write_address(address), greeting.admin_fields)
+            log.info("%s: %s", greeting.admins, greeting.admin_fields.get("principal"))
+
+    def _form(self, address: Address) -> str:
+        can = self._capabilities(address)
+        return can.command if can else _PLAIN
+
+    # --- what handlers use ----------------------------------------------------------------------
+
+    async def look(self, key: str) -> State:
+        """How a conversation stands."""
+        async with asyncio.timeout(_LOOK_SECONDS):
+            return await self._pool.ask(key, Begin())
+
+    async def sessions(self, key: str) -> Sequence[Session]:
+        """The sessions of a conversation, the newest first."""
+        return await self._store.sessions(key=key)
+
+    def running(self) -> Sequence[tuple[str, RunningTurn]]:
+        """All turns under way."""
+        return self._pool.running()
+
+    def stop_all(self, who: By) -> int:
+        """Stop everything that runs; each chat is told by its own notice."""
+        running = self._pool.running()
+        for key, turn in running:
+            self._pool.post(key, Stop(By(turn.address, who.person, admin=True)))
+        return len(running)
+
+    def post(self, key: str, event: Event) -> None:
+        """Hand an event to the owner of a conversation."""
+        self._pool.post(key, event)
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        return self._clock.now()
+
+    def restarting(self) -> bool:
+        """Whether the gateway is on its way down."""
+        return self._stopping.is_set()
+
+    async def claim(self, principal: str, name: str, code: str) -> bool:
+        """Make somebody the first admin, if the code is good."""
+        return await self._people.claim(principal, name, code)
+
+    async def pair_list(self) -> str:
+        """Open requests and people let in, as lines."""
+        lines = [
+            f"{each['principal']} {each['name']}: {each['state']}" for each in self._people.listed()
+        ]
+        return "\n".join(lines) or "Nobody asks to be let in, and nobody was let in by a code."
+
+    async def pair_approve(self, code: str) -> tuple[str, str] | None:
+        """Let in whom the code belongs to, and tell them."""
+        found = await self._people.approve(code)
+        if found:
+            platform, _, chat = found[0].partition(":")
+            address = Address(platform=platform, chat=chat)
+            if self._capabilities(address):
+                await self.tell("paired", write_address(address), {})
+        return found
+
+    async def pair_revoke(self, principal: str) -> bool:
+        """Let somebody in no more."""
+        return await self._people.revoke(principal)

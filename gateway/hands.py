@@ -1,0 +1,52 @@
+"""What the owner of a conversation can do: read its messages, run its turns, tell its people."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gateway.announcer import Announcer
+from gateway.delivery.outbox import Delivery
+from gateway.messages import Reader
+from gateway.turns import Turns, Work
+from sessions.changes import Change, PutItem
+from sessions.machine import Pending, RunningTurn, Say, StartTask, Wrecked
+from sessions.records import InboxEntry, Turn
+
+
+class GatewayHands:
+    """See `sessions.actor.Hands`; each method is explained there."""
+
+    def __init__(
+        self, reader: Reader, turns: Turns, announcer: Announcer, delivery: Delivery
+    ) -> None:
+        self._reader = reader
+        self._turns = turns
+        self._announcer = announcer
+        self._delivery = delivery
+
+    def pending(self, entry: InboxEntry) -> Pending:
+        """Read a stored message."""
+        return self._reader.pending(entry)
+
+    def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> Work:
+        """Prepare a turn."""
+        return self._turns.begin(key, start, steers_wanted)
+
+    async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
+        """Look at what a dead process left of a turn."""
+        return await self._turns.wrecked(turn, running)
+
+    def say(self, key: str, says: Iterable[Say]) -> tuple[Change, ...]:
+        """Write notices; the one about a stopped turn also names the tool that was running."""
+        return self._announcer.say(key, (self._completed(say) for say in says))
+
+    def _completed(self, say: Say) -> Say:
+        if say.notice != "N10" or say.turn is None:
+            return say
+        return msgspec.structs.replace(say, fields=self._turns.tool_fields(say.turn) | say.fields)
+
+    def committed(self, changes: tuple[Change, ...]) -> None:
+        """Show what is to be shown from now on."""
+        items = [change.item for change in changes if isinstance(change, PutItem)]
+        if items:
+            self._delivery.wake(items)

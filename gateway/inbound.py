@@ -1,0 +1,195 @@
+"""From an event of a platform to the conversation it belongs to: decide, store, then hand on.
+
+Storing comes before the platform is told that the event arrived, and access is decided before
+storing, because what is not meant for us is kept without its text.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from sessions.store import SessionStore
+
+from gateway import routing
+from gateway.access import Allowed, Bot, Decision, NotAddressed, Policy, Role, Stranger, decide
+from gateway.delivery.view import write_address
+from gateway.limits import MessageLimit
+from gateway.messages import Reader
+from gateway.notices import Fields
+from gateway.settings import Settings
+from platforms.core.contract import (
+    Accepted,
+    Inbound,
+    InboundAction,
+    InboundDelete,
+    InboundEdit,
+    InboundMessage,
+)
+from sessions.changes import SetInbox
+from sessions.machine import Arrived, Command, Event, Rewritten, Withdrawn
+from sessions.records import InboxEntry, InboxState
+from sessions.values.clock import Clock, rfc3339
+from sessions.values.ids import Ids
+
+log = logging.getLogger(__name__)
+
+Post = Callable[[str, Event], None]
+CarryOut = Callable[[InboxEntry, Inbound, Allowed], Awaitable[None]]
+Tell = Callable[[str, str, Fields], Awaitable[None]]
+Meet = Callable[[InboundMessage, Stranger], Awaitable[None]]
+
+
+class Reception:
+    """Where every event of every platform comes in."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        clock: Clock,
+        ids: Ids,
+        settings: Settings,
+        reader: Reader,
+        policy: Callable[[], Policy],
+        words: frozenset[str],
+        post: Post,
+        carry_out: CarryOut,
+        tell: Tell,
+        meet: Meet,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._settings = settings
+        self._reader = reader
+        self._policy = policy
+        self._words = words
+        self._post = post
+        self._carry_out = carry_out
+        self._tell = tell
+        self._meet = meet
+        self._limit = MessageLimit()
+
+    async def receive(self, event: Inbound) -> Accepted:
+        """See `platforms.core.contract.Inbox`."""
+        decision = decide(self._policy(), event)
+        if not isinstance(decision, Allowed):
+            return await self._turned_away(event, decision)
+        match event:
+            case InboundMessage():
+                return await self._message(event, decision)
+            case InboundAction():
+                return await self._command(event, decision, "button")
+            case InboundEdit() | InboundDelete():
+                return await self._correction(event)
+
+    async def again(self, entry: InboxEntry, event: Inbound) -> None:
+        """Carry out a command that was stored, and not carried out, before the process died."""
+        decision = decide(self._policy(), event)
+        if isinstance(decision, Allowed):
+            await self._carry_out(entry, event, decision)
+        else:
+            done = SetInbox((entry.id,), InboxState.IGNORED, self._clock.now())
+            await self._store.apply(done)
+
+    # --- let in -------------------------------------------------------------------------------
+
+    async def _message(self, event: InboundMessage, allowed: Allowed) -> Accepted:
+        known = routing.parse_command(event.text, self._words)
+        word = known.word if isinstance(known, routing.Command) else ""
+        if known and word not in self._reader.MESSAGE_WORDS:
+            return await self._command(event, allowed, word or "unknown command")
+        now = self._clock.now()
+        if routing.is_stale(event, now, float(self._settings.gateway.stale_after)):
+            fields = {"when": rfc3339(event.at)[:16].replace("T", " ")}
+            return await self._not_taken(event, "stale", "stale", fields)
+        limit = self._limit_of(allowed.principal)
+        if not self._limit.allows(allowed.principal, limit, now):
+            return await self._not_taken(event, "too many", "too_many", {"limit": limit})
+        entry = self._entry(event, InboxState.WAITING, f"{allowed.role.name.lower()}")
+        if not await self._store.accept(entry):
+            return Accepted.DUPLICATE
+        self._post(entry.key, Arrived(self._reader.pending(entry)))
+        return Accepted.STORED
+
+    async def _command(self, event: Inbound, allowed: Allowed, decision: str) -> Accepted:
+        entry = self._entry(event, InboxState.COMMAND, decision)
+        if not await self._store.accept(entry):
+            return Accepted.DUPLICATE
+        await self._carry_out(entry, event, allowed)
+        return Accepted.STORED
+
+    async def _not_taken(
+        self, event: InboundMessage, decision: str, notice: str, fields: Fields
+    ) -> Accepted:
+        entry = self._entry(event, InboxState.REFUSED, decision)
+        if not await self._store.accept(entry):
+            return Accepted.DUPLICATE
+        await self._tell(notice, entry.address, fields)
+        return Accepted.STORED
+
+    async def _correction(self, event: InboundEdit | InboundDelete) -> Accepted:
+        """An edit or delete reaches a message that still waits; later it changes nothing."""
+        entry = self._entry(event, InboxState.DONE, event.__class__.__name__)
+        if not await self._store.accept(entry):
+            return Accepted.DUPLICATE
+        old = await self._store.inbox_entry(entry.source, event.message)
+        if old is None or old.state not in {InboxState.WAITING, InboxState.HELD}:
+            return Accepted.STORED
+        if isinstance(event, InboundDelete):
+            self._post(old.key, Withdrawn(old.id))
+        elif old.payload:
+            changed = self._reader.rewritten(old, event)
+            await self._store.replace_payload(old.id, changed.payload)
+            self._post(old.key, Rewritten(old.id, self._reader.pending(changed).message))
+        return Accepted.STORED
+
+    # --- turned away --------------------------------------------------------------------------
+
+    async def _turned_away(self, event: Inbound, decision: Decision) -> Accepted:
+        match decision:
+            case NotAddressed():
+                why = "not addressed"
+            case Bot():
+                why = "a bot"
+            case _:
+                why = "not allowed"
+        entry = self._entry(event, InboxState.IGNORED, why)
+        if not await self._store.accept(msgspec.structs.replace(entry, payload=None)):
+            return Accepted.DUPLICATE
+        log.debug("%s: %s", entry.key, why)
+        if isinstance(decision, Stranger) and isinstance(event, InboundMessage):
+            await self._meet(event, decision)
+        return Accepted.IGNORED
+
+    # --- helpers ------------------------------------------------------------------------------
+
+    def _entry(self, event: Inbound, state: InboxState, decision: str) -> InboxEntry:
+        place = event.address
+        return InboxEntry(
+            id=self._ids.new("i"),
+            source=source_of(event),
+            event=event.id,
+            key=str(routing.key_of(event, self._settings.sessions.group_scope)),
+            address=write_address(place),
+            state=state,
+            payload=msgspec.json.encode(event),
+            received_at=self._clock.now(),
+            decision=decision,
+        )
+
+    def _limit_of(self, principal: str) -> int:
+        limits = self._settings.limits
+        own = limits.users.get(principal)
+        return (own and own.messages_per_minute) or limits.messages_per_minute
+
+
+def source_of(event: Inbound) -> str:
+    """Where an event's id is unique: platform, account and chat."""
+    place = event.address
+    return f"{place.platform}@{place.account}:{place.chat}"
+
+
+def by(entry: InboxEntry, allowed: Allowed) -> Command:
+    """Who gave a command, in the words of the session machine."""
+    return Command(entry.address, allowed.principal, allowed.role is Role.ADMIN, entry.id)

@@ -1,0 +1,87 @@
+"""Sans-IO: stored events as messages for a turn."""
+
+import msgspec
+
+from gateway import routing
+from platforms.core.contract import (
+    File,
+    Inbound,
+    InboundEdit,
+    InboundMessage,
+    Part,
+    Quote,
+    Text,
+)
+from sessions.key import parse_key
+from sessions.machine import Busy, Pending
+from sessions.records import InboxEntry, Message
+
+_MODES = {"queue": Busy.QUEUE, "steer": Busy.STEER}
+
+
+class Reader:
+    """Reads what the inbox holds; the words for `/queue` and `/steer` are messages, too."""
+
+    MESSAGE_WORDS = frozenset(_MODES)
+
+    def __init__(self, busy: Busy) -> None:
+        self._busy = busy
+
+    def pending(self, entry: InboxEntry) -> Pending:
+        """See `sessions.actor.Hands`."""
+        event = read_event(entry)
+        if not isinstance(event, InboundMessage):
+            return Pending(entry.id, entry.address, "", Message("user"))
+        mode, text = self._mode(event.text)
+        place = parse_key(entry.key)
+        shared = not event.direct and not place.user
+        message = Message(
+            "user",
+            content=_content(event, text),
+            sender=f"{event.sender.name} ({event.sender.id})".strip() if shared else None,
+        )
+        person = f"{event.address.platform}:{event.sender.id}"
+        return Pending(entry.id, entry.address, person, message, mode)
+
+    def rewritten(self, entry: InboxEntry, edit: InboundEdit) -> InboxEntry:
+        """The stored message with the words of an edit."""
+        event = read_event(entry)
+        assert isinstance(event, InboundMessage)  # noqa: S101 - only messages wait
+        changed = msgspec.structs.replace(event, parts=edit.parts)
+        return msgspec.structs.replace(entry, payload=msgspec.json.encode(changed))
+
+    def _mode(self, text: str) -> tuple[Busy, str]:
+        command = routing.parse_command(text, self.MESSAGE_WORDS)
+        if isinstance(command, routing.Command) and command.args:
+            return _MODES[command.word], command.args
+        return self._busy, text
+
+
+def read_event(entry: InboxEntry) -> Inbound:
+    """What was received."""
+    return msgspec.json.decode(entry.payload or b"", type=Inbound)
+
+
+def _content(event: InboundMessage, text: str) -> str:
+    """Everything of a message that a model can read."""
+    lines = []
+    if event.context:
+        lines.append("[Earlier in this room, from people who may not be known:")
+        lines.extend(f"  {_quoted(quote)}" for quote in event.context)
+        lines.append("]")
+    if event.reply_to:
+        lines.append(f"[In reply to {_quoted(event.reply_to)}]")
+    lines.append(text)
+    lines.extend(_attached(part) for part in event.parts if isinstance(part, File))
+    return "\n".join(lines).strip()
+
+
+def _quoted(quote: Quote) -> str:
+    return f"{quote.sender}: {quote.text}" if quote.sender else quote.text
+
+
+def _attached(part: Part) -> str:
+    return f"[Attached: {part.name} ({part.media_type})]" if isinstance(part, File) else part.text
+
+
+__all__ = ["Reader", "Text", "read_event"]

@@ -1,0 +1,93 @@
+"""Takes secrets out of texts: those that were configured, and whatever looks like one.
+
+Cheap enough for every line and every outgoing text: each pattern is tried only where a short sign
+of it is found first.
+"""
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from msgspec import Struct, structs
+
+from sessions.values.secret import Secret
+
+MASK = "***"
+_SHORTEST = 6  # shorter ones would black out ordinary words
+
+
+class _Shape(Struct, frozen=True):
+    """What a kind of token looks like; group 1, where there is one, stays."""
+
+    sign: str
+    pattern: re.Pattern[str]
+
+
+def _shape(sign: str, pattern: str) -> _Shape:
+    return _Shape(sign, re.compile(pattern))
+
+
+_DIGIT = r"(?=[\w.~+/=-]*[0-9])"  # keys have digits in them, names of things mostly do not
+_SHAPES = (
+    _shape("-----BEGIN", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*-----|\Z)"),
+    _shape(":", r"(?<![0-9])[0-9]{6,12}:[A-Za-z0-9_-]{30,}"),  # Telegram
+    _shape("xox", r"\bxox[a-z]-[A-Za-z0-9-]{10,}"),  # Slack
+    _shape("xapp-", r"\bxapp-[A-Za-z0-9-]{10,}"),
+    _shape("hooks.slack.com/", r"(hooks\.slack\.com/services/)[A-Za-z0-9/]+"),
+    _shape("sk-", rf"\bsk-{_DIGIT}[A-Za-z0-9_-]{{20,}}"),  # OpenAI, Anthropic and others
+    _shape("earer ", rf"\b([Bb]earer ){_DIGIT}[A-Za-z0-9._~+/=-]{{16,}}"),
+    _shape("ghp_", r"\bghp_[A-Za-z0-9]{30,}"),
+    _shape("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{30,}"),
+    _shape("AKIA", r"\bAKIA[A-Z0-9]{16}\b"),
+    _shape("AIza", r"\bAIza[A-Za-z0-9_-]{35}"),
+    _shape("eyJ", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),  # JWT
+    _shape("://", r"(://[^\s:/@]*:)[^\s/@]+(?=@)"),  # a password in an address
+)
+# Discord's tokens have no sign in front; what is rare in texts is the dotted middle.
+_DISCORD_MIDDLE = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
+_DISCORD = re.compile(r"\b[A-Za-z0-9_-]{23,28}\.[\w-]{6}\.[\w-]{27,}")
+
+
+class Redactor:
+    """Knows the secrets of this process."""
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        self._values: tuple[str, ...] = ()
+        for secret in secrets:
+            self.add(secret)
+
+    def add(self, secret: Secret) -> None:
+        """Take one more secret out of all texts from now on."""
+        value = secret.reveal()
+        forms = {value, quote(value, safe=""), *value.splitlines()}
+        known = {*self._values, *(form for form in forms if len(form) >= _SHORTEST)}
+        # The longest first: one secret may be the beginning of another.
+        self._values = tuple(sorted(known, key=lambda form: (-len(form), form)))
+
+    def clean(self, text: str) -> str:
+        """Write a text anew without secrets."""
+        for value in self._values:
+            if value in text:
+                text = text.replace(value, MASK)
+        for shape in _SHAPES:
+            if shape.sign in text:
+                text = shape.pattern.sub(_masked, text)
+        if _DISCORD_MIDDLE.search(text):
+            text = _DISCORD.sub(MASK, text)
+        return text
+
+
+def _masked(match: re.Match[str]) -> str:
+    return f"{match[1]}{MASK}" if match.re.groups else MASK
+
+
+def secrets_in(settings: object) -> Iterable[Secret]:
+    """Find all secrets anywhere inside settings."""
+    if isinstance(settings, Secret):
+        yield settings
+    elif isinstance(settings, Struct):
+        for value in structs.asdict(settings).values():
+            yield from secrets_in(value)
+    elif isinstance(settings, (tuple, list, dict)):
+        for value in settings.values() if isinstance(settings, dict) else settings:
+            yield from secrets_in(value)

@@ -1,0 +1,336 @@
+"""`GatewayRunner`: what exists, and in which order it starts and stops.
+
+Nesting order is shutdown order. Outside is the store; inside it delivery, the platforms and the
+HTTP port; innermost the conversations. So at the end conversations finish first, while platforms
+still receive and deliver; then what is to be shown gets out; then connections close.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from sessions.store import SessionStore
+from starlette.routing import BaseRoute
+
+from gateway.announcer import Announcer
+from gateway.archive import StoreArchive, StoreShelf
+from gateway.commands.registry import COMMANDS
+from gateway.delivery.outbox import Delivery
+from gateway.desk import Desk
+from gateway.errors import CannotStart, ConfigError
+from gateway.hands import GatewayHands
+from gateway.http.app import build_app
+from gateway.http.server import HttpServer, PortTaken
+from gateway.inbound import Reception
+from gateway.messages import Reader, read_event
+from gateway.models import Models, open_models
+from gateway.observe.redact import Redactor
+from gateway.operations import Operation, Operations
+from gateway.people import People
+from gateway.settings import Settings
+from gateway.supervision import Standing, Supervised
+from gateway.turns import Turns
+from platforms.core.contract import (
+    Adapter,
+    Address,
+    Capabilities,
+    OffersLinks,
+    OffersRoutes,
+    PlatformSpec,
+    Surroundings,
+)
+from sessions.actor import Shared
+from sessions.errors import StoreError, StoreTooNew
+from sessions.expiry import Expiry
+from sessions.machine import Busy, Interrupt, RunningTurn
+from sessions.pool import SessionPool
+from sessions.records import Reason
+from sessions.settings import SessionSettings
+from sessions.values.clock import Clock, SystemClock
+from sessions.values.ids import Ids
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 5.0
+FIRST_CHANCE_SECONDS = 10.0
+ALWAYS_THERE = ("console", "web")
+
+
+class GatewayRunner:
+    """The daemon as a whole."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Path,
+        *,
+        specs: Mapping[str, PlatformSpec],
+        clock: Clock | None = None,
+        http: bool = True,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self._settings = settings
+        self._home = home
+        self._specs = specs
+        self._clock = clock or SystemClock()
+        self._http = (
+            HttpServer(settings.http.host, settings.http.port)
+            if http and settings.http.ui
+            else None
+        )
+        self._redactor = redactor or Redactor()
+        self._ids = Ids(self._clock)
+        self._supervised: dict[tuple[str, str], Supervised] = {}
+        self._pool: SessionPool | None = None
+        self._store: SessionStore | None = None
+        self._started_at = self._clock.now()
+        self.stopping = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.operations: dict[str, Operation] = {}
+
+    # --- starting and stopping ------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Live until `stopping` is set and everything is drained."""
+        if self._http:
+            try:
+                self._http.bind()
+            except PortTaken as error:
+                raise CannotStart(str(error)) from error
+        async with self._opened_store() as store:
+            models = await open_models(self._settings, self._home)
+            try:
+                await self._serve(store, models)
+            finally:
+                await models.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _opened_store(self) -> AsyncIterator[SessionStore]:
+        url = self._settings.store.url
+        where = url.reveal() if url else f"sqlite:///{self._home / 'holdfast.db'}"
+        try:
+            store = await SessionStore.open(where, clock=self._clock)
+        except StoreTooNew as error:
+            raise ConfigError(str(error)) from error
+        except StoreError as error:
+            raise CannotStart(str(error)) from error
+        self._store = store
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    async def _serve(self, store: SessionStore, models: Models) -> None:
+        delivery = Delivery(store, self._clock, self._ids, clean=self._redactor.clean)
+        announcer = Announcer(self._ids, self._clock, self._capabilities)
+        people = People(store, self._clock, self._settings.access)
+        await people.open()
+        self._build_adapters(store, delivery)
+        recovered = await delivery.recover()
+        if recovered:
+            log.info("%d things are still to be shown from before the start", recovered)
+        async with asyncio.TaskGroup() as connections:
+            tasks = [connections.create_task(delivery.run(), name="delivery")]
+            async with asyncio.TaskGroup() as conversations:
+                reception = await self._open_conversations(
+                    store, models, delivery, announcer, people, conversations
+                )
+                tasks += [
+                    connections.create_task(each.run(reception.receive), name=each.name)
+                    for each in self._supervised.values()
+                ]
+                if self._http:
+                    app = build_app(self._routes(), health=self)
+                    tasks.append(connections.create_task(self._http.serve(app), name="http"))
+                assert self._pool is not None  # noqa: S101 - opened just above
+                with self._pool.closing():
+                    await self._first_chances()
+                    self.ready.set()
+                    await self.stopping.wait()
+                    await self._drain(self._pool)
+            await delivery.settle(SETTLE_SECONDS)
+            for task in reversed(tasks):
+                task.cancel()
+
+    async def _open_conversations(
+        self,
+        store: SessionStore,
+        models: Models,
+        delivery: Delivery,
+        announcer: Announcer,
+        people: People,
+        tasks: asyncio.TaskGroup,
+    ) -> Reception:
+        settings = self._settings
+        take_up = settings.sessions.on_interrupted == "resume"
+        reader = Reader(Busy(settings.gateway.busy))
+        self._turns = Turns(
+            store, delivery, announcer, self._clock, models.setting, take_up=take_up
+        )
+        shared = Shared(
+            store=store,
+            hands=GatewayHands(reader, self._turns, announcer, delivery),
+            clock=self._clock,
+            ids=self._ids,
+            expiry=_expiry(settings.sessions),
+            queue_limit=settings.gateway.queue_limit,
+            tasks=tasks,
+        )
+        self._pool = pool = SessionPool(shared)
+        desk = Desk(
+            store=store,
+            clock=self._clock,
+            pool=pool,
+            people=people,
+            announcer=announcer,
+            delivery=delivery,
+            capabilities=self._capabilities,
+            stopping=self.stopping,
+        )
+        self.operations.update(
+            Operations(
+                store=store,
+                clock=self._clock,
+                ids=self._ids,
+                desk=desk,
+                people=people,
+                delivery=delivery,
+                capabilities=self._capabilities,
+                status=self._status,
+                new_link=self._new_link,
+            ).table()
+        )
+        reception = Reception(
+            store=store,
+            clock=self._clock,
+            ids=self._ids,
+            settings=settings,
+            reader=reader,
+            policy=people.policy,
+            words=COMMANDS.words,
+            post=pool.post,
+            carry_out=desk.carry_out,
+            tell=desk.tell_plain,
+            meet=desk.meet,
+        )
+        await self._take_up_what_was_left(store, pool, reception)
+        return reception
+
+    async def _take_up_what_was_left(
+        self, store: SessionStore, pool: SessionPool, reception: Reception
+    ) -> None:
+        """Suspend what a crash interrupted, answer what was waiting, carry out what was said."""
+        running = await store.running_turns()
+        if running:
+            log.info("%d turns were interrupted by the last end of the process", len(running))
+        keys = dict.fromkeys((*(turn.key for turn in running), *await store.waiting_keys()))
+        await pool.begin(keys)
+        for entry in await store.commands():
+            await reception.again(entry, read_event(entry))
+
+    async def _first_chances(self) -> None:
+        """Wait until every platform was connected, or could not be, for the first time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_CHANCE_SECONDS):
+                for each in self._supervised.values():
+                    await each.tried.wait()
+
+    async def _drain(self, pool: SessionPool) -> None:
+        resume = self._settings.sessions.on_interrupted == "resume"
+
+        def farewell(_key: str, turn: RunningTurn) -> Interrupt:
+            return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=resume)
+
+        interrupted = await pool.drain(self._settings.gateway.drain_seconds, self.hurry, farewell)
+        if interrupted:
+            log.info("%d sessions are suspended by this restart", interrupted)
+
+    # --- platforms ------------------------------------------------------------------------------
+
+    def _build_adapters(self, store: SessionStore, delivery: Delivery) -> None:
+        archive = StoreArchive(store)
+        for name, spec in self._specs.items():
+            config = self._settings.platforms.get(name)
+            if config is None:
+                if name not in ALWAYS_THERE or (name == "web" and self._http is None):
+                    continue
+                config = spec.config()
+            shelf = StoreShelf(store, f"platform:{name}")
+            surroundings = Surroundings(
+                clock=self._clock, ids=self._ids, shelf=shelf, archive=archive
+            )
+            adapter = spec.build(config, surroundings)
+            delivery.attach(adapter)
+            self._supervised[adapter.name, adapter.account] = Supervised(
+                adapter,
+                connected=lambda each: delivery.connected(each.name, each.account),
+                disconnected=lambda each: delivery.disconnected(each.name, each.account),
+            )
+
+    def adapter(self, name: str, account: str = "") -> Adapter | None:
+        """One of the adapters in use."""
+        found = self._supervised.get((name, account))
+        return found.adapter if found else None
+
+    def _capabilities(self, address: Address) -> Capabilities | None:
+        found = self.adapter(address.platform, address.account)
+        return found.capabilities if found else None
+
+    def _routes(self) -> Sequence[BaseRoute]:
+        return [
+            route
+            for each in self._supervised.values()
+            if isinstance(each.adapter, OffersRoutes)
+            for route in each.adapter.routes()
+        ]
+
+    # --- what others ask ------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str | None:
+        """The address of the page."""
+        return self._http.url if self._http else None
+
+    async def problems(self) -> Sequence[str]:
+        """What keeps the daemon from doing its work; see `gateway.http.app.Health`."""
+        found = [
+            f"{each.name}: {each.trouble or each.standing.value}"
+            for each in self._supervised.values()
+            if each.standing is not Standing.CONNECTED
+        ]
+        if self.stopping.is_set():
+            found.append("gateway: stopping, no new turns begin")
+        if self._store:
+            try:
+                await self._store.prove_writable()
+            except StoreError as error:
+                found.append(f"store: {error}")
+        return found
+
+    def _status(self) -> dict[str, object]:
+        running = self._pool.running() if self._pool else ()
+        return {
+            "state": "stopping" if self.stopping.is_set() else "running",
+            "started_at": self._started_at,
+            "url": self.url,
+            "platforms": {
+                each.name: each.trouble or each.standing.value for each in self._supervised.values()
+            },
+            "running": len(running),
+        }
+
+    async def _new_link(self, base_url: str | None) -> str:
+        page = self.adapter("web")
+        if self._http is None or not isinstance(page, OffersLinks):
+            msg = "The web page is switched off (http.ui)."
+            raise CannotStart(msg)
+        return await page.new_link(base_url or self._http.url)
+
+
+def _expiry(settings: SessionSettings) -> Expiry:
+    daily = settings.daily_at
+    return Expiry(settings.idle_minutes, dt.time.fromisoformat(daily) if daily else None)

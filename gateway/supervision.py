@@ -1,0 +1,86 @@
+"""Keeps one platform's connection alive, and knows how it stands."""
+
+import asyncio
+import enum
+import logging
+import random
+from collections.abc import Callable
+
+from platforms.core.contract import Adapter, Inbox
+from platforms.core.errors import PlatformError, Unauthorized, Unavailable
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+
+
+class Standing(enum.StrEnum):
+    """How a platform's connection stands."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    REFUSED = "refused"
+
+
+class Supervised:
+    """One adapter, started again with growing pauses whenever it fails."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        *,
+        connected: Callable[[Adapter], None],
+        disconnected: Callable[[Adapter], None],
+        randomness: Callable[[], float] = random.random,
+    ) -> None:
+        self.adapter = adapter
+        self.standing = Standing.CONNECTING
+        self.trouble = ""
+        self.tried = asyncio.Event()
+        """Set once it was connected, or could not be, for the first time."""
+        self._connected = connected
+        self._disconnected = disconnected
+        self._randomness = randomness
+
+    @property
+    def name(self) -> str:
+        """How logs and `/readyz` call it."""
+        adapter = self.adapter
+        return f"{adapter.name}@{adapter.account}" if adapter.account else adapter.name
+
+    async def run(self, inbox: Inbox) -> None:
+        """Keep it running until cancelled, or until its credentials turn out not to work."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self.adapter.run(inbox, self._ready)
+                self.trouble = "its connection ended"
+            except Unauthorized as error:
+                log.error("%s: %s; it stays off until the next start", self.name, error)  # noqa: TRY400 - the operator needs the sentence, not a traceback
+                self.standing, self.trouble = Standing.REFUSED, str(error)
+                return
+            except PlatformError as error:
+                self.trouble = str(error)
+                if isinstance(error, Unavailable) and error.retry_after:
+                    pause = max(pause, error.retry_after)
+            except Exception as error:
+                log.exception("%s broke", self.name)
+                self.trouble = f"an error in its adapter ({type(error).__name__})"
+            finally:
+                was_connected = self.standing is Standing.CONNECTED
+                if self.standing is not Standing.REFUSED:
+                    self.standing = Standing.CONNECTING
+                self._disconnected(self.adapter)
+                self.tried.set()
+            if was_connected:
+                pause = FIRST_PAUSE
+            log.warning("%s: %s; trying again in about %.0f s", self.name, self.trouble, pause)
+            await asyncio.sleep(pause * (0.75 + self._randomness() / 2))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _ready(self) -> None:
+        if self.standing is not Standing.CONNECTED:
+            log.info("%s is connected", self.name)
+        self.standing, self.trouble = Standing.CONNECTED, ""
+        self._connected(self.adapter)
+        self.tried.set()

@@ -1,0 +1,98 @@
+// The list of conversations, and which of them has something new.
+
+import { get } from "./net.js";
+import { element } from "./markdown.js";
+import { store } from "./storage.js";
+
+const SEEN = "holdfast.seen";
+const PAUSE = 300; // news that come close together are one look at the list
+
+const UNITS = [["year", 31_536_000], ["month", 2_592_000], ["week", 604_800], ["day", 86_400], ["hour", 3_600], ["minute", 60]];
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+
+export class Chats {
+  list = [];
+  #node;
+  #empty;
+  #current = "";
+  #changed;
+  #timer = 0;
+
+  /** `changed()` is called after the list was read. */
+  constructor(node, empty, changed) {
+    this.#node = node;
+    this.#empty = empty;
+    this.#changed = changed;
+  }
+
+  title(chat) {
+    return this.list.find((entry) => entry.id === chat)?.title || "";
+  }
+
+  get unseen() {
+    return this.list.filter((entry) => this.#isNew(entry)).length;
+  }
+
+  select(chat) {
+    this.#current = chat;
+    this.#see();
+    this.#show();
+  }
+
+  /** Read the list soon; calls close together count once. */
+  soon() {
+    this.#timer ||= setTimeout(() => {
+      this.#timer = 0;
+      this.read();
+    }, PAUSE);
+  }
+
+  async read() {
+    try {
+      this.list = (await get("/web/chats")).chats;
+    } catch {
+      return; // the stream says when the connection is back, and then it is read again
+    }
+    this.#see();
+    this.#show();
+    this.#changed();
+  }
+
+  /** What is on screen has been seen. */
+  #see() {
+    const entry = this.list.find(({ id }) => id === this.#current);
+    if (!entry || document.hidden) return;
+    const seen = store.get(SEEN, {});
+    if ((seen[entry.id] ?? 0) >= entry.at) return;
+    seen[entry.id] = entry.at;
+    store.put(SEEN, seen);
+  }
+
+  #isNew({ id, at }) {
+    const seen = store.get(SEEN, {})[id];
+    return id !== this.#current && seen !== undefined && at > seen;
+  }
+
+  #show() {
+    this.#empty.hidden = this.list.length > 0;
+    this.#node.replaceChildren(
+      ...this.list.map((entry) => {
+        const fresh = this.#isNew(entry);
+        const link = element(
+          "a",
+          { href: `#/c/${entry.id}`, "aria-current": entry.id === this.#current && "page", class: fresh && "fresh" },
+          element("span", { class: "chat-title", dir: "auto" }, entry.title || "New conversation"),
+          element("span", { class: "chat-time" }, ago(entry.at)),
+        );
+        if (fresh) link.append(element("span", { class: "hidden" }, "new messages"));
+        return element("li", {}, link);
+      }),
+    );
+  }
+}
+
+function ago(at) {
+  const seconds = (Date.now() - at) / 1000;
+  const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? ["second", 0];
+  return size ? relative.format(-Math.floor(seconds / size), unit) : "now";
+}

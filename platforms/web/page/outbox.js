@@ -1,0 +1,89 @@
+// Messages on their way to the daemon. Each is kept in this browser's storage until it was taken,
+// and keeps its id when it is sent again: so it is stored once, whatever is lost in between.
+
+import { change, newId } from "./net.js";
+import { store } from "./storage.js";
+
+const KEY = "holdfast.unsent.";
+
+export class Outbox {
+  /** Entries: {id, chat, text, at, state, reason}; `state` is "waiting", "sending", "sent" or "refused". */
+  entries = new Map();
+  #sending = false;
+  #changed;
+
+  /** `changed(entry)` is called whenever the state of an entry changes. */
+  constructor(changed) {
+    this.#changed = changed;
+    for (const [key, entry] of store.all(KEY)) {
+      if (entry?.id && key === KEY + entry.id) this.entries.set(entry.id, { ...entry, state: "waiting" });
+    }
+  }
+
+  of(chat) {
+    return [...this.entries.values()].filter((entry) => entry.chat === chat).sort((a, b) => a.at - b.at);
+  }
+
+  add(chat, text) {
+    const entry = { id: newId(), chat, text, at: Date.now() };
+    store.put(KEY + entry.id, entry);
+    this.entries.set(entry.id, { ...entry, state: "waiting" });
+    this.#changed(this.entries.get(entry.id));
+    this.flush();
+  }
+
+  /** The message is in the transcript, or the user gave it up. */
+  drop(id) {
+    const entry = this.entries.get(id);
+    if (!entry) return;
+    store.remove(KEY + id);
+    this.entries.delete(id);
+    entry.state = "gone";
+    this.#changed(entry);
+  }
+
+  /** Offer a refused message once more. */
+  again(id) {
+    const entry = this.entries.get(id);
+    if (entry) this.#set(entry, "waiting");
+    this.flush();
+  }
+
+  /** Send what waits, one after the other, so that the order stays. */
+  async flush() {
+    if (this.#sending) return;
+    this.#sending = true;
+    try {
+      for (let entry = this.#next(); entry; entry = this.#next()) {
+        if (!(await this.#send(entry))) return;
+      }
+    } finally {
+      this.#sending = false;
+    }
+  }
+
+  #next() {
+    return [...this.entries.values()].filter((entry) => entry.state === "waiting").sort((a, b) => a.at - b.at)[0];
+  }
+
+  async #send(entry) {
+    this.#set(entry, "sending");
+    try {
+      await change("POST", `/web/chats/${entry.chat}/messages`, { id: entry.id, text: entry.text });
+      store.remove(KEY + entry.id);
+      if (this.entries.has(entry.id)) this.#set(entry, "sent");
+      return true;
+    } catch (error) {
+      if (!this.entries.has(entry.id)) return true; // its row has come: it was taken after all
+      const passing = error.passing || error.status === 401;
+      this.#set(entry, passing ? "waiting" : "refused", error.message);
+      return !passing;
+    }
+  }
+
+  #set(entry, state, reason = "") {
+    entry.state = state;
+    entry.reason = reason;
+    this.#changed(entry);
+  }
+}

@@ -1,0 +1,109 @@
+// What one message looks like: the user's words, an answer (whole or being written), a notice.
+
+import { MarkdownView, element, icon } from "./markdown.js";
+
+const LONG = 4_000; // characters of a user's message from which it is folded
+const NAMES = { user: "You", answer: "Answer", notice: "Notice" };
+const STATES = {
+  waiting: "Waiting for its turn",
+  held: "Kept with the stopped conversation",
+  refused: "Not taken: too many messages were waiting",
+};
+
+const today = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const otherDay = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
+
+export class RowView {
+  seq = Infinity; // a draft has no place in the row of messages yet
+  row = null;
+  #body;
+  #foot;
+  #markdown = null;
+
+  constructor(id, author) {
+    this.id = id;
+    this.author = author;
+    this.#body = element("div", { class: "body" });
+    this.#foot = element("div", { class: "foot" });
+    this.node = element("article", { class: `row ${author}`, "data-id": id, "aria-label": NAMES[author] ?? NAMES.notice }, this.#body, this.#foot);
+    if (author !== "user") this.#markdown = new MarkdownView(this.#body);
+    if (author === "notice") this.node.prepend(icon("info"));
+  }
+
+  get text() {
+    return this.row?.text ?? this.#markdown?.text ?? "";
+  }
+
+  /** Show a row of the transcript; says whether anything is new about it. */
+  show(row) {
+    if (this.row && JSON.stringify(this.row) === JSON.stringify(row)) return false;
+    this.row = row;
+    this.seq = row.seq;
+    this.node.classList.remove("draft");
+    if (this.#markdown) this.#markdown.update(row.text);
+    else this.#showWords(row.text);
+    this.#foot.replaceChildren(...this.#footer(row));
+    return true;
+  }
+
+  /** Show as much of an answer as is written. */
+  grow(text, status) {
+    this.node.classList.add("draft");
+    this.#markdown.update(text, true);
+    this.#foot.replaceChildren(...(status ? [element("span", { class: "status", dir: "auto" }, status)] : []));
+  }
+
+  /** Show a message that is still on its way. */
+  pending(entry) {
+    this.#showWords(entry.text);
+    this.node.classList.toggle("unsent", true);
+    const parts = [];
+    if (entry.state === "waiting" || entry.state === "refused") {
+      parts.push(element("span", { class: "state bad" }, entry.reason || "Not sent yet"));
+      parts.push(element("button", { type: "button", "data-do": "send-again" }, "Send again"));
+      parts.push(element("button", { type: "button", "data-do": "discard" }, "Discard"));
+    } else {
+      parts.push(element("span", { class: "state" }, "Sending…"));
+    }
+    this.#foot.replaceChildren(...parts);
+  }
+
+  #showWords(text) {
+    // One line that begins with a slash is a command, not something said.
+    this.node.classList.toggle("command", /^\/[a-z]+[^\n]{0,60}$/.test(text));
+    const words = element("div", { class: "words", dir: "auto" });
+    words.textContent = text;
+    this.#body.replaceChildren(words);
+    if (text.length > LONG) {
+      words.classList.add("folded");
+      this.#body.append(element("button", { type: "button", class: "unfold", "data-do": "unfold" }, "Show all of it"));
+    }
+  }
+
+  #footer(row) {
+    const parts = [];
+    if (row.buttons.length) {
+      const buttons = row.buttons.map(({ label, action }) => element("button", { type: "button", "data-do": "press", "data-action": action }, label));
+      parts.push(element("div", { class: "buttons" }, ...buttons));
+    }
+    const state = this.author === "user" ? STATES[row.state] : undefined;
+    if (state) parts.push(element("span", { class: row.state === "refused" ? "state bad" : "state" }, state));
+    if (row.state === "refused") parts.push(element("button", { type: "button", "data-do": "resend" }, "Send again"));
+    const tools = [time(row.at)];
+    if (row.text) tools.push(tool("copy", "Copy", { "data-copy": "row" }));
+    if (this.author !== "user") tools.push(tool("retry", "Try again", { "data-do": "retry", class: "tool retry" }));
+    parts.push(element("div", { class: "tools" }, ...tools));
+    return parts;
+  }
+}
+
+function tool(name, label, attributes) {
+  return element("button", { type: "button", class: "tool", title: label, "aria-label": label, ...attributes }, icon(name));
+}
+
+function time(at) {
+  const moment = new Date(at);
+  const isToday = moment.toDateString() === new Date().toDateString();
+  return element("time", { datetime: moment.toISOString(), title: whole.format(moment) }, (isToday ? today : otherDay).format(moment));
+}

@@ -1,0 +1,211 @@
+"""How a database is reached: its URL, its connections, and its errors in our words.
+
+SQLite runs in WAL mode with `synchronous=FULL`: what was committed survives a power cut. Exactly
+one connection of one process writes; versions before 3.51.3 can damage a WAL file when two do, and
+for the same reason nothing is mapped into memory. A program beside the daemon opens the file with
+`mode=ro`, and then neither writes nor takes part in checkpoints, which are left as SQLite does
+them: by the writer, after a thousand pages.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.pool import NullPool
+
+from sessions.errors import (
+    Conflict,
+    Missing,
+    OutcomeUnknown,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+)
+
+PATIENCE = 5.0
+"""Seconds to wait for somebody else's lock."""
+
+_PRAGMAS = (
+    f"busy_timeout={int(PATIENCE * 1000)}",
+    "temp_store=MEMORY",
+)
+_WRITER_PRAGMAS = (
+    *_PRAGMAS,
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    "cache_size=-2000",  # kilobytes
+    f"journal_size_limit={64 * 1024 * 1024}",
+)
+_READER_PRAGMAS = (*_PRAGMAS, "query_only=ON", "cache_size=-1000")
+
+_POSTGRESQL_OPTIONS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 30_000,  # a server that vanished is noticed, also in the middle of a query
+    "application_name": "holdfast",
+    "options": f"-c synchronous_commit=on -c lock_timeout={int(PATIENCE * 1000)}",
+}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A database, as its URL names it."""
+
+    url: sa.URL
+    file: Path | None
+    """Where it is, when it is a file."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it; without password."""
+        if self.file:
+            return str(self.file)
+        return self.url.set(query={}).render_as_string(hide_password=True)
+
+
+def place(url: str) -> Place:
+    """Read a URL: `sqlite:///FILE` (four slashes when it begins at the root) or `postgresql://…`."""
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        msg = "The database URL cannot be read; write sqlite:///FILE or postgresql://USER@HOST/NAME"
+        raise StoreError(msg) from None
+    if parsed.drivername == "sqlite" and parsed.database:
+        return Place(parsed, Path(parsed.database).expanduser().absolute())
+    if parsed.drivername == "postgresql" and parsed.database:
+        return Place(parsed.set(drivername="postgresql+psycopg"), None)
+    msg = f"{parsed.drivername} cannot be the database; write sqlite:///FILE or postgresql://…/NAME"
+    raise StoreError(msg)
+
+
+def create_file(file: Path) -> None:
+    """Make an empty database that only its owner can read; one that is there is left as it is."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        msg = f"The database {file} cannot be opened: {error.strerror}"
+        raise StoreUnavailable(msg) from error
+
+
+def writer(where: Place) -> Engine:
+    """An engine whose connections may write, from BEGIN on."""
+    if where.file:
+        return _sqlite(where.file, "rw", _WRITER_PRAGMAS, "BEGIN IMMEDIATE")
+    return _postgresql(where)
+
+
+def reader(where: Place, *, alone: bool = False) -> Engine:
+    """An engine whose connections cannot write; `alone`: no writer of this process keeps it open."""
+    if where.file:
+        return _sqlite(where.file, "ro" if alone else "rw", _READER_PRAGMAS, "BEGIN")
+    return _postgresql(where, isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engine:
+    def connect() -> sqlite3.Connection:
+        # Without an isolation level the driver leaves BEGIN to us; a plain one would let two
+        # threads read first and then block each other when both want to write.
+        uri = f"file:{quote(str(file))}?mode={mode}"
+        connection = sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=PATIENCE
+        )
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}").close()
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _postgresql(where: Place, **execution: Any) -> Engine:
+    try:
+        return sa.create_engine(
+            where.url,
+            poolclass=NullPool,
+            connect_args=_POSTGRESQL_OPTIONS,
+            use_native_hstore=False,  # saves a query for each connection
+            execution_options=execution,
+        )
+    except ModuleNotFoundError as error:
+        msg = "PostgreSQL needs the package psycopg: install holdfast[pg]"
+        raise StoreError(msg) from error
+
+
+def insert_for(engine: Engine) -> Callable[[sa.Table], Any]:
+    """INSERT with ON CONFLICT, which each dialect brings in a class of its own."""
+    if engine.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert  # noqa: PLC0415 - only what is used
+    else:
+        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - likewise
+    return insert
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+_UNUSABLE = "The database {name} cannot be used: {why}"
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: (StoreUnavailable, "another process has locked it"),
+    sqlite3.SQLITE_LOCKED: (StoreUnavailable, "another process has locked it"),
+    sqlite3.SQLITE_FULL: (StoreUnavailable, "the disk is full"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "the disk reports an error"),
+    sqlite3.SQLITE_READONLY: (StoreUnavailable, "it cannot be written"),
+    sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "it cannot be opened"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "it is damaged; restore a backup"),
+    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "it is no SQLite database, or damaged"),
+}
+_POSTGRESQL = {  # by the first two characters of an SQLSTATE
+    "08": StoreUnavailable,  # connection
+    "25": StoreUnavailable,  # read-only transaction: the server is a copy
+    "28": StoreUnavailable,  # name or password
+    "3D": StoreUnavailable,  # there is no such database
+    "40": StoreUnavailable,  # deadlock, serialisation
+    "53": StoreUnavailable,  # disk, memory, connections
+    "55": StoreUnavailable,  # lock not available
+    "57": StoreUnavailable,  # the server is shutting down
+    "58": StoreUnavailable,  # its disk
+    "XX": StoreCorrupt,
+}
+
+
+def translated(error: Exception, name: str, *, committing: bool = False) -> Exception:
+    """Say it in our words; what does not come from the database stays as it is."""
+    if not isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
+        return error
+    ours = _ours(error, name, committing=committing)
+    ours.__cause__ = error
+    return ours
+
+
+def _ours(error: Exception, name: str, *, committing: bool) -> StoreError:
+    original = getattr(error, "orig", None) or error
+    why = next(iter(str(original).splitlines()), type(original).__name__)
+    if committing and is_disconnect(error):
+        return OutcomeUnknown(f"The connection to the database {name} broke while it was writing")
+    if isinstance(error, sa.exc.IntegrityError):
+        belongs = "foreign key" in str(original).lower()
+        return (Missing if belongs else Conflict)(f"The database {name} refuses it: {why}")
+    code = getattr(original, "sqlite_errorcode", None)
+    if code is not None:
+        kind, words = _SQLITE.get(code & 0xFF, (StoreError, why))
+        return kind(_UNUSABLE.format(name=name, why=words))
+    state = getattr(original, "sqlstate", None) or ""
+    if is_disconnect(error) or (isinstance(error, sa.exc.OperationalError) and not state):
+        return StoreUnavailable(_UNUSABLE.format(name=name, why=why))
+    return _POSTGRESQL.get(state[:2], StoreError)(_UNUSABLE.format(name=name, why=why))
+
+
+def is_disconnect(error: Exception | None) -> bool:
+    """Whether the connection is gone, and another one may work."""
+    return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated

@@ -1,0 +1,214 @@
+"""Every statement that a turn needs, built once; SQLAlchemy then compiles each of them once.
+
+A parameter that names a column's new value is called like the column; one that finds the row has
+another name. States in conditions are written out, because only then a partial index is used.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam as given
+
+from sessions.records import InboxState, ItemState, SessionState, TurnState
+from sessions.schema import (
+    attempts,
+    inbox,
+    messages,
+    outbox,
+    pairings,
+    sessions,
+    shelves,
+    timeline,
+    tool_runs,
+    turns,
+)
+
+_TIMELINE_LOCK = 0x686F6C64  # a number of ours; it only has to differ from other locks
+
+
+def _all_of(table: sa.Table, *but: str) -> dict[str, Any]:
+    return {column.name: given(column.name) for column in table.c if column.name not in but}
+
+
+def _unless_none(column: sa.Column[Any]) -> Any:
+    """The value given for a column; None leaves it as it is."""
+    return sa.func.coalesce(given(column.name, type_=column.type), column)
+
+
+def _is(column: sa.Column[Any], *states: str) -> sa.ColumnElement[bool]:
+    words = [sa.literal_column(f"'{state}'") for state in states]
+    return column == words[0] if len(words) == 1 else column.in_(words)
+
+
+# --- writing: sessions and their history -----------------------------------------------------
+
+ADD_SESSION = sa.insert(sessions).values(_all_of(sessions, "reason", "title", "messages"))
+SET_SESSION = (
+    sa.update(sessions)
+    .where(sessions.c.id == given("session"))
+    .values(state=given("state"), reason=given("reason"), updated_at=given("updated_at"))
+)
+SET_TITLE = sa.update(sessions).where(sessions.c.id == given("session")).values(title=given("title"))
+GROW_SESSION = (
+    sa.update(sessions)
+    .where(sessions.c.id == given("session"))
+    .values(
+        messages=sessions.c.messages + given("more"),
+        updated_at=given("updated_at"),
+        title=sa.func.coalesce(sessions.c.title, given("title", type_=sessions.c.title.type)),
+    )
+)
+ADD_MESSAGE = sa.insert(messages).values(_all_of(messages, "id", "taken_back"))
+HIDE_MESSAGES = (
+    sa.update(messages)
+    .where(
+        messages.c.session_id == given("session"),
+        messages.c.turn_id == given("turn"),
+        messages.c.taken_back == sa.false(),
+    )
+    .values(taken_back=sa.true())
+)
+
+# --- writing: what was received --------------------------------------------------------------
+
+SET_INBOX = (
+    sa.update(inbox)
+    .where(inbox.c.id == given("row"))
+    .values(
+        state=given("state"),
+        session_id=_unless_none(inbox.c.session_id),
+        settled_at=given("settled_at"),
+    )
+)
+START_INBOX = (
+    sa.update(inbox)
+    .where(inbox.c.id == given("row"))
+    .values(
+        state=InboxState.RUNNING.value,
+        turn_id=given("turn_id"),
+        session_id=given("session_id"),
+        settled_at=sa.null(),
+    )
+)
+END_INBOX = (
+    sa.update(inbox)
+    .where(inbox.c.turn_id == given("turn"), _is(inbox.c.state, InboxState.RUNNING))
+    .values(state=InboxState.DONE.value, settled_at=given("settled_at"))
+)
+REPLACE_PAYLOAD = (
+    sa.update(inbox)
+    .where(inbox.c.id == given("row"), _is(inbox.c.state, InboxState.WAITING, InboxState.HELD))
+    .values(payload=given("payload"))
+)
+FORGET_IGNORED = sa.delete(inbox).where(
+    inbox.c.seq.in_(
+        sa.select(inbox.c.seq)
+        .where(_is(inbox.c.state, InboxState.IGNORED), inbox.c.received_at < given("before"))
+        .limit(given("limit"))
+    )
+)
+
+# --- writing: turns --------------------------------------------------------------------------
+
+END_TURN = (
+    sa.update(turns)
+    .where(turns.c.id == given("turn"))
+    .values(state=given("state"), finished_at=given("finished_at"), cause=given("cause"))
+)
+HIDE_TURN = sa.update(turns).where(turns.c.id == given("turn")).values(taken_back=sa.true())
+CHECKPOINT = sa.update(turns).where(turns.c.id == given("turn")).values(partial=given("partial"))
+ADD_ATTEMPT = sa.insert(attempts).values(
+    {name: given(name) for name in ("turn_id", "number", "target", "started_at")}
+)
+COUNT_ATTEMPT = (
+    sa.update(turns).where(turns.c.id == given("turn")).values(attempts=given("attempts"))
+)
+END_ATTEMPT = (
+    sa.update(attempts)
+    .where(attempts.c.turn_id == given("turn"), attempts.c.number == given("attempt"))
+    .values(_all_of(attempts, "turn_id", "number", "target", "started_at"))
+)
+END_TOOL = (
+    sa.update(tool_runs)
+    .where(tool_runs.c.turn_id == given("turn"), tool_runs.c.call_id == given("call"))
+    .values(finished_at=given("finished_at"), ok=given("ok"), result=given("result"))
+)
+
+# --- writing: what is to be shown ------------------------------------------------------------
+
+SET_ITEM = (
+    sa.update(outbox)
+    .where(outbox.c.id == given("item"))
+    .values(
+        state=given("state"),
+        settled_at=given("settled_at"),
+        **{
+            name: _unless_none(outbox.c[name]) for name in ("shown", "tries", "not_before", "error")
+        },
+    )
+)
+
+# --- writing: the rest -----------------------------------------------------------------------
+
+DROP_VALUE = sa.delete(shelves).where(
+    shelves.c.shelf == given("of"), shelves.c.name == given("called")
+)
+SET_PAIRING = (
+    sa.update(pairings)
+    .where(pairings.c.principal == given("whose"), pairings.c.state == given("expected"))
+    .values(state=given("state"), role=given("role"), code_hash=given("code_hash"))
+)
+
+NEXT_ON_POSTGRESQL = sa.select(
+    # Held until the commit: numbers become visible in the order in which they were given.
+    sa.func.pg_advisory_xact_lock(_TIMELINE_LOCK),
+    timeline.next_value(),
+)
+
+
+class Upserts:
+    """INSERT with a plan for what is there already, which each dialect writes in its own way."""
+
+    def __init__(self, insert: Callable[[sa.Table], Any]) -> None:
+        self.receive = insert(inbox).values(_all_of(inbox)).on_conflict_do_nothing(
+            index_elements=["source", "event"]
+        )
+        self.start_turn = (
+            insert(turns)
+            .values(_all_of(turns, "finished_at", "attempts", "cause", "partial", "resumed", "taken_back"))
+            .on_conflict_do_update(
+                index_elements=["id"],
+                set_={
+                    "state": TurnState.RUNNING.value,
+                    "finished_at": sa.null(),
+                    "cause": sa.null(),
+                    "resumed": turns.c.resumed + 1,
+                },
+            )
+        )
+        self.start_tool = (
+            insert(tool_runs)
+            .values(_all_of(tool_runs, "finished_at", "ok", "result"))
+            .on_conflict_do_nothing(index_elements=["turn_id", "call_id"])
+        )
+        put = insert(outbox).values(_all_of(outbox))
+        # Never what belongs to a delivery that may be under way: shown, tries, not_before.
+        names = ("body", "final", "state", "reply_to", "error", "settled_at")
+        news = {name: put.excluded[name] for name in names}
+        self.put_item = put.on_conflict_do_update(index_elements=["id"], set_=news)
+        became_final = sa.case((outbox.c.final, outbox.c.seq), else_=put.excluded.seq)
+        self.put_final_item = put.on_conflict_do_update(
+            index_elements=["id"], set_={**news, "seq": became_final}
+        )
+        self.put_value = _replacing(insert(shelves), shelves, "shelf", "name")
+        self.put_pairing = _replacing(insert(pairings), pairings, "principal")
+
+
+def _replacing(insert: Any, table: sa.Table, *key: str) -> Any:
+    news = {column.name: insert.excluded[column.name] for column in table.c if column.name not in key}
+    return insert.values(_all_of(table)).on_conflict_do_update(index_elements=list(key), set_=news)
+
+
+LAST_IN_INBOX = sa.select(sa.func.max(inbox.c.seq))
+LAST_IN_OUTBOX = sa.select(sa.func.max(outbox.c.seq))

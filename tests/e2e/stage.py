@@ -1,0 +1,211 @@
+"""A stage for the page: the real adapter and the real server, and behind them an agent on a string.
+
+What a browser sees here is what it sees of the daemon. The agent answers what the message tells it:
+
+`say WORDS`    streams these words
+`half WORDS`   streams half of them and then waits for `stage.go`
+`notice WORDS` answers with a notice that has two buttons
+`hang`         shows that it is working and never answers
+`/stop`        ends what is going on in the chat
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from gateway.http import HttpServer, build_app
+from platforms.core.contract import (
+    Accepted,
+    Address,
+    Button,
+    Delete,
+    Draft,
+    Edit,
+    Inbound,
+    InboundAction,
+    InboundMessage,
+    Post,
+    Surroundings,
+    Typing,
+)
+from platforms.web import WebAdapter
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+from tests.fakes.archive import MemoryArchive, MemoryShelf
+
+
+class Place(Protocol):
+    """Something that serves the page: this stage, or a whole daemon."""
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        ...
+
+    async def link(self) -> str:
+        """Give a fresh one-time link."""
+        ...
+
+    async def restart(self) -> None:
+        """Stop and start it, on the same port."""
+        ...
+
+
+class _Healthy:
+    async def problems(self) -> Sequence[str]:
+        return ()
+
+
+class Stage:
+    """See the module; `received` is what came in, `broken` lets the store fail."""
+
+    def __init__(self, group: asyncio.TaskGroup, keepalive: float) -> None:
+        self._group = group
+        self._keepalive = keepalive
+        self._clock = SystemClock()
+        self._ids = Ids(self._clock)
+        self.shelf = MemoryShelf()
+        self.archive = MemoryArchive()
+        self.received: list[Inbound] = []
+        self.broken = False
+        self.go = asyncio.Event()
+        self._port = 0
+        self._turns: dict[str, asyncio.Task[None]] = {}
+        self._serving: list[asyncio.Task[None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/"
+
+    async def link(self) -> str:
+        return await self.adapter.new_link(self.url)
+
+    async def start(self) -> None:
+        surroundings = Surroundings(self._clock, self._ids, self.shelf, self.archive)
+        self.adapter = WebAdapter(surroundings, keepalive=self._keepalive)
+        server = HttpServer("127.0.0.1", self._port)
+        server.bind()
+        self._port = server.port
+        ready = asyncio.Event()
+        app = build_app(self.adapter.routes(), health=_Healthy())
+        self._serving = [
+            self._group.create_task(server.serve(app)),
+            self._group.create_task(self.adapter.run(self._inbox, ready.set)),
+        ]
+        async with asyncio.timeout(5):
+            await ready.wait()
+
+    async def stop(self) -> None:
+        for task in [*self._turns.values(), *self._serving]:
+            task.cancel()
+        await asyncio.wait([*self._turns.values(), *self._serving])
+        self._turns.clear()
+
+    async def restart(self) -> None:
+        """What was being answered is taken up again, as the daemon would after a restart."""
+        unfinished = [chat for chat, turn in self._turns.items() if not turn.done()]
+        await self.stop()
+        await self.start()
+        for chat in unfinished:
+            last = next(row for row in reversed(self.archive.of(chat)) if row.author == "user")
+            self._turns[chat] = self._group.create_task(self._answer(chat, last.text))
+
+    async def post(self, chat: str, text: str, author: str = "answer") -> str:
+        """Let something stand in a chat, as `holdfast send` would."""
+        item = self._ids.new("i")
+        await self._post(chat, item, text, author)
+        return item
+
+    async def _inbox(self, event: Inbound) -> Accepted:
+        if self.broken:
+            msg = "the disk is full"
+            raise OSError(msg)
+        self.received.append(event)
+        chat = event.address.chat
+        if isinstance(event, InboundAction):
+            await self.post(chat, f"You pressed {event.action}.", "notice")
+            return Accepted.STORED
+        assert isinstance(event, InboundMessage)
+        if not self.archive.say(chat, event.id, event.text, event.at):
+            return Accepted.DUPLICATE
+        before = self._turns.get(chat)
+        if event.text == "/stop":
+            self._turns[chat] = self._group.create_task(self._stop_turn(chat, before))
+        else:
+            turn = self._turn(chat, event.id, event.text, before)
+            self._turns[chat] = self._group.create_task(turn)
+        return Accepted.STORED
+
+    async def _turn(
+        self, chat: str, message: str, text: str, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        self.archive.change(chat, message, state="running")
+        await self._answer(chat, text)
+        self.archive.change(chat, message, state="done")
+        await self.adapter.deliver(Typing("op", _address(chat)))
+
+    async def _stop_turn(self, chat: str, before: asyncio.Task[None] | None) -> None:
+        if before is not None and not before.done():
+            before.cancel()
+            await asyncio.wait([before])
+        for row in self.archive.of(chat):
+            if row.state:
+                self.archive.change(chat, row.id, state="done")
+        await self.post(chat, "⏹ Stopped.", "notice")
+
+    async def _answer(self, chat: str, text: str) -> None:
+        verb, _, words = text.partition(" ")
+        await self.adapter.deliver(Typing("op", _address(chat)))
+        item = self._ids.new("i")
+        if verb == "hang":
+            await asyncio.Event().wait()
+        if verb == "notice":
+            buttons = (Button("Continue", "/resume"), Button("Start over", "/retry"))
+            await self._post(chat, item, words, "notice", buttons)
+            return
+        words = words if verb in {"say", "half"} else f"You said: {text}"
+        try:
+            for end in range(0, len(words), max(1, len(words) // 8)):
+                if verb == "half" and end > len(words) / 2:
+                    await self.go.wait()
+                await self._draft(chat, item, words[:end])
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            await self._draft(chat, item, "")
+            raise
+        await self._post(chat, item, words, "answer")
+
+    async def _draft(self, chat: str, item: str, text: str) -> None:
+        await self.adapter.deliver(Draft("op", _address(chat), draft=item, text=text))
+
+    async def _post(
+        self, chat: str, item: str, text: str, author: str, buttons: tuple[Button, ...] = ()
+    ) -> None:
+        self.archive.put(chat, item, text, self._clock.now(), author, buttons)
+        post = Post(f"{item}.0", _address(chat), text, buttons=buttons, notice=author == "notice")
+        await self.adapter.deliver(post)
+
+    async def edit(self, chat: str, item: str, text: str) -> None:
+        self.archive.change(chat, item, text=text)
+        await self.adapter.deliver(Edit("op", _address(chat), message=f"{item}.0", text=text))
+
+    async def delete(self, chat: str, item: str) -> None:
+        await self.adapter.deliver(Delete("op", _address(chat), message=f"{item}.0"))
+
+
+def _address(chat: str) -> Address:
+    return Address(platform="web", chat=chat)
+
+
+@asynccontextmanager
+async def staged(keepalive: float = 15.0) -> AsyncIterator[Stage]:
+    async with asyncio.TaskGroup() as group:
+        stage = Stage(group, keepalive)
+        await stage.start()
+        try:
+            yield stage
+        finally:
+            await stage.stop()

@@ -1,0 +1,382 @@
+"""The attack table: nobody gets in who was not named, whatever they call themselves."""
+
+from typing import Any
+
+import pytest
+
+from gateway.access import (
+    Allowed,
+    Bot,
+    Everybody,
+    Holders,
+    Members,
+    NotAddressed,
+    Person,
+    Policy,
+    Role,
+    Stranger,
+    decide,
+    parse_admin,
+    parse_entry,
+    policy,
+)
+from platforms.core.contract import (
+    Address,
+    Inbound,
+    InboundAction,
+    InboundDelete,
+    InboundEdit,
+    InboundMessage,
+    Quote,
+    Sender,
+    Text,
+)
+
+GROUP = "-1001234"
+
+
+def message(platform: str = "telegram", **given: Any) -> InboundMessage:
+    """A DM from 1001 on Telegram, unless said otherwise."""
+    sender = given.pop("sender", None) or Sender(
+        id=given.pop("id", "1001"),
+        name=given.pop("name", "Ann"),
+        is_bot=given.pop("is_bot", False),
+        memberships=given.pop("memberships", ()),
+    )
+    chat = given.pop("chat", sender.id)
+    address = Address(
+        platform, chat, account=given.pop("account", ""), thread=given.pop("thread", "")
+    )
+    given.setdefault("direct", chat == sender.id)
+    given.setdefault("parts", (Text("hello"),))
+    given.setdefault("addressed", True)
+    return InboundMessage(id="1", at=0, address=address, sender=sender, **given)
+
+
+def let_in(*allow: str, **more: Any) -> Policy:
+    return policy(allow, more.pop("admins", ()), **more)
+
+
+MEMBER = Allowed("telegram:1001", Role.MEMBER)
+
+
+@pytest.mark.parametrize(
+    ("entry", "event", "principal"),
+    [
+        pytest.param("telegram:1001", message(), "telegram:1001", id="person"),
+        pytest.param(
+            "telegram:1001", message(chat=GROUP), "telegram:1001", id="person in any room"
+        ),
+        pytest.param(
+            "slack:T1/U3003", message("slack", id="T1/U3003"), "slack:T1/U3003", id="slack person"
+        ),
+        pytest.param(
+            "slack:T1/*",
+            message("slack", id="T1/U9", memberships=("T1/*",)),
+            "slack:T1/U9",
+            id="full member of the workspace, in a DM",
+        ),
+        pytest.param(
+            f"telegram:{GROUP}/*",
+            message(chat=GROUP, memberships=(GROUP,)),
+            "telegram:1001",
+            id="member of the group, there",
+        ),
+        pytest.param(
+            f"telegram:{GROUP}/*",
+            message(chat=GROUP, thread="7", memberships=(GROUP,)),
+            "telegram:1001",
+            id="member of the group, in a topic of it",
+        ),
+        pytest.param(
+            "discord:G1/role:R7",
+            message("discord", id="5", memberships=("G1/role:R6", "G1/role:R7")),
+            "discord:5",
+            id="holder of a role",
+        ),
+        pytest.param("telegram:*", message(id="424242"), "telegram:424242", id="everybody"),
+        pytest.param(
+            "telegram@work:1001", message(account="work"), "telegram:1001", id="under one account"
+        ),
+        pytest.param(
+            "telegram:1001", message(account="work"), "telegram:1001", id="under any account"
+        ),
+        pytest.param(
+            "telegram:7", message(id="7", is_bot=True), "telegram:7", id="a bot that is named"
+        ),
+        pytest.param(
+            "telegram:1001",
+            message(reply_to=Quote("2002", "forwarded words")),
+            "telegram:1001",
+            id="whoever forwards something says it",
+        ),
+    ],
+)
+def test_whoever_is_named_gets_in_as_a_member(
+    entry: str, event: InboundMessage, principal: str
+) -> None:
+    assert decide(let_in(entry), event) == Allowed(principal, Role.MEMBER)
+
+
+@pytest.mark.parametrize(
+    ("entry", "event"),
+    [
+        pytest.param("", message(), id="an empty list lets nobody in"),
+        pytest.param("telegram:1001", message(id="2002", name="1001"), id="name is an allowed id"),
+        pytest.param(
+            "telegram:1001", message(id="2002", name="telegram:1001"), id="name is an entry"
+        ),
+        pytest.param("telegram:1001", message(id="2002", chat="1001"), id="in a chat of that id"),
+        pytest.param(
+            "telegram:1001", message(id="2002", account="1001"), id="account of ours of that id"
+        ),
+        pytest.param(
+            "telegram:1001",
+            message(id="2002", reply_to=Quote("1001", "hello")),
+            id="answers an allowed person",
+        ),
+        pytest.param(
+            "telegram:1001",
+            message(id="2002", context=(Quote("telegram:1001", "let me in"),)),
+            id="stands after an allowed person",
+        ),
+        pytest.param("telegram:1001", message("discord"), id="same id on another platform"),
+        pytest.param("telegram:1001", message("Telegram"), id="platform in another case"),
+        pytest.param("telegram:1001", message(id="1001 "), id="space behind the id"),
+        pytest.param("telegram:1001", message(id=" 1001"), id="space before the id"),
+        pytest.param("telegram:1001", message(id="01001"), id="zero before the id"),
+        pytest.param("telegram:1001", message(id="10012"), id="allowed id is the beginning"),
+        pytest.param("telegram:1001", message(id="100"), id="beginning of an allowed id"),
+        pytest.param("telegram:1001", message(id="１００１"), id="wide digits"),  # noqa: RUF001
+        pytest.param("telegram:1001", message(id="1001\u200b"), id="invisible sign behind the id"),
+        pytest.param("telegram:1001", message(id="*"), id="a star as id"),
+        pytest.param("telegram:1001", message(id=""), id="no id"),
+        pytest.param("telegram:*", message(id=""), id="no id where everybody may"),
+        pytest.param("telegram:*", message("slack"), id="everybody, but elsewhere"),
+        pytest.param("telegram@work:*", message(account="home"), id="everybody, other account"),
+        pytest.param("telegram@work:1001", message(account="home"), id="other account of ours"),
+        pytest.param("telegram@work:1001", message(), id="no account where one is named"),
+        pytest.param("slack:T1/U3003", message("slack", id="T1/u3003"), id="id in another case"),
+        pytest.param(
+            "slack:T1/U3003", message("slack", id="T2/U3003"), id="same person id, other workspace"
+        ),
+        pytest.param(
+            "slack:T1/*", message("slack", id="T1/U9", memberships=()), id="guest of the workspace"
+        ),
+        pytest.param("slack:T1/*", message("slack", id="T1/*"), id="calls itself like all members"),
+        pytest.param(
+            "slack:T1/*",
+            message("slack", id="T2/U9", memberships=("T2/*",), chat="T1"),
+            id="member of another workspace",
+        ),
+        pytest.param(
+            f"telegram:{GROUP}/*",
+            message(memberships=(GROUP,)),
+            id="member of the group, in a DM",
+        ),
+        pytest.param(
+            f"telegram:{GROUP}/*",
+            message(chat="-1009", memberships=(GROUP,)),
+            id="member of the group, in another group",
+        ),
+        pytest.param(
+            f"telegram:{GROUP}/*", message(chat=GROUP), id="in the group, but no member of it"
+        ),
+        pytest.param(
+            f"telegram:{GROUP}/*", message(id=GROUP, chat=GROUP), id="the group itself as sender"
+        ),
+        pytest.param(
+            "discord:G1/role:R7",
+            message("discord", memberships=("G2/role:R7",)),
+            id="same role id, other server",
+        ),
+        pytest.param(
+            "discord:G1/role:R7",
+            message("discord", memberships=("G1/*",)),
+            id="member of the server without the role",
+        ),
+        pytest.param(
+            "discord:G1/role:R7",
+            message("discord", id="G1/role:R7"),
+            id="calls itself like the role",
+        ),
+        pytest.param("telegram:web:owner", message("telegram", id="owner"), id="owner elsewhere"),
+    ],
+)
+def test_whoever_is_not_named_is_a_stranger(entry: str, event: InboundMessage) -> None:
+    decision = decide(let_in(*([entry] if entry else [])), event)
+    assert isinstance(decision, Stranger)
+    assert decision.direct == event.direct
+
+
+@pytest.mark.parametrize("allow", ["telegram:*", f"telegram:{GROUP}/*", "telegram:1001"])
+def test_bots_get_in_only_when_they_are_named(allow: str) -> None:
+    event = message(id="7", chat=GROUP, is_bot=True, memberships=(GROUP, "G1/role:1"))
+    assert decide(let_in(allow), event) == Bot("telegram:7")
+
+
+def _edit(sender: Sender, *, direct: bool) -> Inbound:
+    place = Address("telegram", sender.id if direct else GROUP)
+    return InboundEdit("2", 0, place, sender, "1", (Text("new words"),), direct=direct)
+
+
+def _delete(sender: Sender, *, direct: bool) -> Inbound:
+    place = Address("telegram", sender.id if direct else GROUP)
+    return InboundDelete("2", 0, place, sender, "1", direct=direct)
+
+
+def _button(sender: Sender, *, direct: bool) -> Inbound:
+    place = Address("telegram", sender.id if direct else GROUP)
+    return InboundAction("2", 0, place, sender, "approve:1", direct=direct)
+
+
+@pytest.mark.parametrize("make", [_edit, _delete, _button])
+@pytest.mark.parametrize("direct", [True, False])
+def test_edits_deletes_and_buttons_pass_the_same_decision(make: Any, *, direct: bool) -> None:
+    rules = let_in("telegram:1001")
+    assert decide(rules, make(Sender("1001"), direct=direct)) == MEMBER
+    assert decide(rules, make(Sender("2002", name="1001"), direct=direct)) == Stranger(
+        "telegram:2002", direct, may_pair=direct
+    )
+
+
+@pytest.mark.parametrize("text", ["/stop", "/reset", "/new", "!stop", "/pair approve ABCDEFGH"])
+def test_a_command_opens_no_door(text: str) -> None:
+    event = message(id="2002", parts=(Text(text),))
+    assert isinstance(decide(let_in("telegram:1001"), event), Stranger)
+
+
+@pytest.mark.parametrize("identity", ["1001", "2002"])
+def test_what_is_said_to_others_in_a_room_is_left_alone(identity: str) -> None:
+    event = message(id=identity, chat=GROUP, addressed=False)
+    assert decide(let_in("telegram:1001"), event) == NotAddressed()
+
+
+def test_a_dm_counts_as_addressed_whatever_the_adapter_says() -> None:
+    assert decide(let_in("telegram:1001"), message(addressed=False)) == MEMBER
+
+
+def test_a_thread_of_a_dm_belongs_to_its_people_too() -> None:
+    assert decide(let_in("telegram:1001"), message(thread="9")) == MEMBER
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        let_in(admins=["telegram:1001"]),
+        let_in("telegram:1001", admins=["telegram:1001"]),
+        let_in(appointed=["telegram:1001"]),
+        let_in(admins=["telegram:G1/role:R1"]),
+    ],
+)
+def test_admins_need_not_be_in_the_allow_list(rules: Policy) -> None:
+    event = message(memberships=("G1/role:R1",))
+    assert decide(rules, event) == Allowed("telegram:1001", Role.ADMIN)
+
+
+def test_a_paired_person_is_a_member_and_nobody_else_is() -> None:
+    rules = let_in(approved=["telegram:1001"])
+    assert decide(rules, message()) == MEMBER
+    assert isinstance(decide(rules, message(id="2002")), Stranger)
+    assert isinstance(decide(rules, message("slack")), Stranger)
+
+
+def test_a_removed_pairing_acts_on_the_next_message() -> None:
+    assert decide(let_in(approved=["telegram:1001"]), message()) == MEMBER
+    assert isinstance(decide(let_in(), message()), Stranger)
+
+
+@pytest.mark.parametrize("platform", ["console", "web"])
+def test_the_person_at_the_terminal_and_at_the_page_is_an_admin(platform: str) -> None:
+    event = message(platform, id="owner", chat="main", direct=True)
+    assert decide(let_in(), event) == Allowed(f"{platform}:owner", Role.ADMIN)
+
+
+@pytest.mark.parametrize(
+    ("platform", "identity"), [("web", "Owner"), ("web", "x"), ("api", "owner")]
+)
+def test_nobody_else_is_the_owner(platform: str, identity: str) -> None:
+    event = message(platform, id=identity, chat="main", direct=True)
+    assert isinstance(decide(let_in(), event), Stranger)
+
+
+@pytest.mark.parametrize("pairing", [True, False])
+@pytest.mark.parametrize("claim", [True, False])
+def test_only_a_stranger_in_a_dm_may_pair_or_claim(*, pairing: bool, claim: bool) -> None:
+    rules = let_in(pairing=pairing, claim=claim)
+    assert decide(rules, message()) == Stranger(
+        "telegram:1001", direct=True, may_pair=pairing, may_claim=claim
+    )
+    assert decide(rules, message(chat=GROUP)) == Stranger("telegram:1001", direct=False)
+
+
+def test_roles_grow() -> None:
+    assert Role.GUEST < Role.MEMBER < Role.ADMIN
+
+
+# --- entries -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("telegram:1001", Person("telegram", "1001")),
+        ("telegram:-1001234", Person("telegram", "-1001234")),
+        ("slack:T1/U3003", Person("slack", "T1/U3003")),
+        ("matrix:@ann:example.org", Person("matrix", "@ann:example.org")),
+        ("telegram@work:1001", Person("telegram", "1001", "work")),
+        ("telegram:*", Everybody("telegram")),
+        ("slack:T1/*", Members("slack", "T1")),
+        ("telegram:-1001234/*", Members("telegram", "-1001234")),
+        ("discord:11/role:22", Holders("discord", "11/role:22")),
+    ],
+)
+def test_entries_are_read(text: str, entry: object) -> None:
+    assert parse_entry(text) == entry
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "*",
+        "1001",
+        "telegram",
+        "telegram:",
+        ":1001",
+        " telegram:1001",
+        "telegram :1001",
+        "telegram: 1001",
+        "telegram:1001 ",
+        "telegram:1001\n",
+        "Telegram:1001",
+        "telegram:10*",
+        "telegram:*1",
+        "telegram:**",
+        "telegram:*/*",
+        "telegram:/*",
+        "telegram:-100*/*",
+        "slack:T1/U*",
+        "discord:*/role:1",
+        "discord:1/role:*",
+        "telegram:@ann",
+        "telegram:１００１",  # noqa: RUF001
+        "tеlegram:1001",  # noqa: RUF001 - with a Cyrillic letter
+        "telegram@:1001",
+        "telegram:1001,telegram:2002\t",
+    ],
+)
+def test_an_entry_that_could_mean_something_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_entry(text)
+
+
+@pytest.mark.parametrize("text", ["telegram:*", "slack:T1/*", "telegram:-1001234/*"])
+def test_nobody_becomes_admin_with_a_crowd(text: str) -> None:
+    with pytest.raises(ValueError, match="everybody there an admin"):
+        parse_admin(text)
+
+
+def test_a_person_or_a_role_can_be_admin() -> None:
+    assert parse_admin("telegram:1001") == Person("telegram", "1001")
+    assert parse_admin("discord:1/role:2") == Holders("discord", "1/role:2")

@@ -1,0 +1,298 @@
+"""Log lines: readable, with the conversation they are about, and without secrets."""
+
+import asyncio
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from msgspec import Struct
+
+from gateway.observe import log
+from gateway.observe.redact import Redactor, secrets_in
+from sessions.values.secret import Secret
+
+TOKEN = "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc"
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """What would be stderr; everything is put back as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name in log.OURS:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    logging.captureWarnings(capture=False)
+
+
+def configure(
+    stream: io.StringIO,
+    *,
+    level: Literal["debug", "info", "warning", "error"] = "info",
+    form: Literal["text", "json"] = "text",
+    journal: bool = False,
+) -> logging.Logger:
+    redactor = Redactor([Secret("open sesame")])
+    log.configure(redactor, level=level, form=form, stream=stream, journal=journal)
+    return logging.getLogger("gateway.turns")
+
+
+def test_a_line_says_when_how_bad_where_and_what(stream: io.StringIO) -> None:
+    logger = configure(stream)
+    record = logger.makeRecord(
+        "gateway.turns", logging.INFO, "", 0, "turn %s began", ("t_1",), None
+    )
+    record.created = 1_795_000_000.123
+    logger.handle(record)
+    assert stream.getvalue() == "2026-11-18T11:06:40.123Z info gateway.turns: turn t_1 began\n"
+
+
+def test_lines_bear_the_conversation_they_are_about(stream: io.StringIO) -> None:
+    logger = configure(stream)
+    with log.about(chat="telegram:1001"):
+        with log.about(session="s_1", turn="t_1"):
+            logger.info("inner")
+        logger.info("outer")
+    logger.info("none")
+    inner, outer, none = stream.getvalue().splitlines()
+    assert inner.endswith("inner [chat=telegram:1001 session=s_1 turn=t_1]")
+    assert outer.endswith("outer [chat=telegram:1001]")
+    assert none.endswith("none")
+
+
+async def test_two_tasks_at_once_each_bear_their_own_conversation(stream: io.StringIO) -> None:
+    logger = configure(stream)
+    both = asyncio.Barrier(2)
+
+    async def work(chat: str) -> None:
+        with log.about(chat=chat):
+            await both.wait()
+            logger.info("from %s", chat)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(work("a"))
+        group.create_task(work("b"))
+    lines = sorted(line.partition("turns: ")[2] for line in stream.getvalue().splitlines())
+    assert lines == ["from a [chat=a]", "from b [chat=b]"]
+
+
+@pytest.mark.parametrize(
+    ("level", "seen"),
+    [
+        ("debug", ["d", "i", "w", "e"]),
+        ("info", ["i", "w", "e"]),
+        ("warning", ["w", "e"]),
+        ("error", ["e"]),
+    ],
+)
+def test_the_configured_level_holds_for_us_and_libraries_only_warn(
+    stream: io.StringIO, level: Literal["debug", "info", "warning", "error"], seen: list[str]
+) -> None:
+    for name in ("gateway.turns", "httpx2"):
+        configure(stream, level=level)
+        logger = logging.getLogger(name)
+        logger.debug("d")
+        logger.info("i")
+        logger.warning("w")
+        logger.error("e")
+    said = [line.rpartition(": ")[2] for line in stream.getvalue().splitlines()]
+    assert said == [*seen, "w", "e"]
+
+
+def test_configuring_again_does_not_write_lines_twice(stream: io.StringIO) -> None:
+    configure(stream)
+    configure(stream).info("once")
+    assert stream.getvalue().count("once") == 1
+
+
+def test_a_message_cannot_forge_a_line(stream: io.StringIO) -> None:
+    configure(stream).info("said %s", "hello\n2026-11-18T00:00:00Z error gateway: forged\r!")
+    assert len(stream.getvalue().splitlines()) == 1
+    assert "hello\\n2026" in stream.getvalue()
+
+
+def test_in_the_journal_every_line_has_its_priority_and_no_time(stream: io.StringIO) -> None:
+    logger = configure(stream, level="debug", journal=True)
+    logger.debug("d")
+    logger.info("i")
+    logger.warning("w")
+    logger.critical("c")
+    try:
+        raise RuntimeError("broken")  # noqa: EM101, TRY301 - it is to be logged
+    except RuntimeError:
+        logger.exception("e")
+    lines = stream.getvalue().splitlines()
+    assert [line[:3] for line in lines[:5]] == ["<7>", "<6>", "<4>", "<2>", "<3>"]
+    assert lines[0] == "<7>gateway.turns: d"
+    assert len(lines) > 6
+    assert all(line.startswith("<3>") for line in lines[4:])
+
+
+def test_json_lines_are_objects_with_everything_in_them(stream: io.StringIO) -> None:
+    logger = configure(stream, form="json")
+    with log.about(session="s_1"):
+        logger.warning('a "quoted" %s', "word", extra={"attempt": 2, "message_id": "m"})
+    line = json.loads(stream.getvalue())
+    assert line.pop("at").endswith("Z")
+    assert line == {
+        "level": "warning",
+        "logger": "gateway.turns",
+        "message": 'a "quoted" word',
+        "session": "s_1",
+        "attempt": "2",
+        "message_id": "m",
+    }
+
+
+def test_an_extra_field_does_not_replace_what_every_line_has(stream: io.StringIO) -> None:
+    configure(stream, form="json").info("real", extra={"level": "fake", "at": "never"})
+    line = json.loads(stream.getvalue())
+    assert (line["level"], line["message"]) == ("info", "real")
+    assert line["at"] != "never"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_secret_is_written_anywhere(stream: io.StringIO, form: Literal["text", "json"]) -> None:
+    logger = configure(stream, form=form)
+
+    def break_down() -> None:
+        msg = f"url https://api.telegram.org/bot{TOKEN}/getMe and open sesame"
+        raise RuntimeError(msg)
+
+    with log.about(chat="open sesame"):
+        logger.info("token %s and %r", TOKEN, {"key": "open sesame"}, extra={"x": TOKEN})
+        try:
+            break_down()
+        except RuntimeError:
+            logger.exception("failed with open sesame", stack_info=True)
+    text = stream.getvalue()
+    assert "RuntimeError" in text
+    assert "Stack (most recent call last)" in text
+    assert "***" in text
+    assert "sesame" not in text
+    assert TOKEN[10:] not in text
+
+
+def test_warnings_of_python_become_lines(stream: io.StringIO) -> None:
+    configure(stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=True)
+        warnings.warn("that is old", DeprecationWarning, stacklevel=1)
+    assert "warning py.warnings: " in stream.getvalue()
+    assert "that is old" in stream.getvalue()
+
+
+def test_a_logger_without_a_stream_writes_to_stderr(
+    stream: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.configure(Redactor())
+    logging.getLogger("gateway").info("hello")
+    assert capsys.readouterr().err.endswith("info gateway: hello\n")
+    assert not stream.getvalue()
+
+
+def test_the_journal_is_told_from_a_file_that_stderr_was_led_into(tmp_path: Path) -> None:
+    with (tmp_path / "one").open("w") as one, (tmp_path / "two").open("w") as two:
+        status = (tmp_path / "one").stat()
+        environ = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        assert log.into_journal(environ, one)
+        assert not log.into_journal(environ, two)
+        assert not log.into_journal({}, one)
+    assert not log.into_journal(environ, io.StringIO())
+
+
+# --- redaction ---------------------------------------------------------------------------------
+
+KEY = "abcdefghij0123456789ABCDEFGHIJ"
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        (f"token {TOKEN}.", "token ***."),
+        (f"https://api.telegram.org/bot{TOKEN}/getMe", "https://api.telegram.org/bot***/getMe"),
+        (f"xoxb-{KEY} xoxp-12-34-{KEY}", "*** ***"),
+        (f"xapp-1-A0-{KEY}", "***"),
+        (f"sk-{KEY}, sk-proj-{KEY}, sk-ant-api03-{KEY}-x_y", "***, ***, ***"),
+        (f"Authorization: Bearer {KEY}", "Authorization: Bearer ***"),
+        (f"authorization: bearer {KEY}==;", "authorization: bearer ***;"),
+        (f"ghp_{KEY}{KEY}", "***"),
+        (f"github_pat_{KEY}_{KEY}", "***"),
+        ("AKIA0123456789ABCDEF", "***"),
+        ("AIza" + "x" * 35, "***"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl", "***"),
+        (f"{'M' * 24}.GaBcDe.{'x' * 38}", "***"),
+        ("hooks.slack.com/services/T0/B0/abc", "hooks.slack.com/services/***"),
+        ("postgresql://ann:pw@db/x", "postgresql://ann:***@db/x"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nend", "***\nend"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE cut off", "***"),
+    ],
+)
+def test_what_looks_like_a_token_is_taken_out(text: str, cleaned: str) -> None:
+    assert Redactor().clean(text) == cleaned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "plain words, 12:30 and 100:200",
+        "scikit: sk-learn, sk-a-rather-long-name-without-a-number",
+        "a bearer of bad news, Bearer authentication-of-some-kind",
+        "see http://127.0.0.1:8420/ and ssh://host:22/path",
+        "sha 0123456789abcdef0123456789abcdef01234567",
+        "telegram:-1001234567890:u=1001",
+        "s_01abcdefghijklmnop t_01abcdefghijklmnop",
+        "www.example.org and one.two.three",
+        "eyJ is how JSON begins in base64",
+        "the xox game, AKIA, AIza, ghp_",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert Redactor().clean(text) == text
+
+
+def test_configured_secrets_are_taken_out_in_every_form() -> None:
+    redactor = Redactor([Secret("p@ss word"), Secret("p@ss word and more")])
+    cleaned = redactor.clean("1 p@ss word, 2 p@ss word and more, 3 p%40ss%20word, 4 p@ss")
+    assert cleaned == "1 ***, 2 ***, 3 ***, 4 p@ss"
+
+
+def test_each_line_of_a_secret_with_several_is_taken_out() -> None:
+    redactor = Redactor([Secret("first-line\nsecond-line\n-")])
+    assert redactor.clean("first-line|second-line|-") == "***|***|-"
+
+
+def test_a_secret_too_short_to_be_one_blacks_out_nothing() -> None:
+    redactor = Redactor([Secret("a"), Secret("12345")])
+    assert redactor.clean("a banana, 12345") == "a banana, 12345"
+
+
+def test_a_secret_that_becomes_known_later_is_taken_out_from_then_on() -> None:
+    redactor = Redactor()
+    assert redactor.clean("one-time-link") == "one-time-link"
+    redactor.add(Secret("one-time-link"))
+    redactor.add(Secret("one-time-link"))
+    assert redactor.clean("one-time-link") == "***"
+
+
+def test_all_secrets_inside_settings_are_found() -> None:
+    class Inner(Struct, frozen=True):
+        key: Secret
+        many: tuple[Secret, ...]
+
+    class Outer(Struct, frozen=True):
+        inner: Inner
+        table: dict[str, Secret]
+        name: str = "none"
+
+    one, two, three = Secret("one"), Secret("two"), Secret("three")
+    assert list(secrets_in(Outer(Inner(one, (two,)), {"x": three}))) == [one, two, three]

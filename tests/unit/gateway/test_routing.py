@@ -1,0 +1,171 @@
+"""Which conversation a message belongs to, and what counts as a command."""
+
+from typing import Literal
+
+import pytest
+
+from gateway.routing import Command, Unknown, is_stale, key_of, parse_command, route_of
+from gateway.settings import RouteSettings
+from platforms.core.contract import (
+    Address,
+    Inbound,
+    InboundAction,
+    InboundDelete,
+    InboundEdit,
+    InboundMessage,
+    Sender,
+    Text,
+)
+from sessions.key import SessionKey
+
+ANN = Sender("1001", "Ann")
+
+
+def message(address: Address, *, direct: bool = False, sender: Sender = ANN) -> InboundMessage:
+    return InboundMessage("1", 0, address, sender, (Text("hello"),), direct=direct, addressed=True)
+
+
+@pytest.mark.parametrize(
+    ("event", "scope", "key"),
+    [
+        (message(Address("telegram", "1001"), direct=True), "user", "telegram:1001"),
+        (message(Address("telegram", "1001"), direct=True), "shared", "telegram:1001"),
+        (message(Address("telegram", "-100123")), "user", "telegram:-100123:u=1001"),
+        (message(Address("telegram", "-100123")), "shared", "telegram:-100123"),
+        (message(Address("telegram", "-100123", thread="7")), "user", "telegram:-100123:t=7"),
+        (message(Address("telegram", "-100123", thread="7")), "shared", "telegram:-100123:t=7"),
+        (
+            message(Address("telegram", "1001", thread="7"), direct=True),
+            "user",
+            "telegram:1001:t=7",
+        ),
+        (message(Address("slack", "T1/D1"), direct=True), "user", "slack:T1/D1"),
+        (
+            message(Address("slack", "T1/C1"), sender=Sender("T1/U3003")),
+            "user",
+            "slack:T1/C1:u=T1/U3003",
+        ),
+        (
+            message(Address("telegram", "1001", account="work"), direct=True),
+            "user",
+            "telegram@work:1001",
+        ),
+    ],
+)
+def test_a_message_finds_its_conversation(
+    event: Inbound, scope: Literal["user", "shared"], key: str
+) -> None:
+    assert str(key_of(event, scope)) == key
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("thread", ["", "7"])
+@pytest.mark.parametrize("scope", ["user", "shared"])
+def test_edits_deletes_and_buttons_find_the_same_conversation_as_the_message(
+    *, direct: bool, thread: str, scope: Literal["user", "shared"]
+) -> None:
+    place = Address("telegram", "5", thread=thread)
+    others: list[Inbound] = [
+        InboundEdit("2", 0, place, ANN, "1", (), direct=direct),
+        InboundDelete("3", 0, place, ANN, "1", direct=direct),
+        InboundAction("4", 0, place, ANN, "stop", direct=direct),
+    ]
+    expected = key_of(message(place, direct=direct), scope)
+    assert [key_of(event, scope) for event in others] == [expected] * 3
+
+
+def test_a_name_does_not_change_the_conversation() -> None:
+    place = Address("telegram", "-5")
+    first = key_of(message(place, sender=Sender("1001", "Ann")), "user")
+    assert key_of(message(place, sender=Sender("1001", "Bea")), "user") == first
+
+
+@pytest.mark.parametrize(("age", "stale"), [(59_999, False), (60_000, False), (60_001, True)])
+def test_a_message_older_than_the_limit_is_stale(age: int, *, stale: bool) -> None:
+    assert is_stale(message(Address("telegram", "1")), now=age, stale_after=60.0) == stale
+
+
+# --- routes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("match", "key", "hit"),
+    [
+        ("telegram:-100*", SessionKey("telegram", "-1001234", user="7"), True),
+        ("telegram:-100*", SessionKey("telegram", "-1001234", account="work", thread="7"), True),
+        ("telegram:-1001234", SessionKey("telegram", "-1001234", user="7"), True),
+        ("telegram:-1001234:t=7", SessionKey("telegram", "-1001234", thread="7"), True),
+        ("telegram:-1001234:t=7", SessionKey("telegram", "-1001234", thread="8"), False),
+        ("slack:T1/C1", SessionKey("slack", "T1/C1"), True),
+        ("slack:T1/C1", SessionKey("slack", "T1/C12"), False),
+        ("*", SessionKey("web", "1"), True),
+        ("telegram:*", SessionKey("slack", "telegram:1"), False),
+        ("telegram:1.3", SessionKey("telegram", "123"), False),
+        ("telegram@work:*", SessionKey("telegram", "1", account="work"), True),
+        ("telegram@work:*", SessionKey("telegram", "1"), False),
+    ],
+)
+def test_a_route_matches_chats_by_their_key(match: str, key: SessionKey, *, hit: bool) -> None:
+    route = RouteSettings(match=match)
+    assert route_of([route], key) == (route if hit else None)
+
+
+def test_the_first_route_that_matches_counts() -> None:
+    special, general = RouteSettings(match="telegram:5"), RouteSettings(match="telegram:*")
+    assert route_of([special, general], SessionKey("telegram", "5")) is special
+    assert route_of([special, general], SessionKey("telegram", "6")) is general
+
+
+# --- commands ----------------------------------------------------------------------------------
+
+KNOWN = ("stop", "new", "reset", "pair", "help")
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("/stop", Command("stop")),
+        ("!stop", Command("stop")),
+        ("/STOP", Command("stop")),
+        ("!Stop", Command("stop")),
+        ("  /stop \n", Command("stop")),
+        ("/stop all", Command("stop", "all")),
+        ("/stop\nall", Command("stop", "all")),
+        ("/stop@holdfastbot", Command("stop")),
+        ("/stop@HoldfastBot all", Command("stop", "all")),
+        ("/reset", Command("reset")),
+        ("/pair  approve ABCD EFGH ", Command("pair", "approve ABCD EFGH")),
+        ("/new\nfirst line\nsecond line", Command("new", "first line\nsecond line")),
+        ("/stp", Unknown("stp", "stop")),
+        ("/stp please", Unknown("stp", "stop")),
+        ("/xyzzy", Unknown("xyzzy")),
+        ("/stop@otherbot", None),
+        ("/xyzzy@otherbot", None),
+        ("/usr/bin is full", None),
+        ("/Users is full", None),
+        ("//x", None),
+        ("//stop", None),
+        ("/ 5", None),
+        ("/ stop", None),
+        ("/5", None),
+        ("/", None),
+        ("!", None),
+        ("", None),
+        ("stop", None),
+        ("please /stop", None),
+        ("!important", None),
+        ("!!stop", None),
+        ("/stop, please", None),
+        ("/stop.", None),
+        ("/stоp", None),  # noqa: RUF001 - with a Cyrillic letter
+        ("/é", None),
+    ],
+)
+def test_commands_are_told_from_ordinary_texts(
+    text: str, command: Command | Unknown | None
+) -> None:
+    assert parse_command(text, KNOWN, ["holdfastbot"]) == command
+
+
+def test_without_names_of_ours_every_bot_name_is_ours() -> None:
+    assert parse_command("/stop@anybot", KNOWN) == Command("stop")
