@@ -1,18 +1,18 @@
-"""Makes changes true: what each of them writes.
+"""Makes changes true: which statements each of them takes.
 
-Every statement is built once and compiled once; a change takes a fixed number of them, whatever
-lies in the database. All of this runs in the writer's thread.
+A change takes a fixed number of them, whatever lies in the database. All of this runs in the
+writer's thread, inside a transaction that somebody else opened.
 """
 
-from collections.abc import Callable, Sequence
+import itertools
 from typing import Any, assert_never
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy import bindparam as value
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import IntegrityError
 
+from sessions import statements as sql
 from sessions.changes import (
     AppendMessages,
     Change,
@@ -33,101 +33,265 @@ from sessions.changes import (
 )
 from sessions.engine import insert_for
 from sessions.errors import AlreadyStarted, Conflict, Missing
-from sessions.records import InboxEntry, InboxState, Item, ItemState, Message, TurnState
-from sessions.schema import (
-    attempts,
-    inbox,
-    messages,
-    outbox,
-    sessions,
-    storable,
-    timeline,
-    tool_runs,
-    turns,
-)
+from sessions.records import InboxEntry, InboxState, Item, ItemState, Message, SessionState, TurnState
+from sessions.schema import storable
 
 TITLE_LENGTH = 60
-_TIMELINE_LOCK = 0x686F6C64  # any number of ours
 
 _SETTLED_INBOX = {InboxState.DONE, InboxState.REFUSED, InboxState.IGNORED}
-_SETTLED_ITEMS = {ItemState.SENT, ItemState.DEAD}
+_SETTLED_ITEM = {ItemState.SENT, ItemState.DEAD}
 
 Row = dict[str, Any]
 
 
-def _values(table: sa.Table, *but: str) -> dict[str, Any]:
-    return {c.name: value(c.name, type_=c.type) for c in table.c if c.name not in but}
+class Journal:
+    """The writing half of the store."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.upserts = sql.Upserts(insert_for(engine))
+        self._sequence = engine.dialect.supports_sequences
+        self._count: itertools.count[int] | None = None
+
+    def accept(self, connection: Connection, entry: InboxEntry) -> bool:
+        """Keep what was received; False when it is there already."""
+        row = msgspec.structs.asdict(entry)
+        row["state"] = entry.state.value
+        row["seq"] = self._next_seq(connection)
+        return connection.execute(self.upserts.receive, row).rowcount == 1
+
+    def apply(self, connection: Connection, changes: tuple[Change, ...]) -> None:
+        """Make all of them true; what has been done when one fails must be rolled back."""
+        for change in changes:
+            try:
+                self._apply(connection, change)
+            except IntegrityError as error:
+                raise _refused(change, error) from error
+
+    def _next_seq(self, connection: Connection) -> int:
+        if self._sequence:
+            return int(connection.execute(sql.NEXT_ON_POSTGRESQL).one()[1])
+        if self._count is None:
+            last = (connection.scalar(sql.LAST_IN_INBOX), connection.scalar(sql.LAST_IN_OUTBOX))
+            self._count = itertools.count(max(number or 0 for number in last) + 1)
+        return next(self._count)
+
+    def _apply(self, connection: Connection, change: Change) -> None:
+        match change:
+            case SetItem():
+                _set_item(connection, change)
+            case PutItem():
+                self._put_item(connection, change.item)
+            case AppendMessages():
+                _append(connection, change.session_id, change.turn_id, change.messages, change.at)
+            case StartTurn():
+                self._start_turn(connection, change)
+            case EndTurn():
+                _end_turn(connection, change)
+            case StartAttempt():
+                _start_attempt(connection, change)
+            case EndAttempt():
+                _end_attempt(connection, change)
+            case Checkpoint():
+                row = {"turn": change.turn_id, "partial": change.text}
+                _one(connection, sql.CHECKPOINT, row, change.turn_id)
+            case StartTool():
+                self._start_tool(connection, change)
+            case EndTool():
+                _end_tool(connection, change)
+            case SetInbox():
+                _set_inbox(connection, change)
+            case OpenSession():
+                _open_session(connection, change)
+            case SetSession():
+                _set_session(connection, change)
+            case TakeBack():
+                _take_back(connection, change)
+            case SetTitle():
+                row = {"session": change.session_id, "title": change.title}
+                _one(connection, sql.SET_TITLE, row, change.session_id)
+            case _:
+                assert_never(change)
+
+    def _start_turn(self, connection: Connection, change: StartTurn) -> None:
+        row = {
+            "id": change.id,
+            "session_id": change.session_id,
+            "key": change.key,
+            "address": change.address,
+            "state": TurnState.RUNNING.value,
+            "request": change.request,
+            "started_at": change.at,
+        }
+        connection.execute(self.upserts.start_turn, row)
+        _many(
+            connection,
+            sql.START_INBOX,
+            [
+                {"row": row, "turn_id": change.id, "session_id": change.session_id}
+                for row in change.inbox
+            ],
+        )
+        title = next(iter(change.request.strip().splitlines()), "")[:TITLE_LENGTH].rstrip()
+        _append(
+            connection, change.session_id, change.id, change.messages, change.at, title or None
+        )
+
+    def _start_tool(self, connection: Connection, change: StartTool) -> None:
+        row = msgspec.structs.asdict(change)
+        row["started_at"] = row.pop("at")
+        if connection.execute(self.upserts.start_tool, row).rowcount == 0:
+            msg = f"The tool call {change.call_id} of {change.turn_id} was started before"
+            raise AlreadyStarted(msg)
+
+    def _put_item(self, connection: Connection, item: Item) -> None:
+        row = msgspec.structs.asdict(item)
+        row["state"] = item.state.value
+        row["seq"] = self._next_seq(connection)
+        put = self.upserts.put_final_item if item.final else self.upserts.put_item
+        connection.execute(put, row)
 
 
-def _kept(column: sa.Column[Any]) -> Any:
-    """The column's new value; None leaves it as it is."""
-    return sa.func.coalesce(value(column.name, type_=column.type), column)
+def _many(connection: Connection, statement: sa.Executable, rows: list[Row]) -> None:
+    if len(rows) == 1:
+        connection.execute(statement, rows[0])
+    elif rows:
+        connection.execute(statement, rows)
 
 
-_OPEN_SESSION = sa.insert(sessions).values(_values(sessions, "reason", "title"))
-_SET_SESSION = (
-    sa.update(sessions)
-    .where(sessions.c.id == value("session"))
-    .values(state=value("state"), reason=value("reason"), updated_at=value("at"))
-)
-_SET_TITLE = (
-    sa.update(sessions).where(sessions.c.id == value("session")).values(title=value("title"))
-)
-_GROW_SESSION = (
-    sa.update(sessions)
-    .where(sessions.c.id == value("session"))
-    .values(
-        messages=sessions.c.messages + value("count"),
-        updated_at=value("at"),
-        title=sa.func.coalesce(sessions.c.title, value("title", type_=sessions.c.title.type)),
-    )
-)
-_ADD_MESSAGE = sa.insert(messages).values(_values(messages, "id", "taken_back"))
-_HIDE_MESSAGES = (
-    sa.update(messages)
-    .where(
-        messages.c.session_id == value("session"),
-        messages.c.turn_id == value("turn"),
-        messages.c.taken_back == sa.false(),
-    )
-    .values(taken_back=True)
-)
-_HIDE_TURN = sa.update(turns).where(turns.c.id == value("turn")).values(taken_back=True)
-_END_TURN = (
-    sa.update(turns)
-    .where(turns.c.id == value("turn"))
-    .values(state=value("state"), finished_at=value("at"), cause=value("cause"))
-)
-_END_TURN_INBOX = (
-    sa.update(inbox)
-    .where(inbox.c.turn_id == value("turn"), inbox.c.state == InboxState.RUNNING.value)
-    .values(state=InboxState.DONE.value, settled_at=value("at"))
-)
-_START_INBOX = (
-    sa.update(inbox)
-    .where(inbox.c.id == value("row"))
-    .values(
-        state=InboxState.RUNNING.value,
-        turn_id=value("turn"),
-        session_id=value("session"),
-        settled_at=None,
-    )
-)
-_SET_INBOX = (
-    sa.update(inbox)
-    .where(inbox.c.id == value("row"))
-    .values(
-        state=value("state"),
-        session_id=_kept(inbox.c.session_id),
-        settled_at=value("settled_at"),
-    )
-)
-_CHECKPOINT = sa.update(turns).where(turns.c.id == value("turn")).values(partial=value("text"))
-_START_ATTEMPT = sa.insert(attempts).values(
-    {name: value(name) for name in ("turn_id", "number", "target", "started_at")}
-    | {"phase": "", "received": 0, "cause": "", "request_id": "", "input_tokens": 0}
-    | {"output_tokens": 0}
-)
-_COUNT_ATTEMPT = (
-    sa.update(turns).where(turns.c.id == value("turn")).values(attempts=value("number"))
-)
+def _one(connection: Connection, statement: sa.Executable, row: Row, what: str) -> None:
+    if connection.execute(statement, row).rowcount == 0:
+        msg = f"{what} is not in the database"
+        raise Missing(msg)
+
+
+def _refused(change: Change, error: IntegrityError) -> Conflict:
+    if "foreign key" in str(error.orig).lower():
+        return Missing(f"{type(change).__name__}: it belongs to something that is not in the database")
+    if isinstance(change, OpenSession):
+        return Conflict(f"{change.key} has an active session already, {change.id} cannot be another")
+    if isinstance(change, SetSession):
+        return Conflict(f"{change.id} cannot be active: another session of its key is")
+    return Conflict(f"{type(change).__name__}: it is in the database already")
+
+
+def _open_session(connection: Connection, change: OpenSession) -> None:
+    row = {
+        "id": change.id,
+        "key": change.key,
+        "address": change.address,
+        "state": SessionState.ACTIVE.value,
+        "created_at": change.at,
+        "updated_at": change.at,
+    }
+    connection.execute(sql.ADD_SESSION, row)
+
+
+def _set_session(connection: Connection, change: SetSession) -> None:
+    row = {
+        "session": change.id,
+        "state": change.state.value,
+        "reason": change.reason.value if change.reason else None,
+        "updated_at": change.at,
+    }
+    _one(connection, sql.SET_SESSION, row, change.id)
+
+
+def _append(
+    connection: Connection,
+    session_id: str,
+    turn_id: str,
+    messages: tuple[Message, ...],
+    at: int,
+    title: str | None = None,
+) -> None:
+    rows = [
+        {"session_id": session_id, "turn_id": turn_id, "at": at, "body": encoded(message)}
+        for message in messages
+    ]
+    grown = {"session": session_id, "more": len(rows), "updated_at": at, "title": title}
+    _one(connection, sql.GROW_SESSION, grown, session_id)
+    _many(connection, sql.ADD_MESSAGE, rows)
+
+
+def encoded(message: Message) -> str:
+    """A history row as it is stored."""
+    try:
+        return msgspec.json.encode(message).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which no JSON can hold
+        return msgspec.json.encode(_storable(msgspec.to_builtins(message))).decode()
+
+
+def _storable(part: Any) -> Any:
+    if isinstance(part, str):
+        return storable(part)
+    if isinstance(part, dict):
+        return {name: _storable(value) for name, value in part.items()}
+    return [_storable(value) for value in part] if isinstance(part, list | tuple) else part
+
+
+def _take_back(connection: Connection, change: TakeBack) -> None:
+    _one(connection, sql.HIDE_TURN, {"turn": change.turn_id}, change.turn_id)
+    found = {"session": change.session_id, "turn": change.turn_id}
+    hidden = connection.execute(sql.HIDE_MESSAGES, found).rowcount
+    grown = {"session": change.session_id, "more": -hidden, "updated_at": change.at, "title": None}
+    _one(connection, sql.GROW_SESSION, grown, change.session_id)
+
+
+def _end_turn(connection: Connection, change: EndTurn) -> None:
+    row = {
+        "turn": change.id,
+        "state": change.state.value,
+        "finished_at": change.at,
+        "cause": change.cause,
+    }
+    _one(connection, sql.END_TURN, row, change.id)
+    connection.execute(sql.END_INBOX, {"turn": change.id, "settled_at": change.at})
+
+
+def _set_inbox(connection: Connection, change: SetInbox) -> None:
+    settled_at = change.at if change.state in _SETTLED_INBOX else None
+    state = change.state.value
+    rows = [
+        {"row": row, "state": state, "session_id": change.session_id, "settled_at": settled_at}
+        for row in change.ids
+    ]
+    _many(connection, sql.SET_INBOX, rows)
+
+
+def _start_attempt(connection: Connection, change: StartAttempt) -> None:
+    row = msgspec.structs.asdict(change)
+    row["started_at"] = row.pop("at")
+    connection.execute(sql.ADD_ATTEMPT, row)
+    counted = {"turn": change.turn_id, "attempts": change.number}
+    connection.execute(sql.COUNT_ATTEMPT, counted)
+
+
+def _end_attempt(connection: Connection, change: EndAttempt) -> None:
+    row = msgspec.structs.asdict(change)
+    row["turn"], row["attempt"] = row.pop("turn_id"), row.pop("number")
+    row["finished_at"] = row.pop("at")
+    _one(connection, sql.END_ATTEMPT, row, f"attempt {change.number} of {change.turn_id}")
+
+
+def _end_tool(connection: Connection, change: EndTool) -> None:
+    row = {
+        "turn": change.turn_id,
+        "call": change.call_id,
+        "finished_at": change.at,
+        "ok": change.ok,
+        "result": change.result,
+    }
+    _one(connection, sql.END_TOOL, row, f"tool call {change.call_id} of {change.turn_id}")
+
+
+def _set_item(connection: Connection, change: SetItem) -> None:
+    row = {
+        "item": change.id,
+        "state": change.state.value,
+        "settled_at": change.at if change.state in _SETTLED_ITEM else None,
+        "shown": change.shown,
+        "tries": change.tries,
+        "not_before": change.not_before,
+        "error": change.error,
+    }
+    _one(connection, sql.SET_ITEM, row, change.id)

@@ -174,3 +174,23 @@ class Item(msgspec.Struct, frozen=True):
     error: str | None = None
     seq: int = 0  # given by the store
     settled_at: int | None = None
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """What its owner must know to go on with a conversation."""
+
+    active: Session | None = None
+    suspended: Session | None = None  # the last of them
+    newest: Session | None = None  # whatever its state
+    waiting: tuple[InboxEntry, ...] = ()  # oldest first
+    held: int = 0  # how many wait in `suspended`
+    last_turn: Turn | None = None  # of `active`, or else of `suspended`
+    running: tuple[Turn, ...] = ()
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """Something received, and all that came of it."""
+
+    entry: InboxEntry
+    turn: Turn | None
+    items: tuple[Item, ...]

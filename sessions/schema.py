@@ -128,6 +128,7 @@ inbox = sa.Table(
     sa.Column("settled_at", Moment),
     sa.UniqueConstraint("source", "event"),
     _partial("ix_inbox_waiting", "key", "seq", where="state = 'waiting'"),
+    _partial("ix_inbox_command", "seq", where="state = 'command'"),
     _partial("ix_inbox_held", "session_id", "seq", where="state = 'held'"),
     _partial("ix_inbox_ignored", "received_at", where="state = 'ignored'"),
     _partial("ix_inbox_turn", "turn_id", where="turn_id IS NOT NULL"),
@@ -216,21 +217,6 @@ shelves = sa.Table(
     sa.Column("shelf", Words, primary_key=True),
     sa.Column("name", Words, primary_key=True),
     _text("value"),
-    sqlite_with_rowid=False,
-)
-
-pairings = sa.Table(
-    "pairings",
-    metadata,
-    sa.Column("principal", Words, primary_key=True),
-    _text("platform"),
-    _text("name"),
-    sa.Column("state", Name, nullable=False),
-    sa.Column("role", Name, nullable=False),
-    sa.Column("code_hash", Words),
-    sa.Column("created_at", Moment, nullable=False),
-    sa.Column("expires_at", Moment, nullable=False),
-    _number("attempts"),
     sqlite_with_rowid=False,
 )
 

@@ -1,7 +1,7 @@
 """Every statement that a turn needs, built once; SQLAlchemy then compiles each of them once.
 
-A parameter that names a column's new value is called like the column; one that finds the row has
-another name. States in conditions are written out, because only then a partial index is used.
+A parameter that gives a column its new value is called like the column; one that finds the row
+has another name.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,6 @@ from sessions.schema import (
     inbox,
     messages,
     outbox,
-    pairings,
     sessions,
     shelves,
     timeline,
@@ -36,7 +35,8 @@ def _unless_none(column: sa.Column[Any]) -> Any:
     return sa.func.coalesce(given(column.name, type_=column.type), column)
 
 
-def _is(column: sa.Column[Any], *states: str) -> sa.ColumnElement[bool]:
+def state_is(column: sa.Column[Any], *states: str) -> sa.ColumnElement[bool]:
+    """Written out: only then an index over a part of the rows is used."""
     words = [sa.literal_column(f"'{state}'") for state in states]
     return column == words[0] if len(words) == 1 else column.in_(words)
 
@@ -93,18 +93,18 @@ START_INBOX = (
 )
 END_INBOX = (
     sa.update(inbox)
-    .where(inbox.c.turn_id == given("turn"), _is(inbox.c.state, InboxState.RUNNING))
+    .where(inbox.c.turn_id == given("turn"), state_is(inbox.c.state, InboxState.RUNNING))
     .values(state=InboxState.DONE.value, settled_at=given("settled_at"))
 )
 REPLACE_PAYLOAD = (
     sa.update(inbox)
-    .where(inbox.c.id == given("row"), _is(inbox.c.state, InboxState.WAITING, InboxState.HELD))
+    .where(inbox.c.id == given("row"), state_is(inbox.c.state, InboxState.WAITING, InboxState.HELD))
     .values(payload=given("payload"))
 )
 FORGET_IGNORED = sa.delete(inbox).where(
     inbox.c.seq.in_(
         sa.select(inbox.c.seq)
-        .where(_is(inbox.c.state, InboxState.IGNORED), inbox.c.received_at < given("before"))
+        .where(state_is(inbox.c.state, InboxState.IGNORED), inbox.c.received_at < given("before"))
         .limit(given("limit"))
     )
 )
@@ -154,17 +154,13 @@ SET_ITEM = (
 DROP_VALUE = sa.delete(shelves).where(
     shelves.c.shelf == given("of"), shelves.c.name == given("called")
 )
-SET_PAIRING = (
-    sa.update(pairings)
-    .where(pairings.c.principal == given("whose"), pairings.c.state == given("expected"))
-    .values(state=given("state"), role=given("role"), code_hash=given("code_hash"))
-)
-
 NEXT_ON_POSTGRESQL = sa.select(
     # Held until the commit: numbers become visible in the order in which they were given.
     sa.func.pg_advisory_xact_lock(_TIMELINE_LOCK),
     timeline.next_value(),
 )
+LAST_IN_INBOX = sa.select(sa.func.max(inbox.c.seq))
+LAST_IN_OUTBOX = sa.select(sa.func.max(outbox.c.seq))
 
 
 class Upserts:
@@ -201,14 +197,7 @@ class Upserts:
         self.put_final_item = put.on_conflict_do_update(
             index_elements=["id"], set_={**news, "seq": became_final}
         )
-        self.put_value = _replacing(insert(shelves), shelves, "shelf", "name")
-        self.put_pairing = _replacing(insert(pairings), pairings, "principal")
-
-
-def _replacing(insert: Any, table: sa.Table, *key: str) -> Any:
-    news = {column.name: insert.excluded[column.name] for column in table.c if column.name not in key}
-    return insert.values(_all_of(table)).on_conflict_do_update(index_elements=list(key), set_=news)
-
-
-LAST_IN_INBOX = sa.select(sa.func.max(inbox.c.seq))
-LAST_IN_OUTBOX = sa.select(sa.func.max(outbox.c.seq))
+        put = insert(shelves).values(_all_of(shelves))
+        self.put_value = put.on_conflict_do_update(
+            index_elements=["shelf", "name"], set_={"value": put.excluded.value}
+        )

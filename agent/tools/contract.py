@@ -48,3 +48,8 @@ class Tool(msgspec.Struct, frozen=True):
     timeout: float | None = None  # seconds; None: the configured default
     parallel: bool = False  # may run beside other parallel calls
     label: str = ""  # the argument whose value names the call to a person
+
+    @property
+    def read_only(self) -> bool:
+        """Running it changes nothing."""
+        return self.risk is Risk.READ

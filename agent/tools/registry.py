@@ -1,32 +1,29 @@
-"""Which tools there are, and the decorator that makes one from a typed async function."""
+"""Which tools there are."""
 
-import inspect
-import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
-from typing import Any, get_type_hints
-
-import msgspec
 
 from agent.providers.contract import ToolSchema
-from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.clock import current_time
+from agent.tools.contract import Tool
 
 GROUP = "holdfast.tools"
 
-Function = Callable[..., Awaitable[str]]
+BUILT_IN: tuple[Tool, ...] = (current_time,)
+"""Every tool of ours; a new one is added here."""
 
 
 class ToolRegistry:
     """The tools of one turn, by name; a name that appears twice is an error at start-up."""
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    def __init__(self, tools: Iterable[Tool] = BUILT_IN) -> None:
         self.by_name: dict[str, Tool] = {}
-        for each in tools:
-            if each.name in self.by_name:
-                msg = f"two tools are named {each.name!r}; rename one of them"
+        for tool in tools:
+            if tool.name in self.by_name:
+                msg = f"Two tools are named {tool.name!r}; remove or rename one of them."
                 raise ValueError(msg)
-            self.by_name[each.name] = each
-        self.schemas: tuple[ToolSchema, ...] = tuple(each.schema for each in self)
+            self.by_name[tool.name] = tool
+        self.schemas: tuple[ToolSchema, ...] = tuple(tool.schema for tool in self)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self.by_name.values())
@@ -36,5 +33,5 @@ class ToolRegistry:
 
 
 def from_entry_points() -> tuple[Tool, ...]:
-    """Tools that other distributions bring; each entry point loads one `Tool`."""
+    """Tools that other distributions bring; each entry point of `holdfast.tools` is one `Tool`."""
     return tuple(entry.load() for entry in entry_points(group=GROUP))

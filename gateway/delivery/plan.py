@@ -130,7 +130,7 @@ class Planner(msgspec.Struct, frozen=True):
         if self.phase is Phase.WITHDRAWN:
             return Settled(ItemState.DEAD, "withdrawn: there was nothing to say")
         if any(part.fate is Fate.UNKNOWN for part in shown.parts):
-            return Settled(ItemState.UNKNOWN, "it is not known whether this arrived")
+            return Settled(ItemState.DEAD, "it is not known whether this arrived")
         return Settled(ItemState.SENT)
 
     def _step(
@@ -189,7 +189,8 @@ class Planner(msgspec.Struct, frozen=True):
         if self.phase is Phase.ABANDONED and not closes:
             return None
         if not (part.message and self.capabilities.edit):
-            return None
+            anew = self.phase is Phase.FINAL and part.looks
+            return self._create(index, message, shown, f"{part.op}n") if anew else None
         if self._must_grow(message) and (text is None or not message.text.startswith(text)):
             return None
         made = Edit(

@@ -22,19 +22,14 @@ _STREAMING = "~"
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an item should show.
-
-    `urgent` items go first in their chat. Of the items with the same `slot` the newest takes the
-    message of the one before it, so that news about one thing stays one message.
-    """
+    """What an item should show; an item put again with another body changes its messages."""
 
     text: str = ""  # Markdown
     buttons: tuple[Button, ...] = ()
     path: str = ""  # of an upload
     name: str = ""
     media_type: str = ""
-    urgent: bool = False
-    slot: str = ""
+    urgent: bool = False  # goes first in its chat, and waits for no other op
 
 
 class Fate(enum.StrEnum):

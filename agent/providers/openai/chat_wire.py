@@ -67,7 +67,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
+    function = {"name": call.name or "unnamed", "arguments": call.arguments}
     fields = {"id": call.id, "type": "function", "function": function}
     return fields | ({"extra_content": msgspec.Raw(call.extra)} if call.extra else {})
 

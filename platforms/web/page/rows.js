@@ -2,7 +2,8 @@
 
 import { MarkdownView, element, icon } from "./markdown.js";
 
-const LONG = 4_000; // characters of a user's message from which it is folded
+const LONG = 3_000; // characters of a user's message, and
+const TALL = 30; // lines, from which it is folded
 const NAMES = { user: "You", answer: "Answer", notice: "Notice" };
 const STATES = {
   waiting: "Waiting for its turn",
@@ -75,7 +76,7 @@ export class RowView {
     const words = element("div", { class: "words", dir: "auto" });
     words.textContent = text;
     this.#body.replaceChildren(words);
-    if (text.length > LONG) {
+    if (text.length > LONG || text.split("\n").length > TALL) {
       words.classList.add("folded");
       this.#body.append(element("button", { type: "button", class: "unfold", "data-do": "unfold" }, "Show all of it"));
     }

@@ -1,0 +1,24 @@
+"""What time it is."""
+
+import datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from agent.errors import ToolError
+from agent.tools.contract import Risk, ToolContext
+from agent.tools.define import tool
+
+
+@tool(risk=Risk.READ, emoji="🕐", parallel=True, label="timezone")
+async def current_time(context: ToolContext, timezone: str = "UTC") -> str:
+    """Tell the present date and time.
+
+    Args:
+        timezone: Name from the time zone database, such as Europe/Berlin.
+    """
+    try:
+        zone = ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        msg = f"There is no time zone {timezone!r}; use a name such as Europe/Berlin or UTC."
+        raise ToolError(msg) from None
+    now = datetime.datetime.fromtimestamp(context.clock.now() / 1000, zone)
+    return now.strftime("%A, %Y-%m-%d %H:%M:%S %Z (UTC%z)")

@@ -1,0 +1,84 @@
+"""Makes a tool from a typed async function: its signature is the schema, its docstring the manual."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+
+from agent.providers.contract import ToolSchema
+from agent.tools.contract import Risk, Tool, ToolContext
+
+Function = Callable[..., Awaitable[str]]
+
+_ARGUMENT = re.compile(r"^\s+(\w+): (.+(?:\n\s{8,}\S.*)*)", re.MULTILINE)
+
+
+def tool(
+    *,
+    risk: Risk,
+    timeout: float | None = None,
+    emoji: str = "🔧",
+    parallel: bool = False,
+    label: str = "",
+) -> Callable[[Function], Tool]:
+    """Declare a tool.
+
+    The function's first parameter is its `ToolContext`; the others are the arguments the model
+    gives, described under `Args:` in the docstring. `label` names the one that tells a person what
+    a call is about.
+    """
+
+    def made(function: Function) -> Tool:
+        name = function.__name__
+        description, _, described = inspect.cleandoc(function.__doc__ or "").partition("\nArgs:\n")
+        arguments = _arguments(function, dict(_ARGUMENT.findall(described)))
+        if not description.strip():
+            msg = f"the tool {name} needs a docstring: the model reads it"
+            raise TypeError(msg)
+        if label and label not in arguments.__struct_fields__:
+            msg = f"the tool {name} has no argument {label!r} to be its label"
+            raise TypeError(msg)
+
+        async def call(given: msgspec.Struct, context: ToolContext) -> str:
+            return await function(context, **msgspec.structs.asdict(given))
+
+        return Tool(
+            name=name,
+            risk=risk,
+            schema=ToolSchema(name, description.strip(), _schema(arguments)),
+            arguments=arguments,
+            call=call,
+            emoji=emoji,
+            timeout=timeout,
+            parallel=parallel,
+            label=label,
+        )
+
+    return made
+
+
+def _arguments(function: Function, described: dict[str, str]) -> type[msgspec.Struct]:
+    _, *parameters = inspect.signature(function).parameters.values()
+    hints = get_type_hints(function, include_extras=True)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for parameter in parameters:
+        words = " ".join(described.get(parameter.name, "").split())
+        kind = hints[parameter.name]
+        typed = Annotated[kind, msgspec.Meta(description=words)] if words else kind
+        required = parameter.default is inspect.Parameter.empty
+        fields.append(
+            (parameter.name, typed) if required else (parameter.name, typed, parameter.default)
+        )
+    return msgspec.defstruct(
+        function.__name__, fields, frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+
+
+def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    """A schema of an object; parts that are used in several places stay in `$defs`."""
+    (_,), parts = msgspec.json.schema_components((arguments,), ref_template="#/$defs/{name}")
+    schema: dict[str, Any] = parts.pop(arguments.__name__)
+    schema.pop("title", None)
+    return {**schema, "$defs": parts} if parts else schema

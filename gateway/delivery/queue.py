@@ -1,0 +1,230 @@
+"""Sans-IO: which of a chat's items is next, with which op, and when.
+
+What must be shown goes in order, the earliest first, and holds back what came after it. An answer
+that is being written gives way to all of that; it shows its newest state whenever there is room.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from gateway.delivery.pacing import Pace, Weight
+from gateway.delivery.plan import Phase, Planner, Settled, Step, Wanted, wanted
+from gateway.delivery.view import (
+    Body,
+    Shown,
+    read_address,
+    read_body,
+    read_shown,
+    render,
+    render_live,
+)
+from platforms.core.contract import Capabilities, Draft, Live, Typing
+from sessions.records import Item, ItemState
+
+FIRST_LIVE_DELAY = 0.3
+"""An answer that is whole within this time is shown once, without a live update before it."""
+
+DRAFT_FADES = 20.0
+"""Seconds after which a draft that did not change is shown again, lest it vanish."""
+
+_NO_PART = -1
+_REMEMBERED = 16  # items of a chat that may be put again with news
+
+
+class Entry:
+    """One item on its way into a chat."""
+
+    def __init__(self, item: Item, phase: Phase, *, stored: bool) -> None:
+        self.item = item
+        self.body: Body = read_body(item)
+        self.shown: Shown = read_shown(item)
+        self.phase = phase
+        self.stored = stored  # has a row in the store
+        self.gone = False  # left the queue while an op was under way
+        self.tries = item.tries  # since something last went well
+        self.not_before = 0.0  # backing off
+        self.probe = False  # first see whether the platform answers at all
+        self.text = self.body.text  # of an answer being written
+        self.status = ""
+        self.dirty = False  # a newer text than was shown
+        self.live_at = 0.0  # not before this moment
+        self.typing_at = 0.0
+        self.drafted = False  # a draft of it is shown
+        self.mute = False  # the platform refused its live updates
+        self.texts: dict[str, str] = {}  # what its live messages show
+        self._want: tuple[Wanted, ...] | None = None
+
+    def finish(self, item: Item) -> None:
+        """Take over what the item should show for good."""
+        self.item = item
+        self.body = read_body(item)
+        self.phase = Phase.FINAL
+        self.stored = True
+        self._want = None
+
+    def want(self, capabilities: Capabilities, clean: Callable[[str], str]) -> tuple[Wanted, ...]:
+        """Say which messages should be there for good; worked out once."""
+        if self._want is None:
+            if self.phase is Phase.WITHDRAWN:
+                self._want = ()
+            else:
+                texts = render(clean(self.body.text), capabilities)
+                self._want = wanted(self.item, self.body, texts, capabilities, streaming=False)
+        return self._want
+
+    def want_live(
+        self, capabilities: Capabilities, clean: Callable[[str], str]
+    ) -> tuple[Wanted, ...]:
+        """Say which messages should be there while the answer is written."""
+        texts = render_live(clean(self.text), capabilities, clean(self.status))
+        return wanted(self.item, self.body, texts, capabilities, streaming=True)
+
+
+class Do(msgspec.Struct, frozen=True):
+    """Carry out an op."""
+
+    entry: Entry
+    step: Step
+    weight: Weight
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """An item is done."""
+
+    entry: Entry
+    settled: Settled
+
+
+class Until(msgspec.Struct, frozen=True):
+    """Nothing to do before this moment, unless something new comes."""
+
+    moment: float
+
+
+class Queue:
+    """The items of one chat, in order."""
+
+    def __init__(self, capabilities: Capabilities, clean: Callable[[str], str]) -> None:
+        self._capabilities = capabilities
+        self._clean = clean
+        self._entries: dict[str, Entry] = {}
+        self._recent: OrderedDict[str, Shown] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def get(self, item_id: str) -> Entry | None:
+        """Find an item that is not done yet."""
+        return self._entries.get(item_id)
+
+    def add(self, entry: Entry) -> None:
+        """Put an item at the end; one that was shown before goes on with its messages."""
+        recent = self._recent.pop(entry.item.id, None)
+        if recent and not entry.shown.parts:
+            entry.shown = recent
+        self._entries[entry.item.id] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """Forget an item, but for a while not what is shown of it."""
+        entry.gone = True
+        self._entries.pop(entry.item.id, None)
+        if entry.shown.parts:
+            self._recent[entry.item.id] = entry.shown
+            if len(self._recent) > _REMEMBERED:
+                self._recent.popitem(last=False)
+
+    def has_work(self, *, urgent: bool) -> bool:
+        """Tell whether there is anything of this urgency."""
+        return any(entry.body.urgent is urgent for entry in self._entries.values())
+
+    def owes(self) -> bool:
+        """Tell whether there is something that must still be shown."""
+        return any(entry.phase is Phase.FINAL for entry in self._entries.values())
+
+    def next_move(self, *, urgent: bool, now: float, pace: Pace) -> Do | Settle | Until | None:
+        """Say what to do next among the urgent items, or among the others."""
+        live: Do | None = None
+        later: list[float] = []
+        for entry in self._entries.values():
+            if entry.body.urgent is not urgent:
+                continue
+            if entry.phase is not Phase.LIVE:
+                if entry.not_before <= now:
+                    weight = Weight.URGENT if urgent else Weight.FINAL
+                    return self._paced(self._final_move(entry, weight), weight, now, pace)
+                later.append(entry.not_before)
+                if entry.phase is Phase.FINAL:  # holds back what came after it
+                    return Until(min(later))
+            elif live is None:
+                move = self._live_move(entry, now)
+                if isinstance(move, Do):
+                    live = move
+                elif move:
+                    later.append(move.moment)
+        if live:
+            return self._paced(live, Weight.COSMETIC, now, pace)
+        return Until(min(later)) if later else None
+
+    def _paced(
+        self, move: Do | Settle, weight: Weight, now: float, pace: Pace
+    ) -> Do | Settle | Until:
+        if isinstance(move, Settle):
+            return move
+        at = pace.ready_at(weight, now)
+        return move if at <= now else Until(at)
+
+    def _final_move(self, entry: Entry, weight: Weight) -> Do | Settle:
+        want = entry.want(self._capabilities, self._clean)
+        if entry.probe and self._capabilities.typing_interval is not None:
+            return Do(entry, self._typing(entry), weight)
+        if entry.drafted and not want:
+            return Do(entry, self._draft(entry, "", ""), weight)
+        planner = Planner(entry.item, entry.body, self._capabilities, entry.phase)
+        found = planner.next_step(want, entry.shown)
+        if isinstance(found, Step):
+            return Do(entry, found, weight)
+        return Settle(entry, found or Settled(ItemState.SENT))
+
+    def _live_move(self, entry: Entry, now: float) -> Do | Until | None:
+        if entry.mute:
+            return None
+        can = self._capabilities
+        if can.live is Live.DRAFT and entry.drafted and now >= entry.live_at + DRAFT_FADES:
+            entry.dirty = True
+        if entry.dirty and can.live is not Live.NONE:
+            if now < entry.live_at:
+                return Until(entry.live_at)
+            if step := self._live_step(entry):
+                return Do(entry, step, Weight.COSMETIC)
+            entry.dirty = False
+        if entry.drafted:
+            return Until(entry.live_at + DRAFT_FADES)
+        if can.typing_interval is None or entry.shown.parts:
+            return None
+        if now < entry.typing_at:
+            return Until(entry.typing_at)
+        return Do(entry, self._typing(entry), Weight.COSMETIC)
+
+    def _live_step(self, entry: Entry) -> Step | None:
+        want = entry.want_live(self._capabilities, self._clean)
+        if self._capabilities.live is Live.DRAFT:
+            text = want[-1].text if want else ""
+            status = self._clean(entry.status)
+            return self._draft(entry, text, status) if text or status or entry.drafted else None
+        planner = Planner(entry.item, entry.body, self._capabilities, Phase.LIVE)
+        found = planner.next_step(want, entry.shown, entry.texts)
+        return found if isinstance(found, Step) else None
+
+    def _typing(self, entry: Entry) -> Step:
+        op = Typing(f"{entry.item.id}.t", read_address(entry.item.address))
+        return Step(op, _NO_PART, "", entry.shown)
+
+    def _draft(self, entry: Entry, text: str, status: str) -> Step:
+        item = entry.item
+        op = Draft(f"{item.id}.p", read_address(item.address), item.id, text, status)
+        return Step(op, _NO_PART, "", entry.shown)

@@ -1,0 +1,223 @@
+"""Runs a gateway as a service: lock, signals, systemd, control socket, logs, exit code."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+import msgspec
+
+from gateway.control import Operation, Stream, Wire, serving, socket_path
+from gateway.errors import CannotStart, HoldfastError
+from gateway.lock import only_daemon
+from gateway.notify import Systemd
+from platforms.console import CHAT, ConsoleAdapter, Screen
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Runner(Protocol):
+    """What is run: `gateway.runner.GatewayRunner`."""
+
+    stopping: asyncio.Event
+    hurry: asyncio.Event
+    ready: asyncio.Event
+
+    @property
+    def operations(self) -> Mapping[str, Operation]:
+        """What the control socket offers."""
+        ...
+
+    async def run(self) -> None:
+        """Until `stopping` is set and everything is drained."""
+        ...
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A line from a terminal: words, or that nothing more will be said."""
+
+    say: str = ""
+    id: str = ""
+    end: bool = False
+
+
+Then = Callable[[], Awaitable[None]]
+
+
+async def serve(
+    runner: Runner,
+    home: Path,
+    environ: Mapping[str, str],
+    *,
+    console: ConsoleAdapter | None = None,
+    then: Then | None = None,
+    signals: bool = True,
+) -> None:
+    """Run until told to stop; raises `HoldfastError` for what keeps it from starting.
+
+    `then` is carried out once the gateway is ready. With `signals` the first SIGTERM or SIGINT
+    stops, and a second one skips the wait for running turns.
+    """
+    manager = Systemd(environ)
+    streams = {"chat": chat_stream(console)} if console else {}
+    with only_daemon(home), _on_signals(runner) if signals else contextlib.nullcontext():
+        async with asyncio.TaskGroup() as beside:
+            helpers = [
+                beside.create_task(_offer(runner, home, environ, streams)),
+                beside.create_task(_report(runner, manager)),
+                beside.create_task(_alive(manager)),
+            ]
+            if then:
+                helpers.append(beside.create_task(_afterwards(runner, then)))
+            try:
+                await runner.run()
+            finally:
+                for helper in helpers:
+                    helper.cancel()
+
+
+def exit_code(run: Callable[[], None]) -> int:
+    """Run something to its end; what goes wrong becomes clear lines on stderr and a number.
+
+    What nobody foresaw ends the process by `last_words`.
+    """
+    try:
+        run()
+    except KeyboardInterrupt:
+        return 130
+    except BaseExceptionGroup as group:
+        error = _first(group)
+        if not isinstance(error, HoldfastError):
+            raise
+        return _told(error)
+    except HoldfastError as error:
+        return _told(error)
+    return 0
+
+
+def last_words(
+    _: type[BaseException], error: BaseException, __: TracebackType | None = None
+) -> None:
+    """Say in one line that the program is at fault; the log has the rest. See `sys.excepthook`."""
+    if logging.getLogger().handlers:
+        log.critical("Holdfast ended by an error of its own", exc_info=error)
+    leaf = _first(error) if isinstance(error, BaseExceptionGroup) else error
+    what = f"{type(leaf).__name__}: {leaf}".partition("\n")[0]
+    sys.stderr.write(f"holdfast: ended by an error of its own: {what}\n")
+
+
+def _told(error: HoldfastError) -> int:
+    for line in error.lines:
+        sys.stderr.write(f"holdfast: {line}\n")
+    return error.exit_code
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to speak of: one that has words for the operator goes first."""
+    leaves = list(_leaves(group))
+    return next((leaf for leaf in leaves if isinstance(leaf, HoldfastError)), leaves[0])
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _leaves(part)
+    else:
+        yield error
+
+
+# --- beside the runner -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _on_signals(runner: Runner) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def told() -> None:
+        if runner.stopping.is_set():
+            log.info("told to stop again: not waiting for running turns")
+            runner.hurry.set()
+        runner.stopping.set()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, told)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+async def _offer(
+    runner: Runner, home: Path, environ: Mapping[str, str], streams: Mapping[str, Stream]
+) -> None:
+    """Open the control socket once there is something to control."""
+    await runner.ready.wait()
+    async with serving(socket_path(home, environ), runner.operations, streams):
+        await asyncio.Event().wait()
+
+
+async def _report(runner: Runner, manager: Systemd) -> None:
+    await runner.ready.wait()
+    manager.tell("READY=1", "STATUS=Answering.")
+    await runner.stopping.wait()
+    manager.tell("STOPPING=1", "STATUS=Finishing what runs.")
+    await asyncio.Event().wait()
+
+
+async def _alive(manager: Systemd) -> None:
+    """Say that the loop still turns; when it hangs, systemd starts the daemon anew."""
+    while manager.watchdog:
+        manager.tell("WATCHDOG=1")
+        await asyncio.sleep(manager.watchdog)
+
+
+async def _afterwards(runner: Runner, then: Then) -> None:
+    await runner.ready.wait()
+    await then()
+
+
+# --- terminals -------------------------------------------------------------------------------
+
+
+def chat_stream(console: ConsoleAdapter) -> Stream:
+    """Let a terminal of another process look at the console's chat."""
+
+    async def stream(wire: Wire, args: Mapping[str, object]) -> None:
+        chat = args.get("chat", CHAT)
+        if not isinstance(chat, str) or not chat:
+            msg = "The chat needs a name."
+            raise CannotStart(msg)
+        async with console.attach(chat) as screen, asyncio.TaskGroup() as both:
+            showing = both.create_task(_show(screen, wire))
+            hearing = both.create_task(_hear(screen, wire))
+            await asyncio.wait({showing, hearing}, return_when=asyncio.FIRST_COMPLETED)
+            if hearing.done() and not hearing.exception() and hearing.result():
+                await asyncio.wait({showing})  # what is still to be printed
+            showing.cancel()
+            hearing.cancel()
+
+    return stream
+
+
+async def _show(screen: Screen, wire: Wire) -> None:
+    async for frame in screen.frames():
+        await wire.write(frame)
+
+
+async def _hear(screen: Screen, wire: Wire) -> bool:
+    """Take what is said; True when it is all said and answered, False when the terminal left."""
+    while (line := await wire.read()) is not None:
+        said = msgspec.json.decode(line, type=Said)
+        if said.end:
+            await screen.finish()
+            return True
+        await screen.say(said.say, said.id)
+    return False

@@ -1,0 +1,236 @@
+"""What a person meets in `holdfast chat`: reads what is typed, prints what comes.
+
+Works on a terminal and on plain pipes; what is read from a pipe ends, and then so does the chat,
+once everything is answered.
+"""
+
+import asyncio
+import contextlib
+import re
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Protocol, TextIO
+
+from platforms.console import Answer, Frame, Note
+
+PROMPT = "> "
+TWICE_WITHIN = 2.0  # seconds in which a second Ctrl-C leaves
+TOGETHER_WITHIN = 0.05  # seconds in which lines that follow each other are one message
+STOP = "/stop"
+
+_DIM, _PLAIN, _CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
+# What could move the cursor, change colours or talk to the terminal; kept are newline and tab.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Line(Protocol):
+    """What a terminal is joined to: a screen of this process, or of the daemon's."""
+
+    def frames(self) -> AsyncIterator[Frame]:
+        """What to print; ends when the gateway does, or after `finish`."""
+        ...
+
+    async def say(self, text: str) -> None:
+        """Hand a message in."""
+        ...
+
+    async def finish(self) -> None:
+        """Nothing more will be said: the frames end when everything is answered."""
+        ...
+
+
+class Printer:
+    """Turns frames into what is written; knows whether the cursor stands in a line."""
+
+    def __init__(self, *, dim: bool) -> None:
+        self._dim = dim
+        self._inside = ""  # the message whose line is not finished
+        self.at_start = True
+
+    def show(self, frame: Frame) -> str:
+        """Give what to write for a frame."""
+        text = _CONTROL.sub("", frame.text)
+        if not isinstance(frame, Answer):
+            quoted = text if isinstance(frame, Note) else f"{PROMPT}{text}"
+            return self._fresh_line() + self._written(self._dimmed(quoted) + "\n", "")
+        lead = self._fresh_line() if frame.anew or frame.message != self._inside else ""
+        out = lead + self._written(text, frame.message)
+        return out + self._fresh_line() if frame.done else out
+
+    def _fresh_line(self) -> str:
+        return "" if self.at_start else self._written("\n", "")
+
+    def _written(self, text: str, message: str) -> str:
+        if text:
+            self.at_start = text.endswith("\n")
+        self._inside = message
+        return text
+
+    def _dimmed(self, text: str) -> str:
+        return f"{_DIM}{text}{_PLAIN}" if self._dim else text
+
+
+def messages(lines: list[str]) -> Iterator[str]:
+    """Make messages of lines that came together: pasted text is one, each command its own."""
+    text: list[str] = []
+    for line in lines:
+        if line.startswith("/"):
+            yield from _message(text)
+            yield line.strip()
+            text = []
+        else:
+            text.append(line)
+    yield from _message(text)
+
+
+def _message(lines: list[str]) -> Iterator[str]:
+    text = "\n".join(lines).strip("\n")
+    if text.strip():
+        yield text
+
+
+class Terminal:
+    """One person's keyboard and screen."""
+
+    def __init__(self, stdin: TextIO, stdout: TextIO) -> None:
+        self._in = stdin
+        self._out = stdout
+        self._tty = stdin.isatty() and stdout.isatty()
+        self._printer = Printer(dim=stdout.isatty())
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._leaving = asyncio.Event()
+        self._typed: Callable[[], str] = str  # what stands in the unfinished line
+        self._interrupted_at = float("-inf")
+        self._prompted = self._tty
+        self._finished = False
+
+    async def run(self, line: Line) -> bool:
+        """Talk until the person leaves or everything is answered; False when the gateway ended."""
+        with self._keyboard(), self._signals() as wanted:
+            async with asyncio.TaskGroup() as both:
+                showing = both.create_task(self._show(line))
+                leaving = both.create_task(self._leaving.wait())
+                helpers = [
+                    both.create_task(self._hear(line)),
+                    both.create_task(_obey(line, wanted)),
+                ]
+                done, _ = await asyncio.wait(
+                    {showing, leaving}, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in (showing, leaving, *helpers):
+                    task.cancel()
+        return leaving in done or self._finished
+
+    # --- what is printed
+
+    async def _show(self, line: Line) -> None:
+        async for frame in line.frames():
+            self._print(self._printer.show(frame))
+
+    def _print(self, text: str) -> None:
+        """Print above the line that is being typed, and show that line again below."""
+        if self._prompted:
+            text = _CLEAR_LINE + text
+        self._prompted = self._tty and self._printer.at_start
+        self._out.write(text + PROMPT + self._typed() if self._prompted else text)
+        self._out.flush()
+
+    # --- what is typed
+
+    async def _hear(self, line: Line) -> None:
+        ended = False
+        while not ended:
+            first = await self._lines.get()
+            lines = [] if first is None else [first]
+            ended = first is None
+            with contextlib.suppress(TimeoutError):
+                while not ended:
+                    async with asyncio.timeout(TOGETHER_WITHIN):
+                        following = await self._lines.get()
+                    ended = following is None
+                    lines += [] if following is None else [following]
+            if self._tty:  # the cursor stands behind a new prompt
+                self._prompted = self._printer.at_start = True
+            for message in messages(lines):
+                await line.say(message)
+        if self._tty:
+            self._out.write("\n")
+            self._leaving.set()
+        else:
+            self._finished = True
+            await line.finish()
+
+    @contextlib.contextmanager
+    def _keyboard(self) -> Iterator[None]:
+        """Read in a thread of its own: reading a line cannot be waited for in any other way."""
+        loop = asyncio.get_running_loop()
+        restore = self._with_readline() if self._tty else lambda: None
+
+        def read() -> None:
+            for line in self._typed_lines():
+                loop.call_soon_threadsafe(self._lines.put_nowait, line)
+            loop.call_soon_threadsafe(self._lines.put_nowait, None)
+
+        def guarded() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                read()
+
+        threading.Thread(target=guarded, name="keyboard", daemon=True).start()
+        try:
+            yield
+        finally:
+            restore()
+
+    def _typed_lines(self) -> Iterator[str]:
+        """Lines until the input ends; a pasted text may come as one line with newlines in it."""
+        if not self._tty:
+            for line in self._in:
+                yield line.rstrip("\r\n")
+            return
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                yield from input(PROMPT).split("\n")
+
+    def _with_readline(self) -> Callable[[], None]:
+        """Give the line editing and history; returns what puts the terminal back in order."""
+        import readline  # noqa: PLC0415 - changes how `input` works, so only where it is wanted
+        import termios  # noqa: PLC0415 - goes with it
+
+        self._typed = readline.get_line_buffer
+        before = termios.tcgetattr(self._in.fileno())
+        return lambda: termios.tcsetattr(self._in.fileno(), termios.TCSADRAIN, before)
+
+    # --- signals
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[asyncio.Queue[str]]:
+        """Ctrl-C stops the answer, twice leaves; being told to end leaves."""
+        loop = asyncio.get_running_loop()
+        wanted: asyncio.Queue[str] = asyncio.Queue()
+
+        def interrupted() -> None:
+            if not self._tty or loop.time() - self._interrupted_at < TWICE_WITHIN:
+                self._leaving.set()
+                return
+            self._interrupted_at = loop.time()
+            wanted.put_nowait(STOP)
+
+        loop.add_signal_handler(signal.SIGINT, interrupted)
+        loop.add_signal_handler(signal.SIGTERM, self._leaving.set)
+        try:
+            yield wanted
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def _obey(line: Line, wanted: asyncio.Queue[str]) -> None:
+    while True:
+        await line.say(await wanted.get())
+
+
+def standard() -> Terminal:
+    """The terminal or pipes this process was started with."""
+    return Terminal(sys.stdin, sys.stdout)

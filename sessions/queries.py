@@ -1,0 +1,384 @@
+"""Reads the store: statements and how their rows become records.
+
+Each statement finds its rows by an index, so that it takes as long with ten thousand sessions as
+with ten. All of this runs in the readers' threads.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import bindparam as given
+from sqlalchemy.engine import Connection
+
+from sessions.records import (
+    Conversation,
+    InboxEntry,
+    InboxState,
+    Item,
+    ItemState,
+    Message,
+    Reason,
+    Session,
+    SessionState,
+    ToolRun,
+    Traced,
+    Turn,
+    TurnState,
+)
+from sessions.schema import inbox, messages, outbox, sessions, shelves, tool_runs, turns
+from sessions.statements import state_is
+
+_SESSION_STATES = {state.value: state for state in SessionState}
+_REASONS: dict[str | None, Reason | None] = {None: None, **{r.value: r for r in Reason}}
+_INBOX_STATES = {state.value: state for state in InboxState}
+_TURN_STATES = {state.value: state for state in TurnState}
+_ITEM_STATES = {state.value: state for state in ItemState}
+
+_EVERYTHING = 2**62
+"""A limit that limits nothing; then one statement serves both."""
+
+
+def _columns(table: sa.Table, record: type[msgspec.Struct]) -> list[sa.Column[Any]]:
+    """The columns of a record, in the order of its fields."""
+    return [table.c[name] for name in record.__struct_fields__]
+
+
+_SESSION = _columns(sessions, Session)
+_ENTRY = _columns(inbox, InboxEntry)
+_TURN = _columns(turns, Turn)
+_RUN = _columns(tool_runs, ToolRun)
+_ITEM = _columns(outbox, Item)
+
+
+def _session(row: Sequence[Any]) -> Session:
+    return Session(*row[:3], _SESSION_STATES[row[3]], _REASONS[row[4]], *row[5:])
+
+
+def _entry(row: Sequence[Any]) -> InboxEntry:
+    return InboxEntry(*row[:5], _INBOX_STATES[row[5]], *row[6:])
+
+
+def _turn(row: Sequence[Any]) -> Turn:
+    return Turn(*row[:4], _TURN_STATES[row[4]], *row[5:])
+
+
+def _item(row: Sequence[Any]) -> Item:
+    return Item(*row[:3], _ITEM_STATES[row[3]], *row[4:])
+
+
+# --- sessions --------------------------------------------------------------------------------
+
+_SESSIONS = sa.select(*_SESSION).order_by(sessions.c.id.desc()).limit(given("limit"))
+_SESSION_BY_ID = sa.select(*_SESSION).where(sessions.c.id == given("session"))
+_SESSIONS_BY_START = _SESSIONS.where(
+    sessions.c.id >= given("start"), sessions.c.id < given("end", type_=sessions.c.id.type)
+)
+_SESSIONS_OF_KEY = _SESSIONS.where(sessions.c.key == given("key"))
+_ACTIVE = sa.select(*_SESSION).where(
+    sessions.c.key == given("key"), state_is(sessions.c.state, SessionState.ACTIVE)
+)
+_SUSPENDED = (
+    sa.select(*_SESSION)
+    .where(sessions.c.key == given("key"), state_is(sessions.c.state, SessionState.SUSPENDED))
+    .order_by(sessions.c.updated_at.desc())
+    .limit(1)
+)
+# Keys of a platform begin with `platform:` or `platform@account:`.
+_OF_PLATFORM = sa.or_(
+    sa.and_(sessions.c.key >= given("colon"), sessions.c.key < given("after_colon")),
+    sa.and_(sessions.c.key >= given("at"), sessions.c.key < given("after_at")),
+)
+_SESSIONS_OF_PLATFORM = _SESSIONS.where(_OF_PLATFORM)
+_newest_of_chat = (
+    sa.select(
+        sessions.c.address,
+        sessions.c.title,
+        sessions.c.updated_at,
+        sa.func.row_number()
+        .over(
+            partition_by=sessions.c.address,
+            order_by=(sessions.c.updated_at.desc(), sessions.c.id.desc()),
+        )
+        .label("place"),
+    )
+    .where(_OF_PLATFORM, sa.func.coalesce(sessions.c.reason, "") != Reason.DELETED.value)
+    .subquery()
+)
+_CHATS = (
+    sa.select(_newest_of_chat.c.address, _newest_of_chat.c.title, _newest_of_chat.c.updated_at)
+    .where(_newest_of_chat.c.place == 1)
+    .order_by(_newest_of_chat.c.updated_at.desc())
+    .limit(given("limit"))
+)
+
+
+def session(connection: Connection, id_: str) -> Session | None:
+    """Find a session."""
+    row = connection.execute(_SESSION_BY_ID, {"session": id_}).first()
+    return _session(row) if row else None
+
+
+def sessions_beginning(connection: Connection, start: str, limit: int) -> tuple[Session, ...]:
+    """Find sessions by the first letters of their ids."""
+    bounds = {"start": start, "end": f"{start}\U0010ffff", "limit": limit}
+    return tuple(map(_session, connection.execute(_SESSIONS_BY_START, bounds)))
+
+
+def sessions_of(
+    connection: Connection, key: str | None, platform: str | None, limit: int | None
+) -> tuple[Session, ...]:
+    """List sessions, the newest first."""
+    most: dict[str, Any] = {"limit": _EVERYTHING if limit is None else limit}
+    if key is not None:
+        found = connection.execute(_SESSIONS_OF_KEY, most | {"key": key})
+    elif platform is not None:
+        found = connection.execute(_SESSIONS_OF_PLATFORM, most | _platform(platform))
+    else:
+        found = connection.execute(_SESSIONS, most)
+    return tuple(map(_session, found))
+
+
+def _platform(name: str) -> dict[str, str]:
+    def after(sign: str) -> str:
+        return chr(ord(sign) + 1)
+
+    return {
+        "colon": f"{name}:",
+        "after_colon": name + after(":"),
+        "at": f"{name}@",
+        "after_at": name + after("@"),
+    }
+
+
+def chats(connection: Connection, platform: str, limit: int) -> tuple[tuple[str, str | None, int], ...]:
+    """List the chats of a platform, the last used first: address, title, when."""
+    found = connection.execute(_CHATS, {"limit": limit, **_platform(platform)})
+    return tuple((address, title, updated_at) for address, title, updated_at in found)
+
+
+def conversation(connection: Connection, key: str) -> Conversation:
+    """Gather what the owner of a conversation must know."""
+    mine = {"key": key}
+    entries = tuple(map(_entry, connection.execute(_WAITING, mine)))
+    newest = next(iter(sessions_of(connection, key, None, 1)), None)
+    if newest is None:
+        return Conversation(waiting=entries)
+    active: Session | None = newest
+    if newest.state is not SessionState.ACTIVE:
+        row = connection.execute(_ACTIVE, mine).first()
+        active = _session(row) if row else None
+    row = connection.execute(_SUSPENDED, mine).first()
+    suspended = _session(row) if row else None
+    present = active or suspended
+    return Conversation(
+        active=active,
+        suspended=suspended,
+        newest=newest,
+        waiting=entries,
+        held=connection.scalar(_COUNT_HELD, {"session": suspended.id}) or 0 if suspended else 0,
+        last_turn=last_turn(connection, present.id) if present else None,
+        running=tuple(map(_turn, connection.execute(_RUNNING_OF_KEY, mine))),
+    )
+
+
+# --- history ---------------------------------------------------------------------------------
+
+_HISTORY = (
+    sa.select(messages.c.body)
+    .where(messages.c.session_id == given("session"), messages.c.taken_back == sa.false())
+    .order_by(messages.c.id.desc())
+    .limit(given("limit"))
+)
+_decoder = msgspec.json.Decoder(tuple[Message, ...])
+
+
+def history(connection: Connection, session_id: str, limit: int | None) -> tuple[Message, ...]:
+    """Read the newest rows of a session's history, in order."""
+    most = _EVERYTHING if limit is None else limit
+    rows = connection.scalars(_HISTORY, {"session": session_id, "limit": most}).all()
+    return _decoder.decode(f"[{','.join(reversed(rows))}]")
+
+
+# --- what was received -----------------------------------------------------------------------
+
+_ENTRIES = sa.select(*_ENTRY).order_by(inbox.c.seq)
+_WAITING = _ENTRIES.where(inbox.c.key == given("key"), state_is(inbox.c.state, InboxState.WAITING))
+_WAITING_KEYS = sa.select(inbox.c.key).where(state_is(inbox.c.state, InboxState.WAITING)).distinct()
+_COMMANDS = _ENTRIES.where(state_is(inbox.c.state, InboxState.COMMAND))
+_held = (inbox.c.session_id == given("session"), state_is(inbox.c.state, InboxState.HELD))
+_HELD = _ENTRIES.where(*_held)
+_COUNT_HELD = sa.select(sa.func.count()).select_from(inbox).where(*_held)
+_TURN_INBOX = _ENTRIES.where(inbox.c.turn_id == given("turn"))
+_ENTRY_BY_EVENT = sa.select(*_ENTRY).where(
+    inbox.c.source == given("source"), inbox.c.event == given("event")
+)
+
+
+def waiting_keys(connection: Connection) -> tuple[str, ...]:
+    """List the conversations in which something waits to be answered."""
+    return tuple(connection.scalars(_WAITING_KEYS))
+
+
+def commands(connection: Connection) -> tuple[InboxEntry, ...]:
+    """List what waits to be carried out."""
+    return tuple(map(_entry, connection.execute(_COMMANDS)))
+
+
+def held(connection: Connection, session_id: str) -> tuple[InboxEntry, ...]:
+    """List what a suspended session keeps."""
+    return tuple(map(_entry, connection.execute(_HELD, {"session": session_id})))
+
+
+def turn_inbox(connection: Connection, turn_id: str) -> tuple[InboxEntry, ...]:
+    """List what a turn answers."""
+    return tuple(map(_entry, connection.execute(_TURN_INBOX, {"turn": turn_id})))
+
+
+def inbox_entry(connection: Connection, source: str, event: str) -> InboxEntry | None:
+    """Find something received."""
+    row = connection.execute(_ENTRY_BY_EVENT, {"source": source, "event": event}).first()
+    return _entry(row) if row else None
+
+
+# --- turns -----------------------------------------------------------------------------------
+
+_TURN_BY_ID = sa.select(*_TURN).where(turns.c.id == given("turn"))
+_TURNS = sa.select(*_TURN).where(turns.c.session_id == given("session")).order_by(turns.c.id)
+_LAST_TURN = (
+    sa.select(*_TURN)
+    .where(turns.c.session_id == given("session"), turns.c.taken_back == sa.false())
+    .order_by(turns.c.id.desc())
+    .limit(1)
+)
+_RUNNING = sa.select(*_TURN).where(state_is(turns.c.state, TurnState.RUNNING)).order_by(turns.c.id)
+_RUNNING_OF_KEY = _RUNNING.where(turns.c.key == given("key"))
+_TOOL_RUNS = (
+    sa.select(*_RUN)
+    .where(tool_runs.c.turn_id == given("turn"))
+    .order_by(tool_runs.c.started_at, tool_runs.c.call_id)
+)
+
+
+def turn(connection: Connection, id_: str) -> Turn | None:
+    """Find a turn."""
+    row = connection.execute(_TURN_BY_ID, {"turn": id_}).first()
+    return _turn(row) if row else None
+
+
+def turns_of(connection: Connection, session_id: str) -> tuple[Turn, ...]:
+    """List the turns of a session, the oldest first, also those taken back."""
+    return tuple(map(_turn, connection.execute(_TURNS, {"session": session_id})))
+
+
+def last_turn(connection: Connection, session_id: str) -> Turn | None:
+    """Find the newest turn of a session that was not taken back."""
+    row = connection.execute(_LAST_TURN, {"session": session_id}).first()
+    return _turn(row) if row else None
+
+
+def running_turns(connection: Connection) -> tuple[Turn, ...]:
+    """List the turns that are under way, or were when the process died."""
+    return tuple(map(_turn, connection.execute(_RUNNING)))
+
+
+def tool_runs_of(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
+    """List the tools a turn has started."""
+    return tuple(ToolRun(*row) for row in connection.execute(_TOOL_RUNS, {"turn": turn_id}))
+
+
+# --- what is to be shown ---------------------------------------------------------------------
+
+_ITEMS = sa.select(*_ITEM).order_by(outbox.c.seq)
+_OPEN_ITEMS = _ITEMS.where(
+    state_is(outbox.c.state, ItemState.PENDING, ItemState.ATTEMPTING, ItemState.UNKNOWN)
+)
+_ITEMS_OF_TURN = _ITEMS.where(outbox.c.seq > given("after"), outbox.c.turn_id == given("turn"))
+_shown = (
+    outbox.c.address == given("address"),
+    sa.literal_column("final"),  # as in the index
+    outbox.c.state != ItemState.DEAD.value,
+    outbox.c.seq > given("after"),
+)
+_said = (
+    inbox.c.address == given("address"),
+    inbox.c.payload.is_not(None),
+    inbox.c.seq > given("after"),
+)
+
+
+def _both_ways(
+    columns: Iterable[sa.Column[Any]], where: Iterable[Any], seq: sa.Column[int]
+) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """The first rows after a number, and the newest rows."""
+    found = sa.select(*columns).where(*where).limit(given("limit"))
+    return found.order_by(seq), found.order_by(seq.desc())
+
+
+_SAID = _both_ways(_ENTRY, _said, inbox.c.seq)
+_SHOWN = _both_ways(_ITEM, _shown, outbox.c.seq)
+_TRACE = (
+    sa.select(*_ENTRY)
+    .where(
+        sa.or_(
+            *(
+                inbox.c[name] == given("text", type_=inbox.c.event.type)
+                for name in ("key", "address", "event", "id", "turn_id")
+            )
+        )
+    )
+    .order_by(inbox.c.seq.desc())
+    .limit(given("limit"))
+)
+
+
+def open_items(connection: Connection) -> tuple[Item, ...]:
+    """List what is not delivered yet, in the order in which it was put."""
+    return tuple(map(_item, connection.execute(_OPEN_ITEMS)))
+
+
+def timeline(
+    connection: Connection, address: str, after: int, limit: int
+) -> tuple[InboxEntry | Item, ...]:
+    """Read what a chat shows: the first rows after a number, or the newest, in order."""
+    newest = after == 0
+    found = {"address": address, "after": after, "limit": limit}
+    said = map(_entry, connection.execute(_SAID[newest], found))
+    shown = map(_item, connection.execute(_SHOWN[newest], found))
+    rows = sorted((*said, *shown), key=lambda row: row.seq)
+    return tuple(rows[-limit:] if newest else rows[:limit])
+
+
+def trace(connection: Connection, text: str, limit: int) -> tuple[Traced, ...]:
+    """Find what was received lately by a key, an address or an id, with what came of it."""
+    entries = map(_entry, connection.execute(_TRACE, {"text": text, "limit": limit}).all())
+    return tuple(_traced(connection, entry) for entry in entries)
+
+
+def _traced(connection: Connection, entry: InboxEntry) -> Traced:
+    if entry.turn_id is None:
+        return Traced(entry, None, ())
+    found = {"turn": entry.turn_id, "after": entry.seq}
+    items = tuple(map(_item, connection.execute(_ITEMS_OF_TURN, found)))
+    return Traced(entry, turn(connection, entry.turn_id), items)
+
+
+# --- small values ----------------------------------------------------------------------------
+
+_VALUE = sa.select(shelves.c.value).where(
+    shelves.c.shelf == given("shelf"), shelves.c.name == given("name")
+)
+_VALUES = sa.select(shelves.c.name, shelves.c.value).where(shelves.c.shelf == given("shelf"))
+
+
+def value(connection: Connection, shelf: str, name: str) -> str | None:
+    """Read a value."""
+    found: str | None = connection.scalar(_VALUE, {"shelf": shelf, "name": name})
+    return found
+
+
+def values(connection: Connection, shelf: str) -> dict[str, str]:
+    """Read all values of a shelf."""
+    found = connection.execute(_VALUES, {"shelf": shelf})
+    return {name: value for name, value in found}  # noqa: C416 - rows are not quite pairs

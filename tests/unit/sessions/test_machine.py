@@ -1,0 +1,620 @@
+"""The session machine: a table of cases, and random histories against a small model of the store."""
+
+import itertools
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from sessions.changes import (
+    AppendMessages,
+    Change,
+    EndTurn,
+    OpenSession,
+    SetInbox,
+    SetSession,
+    StartTurn,
+    TakeBack,
+)
+from sessions.machine import (
+    Arrived,
+    Begin,
+    Busy,
+    CancelTask,
+    Command,
+    Delete,
+    Drain,
+    Earlier,
+    Ended,
+    Env,
+    Event,
+    GiveSteers,
+    Interrupt,
+    LastTurn,
+    New,
+    Pending,
+    Result,
+    Resume,
+    Retry,
+    Rewritten,
+    RunningTurn,
+    Say,
+    StartTask,
+    State,
+    SteersWanted,
+    Stop,
+    Undo,
+    Withdrawn,
+    Wrecked,
+    step,
+)
+from sessions.records import InboxState, Message, Reason, SessionState, TurnState
+
+T = TypeVar("T")
+KEY = "web:abc"
+BY = Command("there", "web:owner", admin=True)
+counter = itertools.count()
+
+
+def env(limit: int = 20, now: int = 1_000_000) -> Env:
+    return Env(now, lambda kind: f"{kind}_{next(counter)}", limit)
+
+
+def pending(name: str, mode: Busy = Busy.QUEUE, person: str = "web:owner") -> Pending:
+    return Pending(name, "there", person, Message("user", content=f"say {name}"), mode)
+
+
+def after(state: State, *events: Event, limit: int = 20) -> Result:
+    """Run events; the result of the last, on top of all state before it."""
+    result = Result(state)
+    for event in events:
+        result = step(result.state, event, env(limit))
+    return result
+
+
+def idle(**fields: Any) -> State:
+    return State(KEY, **fields)
+
+
+def busy(*waiting: Pending, **fields: Any) -> State:
+    turn = RunningTurn("t_now", "s_now", "there", "web:owner", "what runs", 0)
+    return State(KEY, session="s_now", turn=turn, waiting=waiting, person="web:owner", **fields)
+
+
+def said(result: Result) -> list[str]:
+    return [act.notice for act in result.acts if isinstance(act, Say)]
+
+
+def of(kind: type[T], result: Result) -> list[T]:
+    return [each for each in (*result.changes, *result.acts) if isinstance(each, kind)]
+
+
+# --- messages ----------------------------------------------------------------------------------
+
+
+def test_the_first_message_opens_a_session_and_starts_its_turn_in_one_transaction() -> None:
+    result = after(idle(), Arrived(pending("a")))
+    assert [type(change) for change in result.changes] == [OpenSession, StartTurn]
+    assert of(StartTurn, result)[0].inbox == ("a",)
+    assert of(StartTask, result)[0].fresh_after is None
+    assert said(result) == []
+
+
+def test_the_next_message_goes_on_in_the_same_session() -> None:
+    result = after(idle(session="s_old"), Arrived(pending("a")))
+    assert [type(change) for change in result.changes] == [StartTurn]
+    assert of(StartTurn, result)[0].session_id == "s_old"
+
+
+def test_a_message_while_a_turn_runs_waits_and_the_user_is_told_how_much_waits() -> None:
+    result = after(busy(), Arrived(pending("a")), Arrived(pending("b")))
+    assert [p.id for p in result.state.waiting] == ["a", "b"]
+    assert result.changes == []
+    (say,) = of(Say, result)
+    assert (say.notice, say.slot, say.fields["n"]) == ("N15", "queue", 2)
+
+
+def test_the_turn_that_ends_makes_room_for_the_next_in_the_same_transaction() -> None:
+    row = AppendMessages("s_now", "t_now", (Message("assistant", content="ok"),), 1)
+    result = after(
+        busy(pending("a"), pending("b")),
+        Ended("t_now", TurnState.DONE, changes=(row,)),
+    )
+    assert [type(change) for change in result.changes] == [AppendMessages, EndTurn, StartTurn]
+    assert [p.id for p in result.state.waiting] == ["b"]
+
+
+def test_a_full_queue_refuses_in_words_and_marks_the_row() -> None:
+    result = after(busy(pending("a")), Arrived(pending("b")), limit=1)
+    assert said(result) == ["N16"]
+    assert of(SetInbox, result) == [SetInbox(("b",), InboxState.REFUSED, 1_000_000)]
+    assert [p.id for p in result.state.waiting] == ["a"]
+
+
+def test_collected_messages_become_one_turn_with_all_their_words() -> None:
+    state = busy(pending("a", Busy.COLLECT), pending("b", Busy.COLLECT), pending("c"))
+    result = after(state, Ended("t_now", TurnState.DONE))
+    (start,) = of(StartTurn, result)
+    assert start.inbox == ("a", "b")
+    assert start.messages[0].content == "say a\n\nsay b"
+    assert [p.id for p in result.state.waiting] == ["c"]
+
+
+def test_an_interrupting_message_cancels_the_turn_and_goes_first_in_the_same_session() -> None:
+    result = after(busy(pending("a")), Arrived(pending("now", Busy.INTERRUPT)))
+    assert of(CancelTask, result)[0].turn.id == "t_now"
+    assert of(EndTurn, result)[0].state is TurnState.INTERRUPTED
+    assert of(SetSession, result) == []
+    result = after(result.state, Ended("t_now", TurnState.INTERRUPTED))
+    assert of(StartTurn, result)[0].inbox == ("now",)
+    assert of(StartTurn, result)[0].session_id == "s_now"
+    assert of(EndTurn, result) == []
+
+
+def test_steering_messages_reach_the_running_turn_and_the_others_wait_on() -> None:
+    state = busy(pending("a"), pending("b", Busy.STEER))
+    result = after(state, SteersWanted("t_now"))
+    assert of(GiveSteers, result)[0].messages == (Message("user", content="say b"),)
+    assert of(SetInbox, result)[0].turn_id == "t_now"
+    assert [p.id for p in result.state.waiting] == ["a"]
+
+
+def test_a_turn_that_is_over_is_given_nothing_to_steer_by() -> None:
+    result = after(busy(pending("b", Busy.STEER)), SteersWanted("t_other"))
+    assert of(GiveSteers, result)[0].messages == ()
+    assert result.changes == []
+
+
+def test_a_message_read_back_while_loading_is_not_taken_twice() -> None:
+    result = after(busy(pending("a")), Arrived(pending("a")))
+    assert [p.id for p in result.state.waiting] == ["a"]
+    assert said(result) == []
+
+
+def test_an_over_aged_session_is_closed_and_the_user_told() -> None:
+    result = after(idle(session="s_old"), Arrived(pending("a"), expired=Reason.IDLE))
+    assert of(SetSession, result)[0].state is SessionState.CLOSED
+    assert of(OpenSession, result)
+    assert said(result) == ["expired"]
+
+
+def test_a_deleted_message_leaves_the_queue_and_an_edited_one_changes() -> None:
+    changed = Message("user", content="better")
+    state = busy(pending("a"), pending("b"))
+    result = after(state, Rewritten("b", changed), Withdrawn("a"))
+    assert [p.message for p in result.state.waiting] == [changed]
+    assert of(SetInbox, result)[0].state is InboxState.DONE
+    assert after(state, Withdrawn("unknown")).changes == []
+
+
+# --- commands ----------------------------------------------------------------------------------
+
+
+def test_stop_suspends_the_session_keeps_what_waits_and_says_how_much() -> None:
+    result = after(busy(pending("a"), pending("b")), Stop(BY))
+    assert of(CancelTask, result)[0].cause == "stop"
+    assert of(SetInbox, result)[0] == SetInbox(
+        ("a", "b"), InboxState.HELD, 1_000_000, session_id="s_now"
+    )
+    assert of(SetSession, result)[0].reason is Reason.STOP
+    (say,) = of(Say, result)
+    assert (say.notice, say.fields["n"], say.urgent) == ("N10", 2, True)
+    assert result.state.session is None
+
+
+def test_stop_with_nothing_running_suspends_nothing() -> None:
+    for state in (idle(), idle(session="s_old")):
+        result = after(state, Stop(BY))
+        assert said(result) == ["N10.idle"]
+        assert result.changes == []
+
+
+def test_a_second_stop_finds_nothing_left_to_stop() -> None:
+    assert said(after(busy(), Stop(BY), Stop(BY))) == ["N10.idle"]
+
+
+def test_stop_also_stops_the_message_that_was_about_to_replace_a_turn() -> None:
+    result = after(busy(), Arrived(pending("now", Busy.INTERRUPT)), Stop(BY))
+    assert said(result) == ["N10"]
+    assert of(SetInbox, result)[0].state is InboxState.HELD
+    assert of(EndTurn, result) == []
+
+
+def test_a_command_row_is_done_with_the_change_it_makes() -> None:
+    by = msgspec.structs.replace(BY, inbox="i_1")
+    for event in (Stop(by), New(by), Resume(by, None), Retry(by, None), Undo(by, None)):
+        result = after(idle(), event)
+        assert SetInbox(("i_1",), InboxState.DONE, 1_000_000) in result.changes
+
+
+def test_the_message_after_a_stop_opens_a_fresh_session_and_says_so_once() -> None:
+    stopped = after(busy(), Stop(BY), Ended("t_now", TurnState.STOPPED))
+    result = after(stopped.state, Arrived(pending("a")))
+    assert said(result) == ["N14"]
+    (start,) = of(StartTask, result)
+    assert start.fresh_after is Reason.STOP
+    assert start.interrupted_request == ""
+    result = after(result.state, Ended(start.turn.id, TurnState.DONE), Arrived(pending("b")))
+    assert said(result) == []
+
+
+def test_the_model_hears_of_the_interrupted_request_after_a_crash() -> None:
+    state = idle(earlier=Earlier("s_1", Reason.CRASH, "build it"), fresh_after=Reason.CRASH)
+    (start,) = of(StartTask, after(state, Arrived(pending("a"))))
+    assert start.interrupted_request == "build it"
+
+
+def test_a_message_that_comes_while_a_stopped_turn_leaves_waits_for_it() -> None:
+    result = after(busy(), Stop(BY), Arrived(pending("a")))
+    assert of(StartTurn, result) == []
+    result = after(result.state, Ended("t_now", TurnState.STOPPED))
+    assert of(StartTurn, result)[0].inbox == ("a",)
+    assert said(result) == ["N14"]
+
+
+def test_resume_brings_the_session_back_with_what_waited() -> None:
+    state = idle(earlier=Earlier("s_1", Reason.STOP), fresh_after=Reason.STOP)
+    result = after(state, Resume(BY, "s_1", held=(pending("a"), pending("b"))))
+    assert SetSession("s_1", SessionState.ACTIVE, None, 1_000_000) in result.changes
+    assert of(StartTurn, result)[0].inbox == ("a",)
+    assert [p.id for p in result.state.waiting] == ["b"]
+    assert said(result) == ["resumed"]
+
+
+def test_resume_suspends_the_present_session_as_switched() -> None:
+    state = idle(session="s_2", earlier=Earlier("s_1", Reason.STOP))
+    result = after(state, Resume(BY, "s_1"))
+    first, second = of(SetSession, result)
+    assert (first.id, first.reason) == ("s_2", Reason.SWITCHED)
+    assert (second.id, second.state) == ("s_1", SessionState.ACTIVE)
+    assert result.state.earlier == Earlier("s_2", Reason.SWITCHED)
+    assert result.state.fresh_after is None
+
+
+def test_resume_in_the_middle_of_a_turn_ends_it_first() -> None:
+    result = after(busy(), Resume(BY, "s_1", held=(pending("a"),)))
+    assert of(CancelTask, result)
+    assert of(StartTurn, result) == []
+    result = after(result.state, Ended("t_now", TurnState.STOPPED))
+    assert of(StartTurn, result)[0].session_id == "s_1"
+
+
+def test_resume_without_an_earlier_session_says_so() -> None:
+    assert said(after(idle(), Resume(BY, None))) == ["nothing_to_resume"]
+
+
+def test_continue_takes_up_what_was_interrupted_without_a_new_user_row() -> None:
+    last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
+    state = idle(earlier=Earlier("s_1", Reason.CRASH), fresh_after=Reason.CRASH)
+    result = after(state, Resume(BY, "s_1", go_on=True, last=last))
+    (start,) = of(StartTurn, result)
+    assert (start.inbox, start.messages) == ((), ())
+    assert of(StartTask, result)[0].taken_up
+
+
+def test_retry_runs_the_interrupted_message_again_in_its_own_session() -> None:
+    last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
+    state = idle(earlier=Earlier("s_1", Reason.CRASH), fresh_after=Reason.CRASH)
+    result = after(state, Retry(BY, last))
+    assert of(SetSession, result)[0].state is SessionState.ACTIVE
+    assert of(TakeBack, result)[0].turn_id == "t_1"
+    (start,) = of(StartTurn, result)
+    assert (start.session_id, start.inbox, start.messages) == ("s_1", ("a",), last.messages)
+    assert said(result) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "notice"),
+    [
+        pytest.param(Retry(BY, None), "nothing_to_retry", id="nothing to retry"),
+        pytest.param(Undo(BY, None), "nothing_to_undo", id="nothing to undo"),
+    ],
+)
+def test_commands_that_find_nothing_say_so(event: Event, notice: str) -> None:
+    result = after(idle(session="s_1"), event)
+    assert said(result) == [notice]
+    assert result.changes == []
+
+
+def test_retry_and_undo_wait_for_the_running_turn_to_be_stopped() -> None:
+    last = LastTurn("t_1", "s_now", "there", ("a",), (Message("user", content="go"),))
+    for event in (Retry(BY, last), Undo(BY, last)):
+        assert said(after(busy(), event)) == ["busy"]
+
+
+def test_undo_takes_the_exchange_out_of_the_history() -> None:
+    last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
+    result = after(idle(session="s_1"), Undo(BY, last))
+    assert of(TakeBack, result) == [TakeBack("s_1", "t_1", 1_000_000)]
+    assert said(result) == ["undone"]
+
+
+def test_new_closes_the_session_and_what_waits_goes_into_the_fresh_one() -> None:
+    result = after(busy(pending("a")), New(BY))
+    assert of(SetSession, result)[0].reason is Reason.NEW
+    assert said(result) == ["new"]
+    result = after(result.state, Ended("t_now", TurnState.STOPPED))
+    assert of(OpenSession, result)
+    assert of(StartTurn, result)[0].inbox == ("a",)
+    assert said(result) == []
+
+
+def test_only_the_last_requester_or_an_admin_changes_the_course_but_anybody_may_stop() -> None:
+    other = Command("there", "web:other")
+    for event in (New(other), Retry(other, None), Undo(other, None), Resume(other, "s_1")):
+        assert said(after(busy(), event)) == ["not_yours"]
+    assert said(after(busy(), Stop(other))) == ["N10"]
+
+
+def test_deleting_the_active_session_stops_its_turn() -> None:
+    result = after(busy(), Delete(BY, "s_now"))
+    assert of(CancelTask, result)
+    assert of(SetSession, result)[0].reason is Reason.DELETED
+    state = idle(earlier=Earlier("s_1", Reason.STOP), fresh_after=Reason.STOP)
+    assert after(state, Delete(BY, "s_1")).state.earlier is None
+
+
+# --- shutdown and crash ------------------------------------------------------------------------
+
+
+def test_while_draining_messages_are_kept_and_their_sender_is_told_once() -> None:
+    result = after(idle(session="s_1"), Drain(), Arrived(pending("a")))
+    assert said(result) == ["N17"]
+    assert of(StartTurn, result) == []
+    result = after(result.state, Arrived(pending("b")))
+    assert said(result) == []
+    assert [p.id for p in result.state.waiting] == ["a", "b"]
+
+
+def test_a_turn_that_ends_while_draining_starts_no_other() -> None:
+    result = after(busy(pending("a")), Drain(), Ended("t_now", TurnState.DONE))
+    assert [type(change) for change in result.changes] == [EndTurn]
+    assert result.state.turn is None
+
+
+def test_what_outlives_the_grace_is_suspended_and_its_user_told() -> None:
+    result = after(busy(pending("a")), Drain(), Interrupt(Reason.RESTART, {"k": 1}))
+    assert of(EndTurn, result)[0].state is TurnState.INTERRUPTED
+    assert of(SetSession, result)[0].reason is Reason.RESTART
+    assert said(result) == ["N11"]
+    assert [p.id for p in result.state.waiting] == ["a"]  # answered after the restart
+
+
+def test_a_turn_to_be_taken_up_stays_running_in_the_journal() -> None:
+    result = after(busy(), Drain(), Interrupt(Reason.RESTART, take_up=True))
+    assert of(CancelTask, result)[0].take_up
+    assert result.changes == []
+    assert said(result) == []
+
+
+def wreck(*, take_up: bool = False, stuck: bool = False) -> Wrecked:
+    turn = RunningTurn("t_dead", "s_1", "there", "web:owner", "build it", 0)
+    row = AppendMessages("s_1", "t_dead", (Message("assistant", content="par"),), 1)
+    return Wrecked(turn, (row,), {"k": 2}, take_up=take_up, stuck=stuck)
+
+
+def test_a_turn_found_running_after_a_crash_suspends_its_session_and_is_told() -> None:
+    result = after(idle(session="s_1"), wreck())
+    assert [type(change) for change in result.changes] == [AppendMessages, EndTurn, SetSession]
+    assert of(SetSession, result)[0].reason is Reason.CRASH
+    assert said(result) == ["N11"]
+    assert result.state.fresh_after is Reason.CRASH
+
+
+def test_a_turn_taken_up_too_often_is_stuck() -> None:
+    result = after(idle(session="s_1"), wreck(stuck=True))
+    assert of(SetSession, result)[0].reason is Reason.STUCK
+
+
+def test_a_turn_to_be_taken_up_runs_again_under_its_own_id() -> None:
+    result = after(idle(session="s_1"), wreck(take_up=True))
+    assert of(StartTurn, result)[0].id == "t_dead"
+    assert of(StartTask, result)[0].taken_up
+    assert said(result) == []
+
+
+def test_the_end_of_a_turn_nobody_knows_changes_nothing() -> None:
+    assert after(idle(), Ended("t_ghost", TurnState.DONE)).changes == []
+
+
+# --- random histories --------------------------------------------------------------------------
+
+
+class Model:
+    """What the store would hold."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, tuple[SessionState, Reason | None]] = {}
+        self.inbox: dict[str, InboxState] = {}
+        self.holder: dict[str, str | None] = {}
+        self.turns: dict[str, TurnState] = {}
+        self.turn_of: dict[str, str] = {}
+        self.last: dict[str, StartTurn] = {}  # the newest turn of each session
+        self.taken_back: set[str] = set()
+
+    def apply(self, changes: list[Change]) -> None:
+        for change in changes:
+            match change:
+                case OpenSession():
+                    self.sessions[change.id] = (SessionState.ACTIVE, None)
+                case SetSession():
+                    self.sessions[change.id] = (change.state, change.reason)
+                case StartTurn():
+                    assert self.sessions[change.session_id][0] is SessionState.ACTIVE
+                    self.turns[change.id] = TurnState.RUNNING
+                    self.last[change.session_id] = change
+                    for row in change.inbox:
+                        self.inbox[row] = InboxState.RUNNING
+                        self.turn_of[row] = change.id
+                case EndTurn():
+                    assert self.turns[change.id] is TurnState.RUNNING
+                    self.turns[change.id] = change.state
+                    for row, turn in self.turn_of.items():
+                        if turn == change.id and self.inbox[row] is InboxState.RUNNING:
+                            self.inbox[row] = InboxState.DONE
+                case SetInbox():
+                    for row in change.ids:
+                        self.inbox[row] = change.state
+                        self.holder[row] = change.session_id
+                        if change.turn_id:
+                            self.turn_of[row] = change.turn_id
+                case TakeBack():
+                    self.taken_back.add(change.turn_id)
+                case _:
+                    pass
+
+
+class Conversation(RuleBasedStateMachine):
+    """Random events; nothing lost, one turn at a time, order kept, no session left behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.state = State(KEY)
+        self.rows: dict[str, Pending] = {}
+        self.tasks: list[str] = []  # turns whose task is alive
+        self.told: set[str] = set()
+        self.now = 1_000
+
+    def play(self, event: Event) -> Result:
+        self.now += 1
+        result = step(self.state, event, env(3, self.now))
+        self.model.apply(result.changes)
+        self.state = result.state
+        for act in result.acts:
+            if isinstance(act, StartTask):
+                assert not self.tasks, "two turns at a time"
+                self.tasks.append(act.turn.id)
+        return result
+
+    @rule(mode=st.sampled_from(Busy))
+    def arrive(self, mode: Busy) -> None:
+        name = f"i_{next(counter)}"
+        self.rows[name] = pending(name, mode)
+        self.model.inbox[name] = InboxState.WAITING
+        self.play(Arrived(self.rows[name]))
+
+    @precondition(lambda self: self.tasks)
+    @rule(state=st.sampled_from([TurnState.DONE, TurnState.FAILED]))
+    def end(self, state: TurnState) -> None:
+        self.play(Ended(self.tasks.pop(), state))
+
+    @precondition(lambda self: self.tasks)
+    @rule()
+    def steer(self) -> None:
+        self.play(SteersWanted(self.tasks[0]))
+
+    @rule()
+    def stop(self) -> None:
+        was_running = self.state.turn is not None and not self.state.turn.leaving
+        result = self.play(Stop(BY))
+        if was_running:
+            assert said(result) == ["N10"]
+
+    @rule()
+    def new(self) -> None:
+        self.play(New(BY))
+
+    def held(self, session: str) -> tuple[Pending, ...]:
+        return tuple(
+            self.rows[row]
+            for row, state in self.model.inbox.items()
+            if state is InboxState.HELD and self.model.holder[row] == session
+        )
+
+    @rule(go_on=st.booleans())
+    def resume(self, go_on: bool) -> None:
+        earlier = self.state.earlier
+        session = earlier.session if earlier else None
+        held = self.held(session) if session else ()
+        last = self.model.last.get(session or "")
+        known = last and LastTurn(last.id, last.session_id, "there", last.inbox, last.messages)
+        self.play(Resume(BY, session, held, go_on=go_on, last=known or None))
+
+    @rule()
+    def retry(self) -> None:
+        session = self.state.session or (self.state.earlier and self.state.earlier.session)
+        last = self.model.last.get(session or "")
+        if last is None or last.id in self.model.taken_back:
+            return
+        known = LastTurn(last.id, last.session_id, "there", last.inbox, last.messages)
+        held = self.held(last.session_id) if last.session_id != self.state.session else ()
+        self.play(Retry(BY, known, held))
+
+    @rule()
+    def crash(self) -> None:
+        """The process dies; a new one reads the store."""
+        self.tasks.clear()
+        model = self.model
+        active = [s for s, (state, _) in model.sessions.items() if state is SessionState.ACTIVE]
+        asleep = [
+            (s, reason)
+            for s, (state, reason) in model.sessions.items()
+            if state is SessionState.SUSPENDED and reason
+        ]
+        waiting = [row for row, state in model.inbox.items() if state is InboxState.WAITING]
+        running = [turn for turn, state in model.turns.items() if state is TurnState.RUNNING]
+        assert len(running) <= 1
+        earlier = Earlier(asleep[-1][0], asleep[-1][1]) if asleep else None
+        newest = list(model.sessions)[-1:]
+        fresh = asleep[-1][1] if asleep and newest == [asleep[-1][0]] and not active else None
+        self.state = State(
+            KEY,
+            session=active[0] if active else None,
+            earlier=earlier,
+            fresh_after=None if fresh is Reason.SWITCHED else fresh,
+            waiting=tuple(self.rows[row] for row in waiting),
+        )
+        for turn in running:
+            session = next(s for s, each in model.last.items() if each.id == turn)
+            left = RunningTurn(turn, session, "there", "web:owner", "", 0)
+            result = self.play(Wrecked(left, (), {}, take_up=False))
+            assert said(result) == ["N11"]
+        self.play(Begin())
+
+    @invariant()
+    def one_active_session_at_most(self) -> None:
+        states = [state for state, _ in self.model.sessions.values()]
+        assert states.count(SessionState.ACTIVE) <= 1
+        active = [s for s, (state, _) in self.model.sessions.items() if state == "active"]
+        assert active == ([self.state.session] if self.state.session else [])
+
+    @invariant()
+    def nothing_that_was_received_is_lost(self) -> None:
+        waiting = {p.id for p in self.state.waiting}
+        for row, state in self.model.inbox.items():
+            assert (state is InboxState.WAITING) == (row in waiting), (row, state)
+            if state is InboxState.RUNNING:
+                assert self.state.turn
+                assert self.model.turn_of[row] == self.state.turn.id
+            if state is InboxState.HELD:
+                holder = self.model.holder[row]
+                assert holder
+                assert self.model.sessions[holder][0] is SessionState.SUSPENDED
+
+    @invariant()
+    def what_waits_is_under_way(self) -> None:
+        if self.state.waiting:
+            assert self.state.turn is not None
+
+    @invariant()
+    def the_turn_in_the_journal_is_the_one_that_runs(self) -> None:
+        running = [turn for turn, state in self.model.turns.items() if state == "running"]
+        turn = self.state.turn
+        assert running == ([turn.id] if turn and not turn.leaving else [])
+        assert self.tasks == ([turn.id] if turn else [])
+
+    def teardown(self) -> None:
+        """When all turns have ended, nothing waits any more."""
+        while self.tasks:
+            self.end(TurnState.DONE)
+        assert not self.state.waiting
+        assert InboxState.WAITING not in self.model.inbox.values()
+        assert InboxState.RUNNING not in self.model.inbox.values()
+
+
+Conversation.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestRandomHistories = Conversation.TestCase
