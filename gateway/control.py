@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 LONGEST_LINE = 4 * 1024 * 1024
 LONGEST_PATH = 100  # bytes; the kernel takes 107
 REQUEST_WITHIN = 10.0  # seconds a client has to say what it wants
-ANSWER_WITHIN = 60.0  # seconds an operation may take
+ANSWER_WITHIN = 75.0  # seconds an operation may take
 CONNECT_WITHIN = 5.0
 
 EXPECTED = (HoldfastError, PlatformError, StoreError, ValueError, LookupError, OSError)
@@ -121,12 +121,12 @@ async def serving(
     The caller holds the lock of the state folder, so a socket that lies there is a dead one's.
     """
     listening = _listen(path)
-    desk = _Desk(operations, streams or {})
+    clerk = _Clerk(operations, streams or {})
     async with asyncio.TaskGroup() as connections:
         open_ones: set[asyncio.Task[None]] = set()
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = connections.create_task(desk.serve(Wire(reader, writer)))
+            task = connections.create_task(clerk.serve(Wire(reader, writer)))
             open_ones.add(task)
             task.add_done_callback(open_ones.discard)
 
@@ -159,7 +159,7 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-class _Desk:
+class _Clerk:
     """Takes requests, one connection at a time of its own task."""
 
     def __init__(self, operations: Mapping[str, Operation], streams: Mapping[str, Stream]) -> None:

@@ -1,22 +1,21 @@
-"""Runs a gateway as a service: lock, signals, systemd, control socket, logs, exit code."""
+"""Runs a gateway as a service: lock, signals, systemd, control socket."""
 
 import asyncio
 import contextlib
 import logging
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 import msgspec
 
 from gateway.control import Operation, Stream, Wire, serving, socket_path
-from gateway.errors import CannotStart, HoldfastError
+from gateway.errors import CannotStart
 from gateway.lock import only_daemon
 from gateway.notify import Systemd
 from platforms.console import CHAT, ConsoleAdapter, Screen
+from platforms.core.contract import Adapter
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +32,10 @@ class Runner(Protocol):
     @property
     def operations(self) -> Mapping[str, Operation]:
         """What the control socket offers."""
+        ...
+
+    def adapter(self, name: str) -> Adapter | None:
+        """One of the adapters in use."""
         ...
 
     async def run(self) -> None:
@@ -56,7 +59,6 @@ async def serve(
     home: Path,
     environ: Mapping[str, str],
     *,
-    console: ConsoleAdapter | None = None,
     then: Then | None = None,
     signals: bool = True,
 ) -> None:
@@ -66,11 +68,10 @@ async def serve(
     stops, and a second one skips the wait for running turns.
     """
     manager = Systemd(environ)
-    streams = {"chat": chat_stream(console)} if console else {}
     with only_daemon(home), _on_signals(runner) if signals else contextlib.nullcontext():
         async with asyncio.TaskGroup() as beside:
             helpers = [
-                beside.create_task(_offer(runner, home, environ, streams)),
+                beside.create_task(_offer(runner, home, environ)),
                 beside.create_task(_report(runner, manager)),
                 beside.create_task(_alive(manager)),
             ]
@@ -81,56 +82,6 @@ async def serve(
             finally:
                 for helper in helpers:
                     helper.cancel()
-
-
-def exit_code(run: Callable[[], None]) -> int:
-    """Run something to its end; what goes wrong becomes clear lines on stderr and a number.
-
-    What nobody foresaw ends the process by `last_words`.
-    """
-    try:
-        run()
-    except KeyboardInterrupt:
-        return 130
-    except BaseExceptionGroup as group:
-        error = _first(group)
-        if not isinstance(error, HoldfastError):
-            raise
-        return _told(error)
-    except HoldfastError as error:
-        return _told(error)
-    return 0
-
-
-def last_words(
-    _: type[BaseException], error: BaseException, __: TracebackType | None = None
-) -> None:
-    """Say in one line that the program is at fault; the log has the rest. See `sys.excepthook`."""
-    if logging.getLogger().handlers:
-        log.critical("Holdfast ended by an error of its own", exc_info=error)
-    leaf = _first(error) if isinstance(error, BaseExceptionGroup) else error
-    what = f"{type(leaf).__name__}: {leaf}".partition("\n")[0]
-    sys.stderr.write(f"holdfast: ended by an error of its own: {what}\n")
-
-
-def _told(error: HoldfastError) -> int:
-    for line in error.lines:
-        sys.stderr.write(f"holdfast: {line}\n")
-    return error.exit_code
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to speak of: one that has words for the operator goes first."""
-    leaves = list(_leaves(group))
-    return next((leaf for leaf in leaves if isinstance(leaf, HoldfastError)), leaves[0])
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
-            yield from _leaves(part)
-    else:
-        yield error
 
 
 # --- beside the runner -----------------------------------------------------------------------
@@ -155,11 +106,11 @@ def _on_signals(runner: Runner) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _offer(
-    runner: Runner, home: Path, environ: Mapping[str, str], streams: Mapping[str, Stream]
-) -> None:
+async def _offer(runner: Runner, home: Path, environ: Mapping[str, str]) -> None:
     """Open the control socket once there is something to control."""
     await runner.ready.wait()
+    console = runner.adapter("console")
+    streams = {"chat": chat_stream(console)} if isinstance(console, ConsoleAdapter) else {}
     async with serving(socket_path(home, environ), runner.operations, streams):
         await asyncio.Event().wait()
 

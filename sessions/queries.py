@@ -38,6 +38,7 @@ _ITEM_STATES = {state.value: state for state in ItemState}
 
 _EVERYTHING = 2**62
 """A limit that limits nothing; then one statement serves both."""
+_LIMIT = given("limit", type_=sa.BigInteger())
 
 
 def _columns(table: sa.Table, record: type[msgspec.Struct]) -> list[sa.Column[Any]]:
@@ -70,7 +71,7 @@ def _item(row: Sequence[Any]) -> Item:
 
 # --- sessions --------------------------------------------------------------------------------
 
-_SESSIONS = sa.select(*_SESSION).order_by(sessions.c.id.desc()).limit(given("limit"))
+_SESSIONS = sa.select(*_SESSION).order_by(sessions.c.id.desc()).limit(_LIMIT)
 _SESSION_BY_ID = sa.select(*_SESSION).where(sessions.c.id == given("session"))
 _SESSIONS_BY_START = _SESSIONS.where(
     sessions.c.id >= given("start"), sessions.c.id < given("end", type_=sessions.c.id.type)
@@ -110,7 +111,7 @@ _CHATS = (
     sa.select(_newest_of_chat.c.address, _newest_of_chat.c.title, _newest_of_chat.c.updated_at)
     .where(_newest_of_chat.c.place == 1)
     .order_by(_newest_of_chat.c.updated_at.desc())
-    .limit(given("limit"))
+    .limit(_LIMIT)
 )
 
 
@@ -189,7 +190,7 @@ _HISTORY = (
     sa.select(messages.c.body)
     .where(messages.c.session_id == given("session"), messages.c.taken_back == sa.false())
     .order_by(messages.c.id.desc())
-    .limit(given("limit"))
+    .limit(_LIMIT)
 )
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -312,24 +313,26 @@ def _both_ways(
     columns: Iterable[sa.Column[Any]], where: Iterable[Any], seq: sa.Column[int]
 ) -> tuple[sa.Select[Any], sa.Select[Any]]:
     """The first rows after a number, and the newest rows."""
-    found = sa.select(*columns).where(*where).limit(given("limit"))
+    found = sa.select(*columns).where(*where).limit(_LIMIT)
     return found.order_by(seq), found.order_by(seq.desc())
 
 
 _SAID = _both_ways(_ENTRY, _said, inbox.c.seq)
 _SHOWN = _both_ways(_ITEM, _shown, outbox.c.seq)
+_text = given("text", type_=inbox.c.event.type)
 _TRACE = (
     sa.select(*_ENTRY)
     .where(
         sa.or_(
-            *(
-                inbox.c[name] == given("text", type_=inbox.c.event.type)
-                for name in ("key", "address", "event", "id", "turn_id")
-            )
+            inbox.c.key == _text,
+            inbox.c.address == _text,
+            inbox.c.event == _text,
+            inbox.c.id == _text,
+            inbox.c.turn_id == _text,
         )
     )
     .order_by(inbox.c.seq.desc())
-    .limit(given("limit"))
+    .limit(_LIMIT)
 )
 
 

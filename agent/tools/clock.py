@@ -1,6 +1,6 @@
 """What time it is."""
 
-import datetime
+import datetime as dt
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agent.errors import ToolError
@@ -13,6 +13,7 @@ async def current_time(context: ToolContext, timezone: str = "UTC") -> str:
     """Tell the present date and time.
 
     Args:
+        context: Not part of the call.
         timezone: Name from the time zone database, such as Europe/Berlin.
     """
     try:
@@ -20,5 +21,5 @@ async def current_time(context: ToolContext, timezone: str = "UTC") -> str:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         msg = f"There is no time zone {timezone!r}; use a name such as Europe/Berlin or UTC."
         raise ToolError(msg) from None
-    now = datetime.datetime.fromtimestamp(context.clock.now() / 1000, zone)
+    now = dt.datetime.fromtimestamp(context.clock.now() / 1000, zone)
     return now.strftime("%A, %Y-%m-%d %H:%M:%S %Z (UTC%z)")

@@ -27,9 +27,15 @@ class ToolContext(Protocol):
     """What a running tool may use."""
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
     @property
-    def workspace(self) -> Path: ...
+    def workspace(self) -> Path:
+        """The folder that the tool may work in."""
+        ...
+
     @property
     def idempotency_key(self) -> str:
         """Session, turn and call: the same for a repeat of the very same call."""

@@ -20,9 +20,14 @@ class Gated(Protocol):
     """What the gate must know of a tool."""
 
     @property
-    def arguments(self) -> type[msgspec.Struct]: ...
+    def arguments(self) -> type[msgspec.Struct]:
+        """What a call's arguments are decoded into."""
+        ...
+
     @property
-    def read_only(self) -> bool: ...
+    def read_only(self) -> bool:
+        """Running it changes nothing."""
+        ...
 
 
 T = TypeVar("T", bound=Gated)

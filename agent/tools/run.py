@@ -135,7 +135,7 @@ class ToolRunner:
             text = await _bounded(how.tool.call(how.arguments, context), call.name, timeout)
         except ToolError as error:
             return _Result(ok=False, text=str(error) or (type(error).__doc__ or ""), ran=True)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the boundary of tools
             _log.exception("tool %s failed", call.name)
             said = f"{call.name} failed: {type(error).__name__}: {error}"
             return _Result(ok=False, text=said, ran=True)
@@ -184,21 +184,26 @@ async def _together(ready: Sequence[_Result | Coroutine[Any, Any, _Result]]) -> 
     return [r if isinstance(r, _Result) else r.result() for r in running]
 
 
-async def _bounded(work: Coroutine[Any, Any, str], name: str, seconds: float) -> str:
+async def _bounded(work: Awaitable[str], name: str, seconds: float) -> str:
     """Run a tool, but never wait for one that does not end when it is told to."""
     # A task of its own and of no group: a group would wait for it for ever.
-    task = asyncio.get_running_loop().create_task(work, name=f"tool {name}")
+    task = asyncio.get_running_loop().create_task(_awaited(work), name=f"tool {name}")
     grace = _STOP_GRACE
     try:
-        await asyncio.wait({task}, timeout=seconds)
+        done, _ = await asyncio.wait({task}, timeout=seconds)
         grace = _GRACE
     finally:
         if not task.done():
             await _end(task, grace)
-    if not task.done() or task.cancelled():
+    if not done or task.cancelled():
+        # Whatever it may still have said while it ended comes too late to be relied upon.
         msg = f"{name} was given up after {seconds:g} s. {ToolTimeout.__doc__}"
         raise ToolTimeout(msg)
     return task.result()
+
+
+async def _awaited(work: Awaitable[str]) -> str:
+    return await work
 
 
 async def _end(task: asyncio.Task[str], grace: float) -> None:

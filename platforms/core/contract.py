@@ -183,7 +183,10 @@ class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
 
 
 class Draft(msgspec.Struct, frozen=True, tag="draft", omit_defaults=True):
-    """Show what an answer looks like so far; it vanishes by itself, or when `text` is empty."""
+    """Show what an answer looks like so far.
+
+    It vanishes by itself, or when `text` and `status` are both empty, or when the answer is posted.
+    """
 
     op: str
     address: Address

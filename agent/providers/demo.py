@@ -1,0 +1,113 @@
+"""The built-in demo: answers without any model, and says so.
+
+It lets a fresh installation be tried at once: streaming, Markdown and a tool call all take the same
+way through the program as a real model's.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+
+from agent.providers.contract import (
+    CallChunk,
+    Chunk,
+    DoneChunk,
+    FinishChunk,
+    ModelRequest,
+    OpenedChunk,
+    TextChunk,
+    UsageChunk,
+)
+from agent.settings import TargetSettings
+from sessions.records import Message
+
+PACE = 0.03
+"""Seconds between words, about as fast as people read along."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+_TOOL = "current_time"
+_ASKS_FOR_TOOL = re.compile(r"\b(time|clock|tools?|date|hour)\b", re.IGNORECASE)
+_LONGEST_ECHO = 2000
+
+_ANSWER = """\
+**This is the demo: there is no model behind it.** It shows that everything else works.
+
+You wrote:
+
+> {echo}
+
+That was message number {count} of this conversation. To talk to a real model, either
+
+- start it with a key: `OPENAI_API_KEY=… make run`
+- or name a model in `holdfast.toml`; any server that speaks OpenAI's protocol will do:
+
+```toml
+[model]
+provider = "openai"
+name = "gpt-5.5"
+# base_url = "http://127.0.0.1:11434/v1"   # a server of your own
+```
+
+{hint}
+"""
+_HINT = "Ask me for the *time* to see a tool at work."
+_BEFORE_TOOL = "I am only a demo without a model, but I can show you a tool at work. "
+_AFTER_TOOL = """\
+The tool `{tool}` answered:
+
+```text
+{result}
+```
+
+A real model would make something of it. This is the **demo: there is no model behind it**; add one \
+with `OPENAI_API_KEY=… make run`, or under `[model]` in `holdfast.toml`.
+"""
+
+
+def build(settings: TargetSettings) -> "Demo":
+    """Make the provider; there is nothing to configure."""
+    del settings
+    return Demo()
+
+
+class Demo:
+    """Plays a model."""
+
+    name = "demo"
+
+    def __init__(self, sleep: Sleep = asyncio.sleep, pace: float = PACE) -> None:
+        self._sleep = sleep
+        self._pace = pace
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        """See `Provider`."""
+        return self._stream(request)
+
+    async def aclose(self) -> None:
+        """See `Provider`; nothing is open."""
+
+    @asynccontextmanager
+    async def _stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        async with aclosing(self._chunks(request)) as chunks:
+            yield chunks
+
+    async def _chunks(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
+        yield OpenedChunk()
+        for chunk in answer(request):
+            yield chunk
+            if isinstance(chunk, TextChunk):
+                await self._sleep(self._pace)
+
+
+def answer(request: ModelRequest) -> Iterator[Chunk]:
+    """All chunks of an answer."""
+    said = [row for row in request.messages if row.role == "user"]
+    last = request.messages[-1] if request.messages else Message("user")
+    count = 0
+    if last.role == "tool":
+        for count, word in enumerate(_words(_AFTER_TOOL, tool=_TOOL, result=last.content), 1):  # noqa: B007
+            yield TextChunk(word)
+    elif _wants_tool(request, last.content):
+        ...

@@ -1,0 +1,339 @@
+"""The ops of one chat: carried out one after the other, and written down.
+
+An urgent item does not wait for an op that is under way; it has a pump of its own.
+"""
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from gateway.delivery import plan
+from gateway.delivery.pacing import Pace, Weight
+from gateway.delivery.plan import Phase, Settled, Step
+from gateway.delivery.queue import Do, Entry, Queue, Settle, Until
+from gateway.delivery.view import write_body, write_shown
+from platforms.core.contract import Adapter, Draft, Edit, Op, Receipt, Repeat, Typing
+from platforms.core.errors import (
+    ChatGone,
+    PlatformError,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Unconfirmed,
+)
+from sessions.changes import Change, PutItem, SetItem
+from sessions.records import ItemState
+from sessions.store import SessionStore
+from sessions.values.clock import Clock
+
+log = logging.getLogger(__name__)
+
+COSMETIC_DEADLINE = 10.0
+TYPING_DEADLINE = 2.0
+FIRST_BACKOFF = 0.5
+LONGEST_BACKOFF = 60.0
+MOST_CRASHES = 3
+"""Times an adapter may fail over one item with an error that it should not raise."""
+
+
+class Link(Protocol):
+    """The platform's side of a lane."""
+
+    adapter: Adapter
+    up: bool
+
+    def refused(self) -> None:
+        """The platform does not accept our credentials any more."""
+        ...
+
+
+class Office(Protocol):
+    """What all lanes share."""
+
+    store: SessionStore
+    clock: Clock
+    clean: Callable[[str], str]
+    deadline: float
+
+    def start(self, pump: "Lane", *, urgent: bool) -> None:
+        """Run a pump of a lane, now or as soon as there is somebody to own its task."""
+        ...
+
+    def settled(self, item_id: str, state: ItemState) -> None:
+        """An item is done, and that is committed."""
+        ...
+
+    def idle(self, lane: "Lane") -> None:
+        """A lane has nothing to do."""
+        ...
+
+    async def pause(self, lane: "Lane", until: int) -> None:
+        """Keep a Retry-After over a restart; `until` in milliseconds of wall time."""
+        ...
+
+
+class Crashed(Unconfirmed):
+    """The adapter failed with an error that it should not raise."""
+
+
+Outcome = Receipt | PlatformError
+
+
+class Lane:
+    """Delivers to one chat."""
+
+    def __init__(self, key: str, link: Link, office: Office) -> None:
+        self.key = key
+        self.link = link
+        self._office = office
+        self._can = link.adapter.capabilities
+        self.pace = Pace(self._can.burst, self._can.per_second, office.clock.monotonic())
+        self.queue = Queue(self._can, office.clean)
+        self._news = {True: asyncio.Event(), False: asyncio.Event()}
+        self._running: set[bool] = set()
+        self._unsaved: dict[str, SetItem] = {}
+        self._hurry = False  # something unsaved must not be lost
+
+    def wake(self) -> None:
+        """Look again: something is new."""
+        for urgent in (True, False):
+            if urgent in self._running:
+                self._news[urgent].set()
+            elif self.link.up and self.queue.has_work(urgent=urgent):
+                self._running.add(urgent)
+                self._office.start(self, urgent=urgent)
+
+    async def pump(self, *, urgent: bool) -> None:
+        """Do what there is to do, until there is nothing left or the platform is gone."""
+        try:
+            while True:
+                self._news[urgent].clear()
+                move = self._next_move(urgent=urgent)
+                if (move is None or isinstance(move, Until)) and self._hurry:
+                    await self._commit()
+                    continue
+                match move:
+                    case None:
+                        break
+                    case Until():
+                        await self._wait(move.moment, self._news[urgent])
+                    case Settle():
+                        self._settle(move.entry, move.settled)
+                    case Do():
+                        await self._do(move)
+        finally:
+            self._running.discard(urgent)
+        if not self._running and not self.queue:
+            self._office.idle(self)
+
+    # --- one op ------------------------------------------------------------------------------
+
+    def _next_move(self, *, urgent: bool) -> Do | Settle | Until | None:
+        if not self.link.up:
+            return None
+        now = self._office.clock.monotonic()
+        return self.queue.next_move(urgent=urgent, now=now, pace=self.pace)
+
+    async def _do(self, move: Do) -> None:
+        entry, step = move.entry, move.step
+        began = self._office.clock.monotonic()
+        if isinstance(step.op, Draft):
+            entry.dirty = False
+        if step.creates:
+            await self._record_try(entry, step)
+        await self._wait_for_room(move.weight)
+        self.pace.take(self._office.clock.monotonic())
+        outcome = await self._deliver(step.op)
+        if entry.gone:
+            return
+        if move.weight is Weight.COSMETIC:
+            self._spread(entry, step.op, began)
+        match outcome:
+            case Receipt():
+                self._succeeded(entry, step, outcome)
+            case Unavailable():
+                await self._unavailable(entry, step, outcome)
+            case ChatGone():
+                self._chat_gone(outcome)
+            case Rejected():
+                self._rejected(entry, step, outcome)
+            case Unauthorized():
+                self._undo(entry, step)
+                self.link.refused()
+            case _:
+                self._unconfirmed(entry, step, outcome)
+
+    async def _deliver(self, op: Op) -> Outcome:
+        deadline = self._office.deadline
+        if isinstance(op, Typing):
+            deadline = min(deadline, TYPING_DEADLINE)
+        elif isinstance(op, Draft):
+            deadline = min(deadline, COSMETIC_DEADLINE)
+        try:
+            async with asyncio.timeout(deadline):
+                return await self.link.adapter.deliver(op)
+        except PlatformError as error:
+            return error
+        except TimeoutError:
+            return Unconfirmed(f"{self.link.adapter.name} did not answer within {deadline:g} s")
+        except Exception as error:
+            # The adapter's own mistake ends here: it must not take other chats down with it.
+            log.exception("%s failed over %s in %s", self.link.adapter.name, op.op, self.key)
+            return Crashed(f"the adapter failed: {type(error).__name__}")
+
+    async def _wait_for_room(self, weight: Weight) -> None:
+        """The other pump may have taken the room that there was."""
+        while True:
+            now = self._office.clock.monotonic()
+            at = self.pace.ready_at(weight, now)
+            if at <= now:
+                return
+            await asyncio.sleep(at - now)
+
+    async def _wait(self, moment: float, news: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, moment - self._office.clock.monotonic())):
+                await news.wait()
+        except TimeoutError:
+            pass
+
+    # --- what came of it ---------------------------------------------------------------------
+
+    def _succeeded(self, entry: Entry, step: Step, receipt: Receipt) -> None:
+        entry.probe = False
+        entry.tries = 0
+        op = step.op
+        if isinstance(op, Typing):
+            return
+        if isinstance(op, Draft):
+            entry.drafted = bool(op.text or op.status)
+            return
+        entry.shown = plan.done(entry.shown, step, receipt)
+        if entry.phase is Phase.LIVE and not isinstance(op, Delete):
+            entry.texts[entry.shown.parts[step.part].op] = op.text
+        if step.creates:
+            # Only where a repeat would be marked must the receipt of a live message not be lost.
+            must = entry.phase is not Phase.LIVE or self._can.repeat is Repeat.MARK
+            self._remember(entry, ItemState.PENDING, must=must)
+
+    async def _unavailable(self, entry: Entry, step: Step, error: Unavailable) -> None:
+        self._undo(entry, step)
+        now = self._office.clock.monotonic()
+        if error.retry_after is None:
+            self._back_off(entry, step)
+            return
+        self.pace.limited(now, error.retry_after)
+        until = self._office.clock.now() + round(error.retry_after * 1000)
+        if step.creates and entry.stored:
+            self._remember(entry, ItemState.PENDING, not_before=until)
+        await self._office.pause(self, until)
+
+    def _unconfirmed(self, entry: Entry, step: Step, error: PlatformError) -> None:
+        if isinstance(step.op, Draft | Typing):
+            self._undo(entry, step)
+            self._back_off(entry, step)
+            return
+        log.warning("%s in %s: %s", step.op.op, self.key, error)
+        entry.shown = plan.doubted(entry.shown, step)
+        self._back_off(entry, step)
+        if isinstance(error, Crashed) and entry.tries >= MOST_CRASHES:
+            self._settle(entry, Settled(ItemState.DEAD, str(error)))
+        elif step.creates:
+            entry.probe = self._can.repeat is Repeat.MARK
+            self._remember(entry, ItemState.UNKNOWN)
+
+    def _rejected(self, entry: Entry, step: Step, error: Rejected) -> None:
+        if entry.phase is Phase.LIVE:
+            self._undo(entry, step)
+            entry.mute = True
+            log.info("%s takes no live updates in %s: %s", self.link.adapter.name, self.key, error)
+        elif isinstance(step.op, Draft | Typing):
+            entry.probe = False
+            entry.drafted = False
+        elif step.creates:
+            log.error("%s cannot be shown in %s: %s", entry.item.id, self.key, error)
+            self._settle(entry, Settled(ItemState.DEAD, str(error)))
+        else:
+            entry.shown = plan.refused(entry.shown, step)
+
+    def _chat_gone(self, error: ChatGone) -> None:
+        log.warning("%s is gone: %s", self.key, error)
+        for entry in list(self.queue):
+            self._settle(entry, Settled(ItemState.DEAD, str(error)))
+
+    def _undo(self, entry: Entry, step: Step) -> None:
+        if step.creates:
+            entry.shown = step.before
+            self._remember(entry, ItemState.PENDING)
+        elif isinstance(step.op, Draft):
+            entry.dirty = entry.phase is Phase.LIVE
+            entry.drafted = entry.drafted and entry.dirty
+
+    def _back_off(self, entry: Entry, step: Step) -> None:
+        entry.tries += 1
+        longest = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(entry.tries - 1, 10))
+        # The ids spread the chats of a platform that comes back; no dice, so that tests can tell.
+        spread = zlib.crc32(f"{step.op.op}{entry.tries}".encode()) / 2**32
+        entry.not_before = self._office.clock.monotonic() + longest * (0.5 + spread / 2)
+        entry.live_at = max(entry.live_at, entry.not_before)
+        entry.typing_at = max(entry.typing_at, entry.not_before)
+
+    def _spread(self, entry: Entry, op: Op, began: float) -> None:
+        if isinstance(op, Typing):
+            entry.typing_at = began + (self._can.typing_interval or 0.0)
+        else:
+            entry.live_at = began + self._can.live_interval
+
+    # --- writing it down ---------------------------------------------------------------------
+
+    async def _record_try(self, entry: Entry, step: Step) -> None:
+        """Before a message is created it is on record that it may be there."""
+        entry.shown = plan.tried(entry.shown, step, self._office.clock.now())
+        if entry.phase is Phase.LIVE:
+            live = msgspec.structs.replace(
+                entry.item,
+                body=write_body(msgspec.structs.replace(entry.body, text=entry.text)),
+                state=ItemState.ATTEMPTING,
+                shown=write_shown(entry.shown),
+            )
+            known, entry.stored = entry.stored, True
+            self._remember(entry, ItemState.ATTEMPTING)
+            if known and self._can.repeat is Repeat.ALWAYS:
+                return
+            await self._commit(PutItem(live))
+        elif self._can.repeat is not Repeat.ALWAYS:
+            self._remember(entry, ItemState.ATTEMPTING)
+            await self._commit()
+
+    def _remember(
+        self, entry: Entry, state: ItemState, *, not_before: int | None = None, must: bool = True
+    ) -> None:
+        if not entry.stored:
+            return
+        self._unsaved[entry.item.id] = SetItem(
+            entry.item.id,
+            state,
+            self._office.clock.now(),
+            shown=write_shown(entry.shown),
+            tries=entry.tries,
+            not_before=not_before,
+        )
+        self._hurry = self._hurry or must
+
+    def _settle(self, entry: Entry, settled: Settled) -> None:
+        self.queue.remove(entry)
+        if entry.stored:
+            self._remember(entry, settled.state)
+            saved = self._unsaved[entry.item.id]
+            self._unsaved[entry.item.id] = msgspec.structs.replace(saved, error=settled.error)
+
+    async def _commit(self, *first: Change) -> None:
+        unsaved, self._unsaved, self._hurry = self._unsaved, {}, False
+        await self._office.store.apply(*first, *unsaved.values())
+        for change in unsaved.values():
+            if change.state in {ItemState.SENT, ItemState.DEAD}:
+                self._office.settled(change.id, change.state)

@@ -1,0 +1,62 @@
+"""How the program ends when something is wrong: clear lines on stderr and a number."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from gateway.errors import HoldfastError
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = 130
+
+
+def exit_code(run: Callable[[], None]) -> int:
+    """Run something to its end and give the number to exit with.
+
+    What nobody foresaw goes through and ends the process by `last_words`.
+    """
+    try:
+        run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseExceptionGroup as group:
+        error = _first(group)
+        if not isinstance(error, HoldfastError):
+            raise
+        return _told(error)
+    except HoldfastError as error:
+        return _told(error)
+    return 0
+
+
+def last_words(
+    _: type[BaseException], error: BaseException, __: TracebackType | None = None
+) -> None:
+    """Say in one line that the program is at fault; the log has the rest. See `sys.excepthook`."""
+    if logging.getLogger().handlers:
+        log.critical("Holdfast ended by an error of its own", exc_info=error)
+    leaf = _first(error) if isinstance(error, BaseExceptionGroup) else error
+    what = f"{type(leaf).__name__}: {leaf}".partition("\n")[0]
+    sys.stderr.write(f"holdfast: ended by an error of its own: {what}\n")
+
+
+def _told(error: HoldfastError) -> int:
+    for line in error.lines:
+        sys.stderr.write(f"holdfast: {line}\n")
+    return error.exit_code
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to speak of: one that has words for the operator goes first."""
+    leaves = list(_leaves(group))
+    return next((leaf for leaf in leaves if isinstance(leaf, HoldfastError)), leaves[0])
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _leaves(part)
+    else:
+        yield error

@@ -1,0 +1,83 @@
+import msgspec
+
+from gateway.messages import Reader, read_event
+from platforms.core.contract import (
+    Address,
+    File,
+    Inbound,
+    InboundAction,
+    InboundEdit,
+    InboundMessage,
+    Quote,
+    Sender,
+    Text,
+)
+from sessions.machine import Busy
+from sessions.records import InboxEntry, InboxState
+
+PLACE = Address("telegram", "-100")
+
+
+def message(text: str = "hello", *, direct: bool = True, **fields: object) -> InboundMessage:
+    base = InboundMessage("1", 0, PLACE, Sender("7", "Ada"), (Text(text),), direct=direct)
+    return msgspec.structs.replace(base, **fields)
+
+
+def entry(event: Inbound, key: str = "telegram:-100") -> InboxEntry:
+    payload = msgspec.json.encode(event)
+    return InboxEntry("i_1", "s", "1", key, "there", InboxState.WAITING, payload, 0)
+
+
+def test_a_message_in_a_dm_is_its_words() -> None:
+    pending = Reader(Busy.QUEUE).pending(entry(message()))
+    assert pending.person == "telegram:7"
+    assert (pending.message.content, pending.message.sender) == ("hello", None)
+    assert pending.mode is Busy.QUEUE
+
+
+def test_in_a_shared_session_everybody_is_named_with_name_and_id() -> None:
+    reader = Reader(Busy.QUEUE)
+    shared = reader.pending(entry(message(direct=False)))
+    assert shared.message.sender == "Ada (7)"
+    own = reader.pending(entry(message(direct=False), "telegram:-100:u=7"))
+    assert own.message.sender is None
+
+
+def test_words_in_front_say_how_one_message_is_handled() -> None:
+    reader = Reader(Busy.COLLECT)
+    for text, mode, content in [
+        ("/queue and then this", Busy.QUEUE, "and then this"),
+        ("/steer no, left", Busy.STEER, "no, left"),
+        ("plain", Busy.COLLECT, "plain"),
+        ("/queue", Busy.COLLECT, "/queue"),
+    ]:
+        pending = reader.pending(entry(message(text)))
+        assert (pending.mode, pending.message.content) == (mode, content)
+
+
+def test_quotes_rooms_and_files_reach_the_model_in_words() -> None:
+    event = message(
+        "look",
+        parts=(Text("look"), File("a.pdf", "application/pdf", "ref")),
+        reply_to=Quote("Bob", "earlier"),
+        context=(Quote("Eve", "before"),),
+    )
+    content = Reader(Busy.QUEUE).pending(entry(event)).message.content
+    assert "Eve: before" in content
+    assert "[In reply to Bob: earlier]" in content
+    assert content.endswith("look\n[Attached: a.pdf (application/pdf)]")
+
+
+def test_an_edit_replaces_the_words_and_nothing_else() -> None:
+    reader = Reader(Busy.QUEUE)
+    edit = InboundEdit("e", 1, PLACE, Sender("7"), "1", (Text("better"),))
+    changed = reader.rewritten(entry(message()), edit)
+    assert reader.pending(changed).message.content == "better"
+    again = read_event(changed)
+    assert isinstance(again, InboundMessage)
+    assert again.sender == Sender("7", "Ada")
+
+
+def test_a_button_is_nothing_for_a_model() -> None:
+    pressed = InboundAction("2", 0, PLACE, Sender("7"), "stop")
+    assert Reader(Busy.QUEUE).pending(entry(pressed)).message.content == ""

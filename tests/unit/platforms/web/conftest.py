@@ -1,0 +1,31 @@
+"""The adapter on a real port, and a client that is signed in."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from tests.e2e.stage import Stage, staged
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with staged() as stage:
+        yield stage
+
+
+@pytest.fixture
+async def client(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
+    async with signed_in(stage) as client:
+        yield client
+
+
+@asynccontextmanager
+async def signed_in(stage: Stage) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False, timeout=5) as client:
+        answer = await client.get(await stage.link())
+        assert answer.status_code == 303
+        session = await client.get("/web/session")
+        client.headers["X-Holdfast-CSRF"] = session.json()["csrf"]
+        yield client

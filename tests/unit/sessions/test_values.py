@@ -1,0 +1,45 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessions.values.clock import SystemClock, rfc3339
+from sessions.values.ids import Ids
+from sessions.values.secret import Secret
+
+
+class SetClock:
+    def __init__(self, moments: list[int]) -> None:
+        self.moments = moments
+
+    def now(self) -> int:
+        return self.moments.pop(0)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+@given(st.lists(st.integers(0, 2**45), min_size=2, max_size=50))
+def test_ids_sort_in_the_order_they_were_made_whatever_the_clock_does(moments: list[int]) -> None:
+    ids = Ids(SetClock(list(moments)))
+    made = [ids.new("s") for _ in moments]
+    assert made == sorted(set(made))
+    assert all(each.startswith("s_") and len(each) == 20 for each in made)
+
+
+def test_a_secret_shows_only_when_asked() -> None:
+    secret = Secret("hunter2")
+    assert f"{secret} {secret!r} {[secret]}" == "*** Secret('***') [Secret('***')]"
+    assert secret.reveal() == "hunter2"
+    assert secret == Secret("hunter2")
+    assert secret != "hunter2"
+    assert len({secret, Secret("hunter2"), Secret("other")}) == 2
+
+
+def test_times_are_written_in_utc_with_milliseconds() -> None:
+    assert rfc3339(0) == "1970-01-01T00:00:00.000Z"
+    assert rfc3339(1_763_470_799_007) == "2025-11-18T12:59:59.007Z"
+
+
+def test_the_system_clock_moves_on() -> None:
+    clock = SystemClock()
+    assert clock.now() > 1_700_000_000_000
+    assert clock.monotonic() <= clock.monotonic()
