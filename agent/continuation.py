@@ -84,8 +84,8 @@ def _after_cut(phase: Phase, error: ProviderError | None, counters: Counters) ->
             | errors.ContextTooLong()
         ):
             return GiveUp(cause)
-        case (
-            errors.RateLimited(retry_after=float(wait)) | errors.Overloaded(retry_after=float(wait))
+        case errors.RateLimited(retry_after=wait) | errors.Overloaded(retry_after=wait) if (
+            wait is not None
         ):
             return Retry(wait, exact=True) if wait <= LONGEST_WAIT else GiveUp(cause)
         case errors.Stalled() if phase is Phase.BEFORE_FIRST and not counters.retries:

@@ -261,8 +261,9 @@ class _Turn:
             result = await run_attempt(
                 self._target, request, accumulator, clock=self._clock, show=visible.show
             )
-        finally:
+        except asyncio.CancelledError:
             visible.keep()
+            raise
         self._usage = (
             self._usage[0] + result.input_tokens,
             self._usage[1] + result.output_tokens,

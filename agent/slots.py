@@ -112,11 +112,14 @@ class Slots:
     def calls(self, prefix: str, taken: frozenset[str], *, ended: bool) -> tuple[StepCall, ...]:
         """Give the calls in order; `ended` when the service said that the answer is over."""
         used = set(taken)
-        newest = max((slot.started for slot in self._slots), default=0)
+        slots = [
+            slot
+            for before, slot in zip([None, *self._slots], self._slots, strict=False)
+            if before is None or not slot.repeats_name_of(before)
+        ]
+        newest = max((slot.started for slot in slots), default=0)
         calls: list[StepCall] = []
-        for before, slot in zip([None, *self._slots], self._slots, strict=False):
-            if before is not None and slot.repeats_name_of(before):
-                continue
+        for slot in slots:
             sealed = ended or newest > slot.touched
             for number, arguments in enumerate(_split(slot.arguments)):
                 wanted = slot.id if slot.id and not number else f"{prefix}_{len(calls)}"

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from sessions.store import SessionStore
-
 from gateway.delivery.view import read_address, read_body, write_address
 from gateway.messages import read_event
 from platforms.core.contract import Address, ChatSummary, InboundMessage, TranscriptRow
 from sessions.records import InboxEntry, Item
+from sessions.store import SessionStore
 
 
 class StoreShelf:

@@ -245,7 +245,7 @@ class _Loader:
 
 
 _PLACES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME"})
-_SHOWN = 12  # characters of a --set value that an error may repeat
+_SHOWN = 5  # characters of a --set value that an error may repeat; a secret has more
 _SECRET_KEY = re.compile(r"key|token|secret|password|url|env|headers", re.IGNORECASE)
 # What Kubernetes puts into a container when a service is called "holdfast".
 _OF_KUBERNETES = re.compile(r"HOLDFAST_(SERVICE_|PORT(_|$))")

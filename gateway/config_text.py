@@ -60,13 +60,8 @@ class _Writer:
         name = dotted((key,))
         if value is None:
             return f"# {name} is not set"
-        source = self._source(path)
+        source = " ".join(self._sources.get(path, "").split())
         return f"{name} = {self._value(value)}" + (f"  # {source}" if source else "")
-
-    def _source(self, path: KeyPath) -> str:
-        lengths = range(len(path), 0, -1)
-        found = (self._sources[path[:n]] for n in lengths if path[:n] in self._sources)
-        return " ".join(next(found, "").split())
 
     def _value(self, value: object) -> str:
         match value:
@@ -144,7 +139,7 @@ def schema(specs: Mapping[str, PlatformSpec]) -> dict[str, Any]:
 
 _HEAD = """# Configuration
 
-This page is written by `scripts/configuration_docs` from the declarations in the code.
+This page is written by `python -m scripts.configuration_docs` from the declarations in the code.
 
 The file is TOML. It is `--config FILE`, else `$HOLDFAST_CONFIG`, else the first of `./holdfast.toml`,
 `~/.config/holdfast/holdfast.toml` and `/etc/holdfast/holdfast.toml`. None of them need exist.
@@ -186,28 +181,31 @@ _VARIABLES = {
 
 def _section(header: str, kind: type[Struct], variables: Mapping[str, str]) -> Iterator[str]:
     yield from ("", f"## `{header}`", "", _first_sentence(kind), "")
-    below: list[tuple[str, type[Struct]]] = []
-    rows = []
+    rows, below = [], []
     for field in fields(kind):
-        inner = strip(field.type)
-        args = get_args(inner)
-        child = args[-1] if get_origin(inner) is dict else inner
-        if isinstance(child, type) and issubclass(child, Struct):
-            star = ".NAME" if get_origin(inner) is dict else ""
-            below.append((f"[{header.strip('[]')}.{field.encode_name}{star}]", child))
-        elif (
-            get_origin(inner) is tuple and isinstance(args[0], type) and issubclass(args[0], Struct)
-        ):
-            below.append((f"[[{header.strip('[]')}.{field.encode_name}]]", args[0]))
-        else:
+        child = _tables_in(f"{header.strip('[]')}.{field.encode_name}", strip(field.type))
+        if child is None:
             rows.append(_row(field, variables.get(field.encode_name, "")))
+        else:
+            below.append(child)
     if rows:
         yield from ("| key | value | default | |", "|---|---|---|---|", *rows)
-    for name, child in below:
-        if kind.__name__ == "TargetSettings" or child.__name__ != "TargetSettings":
-            yield from _section(name, child, {})
+    for name, child_kind in below:
+        if issubclass(kind, child_kind):  # a fallback is like the model itself
+            yield from ("", f"## `{name}`", "", _first_sentence(child_kind))
         else:
-            yield from ("", f"## `{name}`", "", _first_sentence(child))
+            yield from _section(name, child_kind, {})
+
+
+def _tables_in(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # noqa: ANN401
+    """Header and struct of the tables that stand under a key, if tables do."""
+    header, child = {
+        tuple: (f"[[{name}]]", get_args(kind)[:1]),
+        dict: (f"[{name}.NAME]", get_args(kind)[1:]),
+    }.get(get_origin(kind), (f"[{name}]", (kind,)))
+    if child and isinstance(child[0], type) and issubclass(child[0], Struct):
+        return header, child[0]
+    return None
 
 
 def _row(field: FieldInfo, variable: str) -> str:

@@ -30,6 +30,13 @@ class Raw(str):
             return str(self)
         return document["value"] if len(document) == 1 else str(self)
 
+    @property
+    def settled(self) -> Any:  # noqa: ANN401
+        """The value, where it can be meant in one way only; else the text as it was typed."""
+        value = self.toml
+        tables = isinstance(value, list) and any(isinstance(item, dict) for item in value)
+        return value if tables or isinstance(value, (dict, str)) else self
+
 
 class Tree:
     """One document made of layers; a later layer replaces values, and adds to tables."""
@@ -40,8 +47,8 @@ class Tree:
 
     def put(self, path: KeyPath, value: object, origin: Origin) -> None:
         """Set one value. A table is merged key by key; anything else replaces what was there."""
-        if isinstance(value, Raw) and isinstance(value.toml, dict):
-            value = value.toml
+        if isinstance(value, Raw):
+            value = value.settled
         if isinstance(value, dict) and isinstance(self.get(path, {}), dict):
             self._set(path, {**self.get(path, {})}, origin)
             for key, below in value.items():
@@ -88,12 +95,13 @@ class Tree:
             below = self.get(path[:depth])
             if not isinstance(below, list if isinstance(path[depth], int) else dict):
                 node[part] = {}
+                self._origins.setdefault(path[:depth], origin)
             node = node[part]
         node[path[-1]] = value
 
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"|\'[^\']*\''
-_SETTING = re.compile(rf"((?:[A-Za-z0-9_-]|\.|{_QUOTED})+)\s*=(.*)", re.DOTALL)
+_SETTING = re.compile(rf"((?:[A-Za-z0-9_-]|[ \t]*\.[ \t]*|{_QUOTED})+)\s*=(.*)", re.DOTALL)
 
 
 def parse_setting(text: str) -> tuple[KeyPath, Raw]:

@@ -228,15 +228,15 @@ def _failed(error: BaseException) -> Answer:
 # --- the client's side -----------------------------------------------------------------------
 
 
-def ask(path: Path, do: str, *, within: float = ANSWER_WITHIN + 5, **args: object) -> Any:  # noqa: ANN401 - what the operation answers
+def ask(path: Path, do: str, args: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - what the operation answers
     """Have the daemon do something and give its answer; raises `HoldfastError`."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(CONNECT_WITHIN)
         try:
             connection.connect(os.fspath(path))
             check_peer(peer_user(connection))
-            connection.settimeout(within)
-            connection.sendall(msgspec.json.encode(Request(do, dict(args))) + b"\n")
+            connection.settimeout(ANSWER_WITHIN + 5)
+            connection.sendall(msgspec.json.encode(Request(do, dict(args or {}))) + b"\n")
             line = b""
             while not line.endswith(b"\n") and (more := connection.recv(65536)):
                 line += more

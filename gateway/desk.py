@@ -4,11 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from sessions.store import SessionStore
-
 from gateway.access import Allowed, Stranger
 from gateway.announcer import Announcer
-from gateway.commands.contract import Act, Call, Outcome, Tell
+from gateway.commands.contract import Act, Call, Outcome, Take, Tell
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
@@ -22,6 +20,7 @@ from sessions.machine import Begin, Event, Resume, Retry, RunningTurn, State, St
 from sessions.machine import Command as By
 from sessions.pool import SessionPool
 from sessions.records import InboxEntry, InboxState, Session
+from sessions.store import SessionStore
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -67,6 +66,8 @@ class Desk:
         match outcome:
             case Act(event=act, key=key):
                 self._pool.post(key or entry.key, act)
+            case Take():
+                log.error("%s: a message was stored as a command", entry.id)
             case Tell(notice=notice, fields=fields):
                 done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
                 await self.tell(notice, entry.address, fields, done)
@@ -98,15 +99,16 @@ class Desk:
 
     def _pressed(self, event: InboundAction, who: By) -> Outcome:
         """What stands behind a button is bound to one turn: an old button does nothing new."""
-        action, _, _turn = event.action.partition(":")
+        action, _, turn = event.action.partition(":")
         match action:
             case "stop":
                 return Act(Stop(who))
             case "retry":
-                return Act(Retry(who, None))
+                return Act(Retry(who, None, turn=turn))
             case "resume.go":
-                return Act(Resume(who, None, go_on=True))
-        return Tell("text", {"text": "This button does nothing any more."})
+                return Act(Resume(who, None, go_on=True, turn=turn))
+            case _:
+                return Tell("text", {"text": "This button does nothing any more."})
 
     async def tell(self, notice: str, address: str, fields: Fields, *changes: Change) -> None:
         """Show a notice, together with other changes in one transaction."""

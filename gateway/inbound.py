@@ -8,7 +8,6 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
-from sessions.store import SessionStore
 
 from gateway import routing
 from gateway.access import Allowed, Bot, Decision, NotAddressed, Policy, Role, Stranger, decide
@@ -28,6 +27,7 @@ from platforms.core.contract import (
 from sessions.changes import SetInbox
 from sessions.machine import Arrived, Command, Event, Rewritten, Withdrawn
 from sessions.records import InboxEntry, InboxState
+from sessions.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
 from sessions.values.ids import Ids
 

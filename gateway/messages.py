@@ -10,12 +10,12 @@ from platforms.core.contract import (
     InboundMessage,
     Part,
     Quote,
-    Text,
 )
 from sessions.key import parse_key
 from sessions.machine import Busy, Pending
 from sessions.records import InboxEntry, Message
 
+_read = msgspec.json.Decoder[Inbound](Inbound).decode
 _MODES = {"queue": Busy.QUEUE, "steer": Busy.STEER}
 
 
@@ -59,7 +59,7 @@ class Reader:
 
 def read_event(entry: InboxEntry) -> Inbound:
     """What was received."""
-    return msgspec.json.decode(entry.payload or b"", type=Inbound)
+    return _read(entry.payload or b"")
 
 
 def _content(event: InboundMessage, text: str) -> str:
@@ -82,6 +82,3 @@ def _quoted(quote: Quote) -> str:
 
 def _attached(part: Part) -> str:
     return f"[Attached: {part.name} ({part.media_type})]" if isinstance(part, File) else part.text
-
-
-__all__ = ["Reader", "Text", "read_event"]

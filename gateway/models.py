@@ -4,10 +4,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-from agent.prompt import DEFAULT_SYSTEM
 
 from agent.errors import ProviderError
 from agent.loop import TurnLimits
+from agent.prompt import SYSTEM
 from agent.providers.registry import (
     ModelNotChosen,
     Target,
@@ -15,8 +15,7 @@ from agent.providers.registry import (
     build,
     choose_model,
 )
-from agent.tools import builtin
-from agent.tools.registry import ToolRegistry
+from agent.tools.registry import BUILT_IN, ToolRegistry, from_entry_points
 from gateway.errors import CannotStart, ConfigError
 from gateway.routing import route_of
 from gateway.settings import Settings
@@ -32,7 +31,7 @@ class Models:
         self._home = home
         self._target = target
         self._system = _system_prompt(settings)
-        self._tools = builtin.tools()
+        self._tools = ToolRegistry((*BUILT_IN, *from_entry_points()))
         self._limits = TurnLimits(
             max_steps=settings.agent.max_steps, tool_timeout=settings.agent.tool_timeout
         )
@@ -46,7 +45,7 @@ class Models:
         if route and route.system_prompt:
             system = route.system_prompt
         if route and route.tools == ():
-            tools = ToolRegistry()
+            tools = ToolRegistry(())
         return Setting(target, tools, system, self._workspace(person), self._limits)
 
     def _workspace(self, person: str) -> Path:
@@ -82,4 +81,4 @@ def _system_prompt(settings: Settings) -> str:
         except OSError as error:
             msg = f"agent.system_prompt_file: cannot read {path}: {error.strerror}"
             raise ConfigError(msg) from error
-    return agent.system_prompt or DEFAULT_SYSTEM
+    return agent.system_prompt or SYSTEM

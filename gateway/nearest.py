@@ -8,7 +8,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """Find the known word closest to a misspelt one, or None when nothing is close."""
     lowered = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
-    return lowered[found[0]] if found else None
+    longer = [name for name in lowered if len(word) > 2 and name.startswith(word.lower())]  # noqa: PLR2004 - one or two letters begin too much
+    return lowered[(found or longer)[0]] if found or longer else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from sessions.store import SessionStore
-
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import Body, write_address, write_body
 from gateway.desk import Desk
@@ -16,6 +14,7 @@ from sessions.key import parse_key
 from sessions.machine import Command as By
 from sessions.machine import Delete, Resume, Stop
 from sessions.records import Item, ItemState, Session
+from sessions.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
@@ -83,7 +82,8 @@ class Operations:
         try:
             key = parse_key(chat)
         except ValueError as error:
-            raise Refused(f"{error}.") from error
+            msg = f"{error}."
+            raise Refused(msg) from error
         address = Address(key.platform, key.chat, key.account, key.thread)
         if self._capabilities(address) is None:
             msg = f"There is no platform {key.platform} here; is it configured?"

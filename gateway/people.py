@@ -5,10 +5,9 @@ What it knows is one durable value, written whole; nothing else writes it.
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
-from sessions.store import SessionStore
 
 from gateway.access import Policy, policy
 from gateway.pairing import (
@@ -27,6 +26,7 @@ from gateway.pairing import (
 )
 from gateway.settings import AccessSettings
 from platforms.core.contract import InboundMessage
+from sessions.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
 
 _SHELF, _NAME = "people", "book"
@@ -76,7 +76,7 @@ class People:
         store: SessionStore,
         clock: Clock,
         settings: AccessSettings,
-        choose: Callable[[str], str] = secrets.choice,
+        choose: Callable[[Sequence[str]], str] = secrets.choice,
     ) -> None:
         self._store = store
         self._clock = clock

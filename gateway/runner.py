@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from sessions.store import SessionStore
 from starlette.routing import BaseRoute
 
 from gateway.announcer import Announcer
@@ -49,6 +48,7 @@ from sessions.machine import Busy, Interrupt, RunningTurn
 from sessions.pool import SessionPool
 from sessions.records import Reason
 from sessions.settings import SessionSettings
+from sessions.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
 
@@ -125,7 +125,7 @@ class GatewayRunner:
             await store.close()
 
     async def _serve(self, store: SessionStore, models: Models) -> None:
-        delivery = Delivery(store, self._clock, self._ids, clean=self._redactor.clean)
+        delivery = Delivery(store, self._clock, clean=self._redactor.clean)
         announcer = Announcer(self._ids, self._clock, self._capabilities)
         people = People(store, self._clock, self._settings.access)
         await people.open()

@@ -71,12 +71,9 @@ async def serve(
     with only_daemon(home), _on_signals(runner) if signals else contextlib.nullcontext():
         async with asyncio.TaskGroup() as beside:
             helpers = [
-                beside.create_task(_offer(runner, home, environ)),
-                beside.create_task(_report(runner, manager)),
+                beside.create_task(_attend(runner, home, environ, manager, then)),
                 beside.create_task(_alive(manager)),
             ]
-            if then:
-                helpers.append(beside.create_task(_afterwards(runner, then)))
             try:
                 await runner.run()
             finally:
@@ -106,21 +103,24 @@ def _on_signals(runner: Runner) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _offer(runner: Runner, home: Path, environ: Mapping[str, str]) -> None:
-    """Open the control socket once there is something to control."""
+async def _attend(
+    runner: Runner,
+    home: Path,
+    environ: Mapping[str, str],
+    manager: Systemd,
+    then: Then | None,
+) -> None:
+    """Open the control socket once there is something to control, and say how things stand."""
     await runner.ready.wait()
     console = runner.adapter("console")
     streams = {"chat": chat_stream(console)} if isinstance(console, ConsoleAdapter) else {}
     async with serving(socket_path(home, environ), runner.operations, streams):
-        await asyncio.Event().wait()
-
-
-async def _report(runner: Runner, manager: Systemd) -> None:
-    await runner.ready.wait()
-    manager.tell("READY=1", "STATUS=Answering.")
-    await runner.stopping.wait()
-    manager.tell("STOPPING=1", "STATUS=Finishing what runs.")
-    await asyncio.Event().wait()
+        manager.tell("READY=1", "STATUS=Answering.")
+        if then:
+            await then()
+        await runner.stopping.wait()
+        manager.tell("STOPPING=1", "STATUS=Finishing what runs.")
+        await asyncio.Event().wait()  # the socket stays open until the runner has ended
 
 
 async def _alive(manager: Systemd) -> None:
@@ -128,11 +128,6 @@ async def _alive(manager: Systemd) -> None:
     while manager.watchdog:
         manager.tell("WATCHDOG=1")
         await asyncio.sleep(manager.watchdog)
-
-
-async def _afterwards(runner: Runner, then: Then) -> None:
-    await runner.ready.wait()
-    await then()
 
 
 # --- terminals -------------------------------------------------------------------------------

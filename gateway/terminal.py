@@ -105,6 +105,8 @@ class Terminal:
         self._interrupted_at = float("-inf")
         self._prompted = self._tty
         self._finished = False
+        self.hurried = False
+        """The person left by Ctrl-C, or the program was told to end: do not wait for anything."""
 
     async def run(self, line: Line) -> bool:
         """Talk until the person leaves or everything is answered; False when the gateway ended."""
@@ -210,15 +212,19 @@ class Terminal:
         loop = asyncio.get_running_loop()
         wanted: asyncio.Queue[str] = asyncio.Queue()
 
+        def leave() -> None:
+            self.hurried = True
+            self._leaving.set()
+
         def interrupted() -> None:
             if not self._tty or loop.time() - self._interrupted_at < TWICE_WITHIN:
-                self._leaving.set()
+                leave()
                 return
             self._interrupted_at = loop.time()
             wanted.put_nowait(STOP)
 
         loop.add_signal_handler(signal.SIGINT, interrupted)
-        loop.add_signal_handler(signal.SIGTERM, self._leaving.set)
+        loop.add_signal_handler(signal.SIGTERM, leave)
         try:
             yield wanted
         finally:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
-from agent.attempt import AttemptResult
-from sessions.store import SessionStore
 
+from agent.attempt import AttemptResult
 from agent.events import (
     AgentEvent,
     Ending,
@@ -23,6 +22,7 @@ from agent.events import (
     TurnDone,
 )
 from agent.loop import TurnLimits, TurnTask, run_turn
+from agent.prompt import EARLIER_NOT_IN_VIEW, interrupted_request
 from agent.providers.registry import Target
 from agent.tools.contract import Risk
 from agent.tools.registry import ToolRegistry
@@ -42,6 +42,7 @@ from sessions.changes import (
 )
 from sessions.machine import Ended, RunningTurn, StartTask, Wrecked
 from sessions.records import Item, ItemState, Message, Reason, ToolCall, ToolRun, Turn, TurnState
+from sessions.store import SessionStore
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -60,11 +61,6 @@ CRASHED_UNKNOWN = (
     "Look before you repeat it."
 )
 
-NOTE_FRESH = (
-    "An earlier conversation with this person was stopped or interrupted and is not in view; "
-    "this is a fresh one. They can bring the earlier one back with the resume command."
-)
-NOTE_INTERRUPTED = "It was working on this request, which did not finish: {request}"
 NOTE_TAKEN_UP = (
     "Your last answer was interrupted before it was finished. Go on with the request from where "
     "it stopped, without repeating what was already said or done."
@@ -315,7 +311,7 @@ class Work:
             EndAttempt(
                 self._turn.id,
                 number,
-                result.verdict.value,
+                result.name,
                 self._clock.now(),
                 phase=result.phase,
                 received=result.received,
@@ -415,6 +411,7 @@ class Work:
 
     def _shown(self, text: str) -> tuple[Change, ...]:
         """The answer as it stands in the chat from now on."""
+        self._live.close()
         if not text:
             self._live.drop()
             return ()
@@ -445,9 +442,9 @@ def _answer(turn_id: str, address: str, text: str, now: int) -> Item:
 def _notes(start: StartTask) -> tuple[str, ...]:
     notes = []
     if start.fresh_after:
-        notes.append(NOTE_FRESH)
+        notes.append(EARLIER_NOT_IN_VIEW)
     if start.interrupted_request:
-        notes.append(NOTE_INTERRUPTED.format(request=start.interrupted_request))
+        notes.append(interrupted_request(start.interrupted_request))
     if start.taken_up:
         notes.append(NOTE_TAKEN_UP)
     return tuple(notes)

@@ -275,12 +275,11 @@ class ConsoleAdapter:
             for message, printed in self._printed.items()
             if printed.chat == screen.chat and not printed.done
         }
-        shown = []
-        for frame, row in _unseen(await self._rows(screen.chat), {*seen, *growing}):
+        rows = await self._rows(screen.chat)
+        for frame in _unseen(rows, {*seen, *growing}):
             screen.show(frame)
-            shown.append(row.id)
-        if shown:
-            await self._mark_seen(screen.chat, *shown)
+        shown = [row.id for row in rows if row.author != "user" and row.id not in growing]
+        await self._mark_seen(screen.chat, *shown)
         for message, text in growing.values():
             screen.show(Answer(message, text, done=False))
 
@@ -331,17 +330,18 @@ def _difference(
         yield Answer(message, added, done=done, anew=not grown)
 
 
-def _unseen(rows: list[TranscriptRow], seen: set[str]) -> Iterator[tuple[Frame, TranscriptRow]]:
+def _unseen(rows: list[TranscriptRow], seen: set[str]) -> Iterator[Frame]:
     """What nobody was shown yet, each answer with what it answers."""
     asked: TranscriptRow | None = None
     for row in rows:
         if row.author == "user":
             asked = row
-        elif row.id not in seen:
+            continue
+        if row.id not in seen:
             if asked:
-                yield Heard(asked.text), asked
-                asked = None
-            yield (Answer(row.id, row.text) if row.author == "answer" else Note(row.text)), row
+                yield Heard(asked.text)
+            yield Answer(row.id, row.text) if row.author == "answer" else Note(row.text)
+        asked = None
 
 
 def _build(_: Any, surroundings: Surroundings) -> ConsoleAdapter:  # noqa: ANN401 - the registry knows no config type

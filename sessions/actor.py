@@ -319,34 +319,54 @@ class Actor:
                 return msgspec.structs.replace(event, expired=expired)
         elif isinstance(event, Resume):
             return await self._prepared_resume(event, state)
-        elif isinstance(event, Retry | Undo):
+        elif isinstance(event, Undo):
             stored = await shared.store.conversation(self.key)
-            last = await self._last_turn(stored)
-            if isinstance(event, Undo):
-                return msgspec.structs.replace(event, last=last)
-            held: tuple[Pending, ...] = ()
-            if last and last.session != state.session:
-                entries = await shared.store.held(last.session)
-                held = tuple(shared.hands.pending(entry) for entry in entries)
-            return msgspec.structs.replace(event, last=last, held=held)
+            return msgspec.structs.replace(event, last=await self._last_turn(stored))
+        elif isinstance(event, Retry):
+            return await self._prepared_retry(event, state)
         return event
 
+    async def _prepared_retry(self, event: Retry, state: State) -> Retry:
+        if event.turn:
+            session = await self._session_of(event.turn)
+            turn = await self._shared.store.turn(event.turn) if session else None
+            last = await self._read_turn(turn) if turn else None
+        else:
+            last = await self._last_turn(await self._shared.store.conversation(self.key))
+        away = last is not None and last.session != state.session
+        held = await self._held(last.session) if last and away else ()
+        return msgspec.structs.replace(event, last=last, held=held)
+
     async def _prepared_resume(self, event: Resume, state: State) -> Resume:
-        shared = self._shared
+        store = self._shared.store
         target = event.session or (state.earlier.session if state.earlier else None)
-        session = await shared.store.session(target) if target else None
+        if event.turn:
+            target = await self._session_of(event.turn)
+        session = await store.session(target) if target else None
         if session is None or session.state is not SessionState.SUSPENDED:
             return msgspec.structs.replace(event, session=None)
-        entries = await shared.store.held(session.id)
-        turn = await shared.store.last_turn(session.id)
-        last = await self._read_turn(turn) if turn else None
+        turn = await store.last_turn(session.id)
         return msgspec.structs.replace(
             event,
             session=session.id,
-            held=tuple(shared.hands.pending(entry) for entry in entries),
-            last=last,
+            held=await self._held(session.id),
+            last=await self._read_turn(turn) if turn else None,
             title=session.title or "",
         )
+
+    async def _session_of(self, turn_id: str) -> str | None:
+        """The session of this conversation whose last turn this is; an old button finds none."""
+        store = self._shared.store
+        turn = await store.turn(turn_id)
+        session = await store.session(turn.session_id) if turn else None
+        if session is None or session.key != self.key or session.state is SessionState.CLOSED:
+            return None
+        last = await store.last_turn(session.id)
+        return session.id if last and last.id == turn_id else None
+
+    async def _held(self, session: str) -> tuple[Pending, ...]:
+        entries = await self._shared.store.held(session)
+        return tuple(self._shared.hands.pending(entry) for entry in entries)
 
     async def _last_turn(self, stored: Conversation) -> LastTurn | None:
         return await self._read_turn(stored.last_turn) if stored.last_turn else None

@@ -85,7 +85,9 @@ class _Worker:
 
     writes = False
 
-    def __init__(self, engine: Engine, name: str, jobs: _Queue, settle: Callable[[_Jobs], None]) -> None:
+    def __init__(
+        self, engine: Engine, name: str, jobs: _Queue, settle: Callable[[_Jobs], None]
+    ) -> None:
         self._engine = engine
         self._name = name
         self._jobs = jobs
@@ -175,6 +177,7 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._closed = False
         read_engine = reader(where, alone=read_only)
+        self.dialect = read_engine.dialect
         self._engines = [read_engine]
         self._reads: _Queue = queue.SimpleQueue()
         self._writes: _Queue | None = None

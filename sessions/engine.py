@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.pool import NullPool
 
 from sessions.errors import (
@@ -31,26 +31,23 @@ from sessions.errors import (
 PATIENCE = 5.0
 """Seconds to wait for somebody else's lock."""
 
-_PRAGMAS = (
-    f"busy_timeout={int(PATIENCE * 1000)}",
-    "temp_store=MEMORY",
-)
+LONG_PATIENCE = 60.0
+"""The same while another process brings the database up to date."""
+
+_READER_PRAGMAS = ("temp_store=MEMORY", "query_only=ON", "cache_size=-1000")  # kilobytes
 _WRITER_PRAGMAS = (
-    *_PRAGMAS,
     "journal_mode=WAL",
     "synchronous=FULL",
-    "foreign_keys=ON",
-    "cache_size=-2000",  # kilobytes
+    "temp_store=MEMORY",
+    "cache_size=-2000",
     f"journal_size_limit={64 * 1024 * 1024}",
 )
-_READER_PRAGMAS = (*_PRAGMAS, "query_only=ON", "cache_size=-1000")
 
-_POSTGRESQL_OPTIONS = {
+_POSTGRESQL_ARGUMENTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "tcp_user_timeout": 30_000,  # a server that vanished is noticed, also in the middle of a query
     "application_name": "holdfast",
-    "options": f"-c synchronous_commit=on -c lock_timeout={int(PATIENCE * 1000)}",
 }
 
 
@@ -97,15 +94,28 @@ def create_file(file: Path) -> None:
 def writer(where: Place) -> Engine:
     """An engine whose connections may write, from BEGIN on."""
     if where.file:
+        pragmas = (*_WRITER_PRAGMAS, "foreign_keys=ON")
+        return _sqlite(where.file, "rw", pragmas, "BEGIN IMMEDIATE")
+    return _postgresql(where, PATIENCE)
+
+
+def migrator(where: Place) -> Engine:
+    """An engine for changing tables.
+
+    SQLite changes a table by copying it and dropping the old one; with foreign keys in force that
+    would delete all that belongs to its rows.
+    """
+    if where.file:
         return _sqlite(where.file, "rw", _WRITER_PRAGMAS, "BEGIN IMMEDIATE")
-    return _postgresql(where)
+    return _postgresql(where, LONG_PATIENCE)
 
 
 def reader(where: Place, *, alone: bool = False) -> Engine:
     """An engine whose connections cannot write; `alone`: no writer of this process keeps it open."""
     if where.file:
         return _sqlite(where.file, "ro" if alone else "rw", _READER_PRAGMAS, "BEGIN")
-    return _postgresql(where, isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    view = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    return _postgresql(where, PATIENCE, view)
 
 
 def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engine:
@@ -129,27 +139,30 @@ def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engi
     return engine
 
 
-def _postgresql(where: Place, **execution: Any) -> Engine:
+def _postgresql(where: Place, patience: float, execution: dict[str, Any] | None = None) -> Engine:
+    options = f"-c synchronous_commit=on -c lock_timeout={int(patience * 1000)}"
     try:
         return sa.create_engine(
             where.url,
             poolclass=NullPool,
-            connect_args=_POSTGRESQL_OPTIONS,
+            connect_args=_POSTGRESQL_ARGUMENTS | {"options": options},
             use_native_hstore=False,  # saves a query for each connection
-            execution_options=execution,
+            execution_options=execution or {},
         )
     except ModuleNotFoundError as error:
         msg = "PostgreSQL needs the package psycopg: install holdfast[pg]"
         raise StoreError(msg) from error
 
 
-def insert_for(engine: Engine) -> Callable[[sa.Table], Any]:
+def insert_for(dialect: Dialect) -> Callable[[sa.Table], Any]:
     """INSERT with ON CONFLICT, which each dialect brings in a class of its own."""
-    if engine.dialect.name == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert  # noqa: PLC0415 - only what is used
-    else:
-        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - likewise
-    return insert
+    if dialect.name == "sqlite":
+        from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - only what is used
+
+        return sqlite.insert
+    from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - likewise
+
+    return postgresql.insert
 
 
 # --- errors ----------------------------------------------------------------------------------

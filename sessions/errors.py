@@ -6,6 +6,7 @@ StoreError            the database did not do what was asked; nothing of it was 
 ├── StoreTooNew       a newer version of the program wrote it: the operator must act
 ├── StoreTooOld       opened read-only and not up to date: start the gateway once
 ├── StoreCorrupt      the file is damaged: restore a backup
+├── Ambiguous         a shortened id means several sessions
 └── Conflict          what is stored is not what the change supposes: read again, decide again
     ├── AlreadyStarted  this tool call was started before: never run it again
     └── Missing         what should be changed is not there
@@ -40,6 +41,10 @@ class StoreTooOld(StoreError):
 
 class StoreCorrupt(StoreError):
     """The database is damaged; restore a backup."""
+
+
+class Ambiguous(StoreError):
+    """Several sessions are meant."""
 
 
 class Conflict(StoreError):

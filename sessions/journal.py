@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import IntegrityError
 
 from sessions import statements as sql
@@ -33,7 +33,15 @@ from sessions.changes import (
 )
 from sessions.engine import insert_for
 from sessions.errors import AlreadyStarted, Conflict, Missing
-from sessions.records import InboxEntry, InboxState, Item, ItemState, Message, SessionState, TurnState
+from sessions.records import (
+    InboxEntry,
+    InboxState,
+    Item,
+    ItemState,
+    Message,
+    SessionState,
+    TurnState,
+)
 from sessions.schema import storable
 
 TITLE_LENGTH = 60
@@ -47,9 +55,9 @@ Row = dict[str, Any]
 class Journal:
     """The writing half of the store."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.upserts = sql.Upserts(insert_for(engine))
-        self._sequence = engine.dialect.supports_sequences
+    def __init__(self, dialect: Dialect) -> None:
+        self._upserts = sql.Upserts(insert_for(dialect))
+        self._sequence = dialect.supports_sequences
         self._count: itertools.count[int] | None = None
 
     def accept(self, connection: Connection, entry: InboxEntry) -> bool:
@@ -57,7 +65,7 @@ class Journal:
         row = msgspec.structs.asdict(entry)
         row["state"] = entry.state.value
         row["seq"] = self._next_seq(connection)
-        return connection.execute(self.upserts.receive, row).rowcount == 1
+        return connection.execute(self._upserts.receive, row).rowcount == 1
 
     def apply(self, connection: Connection, changes: tuple[Change, ...]) -> None:
         """Make all of them true; what has been done when one fails must be rolled back."""
@@ -66,6 +74,14 @@ class Journal:
                 self._apply(connection, change)
             except IntegrityError as error:
                 raise _refused(change, error) from error
+
+    def put_value(self, connection: Connection, shelf: str, name: str, value: str | None) -> None:
+        """Keep a small value; None forgets it."""
+        if value is None:
+            connection.execute(sql.DROP_VALUE, {"of": shelf, "called": name})
+        else:
+            row = {"shelf": shelf, "name": name, "value": value}
+            connection.execute(self._upserts.put_value, row)
 
     def _next_seq(self, connection: Connection) -> int:
         if self._sequence:
@@ -122,7 +138,7 @@ class Journal:
             "request": change.request,
             "started_at": change.at,
         }
-        connection.execute(self.upserts.start_turn, row)
+        connection.execute(self._upserts.start_turn, row)
         _many(
             connection,
             sql.START_INBOX,
@@ -132,14 +148,12 @@ class Journal:
             ],
         )
         title = next(iter(change.request.strip().splitlines()), "")[:TITLE_LENGTH].rstrip()
-        _append(
-            connection, change.session_id, change.id, change.messages, change.at, title or None
-        )
+        _append(connection, change.session_id, change.id, change.messages, change.at, title or None)
 
     def _start_tool(self, connection: Connection, change: StartTool) -> None:
         row = msgspec.structs.asdict(change)
         row["started_at"] = row.pop("at")
-        if connection.execute(self.upserts.start_tool, row).rowcount == 0:
+        if connection.execute(self._upserts.start_tool, row).rowcount == 0:
             msg = f"The tool call {change.call_id} of {change.turn_id} was started before"
             raise AlreadyStarted(msg)
 
@@ -147,7 +161,7 @@ class Journal:
         row = msgspec.structs.asdict(item)
         row["state"] = item.state.value
         row["seq"] = self._next_seq(connection)
-        put = self.upserts.put_final_item if item.final else self.upserts.put_item
+        put = self._upserts.put_final_item if item.final else self._upserts.put_item
         connection.execute(put, row)
 
 
@@ -166,9 +180,13 @@ def _one(connection: Connection, statement: sa.Executable, row: Row, what: str) 
 
 def _refused(change: Change, error: IntegrityError) -> Conflict:
     if "foreign key" in str(error.orig).lower():
-        return Missing(f"{type(change).__name__}: it belongs to something that is not in the database")
+        return Missing(
+            f"{type(change).__name__}: it belongs to something that is not in the database"
+        )
     if isinstance(change, OpenSession):
-        return Conflict(f"{change.key} has an active session already, {change.id} cannot be another")
+        return Conflict(
+            f"{change.key} has an active session already, {change.id} cannot be another"
+        )
     if isinstance(change, SetSession):
         return Conflict(f"{change.id} cannot be active: another session of its key is")
     return Conflict(f"{type(change).__name__}: it is in the database already")
@@ -221,7 +239,7 @@ def encoded(message: Message) -> str:
         return msgspec.json.encode(_storable(msgspec.to_builtins(message))).decode()
 
 
-def _storable(part: Any) -> Any:
+def _storable(part: object) -> object:
     if isinstance(part, str):
         return storable(part)
     if isinstance(part, dict):

@@ -154,6 +154,7 @@ class Resume(msgspec.Struct, frozen=True):
     session: str | None
     held: tuple[Pending, ...] = ()
     go_on: bool = False  # also take up what was interrupted
+    turn: str = ""  # a button's: holds only while this is still the session's last turn
     last: LastTurn | None = None
     title: str = ""
 
@@ -164,6 +165,7 @@ class Retry(msgspec.Struct, frozen=True):
     by: Command
     last: LastTurn | None
     held: tuple[Pending, ...] = ()
+    turn: str = ""  # a button's, as in `Resume`
 
 
 class Undo(msgspec.Struct, frozen=True):

@@ -4,14 +4,16 @@ Each statement finds its rows by an index, so that it takes as long with ten tho
 with ten. All of this runs in the readers' threads.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
 
+from sessions import schema
 from sessions.records import (
     Conversation,
     InboxEntry,
@@ -27,7 +29,6 @@ from sessions.records import (
     Turn,
     TurnState,
 )
-from sessions.schema import inbox, messages, outbox, sessions, shelves, tool_runs, turns
 from sessions.statements import state_is
 
 _SESSION_STATES = {state.value: state for state in SessionState}
@@ -35,6 +36,8 @@ _REASONS: dict[str | None, Reason | None] = {None: None, **{r.value: r for r in 
 _INBOX_STATES = {state.value: state for state in InboxState}
 _TURN_STATES = {state.value: state for state in TurnState}
 _ITEM_STATES = {state.value: state for state in ItemState}
+
+R = TypeVar("R")
 
 _EVERYTHING = 2**62
 """A limit that limits nothing; then one statement serves both."""
@@ -46,65 +49,84 @@ def _columns(table: sa.Table, record: type[msgspec.Struct]) -> list[sa.Column[An
     return [table.c[name] for name in record.__struct_fields__]
 
 
-_SESSION = _columns(sessions, Session)
-_ENTRY = _columns(inbox, InboxEntry)
-_TURN = _columns(turns, Turn)
-_RUN = _columns(tool_runs, ToolRun)
-_ITEM = _columns(outbox, Item)
+_SESSION = _columns(schema.sessions, Session)
+_ENTRY = _columns(schema.inbox, InboxEntry)
+_TURN = _columns(schema.turns, Turn)
+_RUN = _columns(schema.tool_runs, ToolRun)
+_ITEM = _columns(schema.outbox, Item)
+
+
+def _reader(
+    record: Callable[..., R], states: Mapping[str, enum.StrEnum], at: int
+) -> Callable[[Sequence[Any]], R]:
+    """How a row becomes a record whose field number `at` is a state."""
+
+    def read(row: Sequence[Any]) -> R:
+        return record(*row[:at], states[row[at]], *row[at + 1 :])
+
+    return read
 
 
 def _session(row: Sequence[Any]) -> Session:
-    return Session(*row[:3], _SESSION_STATES[row[3]], _REASONS[row[4]], *row[5:])
+    id_, key, address, state, reason, title, count, created_at, updated_at = row
+    return Session(
+        id_,
+        key,
+        address,
+        _SESSION_STATES[state],
+        _REASONS[reason],
+        title,
+        count,
+        created_at,
+        updated_at,
+    )
 
 
-def _entry(row: Sequence[Any]) -> InboxEntry:
-    return InboxEntry(*row[:5], _INBOX_STATES[row[5]], *row[6:])
-
-
-def _turn(row: Sequence[Any]) -> Turn:
-    return Turn(*row[:4], _TURN_STATES[row[4]], *row[5:])
-
-
-def _item(row: Sequence[Any]) -> Item:
-    return Item(*row[:3], _ITEM_STATES[row[3]], *row[4:])
+_entry = _reader(InboxEntry, _INBOX_STATES, 5)
+_turn = _reader(Turn, _TURN_STATES, 4)
+_item = _reader(Item, _ITEM_STATES, 3)
 
 
 # --- sessions --------------------------------------------------------------------------------
 
-_SESSIONS = sa.select(*_SESSION).order_by(sessions.c.id.desc()).limit(_LIMIT)
-_SESSION_BY_ID = sa.select(*_SESSION).where(sessions.c.id == given("session"))
+_SESSIONS = sa.select(*_SESSION).order_by(schema.sessions.c.id.desc()).limit(_LIMIT)
+_SESSION_BY_ID = sa.select(*_SESSION).where(schema.sessions.c.id == given("session"))
 _SESSIONS_BY_START = _SESSIONS.where(
-    sessions.c.id >= given("start"), sessions.c.id < given("end", type_=sessions.c.id.type)
+    schema.sessions.c.id >= given("start"),
+    schema.sessions.c.id < given("end", type_=schema.sessions.c.id.type),
 )
-_SESSIONS_OF_KEY = _SESSIONS.where(sessions.c.key == given("key"))
+_SESSIONS_OF_KEY = _SESSIONS.where(schema.sessions.c.key == given("key"))
 _ACTIVE = sa.select(*_SESSION).where(
-    sessions.c.key == given("key"), state_is(sessions.c.state, SessionState.ACTIVE)
+    schema.sessions.c.key == given("key"), state_is(schema.sessions.c.state, SessionState.ACTIVE)
 )
 _SUSPENDED = (
     sa.select(*_SESSION)
-    .where(sessions.c.key == given("key"), state_is(sessions.c.state, SessionState.SUSPENDED))
-    .order_by(sessions.c.updated_at.desc())
+    .where(
+        schema.sessions.c.key == given("key"),
+        state_is(schema.sessions.c.state, SessionState.SUSPENDED),
+    )
+    .order_by(schema.sessions.c.updated_at.desc())
     .limit(1)
 )
 # Keys of a platform begin with `platform:` or `platform@account:`.
 _OF_PLATFORM = sa.or_(
-    sa.and_(sessions.c.key >= given("colon"), sessions.c.key < given("after_colon")),
-    sa.and_(sessions.c.key >= given("at"), sessions.c.key < given("after_at")),
+    sa.and_(schema.sessions.c.key >= given("colon"), schema.sessions.c.key < given("after_colon")),
+    sa.and_(schema.sessions.c.key >= given("at"), schema.sessions.c.key < given("after_at")),
 )
 _SESSIONS_OF_PLATFORM = _SESSIONS.where(_OF_PLATFORM)
 _newest_of_chat = (
     sa.select(
-        sessions.c.address,
-        sessions.c.title,
-        sessions.c.updated_at,
+        schema.sessions.c.address,
+        schema.sessions.c.title,
+        schema.sessions.c.updated_at,
         sa.func.row_number()
         .over(
-            partition_by=sessions.c.address,
-            order_by=(sessions.c.updated_at.desc(), sessions.c.id.desc()),
+            partition_by=schema.sessions.c.address,
+            order_by=(schema.sessions.c.updated_at.desc(), schema.sessions.c.id.desc()),
         )
         .label("place"),
     )
-    .where(_OF_PLATFORM, sa.func.coalesce(sessions.c.reason, "") != Reason.DELETED.value)
+    .where(_OF_PLATFORM, sa.func.coalesce(schema.sessions.c.reason, "") != Reason.DELETED.value)
     .subquery()
 )
 _CHATS = (
@@ -121,13 +143,17 @@ def session(connection: Connection, id_: str) -> Session | None:
     return _session(row) if row else None
 
 
-def sessions_beginning(connection: Connection, start: str, limit: int) -> tuple[Session, ...]:
-    """Find sessions by the first letters of their ids."""
-    bounds = {"start": start, "end": f"{start}\U0010ffff", "limit": limit}
-    return tuple(map(_session, connection.execute(_SESSIONS_BY_START, bounds)))
+def find_session(connection: Connection, text: str, key: str | None) -> tuple[Session, ...]:
+    """Find a session by its id, or those whose ids begin so; two are too many already."""
+    exact = session(connection, text)
+    if exact:
+        return (exact,) if key in {None, exact.key} else ()
+    bounds = {"start": text, "end": f"{text}\U0010ffff", "limit": _EVERYTHING if key else 2}
+    found = tuple(map(_session, connection.execute(_SESSIONS_BY_START, bounds)))
+    return tuple(each for each in found if key in {None, each.key})
 
 
-def sessions_of(
+def sessions(
     connection: Connection, key: str | None, platform: str | None, limit: int | None
 ) -> tuple[Session, ...]:
     """List sessions, the newest first."""
@@ -153,7 +179,9 @@ def _platform(name: str) -> dict[str, str]:
     }
 
 
-def chats(connection: Connection, platform: str, limit: int) -> tuple[tuple[str, str | None, int], ...]:
+def chats(
+    connection: Connection, platform: str, limit: int
+) -> tuple[tuple[str, str | None, int], ...]:
     """List the chats of a platform, the last used first: address, title, when."""
     found = connection.execute(_CHATS, {"limit": limit, **_platform(platform)})
     return tuple((address, title, updated_at) for address, title, updated_at in found)
@@ -163,7 +191,7 @@ def conversation(connection: Connection, key: str) -> Conversation:
     """Gather what the owner of a conversation must know."""
     mine = {"key": key}
     entries = tuple(map(_entry, connection.execute(_WAITING, mine)))
-    newest = next(iter(sessions_of(connection, key, None, 1)), None)
+    newest = next(iter(sessions(connection, key, None, 1)), None)
     if newest is None:
         return Conversation(waiting=entries)
     active: Session | None = newest
@@ -187,9 +215,11 @@ def conversation(connection: Connection, key: str) -> Conversation:
 # --- history ---------------------------------------------------------------------------------
 
 _HISTORY = (
-    sa.select(messages.c.body)
-    .where(messages.c.session_id == given("session"), messages.c.taken_back == sa.false())
-    .order_by(messages.c.id.desc())
+    sa.select(schema.messages.c.body)
+    .where(
+        schema.messages.c.session_id == given("session"), schema.messages.c.taken_back == sa.false()
+    )
+    .order_by(schema.messages.c.id.desc())
     .limit(_LIMIT)
 )
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
@@ -204,16 +234,25 @@ def history(connection: Connection, session_id: str, limit: int | None) -> tuple
 
 # --- what was received -----------------------------------------------------------------------
 
-_ENTRIES = sa.select(*_ENTRY).order_by(inbox.c.seq)
-_WAITING = _ENTRIES.where(inbox.c.key == given("key"), state_is(inbox.c.state, InboxState.WAITING))
-_WAITING_KEYS = sa.select(inbox.c.key).where(state_is(inbox.c.state, InboxState.WAITING)).distinct()
-_COMMANDS = _ENTRIES.where(state_is(inbox.c.state, InboxState.COMMAND))
-_held = (inbox.c.session_id == given("session"), state_is(inbox.c.state, InboxState.HELD))
+_ENTRIES = sa.select(*_ENTRY).order_by(schema.inbox.c.seq)
+_WAITING = _ENTRIES.where(
+    schema.inbox.c.key == given("key"), state_is(schema.inbox.c.state, InboxState.WAITING)
+)
+_WAITING_KEYS = (
+    sa.select(schema.inbox.c.key)
+    .where(state_is(schema.inbox.c.state, InboxState.WAITING))
+    .distinct()
+)
+_COMMANDS = _ENTRIES.where(state_is(schema.inbox.c.state, InboxState.COMMAND))
+_held = (
+    schema.inbox.c.session_id == given("session"),
+    state_is(schema.inbox.c.state, InboxState.HELD),
+)
 _HELD = _ENTRIES.where(*_held)
-_COUNT_HELD = sa.select(sa.func.count()).select_from(inbox).where(*_held)
-_TURN_INBOX = _ENTRIES.where(inbox.c.turn_id == given("turn"))
+_COUNT_HELD = sa.select(sa.func.count()).select_from(schema.inbox).where(*_held)
+_TURN_INBOX = _ENTRIES.where(schema.inbox.c.turn_id == given("turn"))
 _ENTRY_BY_EVENT = sa.select(*_ENTRY).where(
-    inbox.c.source == given("source"), inbox.c.event == given("event")
+    schema.inbox.c.source == given("source"), schema.inbox.c.event == given("event")
 )
 
 
@@ -245,20 +284,28 @@ def inbox_entry(connection: Connection, source: str, event: str) -> InboxEntry |
 
 # --- turns -----------------------------------------------------------------------------------
 
-_TURN_BY_ID = sa.select(*_TURN).where(turns.c.id == given("turn"))
-_TURNS = sa.select(*_TURN).where(turns.c.session_id == given("session")).order_by(turns.c.id)
+_TURN_BY_ID = sa.select(*_TURN).where(schema.turns.c.id == given("turn"))
+_TURNS = (
+    sa.select(*_TURN)
+    .where(schema.turns.c.session_id == given("session"))
+    .order_by(schema.turns.c.id)
+)
 _LAST_TURN = (
     sa.select(*_TURN)
-    .where(turns.c.session_id == given("session"), turns.c.taken_back == sa.false())
-    .order_by(turns.c.id.desc())
+    .where(schema.turns.c.session_id == given("session"), schema.turns.c.taken_back == sa.false())
+    .order_by(schema.turns.c.id.desc())
     .limit(1)
 )
-_RUNNING = sa.select(*_TURN).where(state_is(turns.c.state, TurnState.RUNNING)).order_by(turns.c.id)
-_RUNNING_OF_KEY = _RUNNING.where(turns.c.key == given("key"))
+_RUNNING = (
+    sa.select(*_TURN)
+    .where(state_is(schema.turns.c.state, TurnState.RUNNING))
+    .order_by(schema.turns.c.id)
+)
+_RUNNING_OF_KEY = _RUNNING.where(schema.turns.c.key == given("key"))
 _TOOL_RUNS = (
     sa.select(*_RUN)
-    .where(tool_runs.c.turn_id == given("turn"))
-    .order_by(tool_runs.c.started_at, tool_runs.c.call_id)
+    .where(schema.tool_runs.c.turn_id == given("turn"))
+    .order_by(schema.tool_runs.c.started_at, schema.tool_runs.c.call_id)
 )
 
 
@@ -268,7 +315,7 @@ def turn(connection: Connection, id_: str) -> Turn | None:
     return _turn(row) if row else None
 
 
-def turns_of(connection: Connection, session_id: str) -> tuple[Turn, ...]:
+def turns(connection: Connection, session_id: str) -> tuple[Turn, ...]:
     """List the turns of a session, the oldest first, also those taken back."""
     return tuple(map(_turn, connection.execute(_TURNS, {"session": session_id})))
 
@@ -284,28 +331,30 @@ def running_turns(connection: Connection) -> tuple[Turn, ...]:
     return tuple(map(_turn, connection.execute(_RUNNING)))
 
 
-def tool_runs_of(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
+def tool_runs(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
     """List the tools a turn has started."""
     return tuple(ToolRun(*row) for row in connection.execute(_TOOL_RUNS, {"turn": turn_id}))
 
 
 # --- what is to be shown ---------------------------------------------------------------------
 
-_ITEMS = sa.select(*_ITEM).order_by(outbox.c.seq)
+_ITEMS = sa.select(*_ITEM).order_by(schema.outbox.c.seq)
 _OPEN_ITEMS = _ITEMS.where(
-    state_is(outbox.c.state, ItemState.PENDING, ItemState.ATTEMPTING, ItemState.UNKNOWN)
+    state_is(schema.outbox.c.state, ItemState.PENDING, ItemState.ATTEMPTING, ItemState.UNKNOWN)
 )
-_ITEMS_OF_TURN = _ITEMS.where(outbox.c.seq > given("after"), outbox.c.turn_id == given("turn"))
-_shown = (
-    outbox.c.address == given("address"),
+_ITEMS_OF_TURN = _ITEMS.where(
+    schema.outbox.c.seq > given("after"), schema.outbox.c.turn_id == given("turn")
+)
+_shown: tuple[sa.ColumnElement[bool], ...] = (
+    schema.outbox.c.address == given("address"),
     sa.literal_column("final"),  # as in the index
-    outbox.c.state != ItemState.DEAD.value,
-    outbox.c.seq > given("after"),
+    schema.outbox.c.state != ItemState.DEAD.value,
+    schema.outbox.c.seq > given("after"),
 )
-_said = (
-    inbox.c.address == given("address"),
-    inbox.c.payload.is_not(None),
-    inbox.c.seq > given("after"),
+_said: tuple[sa.ColumnElement[bool], ...] = (
+    schema.inbox.c.address == given("address"),
+    schema.inbox.c.payload.is_not(None),
+    schema.inbox.c.seq > given("after"),
 )
 
 
@@ -317,21 +366,21 @@ def _both_ways(
     return found.order_by(seq), found.order_by(seq.desc())
 
 
-_SAID = _both_ways(_ENTRY, _said, inbox.c.seq)
-_SHOWN = _both_ways(_ITEM, _shown, outbox.c.seq)
-_text = given("text", type_=inbox.c.event.type)
+_SAID = _both_ways(_ENTRY, _said, schema.inbox.c.seq)
+_SHOWN = _both_ways(_ITEM, _shown, schema.outbox.c.seq)
+_text = given("text", type_=schema.inbox.c.event.type)
 _TRACE = (
     sa.select(*_ENTRY)
     .where(
         sa.or_(
-            inbox.c.key == _text,
-            inbox.c.address == _text,
-            inbox.c.event == _text,
-            inbox.c.id == _text,
-            inbox.c.turn_id == _text,
+            schema.inbox.c.key == _text,
+            schema.inbox.c.address == _text,
+            schema.inbox.c.event == _text,
+            schema.inbox.c.id == _text,
+            schema.inbox.c.turn_id == _text,
         )
     )
-    .order_by(inbox.c.seq.desc())
+    .order_by(schema.inbox.c.seq.desc())
     .limit(_LIMIT)
 )
 
@@ -349,7 +398,8 @@ def timeline(
     found = {"address": address, "after": after, "limit": limit}
     said = map(_entry, connection.execute(_SAID[newest], found))
     shown = map(_item, connection.execute(_SHOWN[newest], found))
-    rows = sorted((*said, *shown), key=lambda row: row.seq)
+    rows: list[InboxEntry | Item] = [*said, *shown]
+    rows.sort(key=lambda row: row.seq)
     return tuple(rows[-limit:] if newest else rows[:limit])
 
 
@@ -369,10 +419,12 @@ def _traced(connection: Connection, entry: InboxEntry) -> Traced:
 
 # --- small values ----------------------------------------------------------------------------
 
-_VALUE = sa.select(shelves.c.value).where(
-    shelves.c.shelf == given("shelf"), shelves.c.name == given("name")
+_VALUE = sa.select(schema.shelves.c.value).where(
+    schema.shelves.c.shelf == given("shelf"), schema.shelves.c.name == given("name")
 )
-_VALUES = sa.select(shelves.c.name, shelves.c.value).where(shelves.c.shelf == given("shelf"))
+_VALUES = sa.select(schema.shelves.c.name, schema.shelves.c.value).where(
+    schema.shelves.c.shelf == given("shelf")
+)
 
 
 def value(connection: Connection, shelf: str, name: str) -> str | None:
@@ -385,3 +437,14 @@ def values(connection: Connection, shelf: str) -> dict[str, str]:
     """Read all values of a shelf."""
     found = connection.execute(_VALUES, {"shelf": shelf})
     return {name: value for name, value in found}  # noqa: C416 - rows are not quite pairs
+
+
+# --- the database itself ---------------------------------------------------------------------
+
+
+def integrity(connection: Connection) -> str:
+    """Let SQLite check its file; PostgreSQL checks what it reads by itself."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(sa.select(sa.literal(1)))
+        return "ok"
+    return "\n".join(connection.exec_driver_sql("PRAGMA integrity_check").scalars())

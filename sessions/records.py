@@ -194,3 +194,9 @@ class Traced(msgspec.Struct, frozen=True):
     entry: InboxEntry
     turn: Turn | None
     items: tuple[Item, ...]
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """How much was forgotten."""
+
+    ignored: int

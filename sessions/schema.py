@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
 
 TIMELINE = "timeline"
 """The sequence on PostgreSQL that numbers inbox and outbox together; SQLite counts in memory."""
@@ -42,10 +43,10 @@ Name = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 class Words(sa.TypeDecorator[str]):
     """Text that others make."""
 
-    impl = Name
-    cache_ok = True
+    impl: TypeEngine[str] | type[TypeEngine[str]] = Name
+    cache_ok: bool | None = True
 
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         """Make a value fit on its way in."""
         return None if value is None else storable(value)
 
@@ -58,10 +59,10 @@ def _id(name: str = "id") -> sa.Column[Any]:
     return sa.Column(name, Name, primary_key=True)
 
 
-def _of(table: str, name: str, **options: bool) -> sa.Column[Any]:
+def _of(table: str, name: str, *, primary_key: bool = False) -> sa.Column[Any]:
     """Belongs to a row of another table and goes with it."""
     owner = sa.ForeignKey(f"{table}.id", ondelete="CASCADE")
-    return sa.Column(name, Name, owner, nullable=False, **options)
+    return sa.Column(name, Name, owner, nullable=False, primary_key=primary_key)
 
 
 def _text(name: str, *, empty: bool = False) -> sa.Column[Any]:

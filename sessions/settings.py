@@ -30,7 +30,8 @@ class StoreSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def engine(self) -> str:
         """Which database it is: `sqlite` or `postgresql`."""
-        return urlsplit(self.url.reveal()).scheme if self.url else SQLITE
+        scheme = urlsplit(self.url.reveal()).scheme if self.url else SQLITE
+        return scheme.partition("+")[0]  # `postgresql+psycopg` names the driver as well
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """See the module."""

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 
-from sessions.records import InboxState, ItemState, SessionState, TurnState
+from sessions.records import InboxState, TurnState
 from sessions.schema import (
     attempts,
     inbox,
@@ -30,14 +30,14 @@ def _all_of(table: sa.Table, *but: str) -> dict[str, Any]:
     return {column.name: given(column.name) for column in table.c if column.name not in but}
 
 
-def _unless_none(column: sa.Column[Any]) -> Any:
+def _unless_none(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     """The value given for a column; None leaves it as it is."""
     return sa.func.coalesce(given(column.name, type_=column.type), column)
 
 
 def state_is(column: sa.Column[Any], *states: str) -> sa.ColumnElement[bool]:
     """Written out: only then an index over a part of the rows is used."""
-    words = [sa.literal_column(f"'{state}'") for state in states]
+    words: list[sa.ColumnElement[str]] = [sa.literal_column(f"'{state}'") for state in states]
     return column == words[0] if len(words) == 1 else column.in_(words)
 
 
@@ -49,7 +49,9 @@ SET_SESSION = (
     .where(sessions.c.id == given("session"))
     .values(state=given("state"), reason=given("reason"), updated_at=given("updated_at"))
 )
-SET_TITLE = sa.update(sessions).where(sessions.c.id == given("session")).values(title=given("title"))
+SET_TITLE = (
+    sa.update(sessions).where(sessions.c.id == given("session")).values(title=given("title"))
+)
 GROW_SESSION = (
     sa.update(sessions)
     .where(sessions.c.id == given("session"))
@@ -167,12 +169,18 @@ class Upserts:
     """INSERT with a plan for what is there already, which each dialect writes in its own way."""
 
     def __init__(self, insert: Callable[[sa.Table], Any]) -> None:
-        self.receive = insert(inbox).values(_all_of(inbox)).on_conflict_do_nothing(
-            index_elements=["source", "event"]
+        self.receive = (
+            insert(inbox)
+            .values(_all_of(inbox))
+            .on_conflict_do_nothing(index_elements=["source", "event"])
         )
         self.start_turn = (
             insert(turns)
-            .values(_all_of(turns, "finished_at", "attempts", "cause", "partial", "resumed", "taken_back"))
+            .values(
+                _all_of(
+                    turns, "finished_at", "attempts", "cause", "partial", "resumed", "taken_back"
+                )
+            )
             .on_conflict_do_update(
                 index_elements=["id"],
                 set_={

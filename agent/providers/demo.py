@@ -29,6 +29,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 _TOOL = "current_time"
 _ASKS_FOR_TOOL = re.compile(r"\b(time|clock|tools?|date|hour)\b", re.IGNORECASE)
+_ADDED = re.compile(r"\A\[[^\]\n]+\]\s+")  # a name or note that the request put in front
 _LONGEST_ECHO = 2000
 
 _ANSWER = """\
@@ -95,19 +96,39 @@ class Demo:
 
     async def _chunks(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         yield OpenedChunk()
+        made = 0
         for chunk in answer(request):
+            made += 1
             yield chunk
             if isinstance(chunk, TextChunk):
                 await self._sleep(self._pace)
+        yield UsageChunk(sum(len(row.content.split()) for row in request.messages), made)
+        yield DoneChunk()
 
 
 def answer(request: ModelRequest) -> Iterator[Chunk]:
-    """All chunks of an answer."""
-    said = [row for row in request.messages if row.role == "user"]
+    """Everything that the answer to this request says."""
     last = request.messages[-1] if request.messages else Message("user")
-    count = 0
+    can_call = any(tool.name == _TOOL for tool in request.tools)
     if last.role == "tool":
-        for count, word in enumerate(_words(_AFTER_TOOL, tool=_TOOL, result=last.content), 1):  # noqa: B007
-            yield TextChunk(word)
-    elif _wants_tool(request, last.content):
-        ...
+        yield from _words(_AFTER_TOOL.format(tool=_TOOL, result=last.content))
+    elif can_call and _ASKS_FOR_TOOL.search(last.content):
+        yield from _words(_BEFORE_TOOL)
+        yield CallChunk(index=0, name=_TOOL, arguments='{"timezone":"UTC"}')
+        yield FinishChunk("tool_calls")
+        return
+    else:
+        said = sum(row.role == "user" for row in request.messages)
+        hint = _HINT if can_call else ""
+        yield from _words(_ANSWER.format(echo=_quoted(last.content), count=said, hint=hint))
+    yield FinishChunk("stop")
+
+
+def _words(text: str) -> Iterator[TextChunk]:
+    return map(TextChunk, re.findall(r"\S+\s*", text.rstrip()))
+
+
+def _quoted(text: str) -> str:
+    own = _ADDED.sub("", text).strip()
+    shown = own if len(own) <= _LONGEST_ECHO else f"{own[:_LONGEST_ECHO]}…"
+    return "\n> ".join(shown.splitlines()) or "(nothing)"

@@ -2,7 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +20,7 @@ import msgspec
 
 from gateway.config import Loaded, Options, environment, load, state_folder
 from gateway.control import NotRunning, ask, socket_path
-from gateway.errors import CannotStart, ConfigError, HoldfastError
+from gateway.errors import CannotStart, ConfigError
 from platforms.core.registry import specs
 from sessions.errors import StoreError, StoreTooNew
 from sessions.store import SessionStore
@@ -24,12 +33,10 @@ Body = Callable[..., None]
 def configured(command: Body) -> Body:
     """Give a command the options `--config` and `--set`; it gets them as `options`."""
 
+    @functools.wraps(command)  # which also keeps the options that stand below this one
     def with_options(config: Path | None, settings: tuple[str, ...], **others: object) -> None:
         command(options=Options(config, settings), **others)
 
-    with_options.__doc__ = command.__doc__
-    with_options.__name__ = command.__name__
-    with_options.__dict__.update(vars(command))  # the options that stand below this one
     file = click.option(
         "--config", type=click.Path(path_type=Path, dir_okay=False), help="Configuration file."
     )
@@ -61,7 +68,7 @@ def control_socket() -> Path:
 def order(do: str, **args: object) -> Any:  # noqa: ANN401 - what the operation answers
     """Have the running daemon do something; one sentence when there is none."""
     try:
-        return ask(control_socket(), do, **args)
+        return ask(control_socket(), do, args)
     except NotRunning:
         msg = (
             f"No Holdfast runs on {state_folder(environment())}, and this needs one; "
@@ -98,7 +105,7 @@ async def opened(loaded: Loaded, *, read_only: bool) -> AsyncIterator[SessionSto
 
 
 @contextlib.contextmanager
-def told() -> Any:  # noqa: ANN401 - a generator of nothing
+def told() -> Iterator[None]:
     """Turn what the store says into the program's own errors."""
     try:
         yield
@@ -145,8 +152,3 @@ def _plain(text: str) -> str:
 def moment(milliseconds: int) -> str:
     """Write a moment for people: to the second, in UTC."""
     return rfc3339(milliseconds)[:19].replace("T", " ")
-
-
-def usage(problem: str) -> HoldfastError | click.UsageError:
-    """Wrong usage that only shows when the command runs."""
-    return click.UsageError(problem)

@@ -12,18 +12,18 @@ from typing import Protocol
 import msgspec
 
 from gateway.delivery import plan
+from gateway.delivery.link import Crashed, Link
 from gateway.delivery.pacing import Pace, Weight
 from gateway.delivery.plan import Phase, Settled, Step
 from gateway.delivery.queue import Do, Entry, Queue, Settle, Until
-from gateway.delivery.view import write_body, write_shown
-from platforms.core.contract import Adapter, Draft, Edit, Op, Receipt, Repeat, Typing
+from gateway.delivery.view import Fate, write_body, write_shown
+from platforms.core.contract import Draft, Edit, Op, Post, Receipt, Repeat, Typing
 from platforms.core.errors import (
     ChatGone,
     PlatformError,
     Rejected,
     Unauthorized,
     Unavailable,
-    Unconfirmed,
 )
 from sessions.changes import Change, PutItem, SetItem
 from sessions.records import ItemState
@@ -32,23 +32,10 @@ from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-COSMETIC_DEADLINE = 10.0
-TYPING_DEADLINE = 2.0
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 60.0
 MOST_CRASHES = 3
 """Times an adapter may fail over one item with an error that it should not raise."""
-
-
-class Link(Protocol):
-    """The platform's side of a lane."""
-
-    adapter: Adapter
-    up: bool
-
-    def refused(self) -> None:
-        """The platform does not accept our credentials any more."""
-        ...
 
 
 class Office(Protocol):
@@ -59,7 +46,7 @@ class Office(Protocol):
     clean: Callable[[str], str]
     deadline: float
 
-    def start(self, pump: "Lane", *, urgent: bool) -> None:
+    def start(self, lane: "Lane", *, urgent: bool) -> None:
         """Run a pump of a lane, now or as soon as there is somebody to own its task."""
         ...
 
@@ -76,13 +63,6 @@ class Office(Protocol):
         ...
 
 
-class Crashed(Unconfirmed):
-    """The adapter failed with an error that it should not raise."""
-
-
-Outcome = Receipt | PlatformError
-
-
 class Lane:
     """Delivers to one chat."""
 
@@ -97,6 +77,7 @@ class Lane:
         self._running: set[bool] = set()
         self._unsaved: dict[str, SetItem] = {}
         self._hurry = False  # something unsaved must not be lost
+        self._saving = 0  # commits under way
 
     def wake(self) -> None:
         """Look again: something is new."""
@@ -104,8 +85,15 @@ class Lane:
             if urgent in self._running:
                 self._news[urgent].set()
             elif self.link.up and self.queue.has_work(urgent=urgent):
-                self._running.add(urgent)
                 self._office.start(self, urgent=urgent)
+
+    def owes(self) -> bool:
+        """Tell whether something must still be shown, or written down."""
+        return self._hurry or self._saving > 0 or self.queue.owes()
+
+    def started(self, *, urgent: bool) -> None:
+        """A pump has an owner now, so it need not be started again."""
+        self._running.add(urgent)
 
     async def pump(self, *, urgent: bool) -> None:
         """Do what there is to do, until there is nothing left or the platform is gone."""
@@ -147,7 +135,7 @@ class Lane:
             await self._record_try(entry, step)
         await self._wait_for_room(move.weight)
         self.pace.take(self._office.clock.monotonic())
-        outcome = await self._deliver(step.op)
+        outcome = await self.link.deliver(step.op, self._office.deadline)
         if entry.gone:
             return
         if move.weight is Weight.COSMETIC:
@@ -160,30 +148,12 @@ class Lane:
             case ChatGone():
                 self._chat_gone(outcome)
             case Rejected():
-                self._rejected(entry, step, outcome)
+                self._rejected(move, outcome)
             case Unauthorized():
                 self._undo(entry, step)
                 self.link.refused()
             case _:
                 self._unconfirmed(entry, step, outcome)
-
-    async def _deliver(self, op: Op) -> Outcome:
-        deadline = self._office.deadline
-        if isinstance(op, Typing):
-            deadline = min(deadline, TYPING_DEADLINE)
-        elif isinstance(op, Draft):
-            deadline = min(deadline, COSMETIC_DEADLINE)
-        try:
-            async with asyncio.timeout(deadline):
-                return await self.link.adapter.deliver(op)
-        except PlatformError as error:
-            return error
-        except TimeoutError:
-            return Unconfirmed(f"{self.link.adapter.name} did not answer within {deadline:g} s")
-        except Exception as error:
-            # The adapter's own mistake ends here: it must not take other chats down with it.
-            log.exception("%s failed over %s in %s", self.link.adapter.name, op.op, self.key)
-            return Crashed(f"the adapter failed: {type(error).__name__}")
 
     async def _wait_for_room(self, weight: Weight) -> None:
         """The other pump may have taken the room that there was."""
@@ -213,7 +183,7 @@ class Lane:
             entry.drafted = bool(op.text or op.status)
             return
         entry.shown = plan.done(entry.shown, step, receipt)
-        if entry.phase is Phase.LIVE and not isinstance(op, Delete):
+        if isinstance(op, Post | Edit):
             entry.texts[entry.shown.parts[step.part].op] = op.text
         if step.creates:
             # Only where a repeat would be marked must the receipt of a live message not be lost.
@@ -228,8 +198,9 @@ class Lane:
             return
         self.pace.limited(now, error.retry_after)
         until = self._office.clock.now() + round(error.retry_after * 1000)
-        if step.creates and entry.stored:
-            self._remember(entry, ItemState.PENDING, not_before=until)
+        if entry.stored and entry.item.id in self._unsaved:
+            kept = self._unsaved[entry.item.id]
+            self._unsaved[entry.item.id] = msgspec.structs.replace(kept, not_before=until)
         await self._office.pause(self, until)
 
     def _unconfirmed(self, entry: Entry, step: Step, error: PlatformError) -> None:
@@ -246,14 +217,12 @@ class Lane:
             entry.probe = self._can.repeat is Repeat.MARK
             self._remember(entry, ItemState.UNKNOWN)
 
-    def _rejected(self, entry: Entry, step: Step, error: Rejected) -> None:
-        if entry.phase is Phase.LIVE:
+    def _rejected(self, move: Do, error: Rejected) -> None:
+        entry, step = move.entry, move.step
+        if isinstance(step.op, Draft | Typing) or move.weight is Weight.COSMETIC:
+            log.info("%s in %s: no live updates: %s", step.op.op, self.key, error)
             self._undo(entry, step)
-            entry.mute = True
-            log.info("%s takes no live updates in %s: %s", self.link.adapter.name, self.key, error)
-        elif isinstance(step.op, Draft | Typing):
-            entry.probe = False
-            entry.drafted = False
+            entry.mute, entry.probe, entry.drafted = True, False, False
         elif step.creates:
             log.error("%s cannot be shown in %s: %s", entry.item.id, self.key, error)
             self._settle(entry, Settled(ItemState.DEAD, str(error)))
@@ -268,7 +237,8 @@ class Lane:
     def _undo(self, entry: Entry, step: Step) -> None:
         if step.creates:
             entry.shown = step.before
-            self._remember(entry, ItemState.PENDING)
+            doubt = any(part.fate is Fate.UNKNOWN for part in entry.shown.parts)
+            self._remember(entry, ItemState.UNKNOWN if doubt else ItemState.PENDING)
         elif isinstance(step.op, Draft):
             entry.dirty = entry.phase is Phase.LIVE
             entry.drafted = entry.drafted and entry.dirty
@@ -309,9 +279,7 @@ class Lane:
             self._remember(entry, ItemState.ATTEMPTING)
             await self._commit()
 
-    def _remember(
-        self, entry: Entry, state: ItemState, *, not_before: int | None = None, must: bool = True
-    ) -> None:
+    def _remember(self, entry: Entry, state: ItemState, *, must: bool = True) -> None:
         if not entry.stored:
             return
         self._unsaved[entry.item.id] = SetItem(
@@ -320,7 +288,6 @@ class Lane:
             self._office.clock.now(),
             shown=write_shown(entry.shown),
             tries=entry.tries,
-            not_before=not_before,
         )
         self._hurry = self._hurry or must
 
@@ -333,7 +300,11 @@ class Lane:
 
     async def _commit(self, *first: Change) -> None:
         unsaved, self._unsaved, self._hurry = self._unsaved, {}, False
-        await self._office.store.apply(*first, *unsaved.values())
+        self._saving += 1
+        try:
+            await self._office.store.apply(*first, *unsaved.values())
+        finally:
+            self._saving -= 1
         for change in unsaved.values():
             if change.state in {ItemState.SENT, ItemState.DEAD}:
                 self._office.settled(change.id, change.state)

@@ -9,13 +9,272 @@ import msgspec
 
 from gateway.delivery import plan
 from gateway.delivery.lane import Lane
+from gateway.delivery.link import Link
 from gateway.delivery.plan import Phase
 from gateway.delivery.queue import FIRST_LIVE_DELAY, Entry
-from gateway.delivery.view import read_address, read_shown, write_shown
+from gateway.delivery.view import read_address
 from platforms.core.contract import Adapter, Address
 from sessions.records import Item, ItemState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
-from sessions.values.ids import Ids
 
 log = logging.getLogger(__name__)
+
+IDLE_LANES = 256
+"""Chats whose pace and last messages are remembered although nothing is to be done there."""
+
+ABANDONED_AFTER = 5.0
+"""Seconds after the start in which somebody may take over an answer whose writer died."""
+
+_SHELF = "delivery"
+_PAUSES = "pauses"
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+class LiveItem:
+    """An answer that is being written; made by `Delivery.live`."""
+
+    def __init__(self, delivery: "Delivery", item: Item) -> None:
+        self._delivery = delivery
+        self._entry = delivery.enter_live(item)
+
+    def update(self, text: str, status: str = "") -> None:
+        """Let the chat show this text, and a line about what is going on, when there is room.
+
+        Called for every token: it only keeps the text, the lane looks at its own pace.
+        """
+        entry = self._entry
+        entry.text = text
+        entry.status = status
+        if not entry.dirty:
+            entry.dirty = True
+            self._delivery.look_again(entry)
+
+    def close(self) -> None:
+        """Show no more live states: the final form is about to be committed."""
+        self._entry.mute = True
+
+    def finish(self, item: Item) -> None:
+        """The final form was committed; `Delivery.wake` does the same."""
+        self._delivery.wake([item])
+
+    def drop(self) -> None:
+        """There is nothing to keep: take away what was shown."""
+        self._delivery.withdraw(self._entry)
+
+
+class Delivery:
+    """Shows in every chat what it should show, once.
+
+    Items are committed to the store by whoever makes them, then handed to `wake`. What is written
+    about an item afterwards (`SetItem`) is written here alone.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        clock: Clock,
+        *,
+        clean: Callable[[str], str] = _unchanged,
+        deadline: float = 30.0,
+        on_refused: Callable[[Adapter], None] = lambda _: None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.clean = clean  # applied to every text that leaves
+        self.deadline = deadline  # seconds that a platform may take over one op
+        self._on_refused = on_refused
+        self._links: dict[tuple[str, str], Link] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._idle: OrderedDict[str, Lane] = OrderedDict()
+        self._pauses: dict[str, int] = {}
+        self._waiting: dict[str, list[asyncio.Future[ItemState]]] = {}
+        self._changed = asyncio.Event()
+
+    # --- start and end -----------------------------------------------------------------------
+
+    def attach(self, adapter: Adapter) -> None:
+        """Deliver through this adapter what goes to its platform; nothing before `connected`."""
+        self._links[adapter.name, adapter.account] = Link(adapter, self._on_refused)
+
+    def connected(self, platform: str, account: str = "") -> None:
+        """The platform can be reached: what waits goes out now, whatever it was backing off for."""
+        link = self._links[platform, account]
+        link.up = True
+        for lane in [lane for lane in self._lanes.values() if lane.link is link]:
+            for entry in lane.queue:
+                if entry.tries:
+                    entry.not_before = 0.0
+            lane.wake()
+
+    def disconnected(self, platform: str, account: str = "") -> None:
+        """The platform cannot be reached: its lanes wait."""
+        self._links[platform, account].up = False
+        self._changed.set()
+
+    async def recover(self) -> int:
+        """Take up what an earlier process left; how many items that is."""
+        now = self.clock.now()
+        kept = await self.store.get_value(_SHELF, _PAUSES)
+        pauses = msgspec.json.decode(kept, type=dict[str, int]) if kept else {}
+        self._pauses = {key: until for key, until in pauses.items() if until > now}
+        items = await self.store.open_items()
+        for item in items:
+            entry = Entry(item, Phase.FINAL if item.final else Phase.ABANDONED, stored=True)
+            entry.shown = plan.after_restart(entry.shown)
+            if not item.final:
+                entry.not_before = self.clock.monotonic() + ABANDONED_AFTER
+            lane = self._lane_of(item)
+            if lane is None:
+                log.warning("%s waits: nothing delivers to %s", item.id, item.address)
+                continue
+            lane.pace.block(self._monotonic(item.not_before))
+            lane.queue.add(entry)
+            lane.wake()
+        return len(items)
+
+    async def run(self) -> None:
+        """Own the tasks of all lanes; runs until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for lane in self._lanes.values():
+                    lane.wake()
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    async def settle(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error to run out
+        """Let what must be shown on connected platforms get out, for at most `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                while any(lane.link.up and lane.owes() for lane in self._lanes.values()):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            log.warning("some answers could not be delivered before the end; they are kept")
+
+    # --- items -------------------------------------------------------------------------------
+
+    def wake(self, items: Iterable[Item]) -> None:
+        """Show what was committed just now: new items, or news of items that are there already."""
+        for item in items:
+            lane = self._lane_of(item)
+            if lane is None:
+                log.warning("%s waits: nothing delivers to %s", item.id, item.address)
+                continue
+            entry = lane.queue.get(item.id)
+            if entry:
+                entry.finish(item)
+            else:
+                lane.queue.add(Entry(item, Phase.FINAL, stored=True))
+            lane.wake()
+
+    def live(self, item: Item) -> LiveItem:
+        """Begin to show an answer that is being written; the item need not be in the store."""
+        return LiveItem(self, item)
+
+    async def wait_sent(self, item_id: str) -> ItemState:
+        """Wait until an item that was woken is sent or dead."""
+        future: asyncio.Future[ItemState] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(item_id, []).append(future)
+        try:
+            return await future
+        finally:
+            self._waiting[item_id].remove(future)
+            if not self._waiting[item_id]:
+                del self._waiting[item_id]
+
+    # --- for LiveItem ------------------------------------------------------------------------
+
+    def enter_live(self, item: Item) -> Entry:
+        """Queue an answer; one that an earlier process began to show goes on."""
+        lane = self._lane_of(item)
+        entry = lane.queue.get(item.id) if lane else None
+        if entry is None:
+            entry = Entry(item, Phase.LIVE, stored=False)
+            if lane:
+                lane.queue.add(entry)
+        entry.phase = Phase.LIVE
+        entry.live_at = entry.typing_at = self.clock.monotonic() + FIRST_LIVE_DELAY
+        self.look_again(entry)
+        return entry
+
+    def look_again(self, entry: Entry) -> None:
+        """Let the entry's lane see what is new."""
+        if entry.gone:
+            return
+        if lane := self._lane_of(entry.item):
+            lane.wake()
+
+    def withdraw(self, entry: Entry) -> None:
+        """Take away what an answer has shown so far, unless it is final."""
+        if entry.phase is Phase.LIVE:
+            entry.phase = Phase.WITHDRAWN
+            self.look_again(entry)
+
+    # --- for lanes ---------------------------------------------------------------------------
+
+    def start(self, lane: Lane, *, urgent: bool) -> None:
+        """See `gateway.delivery.lane.Office`."""
+        self._idle.pop(lane.key, None)
+        if self._group:  # else `run` starts it
+            lane.started(urgent=urgent)
+            self._group.create_task(lane.pump(urgent=urgent), name=f"lane {lane.key}")
+
+    def settled(self, item_id: str, state: ItemState) -> None:
+        """See `gateway.delivery.lane.Office`."""
+        for future in self._waiting.get(item_id, ()):
+            if not future.done():
+                future.set_result(state)
+        self._changed.set()
+
+    def idle(self, lane: Lane) -> None:
+        """See `gateway.delivery.lane.Office`. The longest idle lanes are forgotten."""
+        self._changed.set()
+        self._idle[lane.key] = lane
+        self._idle.move_to_end(lane.key)
+        now = self.clock.monotonic()
+        while len(self._idle) > IDLE_LANES:
+            oldest = next(iter(self._idle.values()))
+            if not oldest.queue and not oldest.pace.rested(now):
+                break
+            del self._idle[oldest.key]
+            if not oldest.queue:  # else it waits for its platform
+                del self._lanes[oldest.key]
+
+    async def pause(self, lane: Lane, until: int) -> None:
+        """See `gateway.delivery.lane.Office`."""
+        now = self.clock.now()
+        self._pauses = {key: end for key, end in self._pauses.items() if end > now}
+        self._pauses[lane.key] = max(until, self._pauses.get(lane.key, 0))
+        kept = msgspec.json.encode(self._pauses).decode()
+        await self.store.put_value(_SHELF, _PAUSES, kept)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _lane_of(self, item: Item) -> Lane | None:
+        address = read_address(item.address)
+        link = self._links.get((address.platform, address.account))
+        if link is None:
+            return None
+        key = _key(address)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(key, link, self)
+            if until := self._pauses.get(key):
+                lane.pace.block(self._monotonic(until))
+        return lane
+
+    def _monotonic(self, moment: int) -> float:
+        """Translate a moment of wall time; one that is over is now."""
+        return self.clock.monotonic() + max(0, moment - self.clock.now()) / 1000
+
+
+def _key(address: Address) -> str:
+    """Name a chat: its threads share one budget, so they share one lane."""
+    return f"{address.platform}@{address.account}:{address.chat}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CannotStart
 
-_GRACE = 2  # seconds that open responses get at the end
+_GRACE = 2.0  # seconds that open responses get at the end
+_LOOK = 0.005  # seconds between two looks whether they have ended
+
+_log = logging.getLogger(__name__)
 
 
 class PortTaken(CannotStart):
@@ -66,7 +70,6 @@ class HttpServer:
                 access_log=False,
                 server_header=False,
                 date_header=False,
-                timeout_graceful_shutdown=_GRACE,
             )
         )
         listening = self._socket
@@ -119,7 +122,7 @@ class _Receiving:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers, which are the daemon's, and without its 100 ms tick."""
+    """uvicorn without its signal handlers, which are the daemon's, and without its 100 ms ticks."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -128,6 +131,26 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         await self.on_tick(0)
         await asyncio.Event().wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take nothing new, let responses under way end within the grace, then cut what is left."""
+        for server in self.servers:
+            server.close()
+        for listening in sockets or ():
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(_GRACE):
+                while self.server_state.tasks or self.server_state.connections:  # noqa: ASYNC110 - uvicorn tells nobody
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            _log.warning("Cut %d responses that did not end.", len(self.server_state.tasks))
+            for task in self.server_state.tasks:
+                task.cancel()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # the loop closes them in its next round
 
 
 def _why(error: OSError, host: str, port: int) -> str:

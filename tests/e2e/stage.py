@@ -72,6 +72,7 @@ class Stage:
         self.go = asyncio.Event()
         self._port = 0
         self._turns: dict[str, asyncio.Task[None]] = {}
+        self._unfinished: list[tuple[str, str, str]] = []
         self._serving: list[asyncio.Task[None]] = []
 
     @property
@@ -95,21 +96,24 @@ class Stage:
         ]
         async with asyncio.timeout(5):
             await ready.wait()
+        for chat, message, text in self._unfinished:  # taken up again, as the daemon would
+            turn = self._turn(chat, message, text, None)
+            self._turns[chat] = self._group.create_task(turn)
+        self._unfinished.clear()
 
     async def stop(self) -> None:
+        for chat, turn in self._turns.items():
+            if not turn.done():
+                last = next(row for row in reversed(self.archive.of(chat)) if row.author == "user")
+                self._unfinished.append((chat, last.id, last.text))
         for task in [*self._turns.values(), *self._serving]:
             task.cancel()
         await asyncio.wait([*self._turns.values(), *self._serving])
         self._turns.clear()
 
     async def restart(self) -> None:
-        """What was being answered is taken up again, as the daemon would after a restart."""
-        unfinished = [chat for chat, turn in self._turns.items() if not turn.done()]
         await self.stop()
         await self.start()
-        for chat in unfinished:
-            last = next(row for row in reversed(self.archive.of(chat)) if row.author == "user")
-            self._turns[chat] = self._group.create_task(self._answer(chat, last.text))
 
     async def post(self, chat: str, text: str, author: str = "answer") -> str:
         """Let something stand in a chat, as `holdfast send` would."""

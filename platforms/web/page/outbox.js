@@ -5,11 +5,15 @@ import { change, newId } from "./net.js";
 import { store } from "./storage.js";
 
 const KEY = "holdfast.unsent.";
+const SHORTEST = 1_500; // milliseconds until a message is tried again by itself
+const LONGEST = 30_000;
 
 export class Outbox {
   /** Entries: {id, chat, text, at, state, reason}; `state` is "waiting", "sending", "sent" or "refused". */
   entries = new Map();
   #sending = false;
+  #pause = SHORTEST;
+  #timer = 0;
   #changed;
 
   /** `changed(entry)` is called whenever the state of an entry changes. */
@@ -53,9 +57,15 @@ export class Outbox {
   async flush() {
     if (this.#sending) return;
     this.#sending = true;
+    clearTimeout(this.#timer);
     try {
       for (let entry = this.#next(); entry; entry = this.#next()) {
-        if (!(await this.#send(entry))) return;
+        if (!(await this.#send(entry))) {
+          this.#timer = setTimeout(() => this.flush(), this.#pause);
+          this.#pause = Math.min(this.#pause * 2, LONGEST);
+          return;
+        }
+        this.#pause = SHORTEST;
       }
     } finally {
       this.#sending = false;

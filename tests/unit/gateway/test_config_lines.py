@@ -151,7 +151,7 @@ class Writer:
             items = [self.value(depth + 1) for _ in range(self.draw(st.integers(0, 3)))]
             gaps = [self.draw(NOISE) for _ in range(len(items) + 2)]
             inside = "".join(f"{gap}{item}," for gap, item in zip(gaps, items, strict=False))
-            if items and self.draw(st.booleans()):
+            if self.draw(st.booleans()) and items:
                 inside = inside[:-1]
             return f"[{inside}{gaps[-1]}]"
         if kind == 3:
@@ -166,7 +166,6 @@ class Writer:
     def document(self) -> str:
         lines = []
         arrays: list[str] = []
-        another = st.booleans()
         for _ in range(self.draw(st.integers(0, 8))):
             lines.append(self.draw(NOISE))
             kind = self.draw(st.integers(0, 4))
@@ -174,9 +173,9 @@ class Writer:
             if kind == 0:
                 lines.append(f"[{self.draw(BLANKS)}{self.dotted()} ]{end}")
             elif kind == 1:
-                fresh = not arrays or self.draw(another)
+                fresh = not arrays or self.draw(st.booleans())
                 name = self.dotted() if fresh else self.draw(st.sampled_from(arrays))
-                if not fresh and self.draw(another):
+                if not fresh and self.draw(st.booleans()):
                     name = f"{name}.{self.key()}"
                 arrays.append(name)
                 lines.append(f"[[{name} ]]{end}")

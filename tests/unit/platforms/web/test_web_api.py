@@ -11,7 +11,6 @@ from platforms.core.contract import (
     Address,
     Ask,
     Button,
-    Delete,
     File,
     InboundAction,
     InboundMessage,

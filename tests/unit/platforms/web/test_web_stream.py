@@ -63,6 +63,12 @@ def texts(events: list[tuple[str, dict[str, Any]]]) -> list[str]:
     return [data["text"] for name, data in events if name == "row"]
 
 
+async def nobody_watches(stage: Stage) -> None:
+    async with asyncio.timeout(5):
+        while stage.adapter._hub._watchers:  # noqa: ASYNC110 - leaving is announced to nobody
+            await asyncio.sleep(0)
+
+
 async def test_no_proxy_may_hold_the_stream_back(client: httpx2.AsyncClient) -> None:
     async with reading(client) as reader:
         headers = reader.response.headers
@@ -90,7 +96,9 @@ async def test_an_answer_is_drafted_then_posted_and_its_message_becomes_done(
         await reader.until("ready")
         body = {"id": "message-1", "text": "say one two three four five six"}
         await client.post("/web/chats/chat1/messages", json=body)
-        drafted, states, answers = "", [], []
+        drafted = ""
+        states: list[str] = []
+        answers: list[str] = []
         while not (answers and states[-1] == "done"):
             name, data = await reader.next()
             if name == "draft" and "gone" not in data:
@@ -167,13 +175,16 @@ async def test_other_chats_make_themselves_known_only_as_news_for_the_list(
 
 
 async def test_silence_is_filled_with_comments() -> None:
-    async with staged(keepalive=0.01) as stage, signed_in(stage) as client:
-        async with reading(client) as reader:
-            await reader.until("ready")
-            assert [(await reader.next())[0] for _ in range(5)] == [":"] * 5
-            # Silence is also used to look for what nobody announced.
-            stage.archive.put("chat1", "quiet", "unannounced")
-            assert texts(await reader.until("row")) == ["unannounced"]
+    async with (
+        staged(keepalive=0.01) as stage,
+        signed_in(stage) as client,
+        reading(client) as reader,
+    ):
+        await reader.until("ready")
+        assert [(await reader.next())[0] for _ in range(5)] == [":"] * 5
+        # Silence is also used to look for what nobody announced.
+        stage.archive.put("chat1", "quiet", "unannounced")
+        assert texts(await reader.until("row")) == ["unannounced"]
 
 
 async def test_while_a_message_waits_its_state_is_looked_at_soon(
@@ -211,9 +222,7 @@ async def test_a_page_that_leaves_is_forgotten(stage: Stage, client: httpx2.Asyn
     async with reading(client) as reader:
         await reader.until("ready")
         assert stage.adapter._hub._watchers
-    async with asyncio.timeout(5):
-        while stage.adapter._hub._watchers:
-            await asyncio.sleep(0)
+    await nobody_watches(stage)
 
 
 async def test_a_reader_that_takes_nothing_costs_no_memory_and_is_let_go(
@@ -229,8 +238,7 @@ async def test_a_reader_that_takes_nothing_costs_no_memory_and_is_let_go(
         for number in range(40):
             await stage.post("chat1", str(number) * 300_000)
         reads = stage.archive.reads
-        while stage.adapter._hub._watchers:
-            await asyncio.sleep(0)
+    await nobody_watches(stage)
     assert stage.archive.reads <= reads + 1  # it was not even looked for more
     writer.close()
 

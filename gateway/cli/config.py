@@ -1,0 +1,59 @@
+"""`holdfast config`: what is wrong with the configuration, and what is in force."""
+
+import sys
+
+import click
+
+from gateway.cli.common import as_json, configured, print_json, settings_of
+from gateway.config import Options, check, environment
+from gateway.config_text import schema as schema_of
+from gateway.config_text import show as text_of
+from gateway.errors import ConfigError
+from platforms.core.registry import specs
+
+
+@click.group(help="Check and show the configuration.")
+def config() -> None:
+    """See the help."""
+
+
+@config.command("check")
+@as_json
+@configured
+def check_(options: Options, *, as_json: bool) -> None:
+    """Say everything that is wrong; exit code 78 when something is."""
+    report = check(options, environment(), specs())
+    path = str(report.path) if report.path else None
+    if as_json:
+        print_json(
+            {
+                "ok": not report.problems,
+                "file": path,
+                "problems": report.problems,
+                "warnings": report.warnings,
+            }
+        )
+    else:
+        for line in (*report.problems, *report.warnings):
+            click.echo(line, err=True)
+        if not report.problems:
+            click.echo(f"The configuration works ({path or 'there is no file: all defaults'}).")
+    if report.problems:
+        sys.exit(ConfigError.exit_code)
+
+
+@config.command()
+@click.option("--secrets", is_flag=True, help="Also show secrets.")
+@configured
+def show(options: Options, *, secrets: bool) -> None:
+    """Show what is in force, and where each value comes from."""
+    loaded = settings_of(options)
+    click.echo(f"# file: {loaded.path or 'none'}")
+    click.echo(f"# state: {loaded.home}")
+    click.echo(text_of(loaded.settings, loaded.sources, secrets=secrets), nl=False)
+
+
+@config.command()
+def schema() -> None:
+    """Print a JSON schema of the file, for editors."""
+    print_json(schema_of(specs()))

@@ -1,0 +1,92 @@
+"""`holdfast link`, `status` and `send`: questions and orders to the running daemon."""
+
+import sys
+from urllib.parse import urlsplit
+
+import click
+
+from gateway.cli.common import as_json, control_socket, moment, order, print_fields, print_json
+from gateway.config import environment, state_folder
+from gateway.control import NotRunning, ask
+from gateway.errors import HoldfastError
+from sessions.values.clock import rfc3339
+
+DEFAULT_PORT = 80
+
+
+class NotSent(HoldfastError):
+    """It was not sent."""
+
+
+@click.command(help="Print a one-time link to the web page.")
+@click.option("--base-url", metavar="URL", help="Address under which the page is reached.")
+def link(base_url: str | None) -> None:
+    """See the help."""
+    address = order("link", base_url=base_url)
+    click.echo(address)
+    click.echo("It opens the page once, within an hour.", err=True)
+    place = urlsplit(address)
+    if base_url is None and place.hostname in {"127.0.0.1", "localhost", "::1"}:
+        port = place.port or DEFAULT_PORT
+        tunnel = f"ssh -L {port}:127.0.0.1:{port} {_here()}"
+        click.echo(f"From another machine, first: {tunnel}", err=True)
+
+
+def _here() -> str:
+    import getpass  # noqa: PLC0415 - needed for one line of one command
+    import socket  # noqa: PLC0415 - likewise
+
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@click.command(help="Say how the running gateway is; exit code 0 when one runs, 1 when not.")
+@as_json
+def status(*, as_json: bool) -> None:
+    """See the help."""
+    try:
+        found = ask(control_socket(), "status")
+    except NotRunning:
+        if as_json:
+            print_json({"state": "not running"})
+        else:
+            click.echo(f"No Holdfast runs on {state_folder(environment())}.")
+        sys.exit(1)
+    started = found.get("started_at")
+    if as_json:
+        if isinstance(started, int):
+            found["started_at"] = rfc3339(started)
+        print_json(found)
+        return
+    fields = {
+        name.replace("_", " "): value
+        for name, value in found.items()
+        if value is not None and not isinstance(value, (dict, list))
+    }
+    if isinstance(started, int):
+        fields["started at"] = moment(started)
+    print_fields(fields | found.get("platforms", {}))
+
+
+@click.command(help="Post TEXT into CHAT, such as telegram:1001; `-` reads it from the input.")
+@click.argument("chat")
+@click.argument("text")
+@as_json
+def send(chat: str, text: str, *, as_json: bool) -> None:
+    """See the help."""
+    if text == "-":
+        text = sys.stdin.read()
+    if not text.strip():
+        msg = "There is nothing to send."
+        raise click.UsageError(msg)
+    found = order("send", chat=chat, text=text)
+    if as_json:
+        print_json(found)
+    if found["state"] != "sent":
+        msg = (
+            f"It is not sent yet ({found['state']}); it stays in the outbox as {found['id']}."
+            if found["state"] in {"pending", "attempting"}
+            else f"It could not be sent ({found['state']}, {found['id']}); the log says why."
+        )
+        raise NotSent(msg)
+    if not as_json:
+        click.echo(f"Sent ({found['id']}).")

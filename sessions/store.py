@@ -1,0 +1,218 @@
+"""The one door to the database.
+
+Writes return when they are committed (`synchronous=FULL`); those that wait at the same moment share
+one commit. Reads see one unchanging moment each, and every write that returned before. A task may
+be cancelled while it waits for a write: then it is stored whole or not at all.
+"""
+
+import asyncio
+from typing import Self
+
+from sessions import opening, queries
+from sessions import statements as sql
+from sessions.changes import Change
+from sessions.database import Counts, Database
+from sessions.engine import place
+from sessions.errors import Ambiguous, OutcomeUnknown
+from sessions.journal import Journal
+from sessions.records import (
+    Conversation,
+    InboxEntry,
+    Item,
+    Message,
+    Session,
+    Swept,
+    ToolRun,
+    Traced,
+    Turn,
+)
+from sessions.values.clock import Clock
+
+__all__ = ["Conversation", "SessionStore"]
+
+_SWEPT_AT_ONCE = 500
+_OWN_SHELF = "store"
+
+
+class SessionStore:
+    """Sessions, their history, and the journal of what was received, done and shown."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self.database = database
+        self._clock = clock
+        self._journal = Journal(database.dialect)
+
+    @classmethod
+    async def open(cls, url: str, *, clock: Clock, read_only: bool = False) -> Self:
+        """Open a database, made or brought up to date if need be.
+
+        Read-only it must be there and up to date; it may be open elsewhere. Raises
+        `StoreUnavailable`, `StoreTooNew`, `StoreTooOld` or `StoreCorrupt`.
+        """
+        where = place(url)
+        await asyncio.to_thread(opening.check if read_only else opening.prepare, where)
+        return cls(Database(where, read_only=read_only), clock)
+
+    async def close(self) -> None:
+        """Finish what was begun, and take nothing more."""
+        self.database.stop()
+        await asyncio.to_thread(self.database.close)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    async def accept(self, entry: InboxEntry) -> bool:
+        """Keep something received; False when it is there already. Then it may be acknowledged."""
+        try:
+            return await self.database.write(lambda c: self._journal.accept(c, entry))
+        except OutcomeUnknown:
+            stored = await self.inbox_entry(entry.source, entry.event)
+            if stored and stored.id == entry.id:
+                return True
+            raise
+
+    async def apply(self, *changes: Change) -> None:
+        """Make changes true, all or none.
+
+        Raises `Conflict` (or `AlreadyStarted`, `Missing`) when what is stored is not what a change
+        supposes.
+        """
+        await self.database.write(lambda c: self._journal.apply(c, changes))
+
+    async def replace_payload(self, inbox_id: str, payload: bytes | None) -> bool:
+        """Put what a message says now in place of what it said; False when it waits no more."""
+        row = {"row": inbox_id, "payload": payload}
+        return await self.database.write(
+            lambda c: c.execute(sql.REPLACE_PAYLOAD, row).rowcount == 1
+        )
+
+    async def put_value(self, shelf: str, name: str, value: str | None) -> None:
+        """Keep a small value; None forgets it."""
+        await self.database.write(lambda c: self._journal.put_value(c, shelf, name, value))
+
+    async def sweep(self, before: int) -> Swept:
+        """Forget what was ignored before a moment; a little at a time, so that nobody waits."""
+        row = {"before": before, "limit": _SWEPT_AT_ONCE}
+        ignored = 0
+        while gone := await self.database.write(
+            lambda c: c.execute(sql.FORGET_IGNORED, row).rowcount
+        ):
+            ignored += gone
+        return Swept(ignored)
+
+    async def prove_writable(self) -> None:
+        """Commit something, to know that it can be done."""
+        await self.put_value(_OWN_SHELF, "written_at", str(self._clock.now()))
+
+    # --- reading: conversations ---------------------------------------------------------------
+
+    async def conversation(self, key: str) -> Conversation:
+        """What the owner of a conversation must know to go on with it."""
+        return await self.database.read(lambda c: queries.conversation(c, key))
+
+    async def session(self, session_id: str) -> Session | None:
+        """A session."""
+        return await self.database.read(lambda c: queries.session(c, session_id))
+
+    async def find_session(self, text: str, key: str | None = None) -> Session | None:
+        """The session with this id, or the only one whose id begins so.
+
+        `key` looks among the sessions of one conversation. Raises `Ambiguous`.
+        """
+        found = await self.database.read(lambda c: queries.find_session(c, text, key))
+        if len(found) > 1:
+            msg = f"{len(found)} sessions or more are meant by {text}; write more of the id"
+            raise Ambiguous(msg)
+        return found[0] if found else None
+
+    async def sessions(
+        self, *, key: str | None = None, platform: str | None = None, limit: int | None = None
+    ) -> tuple[Session, ...]:
+        """Sessions, the newest first: all, those of a conversation, or those of a platform."""
+        return await self.database.read(lambda c: queries.sessions(c, key, platform, limit))
+
+    async def chats(self, platform: str, limit: int) -> tuple[tuple[str, str | None, int], ...]:
+        """Chats of a platform, the last used first: address, title, when it was used."""
+        return await self.database.read(lambda c: queries.chats(c, platform, limit))
+
+    async def history(self, session_id: str, limit: int | None = None) -> tuple[Message, ...]:
+        """The rows of a session that were not taken back, in order; `limit`: the newest of them."""
+        return await self.database.read(lambda c: queries.history(c, session_id, limit))
+
+    # --- reading: turns -----------------------------------------------------------------------
+
+    async def turn(self, turn_id: str) -> Turn | None:
+        """A turn."""
+        return await self.database.read(lambda c: queries.turn(c, turn_id))
+
+    async def turns(self, session_id: str) -> tuple[Turn, ...]:
+        """The turns of a session, the oldest first, also those that were taken back."""
+        return await self.database.read(lambda c: queries.turns(c, session_id))
+
+    async def last_turn(self, session_id: str) -> Turn | None:
+        """The newest turn of a session that was not taken back."""
+        return await self.database.read(lambda c: queries.last_turn(c, session_id))
+
+    async def running_turns(self) -> tuple[Turn, ...]:
+        """Turns under way; right after a start, those that a dead process left."""
+        return await self.database.read(queries.running_turns)
+
+    async def tool_runs(self, turn_id: str) -> tuple[ToolRun, ...]:
+        """The tools a turn has started, in that order."""
+        return await self.database.read(lambda c: queries.tool_runs(c, turn_id))
+
+    # --- reading: what was received -----------------------------------------------------------
+
+    async def inbox_entry(self, source: str, event: str) -> InboxEntry | None:
+        """Something received, by what a redelivery of it would repeat."""
+        return await self.database.read(lambda c: queries.inbox_entry(c, source, event))
+
+    async def turn_inbox(self, turn_id: str) -> tuple[InboxEntry, ...]:
+        """What a turn answers."""
+        return await self.database.read(lambda c: queries.turn_inbox(c, turn_id))
+
+    async def waiting_keys(self) -> tuple[str, ...]:
+        """Conversations in which something waits to be answered."""
+        return await self.database.read(queries.waiting_keys)
+
+    async def held(self, session_id: str) -> tuple[InboxEntry, ...]:
+        """What a suspended session keeps unanswered."""
+        return await self.database.read(lambda c: queries.held(c, session_id))
+
+    async def commands(self) -> tuple[InboxEntry, ...]:
+        """Commands that were received and not carried out."""
+        return await self.database.read(queries.commands)
+
+    # --- reading: what is to be shown ---------------------------------------------------------
+
+    async def open_items(self) -> tuple[Item, ...]:
+        """What is not delivered yet, by `seq`."""
+        return await self.database.read(queries.open_items)
+
+    async def timeline(self, address: str, after: int, limit: int) -> tuple[InboxEntry | Item, ...]:
+        """What a chat shows, by `seq`: the first rows after a number; after 0, the newest.
+
+        An item has its place where it became final, so that nothing appears behind a reader.
+        """
+        return await self.database.read(lambda c: queries.timeline(c, address, after, limit))
+
+    async def trace(self, text: str, limit: int = 20) -> tuple[Traced, ...]:
+        """What was received by a key, an address or an id, newest first, and what came of it."""
+        return await self.database.read(lambda c: queries.trace(c, text, limit))
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    async def get_value(self, shelf: str, name: str) -> str | None:
+        """A small value."""
+        return await self.database.read(lambda c: queries.value(c, shelf, name))
+
+    async def values(self, shelf: str) -> dict[str, str]:
+        """All small values of one owner."""
+        return await self.database.read(lambda c: queries.values(c, shelf))
+
+    async def integrity(self) -> str:
+        """`ok`, or what is damaged."""
+        return await self.database.read(queries.integrity)
+
+    def count(self) -> Counts:
+        """Count statements and commits from now on."""
+        return self.database.count()

@@ -1,0 +1,196 @@
+"""The gateway as a process of its own, and a client that talks to it as the page does."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/enter/[\w-]+")
+PATIENCE = 20.0
+
+Row = dict[str, Any]
+
+
+class Daemon:
+    """`holdfast run` on a state folder; may be killed and started again."""
+
+    def __init__(self, home: Path, *settings: str, env: dict[str, str] | None = None) -> None:
+        self.home = home
+        self.settings = settings
+        self.env = env or {}
+        self.port = 0
+        self.link = ""
+        self.said: list[str] = []  # what it logged, all starts together
+        self._process: asyncio.subprocess.Process | None = None
+        self._readers: list[asyncio.Task[None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start it and wait until it says that it is ready."""
+        sets = [part for each in self.settings for part in ("--set", each)]
+        environ = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HOLDFAST", "OPENAI", "ANTHROPIC", "NOTIFY"))
+        }
+        self._process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("holdfast")),
+            "run",
+            "--set",
+            f"http.port={self.port}",
+            *sets,
+            env={**environ, "HOLDFAST_HOME": str(self.home), **self.env},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=2**24,
+        )
+        linked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout(PATIENCE):
+            for stream in (self._process.stdout, self._process.stderr):
+                assert stream
+                self._readers.append(asyncio.create_task(self._read(stream, linked)))  # noqa: TID251 - ended with the process
+            ended = asyncio.create_task(self._process.wait())  # noqa: TID251 - likewise
+            await asyncio.wait({linked, ended}, return_when=asyncio.FIRST_COMPLETED)
+            ended.cancel()
+        assert linked.done(), "it ended instead of starting:\n" + "\n".join(self.said)
+        self.link = linked.result()
+        self.port = int(LINK.search(self.link)[1])  # type: ignore[index]  # it matched before
+
+    async def _read(self, stream: asyncio.StreamReader, linked: asyncio.Future[str]) -> None:
+        while line := (await stream.readline()).decode():
+            self.said.append(line.rstrip())
+            if (match := LINK.search(line)) and not linked.done():
+                linked.set_result(match[0])
+
+    async def kill(self) -> None:
+        """As a power cut would."""
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    async def stop(self) -> int:
+        """As systemd would."""
+        self.signal(signal.SIGTERM)
+        return await self.ended()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        assert self._process
+        async with asyncio.timeout(PATIENCE):
+            code = await self._process.wait()
+            for reader in self._readers:
+                await reader
+        self._readers.clear()
+        return code
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process and self._process.returncode is None:
+            await self.kill()
+
+
+class Page:
+    """The page's side of the daemon's HTTP: a cookie, and conversations."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._http = aiohttp.ClientSession(
+            cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=PATIENCE)
+        )
+        self._csrf = ""
+
+    async def __aenter__(self) -> Self:
+        await self.enter()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+
+    async def enter(self) -> None:
+        async with self._http.get(self._daemon.link) as response:
+            assert response.status == 200, await response.text()
+        async with self._http.get(f"{self._daemon.url}/web/session") as response:
+            self._csrf = (await response.json())["csrf"]
+
+    async def send(self, chat: str, text: str, id_: str) -> int:
+        """Post a message; answers with the status, or 0 when the connection broke."""
+        return await self._post(chat, "messages", {"id": id_, "text": text})
+
+    async def press(self, chat: str, action: str, id_: str) -> int:
+        return await self._post(chat, "actions", {"id": id_, "action": action})
+
+    async def _post(self, chat: str, what: str, body: dict[str, str]) -> int:
+        url = f"{self._daemon.url}/web/chats/{chat}/{what}"
+        try:
+            headers = {"X-Holdfast-CSRF": self._csrf}
+            async with self._http.post(url, json=body, headers=headers) as response:
+                await response.read()
+                return response.status
+        except aiohttp.ClientError:
+            return 0
+
+    async def rows(self, chat: str) -> list[Row]:
+        url = f"{self._daemon.url}/web/chats/{chat}/rows?limit=1000"
+        async with self._http.get(url) as response:
+            assert response.status == 200, await response.text()
+            found: list[Row] = (await response.json())["rows"]
+            return found
+
+    async def until(self, chat: str, enough: Callable[[list[Row]], bool]) -> list[Row]:
+        """Watch a conversation until its rows are as wanted."""
+        rows: dict[str, Row] = {}
+        try:
+            async with asyncio.timeout(PATIENCE):
+                async for name, data in self.events(chat):
+                    if name == "row":
+                        rows[data["id"]] = data
+                    if name in {"row", "ready"} and enough(list(rows.values())):
+                        return list(rows.values())
+        except TimeoutError:
+            shown = "\n".join(f"{row['author']}: {row['text']}" for row in rows.values())
+            msg = f"{chat} never came to be as wanted; it shows:\n{shown}"
+            raise AssertionError(msg) from None
+        msg = f"the stream of {chat} ended"
+        raise AssertionError(msg)
+
+    async def events(self, chat: str) -> AsyncIterator[tuple[str, Any]]:
+        url = f"{self._daemon.url}/web/chats/{chat}/events"
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with self._http.get(url, timeout=timeout) as response:
+            assert response.status == 200, await response.text()
+            name = ""
+            async for line in response.content:
+                text = line.decode().rstrip("\n")
+                if text.startswith("event: "):
+                    name = text[7:]
+                elif text.startswith("data: "):
+                    yield name, json.loads(text[6:])
+
+
+def answers(rows: list[Row]) -> list[str]:
+    return [row["text"] for row in rows if row["author"] == "answer"]
+
+
+def notices(rows: list[Row]) -> list[str]:
+    return [row["text"] for row in rows if row["author"] == "notice"]

@@ -1,0 +1,238 @@
+from typing import Any
+
+import pytest
+
+from agent.providers.contract import CallChunk, ToolSchema
+from agent.slots import Shape, Slots, StepCall, shape_of
+
+NEEDS_PATH: dict[str, Any] = {"type": "object", "required": ["path"]}
+TOOLS = (
+    ToolSchema("read", "", NEEDS_PATH),
+    ToolSchema("read_file", "", NEEDS_PATH),
+    ToolSchema("write", "", NEEDS_PATH),
+    ToolSchema("noop", "", {"type": "object"}),
+)
+
+
+def d(
+    index: int | None = None,
+    id: str | None = None,  # noqa: A002 - as on the wire
+    name: str | None = None,
+    args: str | None = None,
+) -> CallChunk:
+    return CallChunk(index, id, name, args)
+
+
+def collect(*pieces: CallChunk, ended: bool = True, taken: tuple[str, ...] = ()) -> list[StepCall]:
+    slots = Slots(TOOLS)
+    for piece in pieces:
+        slots.feed(piece)
+    return list(slots.calls("call_t_1", frozenset(taken), ended=ended))
+
+
+def brief(calls: list[StepCall]) -> list[tuple[str, str, str]]:
+    return [(call.id, call.name, call.arguments) for call in calls]
+
+
+A, B = '{"path":"a"}', '{"path":"b"}'
+GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "calls"),
+    [
+        pytest.param(
+            [d(0, "c1", "read", ""), d(0, args='{"path"'), d(0, args=':"a"}')],
+            [("c1", "read", A)],
+            id="one call in pieces",
+        ),
+        pytest.param(
+            [d(0, "c1", "read", A), d(1, "c2", "write", B)],
+            [("c1", "read", A), ("c2", "write", B)],
+            id="1: another index is another call",
+        ),
+        pytest.param(
+            [d(0, "c1", "read"), d(1, "c2", "write"), d(0, args=A), d(1, args=B)],
+            [("c1", "read", A), ("c2", "write", B)],
+            id="1: pieces of two calls by turns",
+        ),
+        pytest.param(
+            [d(0, "x1", "read", '{"pa'), d(0, "x2", args='th":'), d(0, "x3", args='"a"}')],
+            [("x1", "read", A)],
+            id="2: a new id for every piece is still one call",
+        ),
+        pytest.param(
+            [d(0, "c1", "read", A), d(0, "c2", "read", B)],
+            [("c1", "read", A), ("c2", "read", B)],
+            id="2: new id with a name at the same index",
+        ),
+        pytest.param(
+            [d(0, "c1", "read", A), d(0, "c2", args=B)],
+            [("c1", "read", A), ("c2", "", B)],
+            id="2: new id without name after a whole call",
+        ),
+        pytest.param(
+            [d(0, None, "read", A), d(0, None, "read", B)],
+            [(GEN0, "read", A), (GEN1, "read", B)],
+            id="3: index reused without ids",
+        ),
+        pytest.param(
+            [d(0, None, "read", A), d(0, "c2", "read", B)],
+            [(GEN0, "read", A), ("c2", "read", B)],
+            id="3: index reused, only the second has an id",
+        ),
+        pytest.param(
+            [d(None, None, "read", A), d(None, None, "write", B)],
+            [(GEN0, "read", A), (GEN1, "write", B)],
+            id="4: no index, names begin calls",
+        ),
+        pytest.param(
+            [
+                d(None, "c1", "read", '{"path"'),
+                d(None, "c2", "write", B),
+                d(None, "c1", None, ':"a"}'),
+            ],
+            [("c1", "read", A), ("c2", "write", B)],
+            id="4: no index, the id decides",
+        ),
+        pytest.param(
+            [d(None, None, "read", '{"path"'), d(None, None, None, ':"a"}')],
+            [(GEN0, "read", A)],
+            id="4: no index, id or name goes on with the last",
+        ),
+        pytest.param([d(None, None, None, A)], [(GEN0, "", A)], id="4: nothing to go by at all"),
+        pytest.param(
+            [d(0, "c1", "read", '{"path"'), d(0, None, "read", ':"a"}'), d(0, None, "read", "")],
+            [("c1", "read", A)],
+            id="5: the name repeated in every piece",
+        ),
+        pytest.param(
+            [d(0, None, "read", A), d(0, None, "read", "")],
+            [(GEN0, "read", A)],
+            id="5: the name repeated after the whole call",
+        ),
+        pytest.param(
+            [d(0, "c1", "rea"), d(0, None, "read_file"), d(0, args=A)],
+            [("c1", "read_file", A)],
+            id="5: a growing name replaces",
+        ),
+        pytest.param(
+            [d(0, "c1", "read_"), d(0, None, "file"), d(0, args=A)],
+            [("c1", "read_file", A)],
+            id="5: pieces of a name are joined",
+        ),
+        pytest.param(
+            [d(0, None, "noop"), d(0, None, "write", A)],
+            [(GEN0, "noop", "{}"), (GEN1, "write", A)],
+            id="5: two known names are two calls",
+        ),
+        pytest.param(
+            [d(0, "c1", "read", '{"path"'), d(0, args=':"a"}'), d(0, args=A)],
+            [("c1", "read", A)],
+            id="6: all arguments restated",
+        ),
+        pytest.param(
+            [d(0, "c1", "read", A + B)],
+            [("c1", "read", A), (GEN1, "read", B)],
+            id="7: two objects in one",
+        ),
+        pytest.param(
+            [d(0, "c1", "read", A + '{"path":')],
+            [("c1", "read", A + '{"path":')],
+            id="7: the second is not whole",
+        ),
+        pytest.param(
+            [d(0, "c1", "read", A + "[1]")], [("c1", "read", A + "[1]")], id="7: not an object"
+        ),
+        pytest.param(
+            [d(0, "c1", "read", A + "x}")], [("c1", "read", A + "x}")], id="7: no JSON after it"
+        ),
+        pytest.param(
+            [d(0, "c1", "read", A), d(1, "c1", "read", B)],
+            [("c1", "read", A), ("c1_2", "read", B)],
+            id="8: the same id twice",
+        ),
+        pytest.param(
+            [d(0, "", "read", A)], [(GEN0, "read", A)], id="8: an empty id gets one of ours"
+        ),
+        pytest.param(
+            [d(0, "c1", "noop"), d(1, "c2", "noop", "")],
+            [("c1", "noop", "{}"), ("c2", "noop", "{}")],
+            id="11: nothing is an empty object where nothing is needed",
+        ),
+        pytest.param([d(0, "c1", "read")], [("c1", "read", "")], id="11: but not elsewhere"),
+        pytest.param(
+            [d(7, "c1", "read", A), d(2, "c2", "read", B)],
+            [("c1", "read", A), ("c2", "read", B)],
+            id="12: gaps, in the order of appearance",
+        ),
+    ],
+)
+def test_puts_calls_together(pieces: list[CallChunk], calls: list[tuple[str, str, str]]) -> None:
+    assert brief(collect(*pieces)) == calls
+
+
+def test_ids_that_the_conversation_already_holds_are_not_given_again() -> None:
+    calls = collect(d(0, "c1", "read", A), taken=("c1", "c1_2"))
+    assert calls[0].id == "c1_3"
+
+
+def test_opaque_extras_are_kept_also_when_they_come_alone() -> None:
+    slots = Slots(TOOLS)
+    slots.feed(d(0, "c1", "read", A))
+    slots.feed(CallChunk(index=0, extra=b'{"signature":"x"}'))
+    (call,) = slots.calls("p", frozenset(), ended=True)
+    assert (call.extra, call.arguments) == (b'{"signature":"x"}', A)
+
+
+def test_without_an_end_an_empty_call_stays_empty() -> None:
+    assert collect(d(0, "c1", "noop"), ended=False)[0].shape is Shape.NONE
+
+
+def test_a_call_is_sealed_by_the_start_of_the_next() -> None:
+    calls = collect(d(0, "c1", "read", A), d(1, "c2", "write", B), ended=False)
+    assert [call.sealed for call in calls] == [True, False]
+
+
+def test_a_repeated_name_is_no_proof_that_the_call_before_it_ended() -> None:
+    calls = collect(d(0, None, "read", A), d(0, None, "read", ""), ended=False)
+    assert [call.sealed for call in calls] == [False]
+
+
+def test_a_call_that_goes_on_after_the_next_began_is_not_sealed() -> None:
+    calls = collect(d(0, "c1", "read", "{"), d(1, "c2", "write", B), d(0, args="}"), ended=False)
+    assert [call.sealed for call in calls] == [False, False]
+
+
+def test_the_end_of_the_answer_seals_all() -> None:
+    calls = collect(d(0, "c1", "read", A), d(1, "c2", "write", B))
+    assert all(call.sealed for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape"),
+    [
+        ("", Shape.NONE),
+        (" \n", Shape.NONE),
+        ("{}", Shape.WHOLE),
+        ('{"amount": 1', Shape.CUT),
+        ('{"amount": 1,', Shape.CUT),
+        ('{"amount": 1,}', Shape.BAD),
+        ("{'a': 1}", Shape.BAD),
+        ('{"a": NaN}', Shape.BAD),
+        ("[1]", Shape.BAD),
+        ("7", Shape.BAD),
+        ('{"a": "}', Shape.BAD),
+    ],
+)
+def test_judges_arguments_by_strict_json(arguments: str, shape: Shape) -> None:
+    assert shape_of(arguments) is shape
+
+
+def test_pieces_that_bring_nothing_new_are_no_progress() -> None:
+    slots = Slots(TOOLS)
+    assert slots.feed(d(0, "c1", "read", '{"path":'))
+    assert not slots.feed(d(0, None, "read", ""))
+    assert slots.feed(d(0, None, None, '"a"}'))
+    assert not slots.feed(d(0, None, None, A))
+    assert slots

@@ -1,0 +1,227 @@
+"""What stands before every route, tried over a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import httpx2
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from gateway.http import HttpServer, build_app
+from gateway.http import app as app_module
+
+
+class Health:
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.hangs = False
+
+    async def problems(self) -> Sequence[str]:
+        if self.hangs:
+            await asyncio.Event().wait()
+        return self.found
+
+
+async def echo(request: Request) -> Response:
+    return Response(await request.body(), headers={"referrer-policy": "origin"})
+
+
+async def failing(_: Request) -> Response:
+    msg = "a secret of the inside"
+    raise RuntimeError(msg)
+
+
+async def refusing(_: Request) -> Response:
+    raise HTTPException(418, "I am a teapot", headers={"x-tea": "green"})
+
+
+async def breaking_off(_: Request) -> Response:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"begun"
+        msg = "broke off"
+        raise RuntimeError(msg)
+
+    return StreamingResponse(pieces())
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+async def client(health: Health) -> AsyncIterator[httpx2.AsyncClient]:
+    routes = [
+        Route("/echo", echo, methods=["GET", "POST"]),
+        Route("/failing", failing),
+        Route("/refusing", refusing),
+        Route("/breaking-off", breaking_off),
+    ]
+    app = build_app(
+        routes, health=health, allowed_hosts=["chat.example", "tls.example:8443"], max_body=1_000
+    )
+    server = HttpServer("127.0.0.1", 0)
+    server.bind()
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve(app))
+        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=5) as client:
+            yield client
+        serving.cancel()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("127.0.0.1:9999", 200),
+        ("localhost:8420", 200),
+        ("LOCALHOST", 200),
+        ("localhost.", 200),
+        ("[::1]:8420", 200),
+        ("chat.example", 200),
+        ("chat.example:80", 200),
+        ("tls.example:8443", 200),
+        ("tls.example:80", 403),  # allowed on that port alone
+        ("evil.example", 403),  # DNS rebinding
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("chat.example.evil.example", 403),
+        ("127.0.0.1@evil.example", 403),
+        ("evil.example#127.0.0.1", 403),
+        ("127.0.0.1:80:80", 403),
+        ("0.0.0.0", 403),  # noqa: S104 - a Host header, nothing is bound
+        ("[::1", 403),
+        ("", 403),
+    ],
+)
+async def test_the_server_answers_only_to_its_own_names(
+    client: httpx2.AsyncClient, host: str, status: int
+) -> None:
+    answer = await client.get("/echo", headers={"Host": host})
+    assert answer.status_code == status
+    if status == 403:
+        assert "address it prints" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://127.0.0.1:8420", 200),
+        ("https://127.0.0.1:8420", 200),  # behind something that speaks TLS
+        ("https://tls.example:8443", 200),
+        ("http://127.0.0.1:3000", 403),  # another program of this machine
+        ("http://localhost:8420", 403),
+        ("http://evil.example", 403),
+        ("http://127.0.0.1:8420.evil.example", 403),
+        ("ftp://127.0.0.1:8420", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+async def test_requests_of_other_sites_are_turned_away(
+    client: httpx2.AsyncClient, method: str, origin: str, status: int
+) -> None:
+    headers = {"Host": "127.0.0.1:8420", "Origin": origin}
+    answer = await client.request(method, "/echo", headers=headers)
+    assert answer.status_code == status
+
+
+async def test_a_program_sends_no_origin_and_is_served(client: httpx2.AsyncClient) -> None:
+    assert (await client.post("/echo", content=b"hello")).content == b"hello"
+
+
+@pytest.mark.parametrize("said", [True, False])
+async def test_too_large_a_body_is_refused_whether_its_size_was_said_or_not(
+    client: httpx2.AsyncClient, *, said: bool
+) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"x" * 500
+
+    content = b"x" * 1_500 if said else pieces()
+    answer = await client.post("/echo", content=content)
+    assert answer.status_code == 413
+    assert answer.json()["error"]["type"] == "too_large"
+    assert (await client.post("/echo", content=b"x" * 1_000)).status_code == 200
+
+
+async def test_every_answer_carries_the_security_headers(client: httpx2.AsyncClient) -> None:
+    for path in ("/livez", "/echo", "/nothing", "/failing"):
+        headers = (await client.get(path)).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["referrer-policy"] == ("origin" if path == "/echo" else "no-referrer")
+        assert "server" not in headers
+    refused = await client.get("/livez", headers={"Host": "evil.example"})
+    assert refused.headers["x-frame-options"] == "DENY"
+
+
+async def test_a_failing_route_says_little_outside_and_all_in_the_log(
+    client: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await client.get("/failing")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "internal"
+    assert "secret" not in answer.text
+    assert "a secret of the inside" in caplog.text
+    assert "GET /failing failed" in caplog.text
+    assert (await client.get("/livez")).status_code == 200
+
+
+async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(
+    client: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(httpx2.RemoteProtocolError):
+        await client.get("/breaking-off")
+    assert "broke off" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "sentence"),
+    [
+        ("GET", "/nothing", 404, "There is nothing at this address."),
+        ("PUT", "/echo", 405, "This address does not take that method."),
+        ("GET", "/refusing", 418, "I am a teapot."),
+    ],
+)
+async def test_errors_have_one_shape(
+    client: httpx2.AsyncClient, method: str, path: str, status: int, sentence: str
+) -> None:
+    answer = await client.request(method, path)
+    assert answer.status_code == status
+    assert answer.json() == {"error": {"type": "http", "message": sentence}}
+    assert status != 418 or answer.headers["x-tea"] == "green"
+
+
+async def test_readiness_names_what_is_missing(client: httpx2.AsyncClient, health: Health) -> None:
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "not_ready": []})
+    health.found = ["web: connecting"]
+    answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"ready": False, "not_ready": ["web: connecting"]}
+    assert (await client.get("/livez")).status_code == 200
+
+
+async def test_a_health_check_that_hangs_means_not_ready(
+    client: httpx2.AsyncClient, health: Health, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_module, "_HEALTH_TIMEOUT", 0.01)
+    health.hangs = True
+    answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["not_ready"] == ["health: no answer within 0.01 s"]
+
+
+async def test_all_hosts_can_be_allowed_but_never_foreign_origins() -> None:
+    app = build_app([Route("/echo", echo)], health=Health(), allowed_hosts=["*"])
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://any.example") as client:
+        assert (await client.get("/echo")).status_code == 200
+        foreign = {"Origin": "http://evil.example"}
+        assert (await client.get("/echo", headers=foreign)).status_code == 403

@@ -1,0 +1,190 @@
+"""Serving: taking the port, giving it back, ending quickly whatever hangs."""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.errors import CannotStart
+from gateway.http import HttpServer, PortTaken
+from gateway.http import server as server_module
+
+START = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+async def hello(_: Scope, __: Receive, send: Send) -> None:
+    await send(START)
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncIterator[tuple[HttpServer, asyncio.Task[None]]]:
+    server = HttpServer("127.0.0.1", 0)
+    server.bind()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(server.serve(app))
+        yield server, task
+        task.cancel()
+
+
+async def test_the_real_port_is_known_before_anything_is_served() -> None:
+    server = HttpServer("127.0.0.1", 0)
+    server.bind()
+    assert server.port > 0
+    assert server.url == f"http://127.0.0.1:{server.port}/"
+    server.close()
+    server.close()
+
+
+async def test_a_connection_made_before_serving_is_answered() -> None:
+    server = HttpServer("127.0.0.1", 0)
+    server.bind()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(server.serve(hello))
+        assert (await reader.read()).endswith(b"hello\r\n0\r\n\r\n")
+        writer.close()
+        task.cancel()
+
+
+async def test_serving_without_binding_binds() -> None:
+    server = HttpServer("127.0.0.1", 0)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(server.serve(hello))
+        await asyncio.sleep(0)
+        assert server.port > 0
+        task.cancel()
+
+
+async def test_an_occupied_port_is_one_clear_error() -> None:
+    first = HttpServer("127.0.0.1", 0)
+    first.bind()
+    second = HttpServer("127.0.0.1", first.port)
+    with pytest.raises(PortTaken, match=rf"Port {first.port} on 127\.0\.0\.1 is already in use"):
+        second.bind()
+    assert issubclass(PortTaken, CannotStart)
+    first.close()
+    second.bind()
+    second.close()
+
+
+async def test_an_address_that_is_not_ours_is_one_clear_error() -> None:
+    with pytest.raises(PortTaken, match=r"Cannot listen on 203.* port 0: .*Check http\.host"):
+        HttpServer("203.0.113.7", 0).bind()
+
+
+async def test_a_port_that_needs_more_rights_is_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object, **__: object) -> socket.socket:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", refused)
+    with pytest.raises(PortTaken, match="Choose one above 1023"):
+        HttpServer("127.0.0.1", 80).bind()
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8420/"),
+        ("::1", "http://[::1]:8420/"),
+        ("::", "http://[::1]:8420/"),
+        ("0.0.0.0", "http://127.0.0.1:8420/"),  # noqa: S104 - only the name, nothing is bound
+        ("localhost", "http://localhost:8420/"),
+    ],
+)
+def test_the_url_is_one_that_a_person_on_this_machine_can_open(host: str, url: str) -> None:
+    assert HttpServer(host, 8420).url == url
+
+
+async def test_the_port_is_free_again_after_serving() -> None:
+    async with serving(hello) as (server, task):
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            assert (await client.get(server.url)).text == "hello"
+        task.cancel()
+        await asyncio.wait([task])
+    again = HttpServer("127.0.0.1", server.port)
+    again.bind()
+    again.close()
+
+
+async def test_signals_stay_the_daemons() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    async with serving(hello) as (server, _), httpx2.AsyncClient(trust_env=False) as client:
+        await client.get(server.url)
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+async def test_streams_are_told_that_their_reader_left_when_serving_ends() -> None:
+    order = []
+
+    async def stream(_: Scope, receive: Receive, send: Send) -> None:
+        await send(START)
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        order.append((await receive())["type"])
+        order.append((await receive())["type"])
+        order.append((await receive())["type"])
+        await send({"type": "http.response.body", "body": b" ended"})
+
+    async with (
+        serving(stream) as (server, task),
+        httpx2.AsyncClient(trust_env=False) as client,
+        client.stream("GET", server.url) as response,
+    ):
+        pieces = response.aiter_bytes()
+        assert await anext(pieces) == b"begun"
+        task.cancel()
+        async with asyncio.timeout(1):  # well before the grace is over
+            assert await anext(pieces) == b" ended"
+    assert order == ["http.request", "http.disconnect", "http.disconnect"]
+
+
+async def test_a_response_that_hangs_is_cut_after_the_grace(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server_module, "_GRACE", 0.05)
+    entered, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def hanging(_: Scope, __: Receive, ___: Send) -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with caplog.at_level(logging.WARNING):
+        async with serving(hanging) as (server, task):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await entered.wait()
+            task.cancel()
+            assert await reader.read() == b""
+            writer.close()
+        await cancelled.wait()
+    assert "Cut 1 responses" in caplog.text
+
+
+async def test_a_short_answer_under_way_is_finished() -> None:
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        entered.set()
+        await go.wait()
+        await hello(scope, receive, send)
+
+    async with serving(slow) as (server, task), httpx2.AsyncClient(trust_env=False) as client:
+        async with asyncio.TaskGroup() as group:
+            answer = group.create_task(client.get(server.url))
+            await entered.wait()
+            task.cancel()
+            await asyncio.sleep(0)
+            go.set()
+        assert answer.result().text == "hello"

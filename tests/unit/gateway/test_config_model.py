@@ -1,0 +1,166 @@
+"""Which model answers when little is written, and where keys may go."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.settings import SERVICES, ModelSettings
+from gateway.config import Options, check, load
+
+OPENAI = "openai-key"
+ANTHROPIC = "anthropic-key"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def model(*sets: str, **environ: str) -> ModelSettings:
+    return load(Options(None, sets), {"HOME": "/nowhere", **environ}, {}).settings.model
+
+
+def problems(*sets: str, **environ: str) -> tuple[str, ...]:
+    return check(Options(None, sets), {"HOME": "/nowhere", **environ}, {}).problems
+
+
+def summary(found: Any) -> tuple[str, str | None, str | None, str | None]:
+    key = found.api_key.reveal() if found.api_key else None
+    return found.provider, found.name, found.base_url, key
+
+
+GPT = SERVICES["openai"].model
+CLAUDE = SERVICES["anthropic"].model
+
+
+@pytest.mark.parametrize(
+    ("sets", "environ", "expected"),
+    [
+        ([], {}, ("demo", "demo", None, None)),
+        ([], {"OPENAI_API_KEY": OPENAI}, ("openai", GPT, None, OPENAI)),
+        ([], {"OPENAI_BASE_URL": "http://x/v1"}, ("openai", None, "http://x/v1", None)),
+        ([], {"ANTHROPIC_API_KEY": ANTHROPIC}, ("anthropic", CLAUDE, None, ANTHROPIC)),
+        (
+            [],
+            {"OPENAI_API_KEY": OPENAI, "ANTHROPIC_API_KEY": ANTHROPIC},
+            ("openai", GPT, None, OPENAI),
+        ),
+        ([], {"OPENAI_API_KEY": ""}, ("demo", "demo", None, None)),
+        (["model.api_key=k"], {}, ("openai", GPT, None, "k")),
+        (["model.api_key=k"], {"ANTHROPIC_API_KEY": ANTHROPIC}, ("openai", GPT, None, "k")),
+        (["model.base_url=http://x"], {}, ("openai", None, "http://x", None)),
+        (
+            ["model.base_url=http://x"],
+            {"OPENAI_API_KEY": OPENAI},
+            ("openai", None, "http://x", OPENAI),
+        ),
+        (
+            ["model.base_url=http://x", "model.name=m", "model.api_key=k"],
+            {"OPENAI_API_KEY": OPENAI, "OPENAI_BASE_URL": "http://y"},
+            ("openai", "m", "http://x", "k"),
+        ),
+        (
+            ["model.provider=anthropic"],
+            {"OPENAI_API_KEY": OPENAI, "ANTHROPIC_API_KEY": ANTHROPIC},
+            ("anthropic", CLAUDE, None, ANTHROPIC),
+        ),
+        (
+            ["model.provider=openai-responses"],
+            {"OPENAI_API_KEY": OPENAI},
+            ("openai-responses", GPT, None, OPENAI),
+        ),
+        (["model.provider=demo"], {"OPENAI_API_KEY": OPENAI}, ("demo", "demo", None, None)),
+        (["model.provider=demo", "model.name=demo"], {}, ("demo", "demo", None, None)),
+        (['model.provider="openai"'], {"OPENAI_API_KEY": OPENAI}, ("openai", GPT, None, OPENAI)),
+        (["model.name=m"], {"OPENAI_API_KEY": OPENAI}, ("openai", "m", None, OPENAI)),
+    ],
+)
+def test_the_provider_follows_from_what_is_known(
+    sets: list[str], environ: dict[str, str], expected: tuple[str | None, ...]
+) -> None:
+    assert summary(model(*sets, **environ)) == expected
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        (
+            ["model.provider=openai"],
+            "--set model.provider: model.api_key is missing; set it, or OPENAI_API_KEY",
+        ),
+        (
+            ["model.provider=anthropic"],
+            "--set model.provider: model.api_key is missing; set it, or ANTHROPIC_API_KEY",
+        ),
+        (
+            ["model.provider=opnai"],
+            (
+                '--set model.provider=opnai: model.provider must be one of "openai", "openai-responses",'
+                ' "anthropic", "demo", not "opnai" (did you mean openai?)'
+            ),
+        ),
+        (["model=3"], "--set model=3: model must be a table ([model]), not a whole number"),
+        (
+            [
+                "model.base_url=http://x",
+                "model.fallback=[{provider='openai', base_url='http://y'}]",
+            ],
+            "--set model.fallback: model.fallback[0] needs a name",
+        ),
+        (
+            ["model.base_url=http://x", "model.fallback=[{name='m', provider='anthropic'}]"],
+            (
+                "--set model.fallback: model.fallback[0].api_key is missing; set it, "
+                "or ANTHROPIC_API_KEY"
+            ),
+        ),
+        (
+            ["model.base_url=http://x", "model.fallback=[{name='m', fallback=[]}]"],
+            "--set model.fallback: unknown key model.fallback[0].fallback",
+        ),
+        (
+            ["model.base_url=http://x", "model.fallback=[3]"],
+            "--set model.fallback=[3]: model.fallback[0] must be a table",
+        ),
+    ],
+)
+def test_a_model_that_cannot_work_is_an_error(sets: list[str], expected: str) -> None:
+    (found,) = problems(*sets)
+    assert found.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("fallback", "expected"),
+    [
+        ("name='m'", ("openai", "m", "http://x", "k")),
+        ("name='m', provider='openai', base_url='http://x'", ("openai", "m", "http://x", "k")),
+        ("name='m', base_url='http://x'", ("openai", "m", "http://x", "k")),
+        ("name='m', base_url='http://y'", ("openai", "m", "http://y", None)),
+        ("name='m', base_url='http://y', api_key='l'", ("openai", "m", "http://y", "l")),
+        ("name='m', provider='openai'", ("openai", "m", None, OPENAI)),
+        ("name='m', provider='anthropic'", ("anthropic", "m", None, ANTHROPIC)),
+        (
+            "name='m', provider='anthropic', base_url='http://x'",
+            ("anthropic", "m", "http://x", None),
+        ),
+        ("name='m', provider='anthropic', api_key='l'", ("anthropic", "m", None, "l")),
+        ("provider='demo'", ("demo", None, None, None)),
+    ],
+)
+def test_a_fallback_gets_a_key_only_for_the_address_the_key_is_for(
+    fallback: str, expected: tuple[str | None, ...]
+) -> None:
+    found = model(
+        "model.base_url=http://x",
+        "model.api_key=k",
+        f"model.fallback=[{{{fallback}}}]",
+        OPENAI_API_KEY=OPENAI,
+        ANTHROPIC_API_KEY=ANTHROPIC,
+    )
+    assert summary(found.fallback[0]) == expected
+
+
+def test_a_fallback_of_the_usual_service_needs_only_a_name() -> None:
+    found = model("model.fallback=[{name='small'}]", OPENAI_API_KEY=OPENAI)
+    assert summary(found.fallback[0]) == ("openai", "small", None, OPENAI)

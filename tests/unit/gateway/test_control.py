@@ -1,0 +1,310 @@
+"""The control socket and the lock, over real sockets and processes."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.control import (
+    LONGEST_LINE,
+    LONGEST_PATH,
+    NotRunning,
+    Operation,
+    Wire,
+    ask,
+    check_peer,
+    connect,
+    serving,
+    socket_path,
+    unreachable,
+)
+from gateway.errors import CannotStart, ConfigError, HoldfastError
+from gateway.lock import only_daemon
+
+
+async def _double(number: int) -> dict[str, int]:
+    return {"twice": 2 * number}
+
+
+async def _refuse() -> None:
+    msg = "This cannot be done today."
+    raise CannotStart(msg)
+
+
+async def _misconfigured() -> None:
+    msg = "The configuration cannot work."
+    raise ConfigError(msg)
+
+
+async def _unknown() -> None:
+    msg = "No such thing."
+    raise KeyError(msg)
+
+
+async def _echo(wire: Wire, args: Mapping[str, object]) -> None:
+    await wire.write({"args": args})
+    while (line := await wire.read()) is not None:
+        if line == b'"fail"\n':
+            msg = "The stream cannot go on."
+            raise CannotStart(msg)
+        await wire.write({"heard": json.loads(line)})
+
+
+OPERATIONS: dict[str, Operation] = {
+    "double": _double,
+    "refuse": _refuse,
+    "misconfigured": _misconfigured,
+    "unknown": _unknown,
+}
+
+
+@asynccontextmanager
+async def _served(path: Path) -> AsyncIterator[Path]:
+    async with asyncio.timeout(5), serving(path, OPERATIONS, {"echo": _echo}):
+        yield path
+
+
+async def _raw(path: Path, sent: bytes) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(path, limit=LONGEST_LINE)
+    try:
+        writer.write(sent)
+        await writer.drain()
+        return await reader.readline()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_an_operation_answers_with_its_result(tmp_path: Path) -> None:
+    async with _served(tmp_path / "s") as path:
+        assert await asyncio.to_thread(ask, path, "double", {"number": 21}) == {"twice": 42}
+
+
+async def test_only_the_owner_may_open_the_socket_and_it_is_gone_afterwards(tmp_path: Path) -> None:
+    async with _served(tmp_path / "s") as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("do", "args", "error", "words"),
+    [
+        ("refuse", {}, CannotStart, "This cannot be done today."),
+        ("misconfigured", {}, ConfigError, "The configuration cannot work."),
+        ("unknown", {}, CannotStart, "No such thing."),
+        ("dance", {}, CannotStart, "The running Holdfast cannot do 'dance'."),
+        ("double", {"word": 1}, CannotStart, "missing a required argument"),
+    ],
+)
+async def test_what_goes_wrong_is_one_sentence_with_its_exit_code(
+    tmp_path: Path, do: str, args: dict[str, object], error: type[HoldfastError], words: str
+) -> None:
+    async with _served(tmp_path / "s") as path:
+        with pytest.raises(error, match=words):
+            await asyncio.to_thread(ask, path, do, args)
+
+
+@pytest.mark.parametrize("sent", [b"hello\n", b'{"args": {}}\n', b'["do"]\n'])
+async def test_what_is_no_request_is_refused_and_the_socket_lives_on(
+    tmp_path: Path, sent: bytes
+) -> None:
+    async with _served(tmp_path / "s") as path:
+        answer = json.loads(await _raw(path, sent))
+        assert answer["code"] == 2
+        assert "not a request" in answer["error"]
+        assert await asyncio.to_thread(ask, path, "double", {"number": 1}) == {"twice": 2}
+
+
+async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+    async with _served(tmp_path / "s") as path:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b"x" * (LONGEST_LINE + 100_000))
+        answer = json.loads(await reader.readline())
+        assert f"A line may have {LONGEST_LINE} bytes" in answer["error"]
+        writer.close()
+
+
+async def test_a_client_that_leaves_without_a_word_does_no_harm(tmp_path: Path) -> None:
+    async with _served(tmp_path / "s") as path:
+        _, writer = await asyncio.open_unix_connection(path)
+        writer.close()
+        await writer.wait_closed()
+        assert await asyncio.to_thread(ask, path, "double", {"number": 2}) == {"twice": 4}
+
+
+async def test_a_stream_carries_lines_both_ways_until_the_client_leaves(tmp_path: Path) -> None:
+    async with _served(tmp_path / "s") as path:
+        wire = await connect(path, "echo", chat="terminal")
+        assert await wire.read() == b'{"args":{"chat":"terminal"}}\n'
+        await wire.write({"say": "hello\nthere"})
+        assert json.loads(await wire.read() or b"") == {"heard": {"say": "hello\nthere"}}
+        await wire.close()
+
+
+async def test_a_stream_that_fails_says_so(tmp_path: Path) -> None:
+    async with _served(tmp_path / "s") as path:
+        wire = await connect(path, "echo")
+        await wire.read()
+        await wire.write("fail")
+        assert json.loads(await wire.read() or b"") == {
+            "error": "The stream cannot go on.",
+            "code": 1,
+        }
+        assert await wire.read() is None
+        await wire.close()
+
+
+async def test_the_end_of_the_daemon_ends_open_streams(tmp_path: Path) -> None:
+    async with _served(tmp_path / "s") as path:
+        wire = await connect(path, "echo")
+        await wire.read()
+    async with asyncio.timeout(5):
+        assert await wire.read() is None
+    await wire.close()
+
+
+async def test_a_dead_daemons_socket_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(os.fspath(path))
+    with pytest.raises(NotRunning):
+        ask(path, "double", {"number": 1})
+    async with _served(path):
+        assert await asyncio.to_thread(ask, path, "double", {"number": 1}) == {"twice": 2}
+
+
+async def test_a_file_in_the_sockets_place_is_kept_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    path.write_text("precious")
+    with pytest.raises(CannotStart, match=f"{path} cannot be made"):
+        async with serving(path, OPERATIONS):
+            pass
+    assert path.read_text() == "precious"
+
+
+async def test_without_a_daemon_both_kinds_of_client_say_so(tmp_path: Path) -> None:
+    with pytest.raises(NotRunning, match="holdfast run"):
+        ask(tmp_path / "s", "double")
+    with pytest.raises(NotRunning, match="holdfast run"):
+        await connect(tmp_path / "s", "echo")
+
+
+async def test_a_daemon_that_dies_while_asked_is_reported(tmp_path: Path) -> None:
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.close()
+
+    async with asyncio.timeout(5), await asyncio.start_unix_server(die, tmp_path / "s"):
+        with pytest.raises(CannotStart, match="ended before it answered"):
+            await asyncio.to_thread(ask, tmp_path / "s", "double")
+
+
+def test_every_way_of_not_reaching_the_daemon_has_its_sentence(tmp_path: Path) -> None:
+    assert "does not answer" in str(unreachable(tmp_path, TimeoutError()))
+    assert "ended before" in str(unreachable(tmp_path, ConnectionResetError()))
+    refused = unreachable(tmp_path, PermissionError(13, "Permission denied"))
+    assert str(refused) == f"The control socket {tmp_path} cannot be used: Permission denied."
+
+
+def test_somebody_elses_daemon_is_not_trusted() -> None:
+    check_peer(os.geteuid())
+    with pytest.raises(CannotStart, match="another user"):
+        check_peer(54321)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
+async def test_another_user_is_turned_away(tmp_path: Path) -> None:
+    tmp_path.chmod(0o711)
+    async with _served(tmp_path / "s") as path:
+        path.chmod(0o777)  # even if the file let them in
+        program = (
+            "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX)\n"
+            's.connect(sys.argv[1]); s.sendall(b\'{"do": "refuse"}\\n\'); print(s.recv(999))'
+        )
+        for folder in tmp_path.parents[:-2]:
+            folder.chmod(folder.stat().st_mode | 0o011)
+        said = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", program, os.fspath(path)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert "Only the user who runs Holdfast" in said.stdout
+
+
+def test_the_socket_lies_in_the_state_folder(tmp_path: Path) -> None:
+    assert socket_path(Path("/var/lib/holdfast"), {}) == Path("/var/lib/holdfast/control.sock")
+
+
+def test_a_long_path_moves_the_socket_under_a_name_made_of_the_path() -> None:
+    home = Path("/srv") / ("deep" * 30)
+    moved = socket_path(home, {"XDG_RUNTIME_DIR": "/run/user/1000"})
+    assert moved.parent == Path("/run/user/1000")
+    assert socket_path(home, {}) == Path("/tmp") / moved.name  # noqa: S108 - the documented place
+    assert socket_path(home.parent / "other", {}).name != moved.name
+    edge = Path("/" + "x" * (LONGEST_PATH - len("//control.sock")))
+    assert socket_path(edge, {}).parent == edge
+    assert socket_path(Path(f"{edge}x"), {}).parent != edge
+
+
+# --- the lock --------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from gateway.lock import only_daemon
+with only_daemon(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def _holder(home: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, os.fspath(home)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_daemon_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
+    home = tmp_path / "state"
+    with _holder(home) as first:
+        with pytest.raises(CannotStart, match=f"pid {first.pid}.*{home}"), only_daemon(home):
+            pass
+        first.kill()
+
+
+def test_kill_9_frees_the_folder(tmp_path: Path) -> None:
+    with _holder(tmp_path) as first:
+        first.send_signal(signal.SIGKILL)
+        first.wait(5)
+    with only_daemon(tmp_path):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    with only_daemon(tmp_path):
+        pass  # and so does a proper end
+
+
+def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(CannotStart, match=f"{tmp_path}/file/state cannot be used"),
+        only_daemon(tmp_path / "file" / "state"),
+    ):
+        pass
+
+
+def test_the_state_folder_is_the_owners_alone(tmp_path: Path) -> None:
+    with only_daemon(tmp_path / "state"):
+        assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
