@@ -64,10 +64,12 @@ class Daemon:
             for stream in (self._process.stdout, self._process.stderr):
                 assert stream
                 self._readers.append(asyncio.create_task(self._read(stream, linked)))  # noqa: TID251 - ended with the process
-            ended = asyncio.create_task(self._process.wait())  # noqa: TID251 - likewise
-            await asyncio.wait({linked, ended}, return_when=asyncio.FIRST_COMPLETED)
-            ended.cancel()
-        assert linked.done(), "it ended instead of starting:\n" + "\n".join(self.said)
+            self._readers[0].add_done_callback(lambda _: linked.done() or linked.cancel())
+            try:
+                await linked
+            except asyncio.CancelledError:
+                msg = "it ended instead of starting:\n" + "\n".join(self.said)
+                raise AssertionError(msg) from None
         self.link = linked.result()
         self.port = int(LINK.search(self.link)[1])  # type: ignore[index]  # it matched before
 
