@@ -98,7 +98,7 @@ def cause_of(error: ProviderError | None) -> str:
     """Put an error into words for people, as the end of a sentence."""
     match error:
         case None | errors.Cut():
-            return "the connection to the model broke off in the middle of the answer"
+            return "the connection to the model broke off"
         case errors.Stalled():
             return "the model stopped sending"
         case errors.RateLimited():

@@ -14,6 +14,10 @@ from sessions.values.secret import Secret
 
 Seconds = Annotated[float, Meta(gt=0)]
 
+# Models that answer when none is named.
+OPENAI_MODEL = "gpt-5.5"
+ANTHROPIC_MODEL = "claude-sonnet-5-5"
+
 # Clocks that adapt to the model and to the size of a request are left open in `Timeouts`. This is
 # what they start from; a value in the configuration replaces the whole calculation.
 FIRST_TOKEN = 90.0
@@ -101,8 +105,9 @@ class TargetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
         Meta(
-            description="Name of the model. Left out: a default of the service, "
-            "or the only model that the server at `base_url` lists."
+            description=f"Name of the model. Left out: `{OPENAI_MODEL}` of OpenAI, "
+            f"`{ANTHROPIC_MODEL}` of Anthropic, or the only model that the server at `base_url` "
+            "lists."
         ),
     ] = None
     base_url: Annotated[
@@ -160,11 +165,11 @@ class Service(Struct, frozen=True):
     model: str | None = None  # used when none is named and the service is not another one
 
 
-_OPENAI = Service("OPENAI_API_KEY", "OPENAI_BASE_URL", "gpt-5.5")
+_OPENAI = Service("OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI_MODEL)
 SERVICES: dict[str, Service] = {
     "openai": _OPENAI,
     "openai-responses": _OPENAI,
-    "anthropic": Service("ANTHROPIC_API_KEY", "", "claude-sonnet-5-5"),
+    "anthropic": Service("ANTHROPIC_API_KEY", "", ANTHROPIC_MODEL),
     "demo": Service(model="demo"),
 }
 

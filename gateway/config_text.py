@@ -13,7 +13,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
 from gateway.config_decode import in_words, metas, strip
-from gateway.config_tree import dotted
+from gateway.config_tree import dotted, quoted
 from gateway.settings import Settings
 from gateway.toml_lines import KeyPath
 from platforms.core.contract import PlatformSpec
@@ -68,11 +68,11 @@ class _Writer:
             case bool():
                 return str(value).lower()
             case Duration():
-                return _quoted(str(value))
+                return quoted(str(value))
             case int() | float():
                 return repr(value)
             case Secret():
-                return _quoted(value.reveal() if self._secrets else _masked(value.reveal()))
+                return quoted(value.reveal() if self._secrets else _masked(value.reveal()))
             case tuple() | list():
                 return "[" + ", ".join(self._value(item) for item in value) + "]"
             case dict():
@@ -80,7 +80,7 @@ class _Writer:
                 return "{" + ", ".join(pairs) + "}"
             case _:
                 text = str(value)
-                return _quoted(text if self._secrets else _PASSWORD.sub(r"\1:***@", text))
+                return quoted(text if self._secrets else _PASSWORD.sub(r"\1:***@", text))
 
 
 def _is_table(value: object) -> bool:
@@ -94,11 +94,6 @@ def _masked(secret: str) -> str:
     return _PASSWORD.sub(r"\1:***@", secret) if "://" in secret else "***"
 
 
-def _quoted(text: str) -> str:
-    # JSON's escapes are TOML's, but TOML also wants the delete character escaped.
-    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
-
-
 # --- schema ------------------------------------------------------------------------------------
 
 _OWN_TYPES: dict[type, dict[str, Any]] = {
@@ -108,31 +103,47 @@ _OWN_TYPES: dict[type, dict[str, Any]] = {
 }
 
 
-def _own_type(kind: type) -> dict[str, Any]:
-    return _OWN_TYPES[kind]
-
-
 def schema(specs: Mapping[str, PlatformSpec]) -> dict[str, Any]:
     """Make the JSON schema of a configuration file, for editors."""
-    kinds = {name: specs[name].config for name in sorted(specs)}
-    (_, *refs), parts = msgspec.json.schema_components(
-        [Settings, *kinds.values()], schema_hook=_own_type, ref_template="#/$defs/{name}"
-    )
-    properties = parts.pop("Settings")["properties"]
-    properties["platforms"] = {
+    made = _object(Settings)
+    platforms = {name: _object(spec.config) for name, spec in sorted(specs.items())}
+    made["properties"]["platforms"] = {
         "type": "object",
-        "properties": dict(zip(kinds, refs, strict=True)),
+        "properties": platforms,
         "additionalProperties": False,
     }
-    parts.pop("Struct", None)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Holdfast", **made}
+
+
+def _object(kind: type[Struct]) -> dict[str, Any]:
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Holdfast",
         "type": "object",
-        "properties": properties,
+        "description": _first_sentence(kind),
+        "properties": {field.encode_name: _property(field) for field in fields(kind)},
+        "required": [field.encode_name for field in fields(kind) if field.required],
         "additionalProperties": False,
-        "$defs": parts,
     }
+
+
+def _property(field: FieldInfo) -> dict[str, Any]:
+    made = _part(field.type)
+    about = _about(field)
+    return {**made, "description": about} if about else made
+
+
+def _part(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - annotations have no type of their own
+    bare = strip(kind)
+    if bare in _OWN_TYPES:
+        return _OWN_TYPES[bare]
+    if get_origin(bare) is tuple:
+        return {"type": "array", "items": _part(get_args(bare)[0])}
+    if get_origin(bare) is dict:
+        return {"type": "object", "additionalProperties": _part(get_args(bare)[1])}
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        return _object(bare)
+    made = msgspec.json.schema(kind)
+    # TOML has no null: what may be None may only be left out.
+    return next((each for each in made.get("anyOf", ()) if each != {"type": "null"}), made)
 
 
 # --- the page for people -----------------------------------------------------------------------
@@ -180,7 +191,7 @@ _VARIABLES = {
 
 
 def _section(header: str, kind: type[Struct], variables: Mapping[str, str]) -> Iterator[str]:
-    yield from ("", f"## `{header}`", "", _first_sentence(kind), "")
+    yield from ("", f"## `{header}`", "", _first_sentence(kind))
     rows, below = [], []
     for field in fields(kind):
         child = _tables_in(f"{header.strip('[]')}.{field.encode_name}", strip(field.type))
@@ -189,7 +200,7 @@ def _section(header: str, kind: type[Struct], variables: Mapping[str, str]) -> I
         else:
             below.append(child)
     if rows:
-        yield from ("| key | value | default | |", "|---|---|---|---|", *rows)
+        yield from ("", "| key | value | default | |", "|---|---|---|---|", *rows)
     for name, child_kind in below:
         if issubclass(kind, child_kind):  # a fallback is like the model itself
             yield from ("", f"## `{name}`", "", _first_sentence(child_kind))
@@ -209,11 +220,15 @@ def _tables_in(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # noqa
 
 
 def _row(field: FieldInfo, variable: str) -> str:
-    about = next((meta.description for meta in metas(field.type) if meta.description), "")
+    about = _about(field)
     if variable:
         about += f" In the environment: `{variable}`."
     cells = (f"`{field.encode_name}`", _value_words(field.type), _default(field), about.strip())
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _about(field: FieldInfo) -> str:
+    return next((meta.description for meta in metas(field.type) if meta.description), "")
 
 
 def _value_words(kind: Any) -> str:  # noqa: ANN401 - annotations have no type of their own

@@ -4,6 +4,7 @@ import re
 import tomllib
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from gateway.toml_lines import KeyPath
@@ -128,7 +129,12 @@ def dotted(path: KeyPath) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
             continue
-        plain = re.fullmatch(r"[A-Za-z0-9_-]+", part)
-        quoted = part if plain else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        text += f".{quoted}" if text else quoted
+        key = part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else quoted(part)
+        text += f".{key}" if text else key
     return text
+
+
+def quoted(text: str) -> str:
+    """Write a text as a TOML string."""
+    # JSON's escapes are TOML's, but TOML also wants the delete character escaped.
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")

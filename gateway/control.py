@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.ending import first_of
 from gateway.errors import CannotStart, ConfigError, HoldfastError
 from platforms.core.errors import PlatformError
 from sessions.errors import StoreError
@@ -114,14 +115,18 @@ def peer_user(connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's 
 
 @contextlib.asynccontextmanager
 async def serving(
-    path: Path, operations: Mapping[str, Operation], streams: Mapping[str, Stream] | None = None
+    path: Path,
+    operations: Mapping[str, Operation],
+    streams: Mapping[str, Stream] | None = None,
+    *,
+    users: frozenset[int] | None = None,
 ) -> AsyncIterator[None]:
-    """Answer requests inside of this block.
+    """Answer requests inside of this block; `users` may ask, else the daemon's own and root.
 
     The caller holds the lock of the state folder, so a socket that lies there is a dead one's.
     """
     listening = _listen(path)
-    clerk = _Clerk(operations, streams or {})
+    clerk = _Clerk(operations, streams or {}, users or frozenset({os.geteuid(), 0}))
     async with asyncio.TaskGroup() as connections:
         open_ones: set[asyncio.Task[None]] = set()
 
@@ -162,9 +167,15 @@ def _listen(path: Path) -> socket.socket:
 class _Clerk:
     """Takes requests, one connection at a time of its own task."""
 
-    def __init__(self, operations: Mapping[str, Operation], streams: Mapping[str, Stream]) -> None:
+    def __init__(
+        self,
+        operations: Mapping[str, Operation],
+        streams: Mapping[str, Stream],
+        users: frozenset[int],
+    ) -> None:
         self._operations = operations
         self._streams = streams
+        self._users = users
 
     async def serve(self, wire: Wire) -> None:
         try:
@@ -175,13 +186,17 @@ class _Clerk:
             await wire.close()
 
     async def _serve(self, wire: Wire) -> None:
-        if wire.peer() not in {os.geteuid(), 0}:
-            await wire.write(Answer(error="Only the user who runs Holdfast may do this.", code=1))
-            return
         try:
             async with asyncio.timeout(REQUEST_WITHIN):
                 line = await wire.read()
             if line is None:
+                return
+            if (
+                wire.peer() not in self._users
+            ):  # only now, or what it sends would meet a closed door
+                await wire.write(
+                    Answer(error="Only the user who runs Holdfast may do this.", code=1)
+                )
                 return
             request = msgspec.json.decode(line, type=Request)
         except TimeoutError:
@@ -217,6 +232,10 @@ class _Clerk:
             raise
         except EXPECTED as error:
             await wire.write(_failed(error))
+        except ExceptionGroup as group:
+            if group.split(EXPECTED)[1]:
+                raise
+            await wire.write(_failed(first_of(group)))
 
 
 def _failed(error: BaseException) -> Answer:

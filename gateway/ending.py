@@ -22,7 +22,7 @@ def exit_code(run: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseExceptionGroup as group:
-        error = _first(group)
+        error = first_of(group)
         if not isinstance(error, HoldfastError):
             raise
         return _told(error)
@@ -37,7 +37,7 @@ def last_words(
     """Say in one line that the program is at fault; the log has the rest. See `sys.excepthook`."""
     if logging.getLogger().handlers:
         log.critical("Holdfast ended by an error of its own", exc_info=error)
-    leaf = _first(error) if isinstance(error, BaseExceptionGroup) else error
+    leaf = first_of(error) if isinstance(error, BaseExceptionGroup) else error
     what = f"{type(leaf).__name__}: {leaf}".partition("\n")[0]
     sys.stderr.write(f"holdfast: ended by an error of its own: {what}\n")
 
@@ -48,7 +48,7 @@ def _told(error: HoldfastError) -> int:
     return error.exit_code
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error to speak of: one that has words for the operator goes first."""
     leaves = list(_leaves(group))
     return next((leaf for leaf in leaves if isinstance(leaf, HoldfastError)), leaves[0])

@@ -192,6 +192,7 @@ class Work:
         self._status = ""
         self._live: LiveItem = delivery.live(self._item("", final=False))
         self._cut = False
+        self._attempts_before = 0  # of a turn that is taken up again
         self.steps = 0
         self.gone: Callable[[], object] = lambda: None
 
@@ -209,6 +210,8 @@ class Work:
         """See `sessions.actor.TurnHandle`."""
         try:
             history = await self._store.history(self._turn.session)
+            if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
+                self._attempts_before = before.attempts
             task = TurnTask(
                 turn_id=self._turn.id,
                 session_id=self._turn.session,
@@ -303,6 +306,7 @@ class Work:
 
     async def attempt_started(self, number: int, target: str) -> None:
         """See `agent.loop.TurnJournal`."""
+        number += self._attempts_before
         await self._save(StartAttempt(self._turn.id, number, target, self._clock.now()))
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
@@ -310,7 +314,7 @@ class Work:
         self._unsaved.append(
             EndAttempt(
                 self._turn.id,
-                number,
+                number + self._attempts_before,
                 result.name,
                 self._clock.now(),
                 phase=result.phase,

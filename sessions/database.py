@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from sessions.courtesy import Courtesy
 from sessions.engine import Place, is_disconnect, reader, translated, writer
 from sessions.errors import StoreError, StoreUnavailable
 
@@ -103,11 +104,12 @@ class _Worker:
 
     def _work(self) -> None:
         while not self._ending:
-            jobs = [job for job in self._take() if not job.future.cancelled()]
-            if jobs:
-                self._carry_out(jobs)
-                self._settle(jobs)
-            del jobs  # what was handed over is not kept while waiting for more
+            jobs = self._take()
+            wanted = [job for job in jobs if not job.future.cancelled()]
+            if wanted:
+                self._carry_out(wanted)
+            self._settle(jobs)
+            del jobs, wanted  # what was handed over is not kept while waiting for more
         self._disconnect()
 
     def _take(self) -> _Jobs:
@@ -176,6 +178,7 @@ class Database:
         self.name = where.name
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self._courtesy = Courtesy(self._loop)
         read_engine = reader(where, alone=read_only)
         self.dialect = read_engine.dialect
         self._engines = [read_engine]
@@ -210,11 +213,19 @@ class Database:
             raise StoreUnavailable(msg)
         future: asyncio.Future[T] = self._loop.create_future()
         jobs.put(_Job(work, future))
+        self._courtesy.begun()
         return await future
 
     def _settle(self, jobs: _Jobs) -> None:
+        """Called in a thread: once for a whole transaction."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(_settle_all, jobs)
+            self._loop.call_soon_threadsafe(self._settled, jobs)
+        self._courtesy.answered()
+
+    def _settled(self, jobs: _Jobs) -> None:
+        self._courtesy.ended(len(jobs))
+        for job in jobs:
+            job.settle()
 
     def stop(self) -> None:
         """Take nothing more; what was taken will still be done."""
@@ -245,8 +256,3 @@ class Database:
             sa.event.listen(engine, "before_cursor_execute", statement)
             sa.event.listen(engine, "commit", commit)
         return counts
-
-
-def _settle_all(jobs: _Jobs) -> None:
-    for job in jobs:
-        job.settle()

@@ -80,7 +80,7 @@ async def _status(call: Call) -> Outcome:
     if state.session is None and state.earlier:
         lines.append("The last conversation is suspended; the next message starts a fresh one.")
     if call.role is Role.ADMIN:
-        lines.append(f"{len(call.desk.running())} turns are running in all conversations.")
+        lines.append(f"In all conversations {len(call.desk.running())} running.")
     if call.desk.restarting():
         lines.append("🔄 Restarting.")
     return Tell("text", {"text": "\n".join(lines)})

@@ -5,6 +5,7 @@ An urgent item does not wait for an op that is under way; it has a pump of its o
 
 import asyncio
 import logging
+import math
 import zlib
 from collections.abc import Callable
 from typing import Protocol
@@ -197,7 +198,7 @@ class Lane:
             self._back_off(entry, step)
             return
         self.pace.limited(now, error.retry_after)
-        until = self._office.clock.now() + round(error.retry_after * 1000)
+        until = self._office.clock.now() + math.ceil(error.retry_after * 1000) + 1
         if entry.stored and entry.item.id in self._unsaved:
             kept = self._unsaved[entry.item.id]
             self._unsaved[entry.item.id] = msgspec.structs.replace(kept, not_before=until)

@@ -153,7 +153,7 @@ class Page:
             return 0
 
     async def rows(self, chat: str) -> list[Row]:
-        url = f"{self._daemon.url}/web/chats/{chat}/rows?limit=1000"
+        url = f"{self._daemon.url}/web/chats/{chat}/rows?limit=5000"
         async with self._http.get(url) as response:
             assert response.status == 200, await response.text()
             found: list[Row] = (await response.json())["rows"]
@@ -161,10 +161,13 @@ class Page:
 
     async def until(self, chat: str, enough: Callable[[list[Row]], bool]) -> list[Row]:
         """Watch a conversation until its rows are as wanted."""
-        rows: dict[str, Row] = {}
+        rows = {row["id"]: row for row in await self.rows(chat)}
+        after = max((row["seq"] for row in rows.values()), default=0)
+        if enough(list(rows.values())):
+            return list(rows.values())
         try:
             async with asyncio.timeout(PATIENCE):
-                async for name, data in self.events(chat):
+                async for name, data in self.events(chat, after):
                     if name == "row":
                         rows[data["id"]] = data
                     if name in {"row", "ready"} and enough(list(rows.values())):
@@ -176,8 +179,8 @@ class Page:
         msg = f"the stream of {chat} ended"
         raise AssertionError(msg)
 
-    async def events(self, chat: str) -> AsyncIterator[tuple[str, Any]]:
-        url = f"{self._daemon.url}/web/chats/{chat}/events"
+    async def events(self, chat: str, after: int = 0) -> AsyncIterator[tuple[str, Any]]:
+        url = f"{self._daemon.url}/web/chats/{chat}/events?after={after}"
         timeout = aiohttp.ClientTimeout(total=None)
         async with self._http.get(url, timeout=timeout) as response:
             assert response.status == 200, await response.text()

@@ -128,7 +128,7 @@ def test_a_service_known_to_end_without_a_word_is_believed_for_text_only() -> No
 
 
 def test_every_verdict_has_a_word_for_the_journal() -> None:
-    verdicts = [
+    verdicts: list[Verdict] = [
         Interrupted(),
         Complete(),
         Refused(),

@@ -1,0 +1,65 @@
+"""A browser, something that serves the page, and a visitor who is signed in."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+
+from tests.e2e.page.hands import Complaints, opened
+from tests.e2e.stage import Place, Stage, staged
+
+CHROMIUM = Path("/usr/bin/chromium")
+HAVE_CHROMIUM = CHROMIUM.exists()
+ARGUMENTS = [
+    "--no-sandbox",
+    "--headless",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+expect.set_options(timeout=5_000)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    if not HAVE_CHROMIUM:
+        pytest.skip("chromium is not installed")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stage() -> AsyncIterator[Stage]:
+    async with staged() as stage:
+        yield stage
+
+
+@pytest.fixture
+def place(stage: Stage) -> Place:
+    """What serves the page; a whole daemon can stand here as well."""
+    return stage
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContext]:
+    """A browser that is signed in, and that finds nothing wrong with the page."""
+    context = await browser.new_context(viewport={"width": 1100, "height": 760}, locale="en-GB")
+    complaints = Complaints(context, place.url)
+    page = await context.new_page()
+    await page.goto(await place.link())
+    await page.close()
+    yield context
+    await context.close()
+    assert complaints.found == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(context: BrowserContext, place: Place) -> Page:
+    return await opened(context, place.url)

@@ -1,0 +1,134 @@
+"""What an answer may contain: nothing that is more than words, and all of the words."""
+
+import pytest
+from playwright.async_api import BrowserContext, Page, expect
+
+from tests.e2e.page.hands import chat_of, overflow, rows, send, words
+from tests.e2e.stage import Stage
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+ATTACKS = [
+    '<img src=x onerror="window.hacked = 1">',
+    "<script>window.hacked = 1</script>",
+    "[click](javascript:window.hacked=1)",
+    "[click](JaVaScRiPt:window.hacked=1)",
+    "[click](java\nscript:window.hacked=1)",
+    "[click](&#106;avascript:window.hacked=1)",
+    "[click](data:text/html,<script>parent.hacked=1</script>)",
+    "[click](vbscript:x)",
+    "[click](//evil.example/x)",
+    "<javascript:window.hacked=1>",
+    "![x](https://evil.example/track.png)",
+    '![x" onerror="window.hacked=1](x)',
+    '[a](https://ok.example/"onclick="window.hacked=1)',
+    "<svg/onload=window.hacked=1>",
+    '<a href="javascript:window.hacked=1">x</a>',
+    "```html\n<img src=x onerror=window.hacked=1>\n```",
+    '```"><img src=x onerror=window.hacked=1>\ncode\n```',
+    "`<img src=x onerror=window.hacked=1>`",
+    "| <img src=x onerror=window.hacked=1> |\n|---|\n| <script>window.hacked=1</script> |",
+    "# <iframe src=javascript:window.hacked=1>",
+    "&lt;img src=x onerror=window.hacked=1&gt;",
+]
+
+_TEXT = {"dir", "class"}
+ALLOWED = {
+    "a": {"href", "target", "rel", "title"},
+    "button": {"type", "class", "data-copy", "data-do", "aria-label"},
+    "div": {"class", "dir", "tabindex", "role", "aria-label"},
+    "input": {"type", "disabled", "checked", "aria-label"},
+    "ol": {"start"},
+    "pre": {"tabindex", "dir"},
+    "span": {"class"},
+    "svg": {"aria-hidden"},
+    "use": {"href"},
+    **dict.fromkeys(("p", "h3", "h4", "h5", "h6", "blockquote", "li", "td", "th"), _TEXT),
+    **dict.fromkeys(("br", "code", "del", "em", "hr", "strong", "ul"), set[str]()),
+    **dict.fromkeys(("table", "thead", "tbody", "tr"), set[str]()),
+}
+
+ELEMENTS = """() => [...document.querySelectorAll("#log .body *")].map((node) => ({
+    tag: node.localName,
+    attributes: node.getAttributeNames(),
+    href: node.getAttribute("href"),
+}))"""
+
+
+async def test_no_words_become_more_than_words(stage: Stage, page: Page) -> None:
+    for attack in ATTACKS:
+        await send(page, f"say {attack}")
+        await stage.post(chat_of(page), attack, "notice")
+    await expect(rows(page)).to_have_count(3 * len(ATTACKS))
+    links = 0
+    for node in await page.evaluate(ELEMENTS):
+        assert set(node["attributes"]) <= ALLOWED[node["tag"]], node
+        if node["tag"] == "a":
+            links += 1
+            assert node["href"].startswith(("https://ok.example/", "https://evil.example/")), node
+        if node["tag"] == "use":
+            assert node["href"].startswith("#i-"), node
+    assert links
+    # Pressing every link runs nothing either.
+    await page.evaluate("""() => document.querySelectorAll("#log a").forEach((link) => {
+        link.addEventListener("click", (event) => event.preventDefault());
+        link.click();
+    })""")
+    assert await page.evaluate("window.hacked") is None
+    await expect(words(page, "user").first).to_have_text(f"say {ATTACKS[0]}")
+    await expect(words(page, "answer").first).to_have_text(ATTACKS[0])
+
+
+async def test_code_is_coloured_and_can_be_copied(context: BrowserContext, page: Page) -> None:
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    code = 'def add(a, b):\n    """Add."""\n    return a + 41  # nearly'
+    await send(page, f"say Look:\n\n```python\n{code}\n```\n")
+    block = rows(page, "answer").locator(".code")
+    await expect(block.locator(".t-keyword")).to_have_text(["def", "return"])
+    await expect(block.locator(".t-string")).to_have_text('"""Add."""')
+    await expect(block.locator(".t-number")).to_have_text("41")
+    await expect(block.locator(".t-comment")).to_have_text("# nearly")
+    await expect(block.locator(".t-call")).to_have_text("add")
+    await block.get_by_role("button", name="Copy this code").click()
+    await expect(page.locator("#announce")).to_have_text("Copied.")
+    assert await page.evaluate("navigator.clipboard.readText()") == code
+    await rows(page, "answer").get_by_role("button", name="Copy", exact=True).click()
+    await expect(rows(page, "answer").locator(".tool.copied")).to_have_count(1)
+    assert "```python" in await page.evaluate("navigator.clipboard.readText()")
+
+
+async def test_a_long_message_and_a_long_answer_are_whole(page: Page) -> None:
+    many = " ".join(f"word{number}" for number in range(6_000))  # about 55 KB
+    await send(page, f"say {many}")
+    await expect(words(page, "answer")).to_have_text([many])
+    await rows(page, "user").get_by_role("button", name="Show all of it").click()
+    await expect(rows(page, "user").locator(".words")).to_have_text(f"say {many}")
+    assert await overflow(page) == 0
+
+
+async def test_a_thousand_rows_can_be_looked_back_on(stage: Stage, page: Page) -> None:
+    for number in range(1_000):
+        stage.archive.put(chat_of(page), f"old{number}", f"**row** `{number}`")
+    await page.reload()
+    await expect(rows(page)).to_have_count(100)
+    earlier = page.get_by_role("button", name="Show earlier messages")
+    await earlier.click()
+    await expect(rows(page)).to_have_count(400)
+    await earlier.click()
+    await expect(rows(page)).to_have_count(1_000)
+    await expect(earlier).to_be_hidden()
+    shown = await rows(page).locator("code").all_text_contents()
+    assert shown == [str(number) for number in range(1_000)]
+    await send(page, "say still quick")
+    await expect(words(page, "answer").last).to_have_text("still quick")
+    await expect(rows(page, "answer").last).to_be_in_viewport()
+
+
+async def test_right_to_left_words_run_right_to_left(page: Page) -> None:
+    await send(page, "say שלום עולם\n\nand English")
+    paragraphs = rows(page, "answer").locator("p")
+    await expect(paragraphs).to_have_count(2)
+    directions = await paragraphs.evaluate_all(
+        "(nodes) => nodes.map((node) => getComputedStyle(node).direction)"
+    )
+    assert directions == ["rtl", "ltr"]

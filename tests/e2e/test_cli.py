@@ -1,0 +1,484 @@
+"""The command `holdfast`, run the way people and scripts run it."""
+
+import contextlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+PATIENCE = 15.0
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+class Place:
+    """A state folder of its own, and the command on it."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self.home = folder / "state"
+        self.folder = folder
+        self.env = {
+            **{n: v for n, v in os.environ.items() if n.startswith(("PATH", "COVERAGE", "LANG"))},
+            "HOME": str(folder),
+            "HOLDFAST_HOME": str(self.home),
+            "OPENAI_BASE_URL": model,
+            "OPENAI_API_KEY": "key-of-the-test",
+        }
+
+    def popen(self, *args: str, **more: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [HOLDFAST, *args], env=self.env, cwd=self.folder, text=True, bufsize=1, **more
+        )
+
+    def run(self, *args: str, said: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [HOLDFAST, *args],
+            env=self.env,
+            cwd=self.folder,
+            text=True,
+            input=said,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def json(self, *args: str) -> Any:
+        found = self.run(*args, "--json")
+        assert found.returncode == 0, found.stderr
+        return json.loads(found.stdout)
+
+    @contextlib.contextmanager
+    def daemon(self, *args: str) -> Iterator[subprocess.Popen[str]]:
+        with self.popen(
+            "run", "--set", "http.port=0", *args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            try:
+                assert process.stdout
+                assert "Holdfast is running" in process.stdout.readline()
+                yield process
+            finally:
+                process.terminate()
+                process.communicate(timeout=PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[str]:
+    """A model that repeats what it is told, a word every tenth of a second."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.fakes.model_server", "--delay", "0.1"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout
+        yield server.stdout.readline().strip()
+        server.kill()
+
+
+@pytest.fixture
+def place(tmp_path: Path, model: str) -> Place:
+    return Place(tmp_path, model)
+
+
+# --- without a daemon ------------------------------------------------------------------------
+
+
+def test_the_version_is_printed_at_once(place: Place) -> None:
+    found = place.run("version")
+    assert re.fullmatch(r"holdfast \d+\.\d+\.\d+\S*\n", found.stdout)
+
+
+@pytest.mark.parametrize("command", ["version", "--help"])
+def test_what_every_start_pays_for_is_little(place: Place, command: str) -> None:
+    program = (
+        "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.cli\n"
+        "try: gateway.cli.main()\n"
+        "except SystemExit: print(*sys.modules, sep='\\n')"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, command], capture_output=True, text=True, check=True
+    )
+    heavy = {"asyncio", "msgspec", "sqlalchemy", "starlette", "openai", "gateway.config"}
+    assert not heavy & set(found.stdout.splitlines())
+
+
+def test_every_command_is_listed_and_explains_itself(place: Place) -> None:
+    listed = place.run("--help").stdout
+    for command in (
+        *("run", "chat", "link", "status", "send", "why", "version"),
+        *("sessions", "pair", "config", "db"),
+    ):
+        assert re.search(rf"^  {command} ", listed, re.MULTILINE)
+        assert "Usage: holdfast " + command in place.run(command, "--help").stdout
+
+
+def test_a_misspelt_command_is_wrong_usage_with_a_hint(place: Place) -> None:
+    found = place.run("statsu")
+    assert found.returncode == 2
+    assert "did you mean status?" in found.stderr
+    assert place.run("sessions", "show").returncode == 2
+    assert place.run("run", "--nonsense").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("link",),
+        ("send", "telegram:1001", "hello"),
+        ("sessions", "delete", "s_1"),
+        ("sessions", "stop", "s_1"),
+        ("sessions", "resume", "s_1"),
+        ("pair", "list"),
+        ("pair", "claim"),
+        ("pair", "approve", "CODE"),
+        ("pair", "revoke", "telegram:1001"),
+    ],
+)
+def test_what_needs_a_daemon_says_so_in_one_sentence(
+    place: Place, command: tuple[str, ...]
+) -> None:
+    found = place.run(*command)
+    assert found.returncode == 1
+    assert found.stderr.count("\n") == 1
+    assert "No Holdfast runs" in found.stderr
+    assert "holdfast run" in found.stderr
+
+
+def test_the_status_without_a_daemon_is_1(place: Place) -> None:
+    found = place.run("status")
+    assert found.returncode == 1
+    assert found.stdout == f"No Holdfast runs on {place.home}.\n"
+    found = place.run("status", "--json")
+    assert (found.returncode, json.loads(found.stdout)) == (1, {"state": "not running"})
+
+
+def test_reading_a_store_that_is_not_there_is_one_sentence(place: Place) -> None:
+    for command in (("sessions", "list"), ("db", "check"), ("why", "telegram:1001")):
+        found = place.run(*command)
+        assert found.returncode == 1
+        assert found.stderr.count("\n") == 1
+        assert "Traceback" not in found.stderr
+
+
+def test_a_wrong_configuration_is_78_with_every_problem(place: Place) -> None:
+    file = place.folder / "holdfast.toml"
+    file.write_text('[http]\nprot = 8420\n[gateway]\ndrain_seconds = "long"\n')
+    for command in (("config", "check"), ("run",), ("sessions", "list"), ("chat",)):
+        found = place.run(*command)
+        assert found.returncode == 78, command
+        assert "holdfast.toml:2" in found.stderr
+        assert "holdfast.toml:4" in found.stderr
+        assert "Traceback" not in found.stderr
+    report = json.loads(place.run("config", "check", "--json").stdout)
+    assert not report["ok"]
+    assert len(report["problems"]) == 2
+    file.write_text("")
+    assert place.json("config", "check")["ok"]
+    assert "works (holdfast.toml)" in place.run("config", "check").stdout
+
+
+def test_the_configuration_is_shown_without_secrets_unless_asked(place: Place) -> None:
+    shown = place.run("config", "show", "--set", "http.port=1234").stdout
+    assert "port = 1234" in shown
+    assert "key-of-the-test" not in shown
+    assert "key-of-the-test" in place.run("config", "show", "--secrets").stdout
+    assert "http" in json.loads(place.run("config", "schema").stdout)["properties"]
+
+
+def test_a_file_named_on_the_command_line_is_read(place: Place) -> None:
+    (place.folder / "other.toml").write_text("[http]\nport = 4321\n")
+    assert "port = 4321" in place.run("config", "show", "--config", "other.toml").stdout
+
+
+def test_the_database_is_made_and_checked(place: Place) -> None:
+    assert place.run("db", "upgrade").returncode == 0
+    assert place.run("db", "check").stdout == "The database is sound.\n"
+    assert place.run("sessions", "list").stdout == "No sessions yet.\n"
+    assert place.json("sessions", "list") == []
+
+
+def test_a_damaged_database_is_1_with_a_sentence(place: Place) -> None:
+    assert place.run("db", "upgrade").returncode == 0
+    database = place.home / "holdfast.db"
+    whole = database.read_bytes()
+    database.write_bytes(whole[:8192] + b"\xff" * 20_000 + whole[28_192:])
+    found = place.run("db", "check")
+    assert found.returncode == 1
+    assert "holdfast: " in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+# --- a chat through pipes --------------------------------------------------------------------
+
+
+def test_a_chat_on_a_pipe_prints_the_answer_and_ends(place: Place) -> None:
+    found = place.run("chat", said="hello there\n")
+    assert (found.returncode, found.stdout) == (0, "echo: hello there\n")
+    assert found.stderr == ""
+
+
+def test_what_a_session_was_can_be_read_afterwards(place: Place) -> None:
+    place.run("chat", said="hello\nagain\n")
+    (listed,) = place.json("sessions", "list")
+    assert listed["key"] == "console:terminal"
+    assert (listed["state"], listed["reason"], listed["messages"]) == ("active", None, 2)
+    assert list(listed) == [
+        *("id", "key", "state", "reason", "title", "messages", "created_at", "updated_at")
+    ]
+    assert RFC3339.fullmatch(listed["created_at"])
+    shown = place.json("sessions", "show", listed["id"][:-3])
+    assert shown["history"] == [
+        {"role": "user", "content": "hello\nagain"},
+        {"role": "assistant", "content": "echo: hello\nagain"},
+    ]
+    (turn,) = shown["turns"]
+    assert list(turn) == ["id", "state", "started_at", "finished_at", "attempts"]
+    assert (turn["state"], turn["attempts"]) == ("done", 1)
+    assert RFC3339.fullmatch(turn["finished_at"])
+    text = place.run("sessions", "show", listed["id"]).stdout
+    assert "assistant: echo: hello\nagain" in text
+    assert (
+        "## assistant\n\necho: hello\nagain" in place.run("sessions", "export", listed["id"]).stdout
+    )
+    assert place.json("sessions", "export", listed["id"]) == shown
+    assert listed["id"] in place.run("sessions", "list").stdout
+    unknown = place.run("sessions", "show", "s_nothing")
+    assert unknown.returncode == 1
+    assert "No session has the id s_nothing" in unknown.stderr
+
+
+def test_the_way_of_a_message_is_told(place: Place) -> None:
+    place.run("chat", said="hello\n")
+    (way,) = place.json("why", "console:terminal")
+    assert way["state"] == "done"
+    assert way["turn"]["state"] == "done"
+    assert [item["state"] for item in way["items"]] == ["sent"]
+    told = place.run("why", way["message"]).stdout
+    steps = ["received and stored", "began", "turn done", "answer sent"]
+    positions = [told.index(step) for step in steps]
+    assert positions == sorted(positions)
+    assert place.run("why", "telegram:1").returncode == 1
+
+
+# --- with a daemon ---------------------------------------------------------------------------
+
+
+def test_a_daemon_greets_is_asked_and_stops(place: Place) -> None:
+    with place.daemon() as process:
+        assert process.stdout
+        assert re.search(r"http://127\.0\.0\.1:\d+/enter/\S+", process.stdout.readline())
+        status = place.json("status")
+        assert status["state"] == "running"
+        assert RFC3339.fullmatch(status["started_at"])
+        assert status["platforms"]["console"] == "connected"
+        assert "console" in place.run("status").stdout
+        link = place.run("link")
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/enter/\S+\n", link.stdout)
+        assert re.search(r"ssh -L (\d+):127\.0\.0\.1:\1 ", link.stderr)
+        public = place.run("link", "--base-url", "https://chat.example.org")
+        assert public.stdout.startswith("https://chat.example.org/enter/")
+        assert "ssh" not in public.stderr
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    assert place.run("status").returncode == 1
+
+
+def test_a_chat_joins_the_daemon_and_is_read_while_it_runs(place: Place) -> None:
+    with place.daemon():
+        found = place.run("chat", said="hello joined\n")
+        assert (found.returncode, found.stdout) == (0, "echo: hello joined\n")
+        (listed,) = place.json("sessions", "list")
+        assert place.run("db", "check").returncode == 0
+        assert place.run("sessions", "stop", listed["id"]).returncode == 0
+        deleted = place.run("sessions", "delete", listed["id"][:-2])
+        assert deleted.stdout == f"Deleted {listed['id']}.\n"
+        assert place.run("sessions", "resume", "s_nothing").returncode == 1
+        _until(lambda: place.json("sessions", "list")[0]["state"] == "closed")
+        assert place.json("sessions", "list")[0]["reason"] == "deleted"
+
+
+def test_words_sent_from_a_script_reach_the_chat(place: Place) -> None:
+    with place.daemon():
+        assert place.run("send", "console:terminal", "first").returncode == 0
+        assert place.json("send", "console:terminal", "second")["state"] == "sent"
+        assert place.run("send", "console:terminal", "-", said="third\n").returncode == 0
+        assert place.run("send", "console:terminal", "-").returncode == 2
+        assert place.run("send", "telegram:1001", "nobody there").returncode == 1
+        found = place.run("chat", said="/whoami\n").stdout
+        assert found.startswith("first\nsecond\nthird\n")
+
+
+def test_people_are_let_in_through_the_daemon(place: Place) -> None:
+    with place.daemon():
+        assert place.json("pair", "list") == []
+        assert "Nobody has asked" in place.run("pair", "list").stdout
+        assert re.fullmatch(r"claim [A-Z0-9]{8}\n", place.run("pair", "claim").stdout)
+        assert "No open request" in place.run("pair", "approve", "WRONGONE").stderr
+        assert place.run("pair", "revoke", "telegram:1001").returncode == 1
+
+
+def test_a_second_daemon_is_refused_and_the_first_goes_on(place: Place) -> None:
+    with place.daemon() as first:
+        second = place.run("run", "--set", "http.port=0")
+        assert second.returncode == 1
+        assert second.stderr.count("\n") == 1
+        assert f"Another Holdfast (pid {first.pid}) already runs on {place.home}" in second.stderr
+        assert place.run("db", "upgrade").returncode == 1
+        assert place.run("status").returncode == 0
+
+
+def test_after_kill_9_the_next_start_works(place: Place) -> None:
+    with place.daemon() as first:
+        first.kill()
+        first.wait(PATIENCE)
+        assert (place.home / "control.sock").exists()  # what it could not clean up
+        assert place.run("status").returncode == 1
+        with place.daemon():
+            assert place.run("chat", said="back again\n").stdout == "echo: back again\n"
+
+
+def test_a_taken_port_is_one_line_and_1(place: Place) -> None:
+    with place.daemon():
+        port = re.search(r":(\d+)", place.json("status")["url"])
+        assert port
+        place.env["HOLDFAST_HOME"] = str(place.folder / "other")
+        found = place.run("run", "--set", f"http.port={port[1]}")
+    assert found.returncode == 1
+    assert found.stderr.count("\n") == 1
+    assert port[1] in found.stderr
+
+
+# --- a chat on a terminal --------------------------------------------------------------------
+
+
+class Screen:
+    """A terminal with somebody in front of it."""
+
+    def __init__(self, place: Place, *args: str) -> None:
+        self.seen = ""
+        self.keyboard, theirs = pty.openpty()
+        self.process = place.popen(*args, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+
+    def press(self, keys: str) -> None:
+        os.write(self.keyboard, keys.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Read until the text is seen; what was before it is forgotten."""
+        until = time.monotonic() + PATIENCE
+        while text not in self.seen:
+            assert time.monotonic() < until, self.seen
+            if select.select([self.keyboard], [], [], 0.2)[0]:
+                try:
+                    more = os.read(self.keyboard, 65536)
+                except OSError:
+                    more = b""
+                assert more, f"it ended: {self.seen}"
+                self.seen += more.decode(errors="replace")
+        self.seen = self.seen[self.seen.index(text) + len(text) :]
+
+    def code(self) -> int:
+        """Wait for the end and give the exit code."""
+        code = self.process.wait(PATIENCE)
+        os.close(self.keyboard)
+        return code
+
+
+SLOW = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+
+
+def test_somebody_talks_at_a_terminal_and_leaves(place: Place) -> None:
+    screen = Screen(place, "chat")
+    screen.wait_for("Ctrl-D leaves")
+    screen.press("hello there\r")
+    screen.wait_for("echo: hello there\r\n")
+    screen.wait_for("> ")
+    screen.press("\x04")
+    assert screen.code() == 0
+
+
+def test_ctrl_c_stops_the_answer_and_twice_leaves(place: Place) -> None:
+    with place.daemon():
+        screen = Screen(place, "chat")
+        screen.wait_for("Ctrl-D leaves")
+        screen.press(f"{SLOW}\r")
+        screen.wait_for("echo: one two")
+        screen.press("\x03")
+        screen.wait_for("topped")
+        (session,) = place.json("sessions", "list")
+        assert (session["state"], session["reason"]) == ("suspended", "stop")
+        screen.press("\x03\x03")
+        assert screen.code() == 0
+        assert place.run("status").returncode == 0
+
+
+def test_pasted_lines_are_one_message(place: Place) -> None:
+    screen = Screen(place, "chat")
+    screen.wait_for("Ctrl-D leaves")
+    screen.press("first\rsecond\rthird\r")
+    screen.wait_for("echo: first\r\nsecond\r\nthird\r\n")
+    screen.press("\x04")
+    assert screen.code() == 0
+
+
+def test_a_notice_is_dim_and_on_its_own_line(place: Place) -> None:
+    screen = Screen(place, "chat")
+    screen.wait_for("Ctrl-D leaves")
+    screen.press("/stop\r")
+    screen.wait_for("\x1b[2mNo active task to stop.\x1b[0m\r\n")
+    screen.press("\x04")
+    assert screen.code() == 0
+
+
+def test_a_terminal_is_told_when_the_daemon_dies(place: Place) -> None:
+    with place.daemon() as daemon:
+        screen = Screen(place, "chat")
+        screen.wait_for("Ctrl-D leaves")
+        screen.press("hello\r")
+        screen.wait_for("echo: hello")
+        daemon.kill()
+        screen.wait_for("Holdfast has ended")
+        assert screen.code() == 1
+
+
+def test_leaving_twice_does_not_wait_for_the_answer_and_it_is_honest_about_it(
+    place: Place,
+) -> None:
+    screen = Screen(place, "chat")
+    screen.wait_for("Ctrl-D leaves")
+    screen.press(f"{SLOW} {SLOW} {SLOW}\r")
+    screen.wait_for("echo: one two")
+    screen.press("\x03\x03")
+    assert screen.code() == 0
+    (session,) = place.json("sessions", "list")
+    assert session["state"] == "suspended"
+    found = place.run("chat", said="/whoami\n").stdout
+    assert "stopped" in found or "interrupted" in found
+
+
+def test_leaving_by_ctrl_d_lets_the_answer_finish(place: Place) -> None:
+    screen = Screen(place, "chat")
+    screen.wait_for("Ctrl-D leaves")
+    screen.press(f"{SLOW}\r")
+    screen.wait_for("echo: one two")
+    screen.press("\x04")
+    screen.wait_for("finished first")
+    assert screen.code() == 0
+    (session,) = place.json("sessions", "list")
+    assert (session["state"], session["messages"]) == ("active", 2)
+    assert f"echo: {SLOW}" in place.run("chat", said="/whoami\n").stdout
+
+
+def _until(true: Any) -> None:
+    until = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < until

@@ -1,0 +1,513 @@
+"""The whole gateway as its users meet it, over a platform in memory and a scripted model."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.settings import GatewaySettings
+from platforms.core.contract import (
+    Accepted,
+    Address,
+    InboundDelete,
+    InboundEdit,
+    InboundMessage,
+    Live,
+    Sender,
+    Text,
+)
+from sessions.records import Reason, SessionState, TurnState
+from sessions.settings import SessionSettings
+from tests.e2e.house import Screen, gateway, opened, talkative
+from tests.fakes.model_script import Script, words
+from tests.fakes.model_server import ModelServer
+
+CHAT = "7"
+
+
+def texts(screen: Screen, chat: str = CHAT) -> list[str]:
+    return [message.text for message in screen.messages(chat)]
+
+
+@pytest.mark.parametrize("live", list(Live))
+async def test_a_message_is_answered_once_on_every_kind_of_platform(
+    tmp_path: Path, live: Live
+) -> None:
+    screen = Screen(live=live, live_interval=0.01, burst=1000)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+        assert await screen.say(CHAT, "hello") is Accepted.STORED
+        await screen.shows(CHAT, "echo: hello")
+        await screen.say(CHAT, "again")
+        await screen.shows(CHAT, "echo: again")
+        assert await house.asked(2) == [
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": "echo: hello"},
+            {"role": "user", "content": "again"},
+        ]
+    assert texts(screen) == ["echo: hello", "echo: again"]
+    assert screen.violations() == []
+
+
+async def test_a_redelivered_message_is_one_message(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        assert await house.screen.say(CHAT, "hello", event="e1") is Accepted.STORED
+        assert await house.screen.say(CHAT, "hello", event="e1") is Accepted.DUPLICATE
+        await house.screen.shows(CHAT, "echo: hello")
+        await house.screen.say(CHAT, "next")
+        await house.screen.shows(CHAT, "echo: next")
+    assert texts(house.screen) == ["echo: hello", "echo: next"]
+    assert len(model.requests) == 2
+
+
+async def test_stop_among_a_hundred_hanging_turns_acts_within_300_ms(tmp_path: Path) -> None:
+    took = []
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        for number in range(100):
+            await screen.say(str(number), f"hang {number}")
+        async with asyncio.timeout(20):
+            await model.request(100)
+        for number in range(100):
+            await screen.shows(str(number), "so far")
+        request = {each.last_user_text: each for each in model.requests}
+        for number in range(100):
+            began = time.perf_counter()
+            await screen.say(str(number), "/stop")
+            await screen.shows(str(number), "⏹ Stopped.")
+            async with asyncio.timeout(1):
+                await request[f"hang {number}"].closed.wait()
+            took.append(time.perf_counter() - began)
+        assert all(each.left for each in model.requests)
+    took.sort()
+    assert took[98] < 0.3, f"p99 of /stop was {took[98]:.3f} s"
+    async with opened(tmp_path) as store:
+        for session in await store.sessions():
+            assert (session.state, session.reason) == (SessionState.SUSPENDED, Reason.STOP)
+            history = await store.history(session.id)
+            assert (history[-1].content, history[-1].interrupted) == ("so far ", "stop")
+
+
+async def test_after_a_stop_the_next_message_is_fresh_and_resume_brings_all_back(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        await screen.say(CHAT, "hang on")
+        await screen.shows(CHAT, "so far")
+        await screen.say(CHAT, "this waits")
+        await screen.shows(CHAT, "⏳ 1 waiting. Working on “hang on”")
+        await screen.say(CHAT, "/stop")
+        await screen.shows(CHAT, "1 waiting message is kept with it.")
+        await screen.say(CHAT, "fresh one")
+        await screen.shows(CHAT, "🆕 Fresh conversation", "echo: fresh one")
+        assert await house.asked(2) == [{"role": "user", "content": "fresh one"}]
+        assert "not in view" in house.system(2)
+        await screen.say(CHAT, "/resume")
+        await screen.shows(CHAT, "↩️ Back in the earlier conversation", "echo: this waits")
+        asked = await house.asked(3)
+        assert asked[0] == {"role": "user", "content": "hang on"}
+        assert asked[1] == {"role": "assistant", "content": "so far "}
+        assert asked[2]["content"].endswith("this waits")
+    assert sum("Fresh conversation" in text for text in texts(screen)) == 1
+    assert screen.violations() == []
+
+
+async def test_stop_with_nothing_running_suspends_nothing(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        await house.screen.say(CHAT, "hello")
+        await house.screen.shows(CHAT, "echo: hello")
+        await house.screen.say(CHAT, "/stop")
+        await house.screen.shows(CHAT, "No active task to stop.")
+        await house.screen.say(CHAT, "still here")
+        assert len(await house.asked(2)) == 3
+    assert not any("Fresh" in text for text in texts(house.screen))
+
+
+async def test_what_waits_is_one_line_that_is_edited_and_all_is_answered_in_order(
+    tmp_path: Path,
+) -> None:
+    gate = asyncio.Event()
+
+    def slow(body: dict[str, object]) -> Script:
+        return "H W.3" if not gate.is_set() and not gate.set() else talkative(body)  # type: ignore[arg-type, func-returns-value]
+
+    async with ModelServer(slow) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        for text in ("one", "two", "three", "four"):
+            await screen.say(CHAT, text)
+        await screen.shows(CHAT, "echo: four")
+    answers = [text for text in texts(screen) if text.startswith("echo")]
+    assert answers == ["echo: two", "echo: three", "echo: four"] or answers[-3:] == [
+        "echo: two",
+        "echo: three",
+        "echo: four",
+    ]
+    assert sum("waiting. Working on" in text for text in texts(screen)) == 1
+
+
+async def test_a_full_queue_says_what_was_not_taken(tmp_path: Path) -> None:
+    settings = GatewaySettings(drain_seconds=0, queue_limit=2)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
+        await house.screen.say(CHAT, "hang")
+        for text in ("a", "b", "c"):
+            await house.screen.say(CHAT, text)
+        await house.screen.shows(CHAT, "⛔ 2 messages are already waiting here.")
+
+
+@pytest.mark.parametrize("busy", ["interrupt", "collect"])
+async def test_busy_policies_decide_what_a_second_message_does(tmp_path: Path, busy: str) -> None:
+    settings = GatewaySettings(drain_seconds=0, busy=busy)  # type: ignore[arg-type]  # one of its words
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
+        screen = house.screen
+        await screen.say(CHAT, "hang here")
+        await screen.shows(CHAT, "so far")
+        if busy == "interrupt":
+            await screen.say(CHAT, "rather this")
+            await screen.shows(CHAT, "echo: rather this")
+            assert (await house.asked(2))[0]["content"] == "hang here"
+        else:
+            await screen.say(CHAT, "and this")
+            await screen.say(CHAT, "and that")
+            await screen.say(CHAT, "/stop")
+            await screen.say(CHAT, "/resume")
+            await screen.shows(CHAT, "echo: and that")
+            assert (await house.asked(2))[-1]["content"].endswith("and this\n\nand that")
+            assert len(model.requests) == 2
+
+
+async def test_new_ends_what_runs_and_opens_a_conversation_without_memory(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        await house.screen.say(CHAT, "hang")
+        await house.screen.shows(CHAT, "so far")
+        await house.screen.say(CHAT, "/new")
+        await house.screen.shows(CHAT, "🆕 New conversation.")
+        await house.screen.say(CHAT, "hello")
+        await house.screen.shows(CHAT, "echo: hello")
+        assert await house.asked(2) == [{"role": "user", "content": "hello"}]
+        assert "not in view" not in house.system(2)
+    assert model.requests[0].left
+
+
+async def test_retry_runs_the_last_message_again_and_undo_takes_it_back(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        await screen.say(CHAT, "first")
+        await screen.shows(CHAT, "echo: first")
+        await screen.say(CHAT, "second")
+        await screen.shows(CHAT, "echo: second")
+        await screen.say(CHAT, "/retry")
+        await screen.until(
+            CHAT, lambda messages: [m.text for m in messages].count("echo: second") == 2
+        )
+        assert await house.asked(3) == await house.asked(2)
+        await screen.say(CHAT, "/undo")
+        await screen.shows(CHAT, "↩️ Taken back: “second”")
+        await screen.say(CHAT, "third")
+        await screen.shows(CHAT, "echo: third")
+        assert [row["content"] for row in await house.asked(4)] == [
+            "first",
+            "echo: first",
+            "third",
+        ]
+
+
+async def test_retry_after_a_stop_answers_the_stopped_message(tmp_path: Path) -> None:
+    hung = iter(['H T"abc" HANG'])
+
+    def once(body: dict[str, object]) -> Script:
+        return next(hung, None) or talkative(body)
+
+    async with ModelServer(once) as model, gateway(tmp_path, model) as house:
+        await house.screen.say(CHAT, "please")
+        await house.screen.shows(CHAT, "abc")
+        await house.screen.say(CHAT, "/stop")
+        await house.screen.shows(CHAT, "⏹ Stopped.")
+        await house.screen.say(CHAT, "/retry")
+        await house.screen.shows(CHAT, "echo: please")
+        assert await house.asked(2) == [{"role": "user", "content": "please"}]
+
+
+async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is_answered(
+    tmp_path: Path,
+) -> None:
+    screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.say(CHAT, "hang on this")
+            await screen.shows(CHAT, "so far")
+            await screen.say(CHAT, "and then this")
+            await screen.say("8", "calm")
+            await screen.shows("8", "echo: calm")
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.shows(CHAT, "♻️ I was restarted while working on “hang on this”")
+            await screen.shows(CHAT, "🆕 Fresh conversation", "echo: and then this")
+            assert await house.asked(3) == [{"role": "user", "content": "and then this"}]
+            assert "hang on this" in house.system(3)
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.say("8", "goes on")
+            await screen.shows("8", "echo: goes on")
+    shown = texts(screen)
+    assert sum("I was restarted" in text for text in shown) == 1
+    assert sum("Fresh conversation" in text for text in shown) == 1
+    assert shown.count("so far ") + shown.count("so far") == 1
+    assert texts(screen, "8") == ["echo: calm", "echo: goes on"]
+    async with opened(tmp_path) as store:
+        reasons = {s.key: s.reason for s in await store.sessions() if s.state == "suspended"}
+        assert reasons == {"memory:7": Reason.RESTART}
+
+
+async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: Path) -> None:
+    screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+    hung = iter(['H T"abc" HANG'])
+
+    def once(body: dict[str, object]) -> Script:
+        return next(hung, None) or talkative(body)
+
+    async with ModelServer(once) as model:
+        async with gateway(tmp_path, model, screen):
+            await screen.say(CHAT, "build it")
+            await screen.shows(CHAT, "abc")
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.shows(CHAT, "♻️ I was restarted")
+            notice = next(each for each in screen.messages(CHAT) if "restarted" in each.text)
+            assert [button.label for button in notice.buttons] == ["Continue", "Start over"]
+            await screen.say(CHAT, "something else")
+            await screen.shows(CHAT, "echo: something else")
+            await screen.press(CHAT, notice.buttons[1].action)
+            await screen.shows(CHAT, "echo: build it")
+            assert await house.asked(3) == [{"role": "user", "content": "build it"}]
+            await screen.press(CHAT, notice.buttons[1].action)
+            await screen.shows(CHAT, "There is no message to run again.")
+
+
+async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
+    tmp_path: Path,
+) -> None:
+    screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+    settings = SessionSettings(on_interrupted="resume")
+    hung = iter(['H T"abc" HANG'])
+
+    def once(body: dict[str, object]) -> Script:
+        return next(hung, None) or words("done")
+
+    async with ModelServer(once) as model:
+        async with gateway(tmp_path, model, screen, sessions=settings):
+            await screen.say(CHAT, "build it")
+            await screen.shows(CHAT, "abc")
+        async with gateway(tmp_path, model, screen, sessions=settings) as house:
+            await screen.shows(CHAT, "done")
+            assert "interrupted" in house.system(2)
+    assert texts(screen) == ["done"]
+    async with opened(tmp_path) as store:
+        (session,) = await store.sessions()
+        (turn,) = await store.turns(session.id)
+        assert (turn.state, turn.resumed) == (TurnState.DONE, 1)
+
+
+async def test_a_turn_that_keeps_killing_the_gateway_is_stuck_after_three_times(
+    tmp_path: Path,
+) -> None:
+    screen = Screen(live=Live.NONE)
+    settings = SessionSettings(on_interrupted="resume")
+    async with ModelServer(talkative) as model:
+        for number in range(1, 5):
+            async with gateway(tmp_path, model, screen, sessions=settings):
+                if number == 1:
+                    await screen.say(CHAT, "hang")
+                async with asyncio.timeout(5):
+                    await model.request(number)
+        async with gateway(tmp_path, model, screen, sessions=settings):
+            await screen.shows(CHAT, "♻️ I was restarted while working on “hang”")
+    async with opened(tmp_path) as store:
+        (session,) = await store.sessions()
+        assert session.reason is Reason.STUCK
+    assert len(model.requests) == 4
+
+
+async def test_while_draining_messages_are_kept_and_running_turns_may_finish(
+    tmp_path: Path,
+) -> None:
+    screen = Screen(live=Live.NONE)
+    settings = GatewaySettings(drain_seconds=5)
+
+    def slow(body: dict[str, object]) -> Script:
+        return 'H W.4 T"finished" F stop D' if len(body["messages"]) == 2 else talkative(body)  # type: ignore[arg-type]
+
+    async with ModelServer(slow) as model:
+        async with gateway(tmp_path, model, screen, gateway=settings) as house:
+            await screen.say(CHAT, "long work")
+            await model.request(1)
+            house.runner.stopping.set()
+            await screen.say(CHAT, "more")
+            await screen.shows(CHAT, "🔄 Restarting. Your message is kept")
+            await screen.shows(CHAT, "finished")
+        assert len(model.requests) == 1
+        async with gateway(tmp_path, model, screen):
+            await screen.shows(CHAT, "echo: more")
+    assert not any("restarted while" in text for text in texts(screen))
+
+
+async def test_a_failing_model_ends_in_words_with_a_way_on(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        await screen.say(CHAT, "fail")
+        (notice,) = await screen.shows(CHAT, "❌ I could not finish")
+        assert [button.label for button in notice.buttons] == ["Go on", "Start over"]
+        await screen.say(CHAT, "hello")
+        await screen.shows(CHAT, "echo: hello")
+
+
+async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, admins=("memory:1001",)) as house:
+            screen = house.screen
+            eve = Sender("666", "Eve")
+            assert await screen.say("666", "let me in", sender=eve) is Accepted.IGNORED
+            (told,) = await screen.shows("666", "Ask the owner")
+            code = told.text.split()[-1]
+            await screen.shows("1001", "👤 Eve (memory:666) asks to be let in.")
+            await screen.say("666", "now?", sender=eve)
+            await screen.shows("666", "Your request is still open")
+            room = InboundMessage(
+                "r1", 2**50, Address("memory", "room"), eve, (Text("bot?"),), addressed=True
+            )
+            assert await screen.inject(room) is Accepted.IGNORED
+            await screen.shows("1001", "mentioned me in room")
+            await screen.say("1001", f"/pair approve {code}")
+            await screen.shows("1001", "✅ Let in: Eve (memory:666).")
+            await screen.shows("666", "✅ You are let in.")
+            await screen.say("666", "hello", sender=eve)
+            await screen.shows("666", "echo: hello")
+            await screen.say("666", "/pair list", sender=eve)
+            await screen.shows("666", "Only an admin may do that.")
+            await screen.say("1001", "/pair list")
+            await screen.shows("1001", "memory:666 Eve: member since")
+            await screen.say("1001", "/pair revoke memory:666")
+            await screen.shows("1001", "🚫 memory:666 is not let in any more.")
+            assert await screen.say("666", "and now?", sender=eve) is Accepted.IGNORED
+            assert screen.messages("room") == []
+    async with opened(tmp_path) as store:
+        kept = [each.entry for each in await store.trace("memory:666")]
+        ignored = [entry for entry in kept if entry.state == "ignored"]
+        assert ignored
+        assert all(entry.payload is None for entry in ignored)
+
+
+async def test_the_first_owner_claims_with_a_code_once(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, allow=()) as house:
+        screen = house.screen
+        found = await house.runner.operations["pair_claim"]()
+        assert isinstance(found, dict)
+        owner, thief = Sender("1", "Ann"), Sender("2", "Bob")
+        await screen.say("2", "claim 22222222", sender=thief)
+        await screen.shows("2", "This code does not open anything")
+        await screen.say("1", f"claim {found['code']}", sender=owner)
+        await screen.shows("1", "🔑 You are the owner")
+        await screen.say("2", f"/start {found['code']}", sender=thief)
+        await screen.until("2", lambda messages: len(messages) == 2)
+        await screen.say("1", "/whoami", sender=owner)
+        await screen.shows("1", "You are memory:1 (admin).")
+
+
+async def test_words_that_are_no_command_of_ours_are_told_apart(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        await screen.say(CHAT, "/stpo")
+        await screen.shows(CHAT, "/stpo is not a command I know. Did you mean /stop?")
+        await screen.say(CHAT, "/usr/bin is full")
+        await screen.shows(CHAT, "echo: /usr/bin is full")
+        await screen.say(CHAT, "/help")
+        await screen.shows(CHAT, "/stop [all] · stop what is running")
+        await screen.say(CHAT, "!status")
+        await screen.shows(CHAT, "💤 No active task.")
+        await screen.say(CHAT, "/start")
+        await screen.shows(CHAT, "👋 Hello.")
+
+
+async def test_status_and_sessions_show_how_things_stand(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, admins=("memory:1001",)) as house:
+            screen = house.screen
+            await screen.say(CHAT, "/sessions")
+            await screen.shows(CHAT, "There is no earlier conversation here.")
+            await screen.say(CHAT, "hang on")
+            await screen.say(CHAT, "next")
+            await screen.say(CHAT, "/status")
+            await screen.shows(CHAT, "⏳ Working on “hang on” for 0 min.\n1. waiting: “next”")
+            await screen.say("9", "/stop all")
+            await screen.shows("9", "⏹ 1 task stopped.")
+            await screen.shows(CHAT, "1 waiting message is kept")
+            await screen.say(CHAT, "/sessions")
+            await screen.shows(CHAT, "1. hang on · ")
+            await screen.say(CHAT, "/resume 1")
+            await screen.shows(CHAT, "echo: next")
+            await screen.say(CHAT, "/resume 9")
+            await screen.shows(CHAT, "There is no earlier conversation to bring back.")
+
+
+async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path) -> None:
+    me, place = Sender("1001", "Somebody"), Address("memory", CHAT)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        await screen.say(CHAT, "hang")
+        await screen.say(CHAT, "wrogn", event="m2")
+        await screen.say(CHAT, "secret", event="m3")
+        edit = InboundEdit("e1", 2**50, place, me, "m2", (Text("right"),), direct=True)
+        await screen.inject(edit)
+        await screen.inject(InboundDelete("d1", 2**50, place, me, "m3", direct=True))
+        await screen.say(CHAT, "/stop")
+        await screen.say(CHAT, "/resume")
+        await screen.shows(CHAT, "right")
+        await screen.say(CHAT, "last")
+        await screen.shows(CHAT, "echo: last")
+    asked = str([request.body for request in model.requests])
+    assert "wrogn" not in asked
+    assert "secret" not in asked
+
+
+async def test_what_reaches_us_too_late_or_too_often_is_not_answered_but_said(
+    tmp_path: Path,
+) -> None:
+    from gateway.settings import LimitSettings
+
+    limits = LimitSettings(messages_per_minute=2)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, limits=limits) as house:
+        screen = house.screen
+        old = InboundMessage(
+            "old", 1, Address("memory", CHAT), Sender("1001"), (Text("hi"),), direct=True
+        )
+        assert await screen.inject(old) is Accepted.STORED
+        await screen.shows(CHAT, "reached me only now")
+        for text in ("a", "b", "c"):
+            await screen.say(CHAT, text)
+        await screen.shows(CHAT, "more than 2 messages in a minute", "echo: b")
+    assert len(model.requests) == 2
+
+
+async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen, do = house.screen, house.runner.operations
+        sent = await do["send"](chat="memory:7", text="from outside")
+        assert isinstance(sent, dict)
+        assert sent["state"] == "sent"
+        assert texts(screen) == ["from outside"]
+        await screen.say(CHAT, "hang")
+        await screen.shows(CHAT, "so far")
+        assert house.runner._store
+        (session,) = await house.runner._store.sessions()
+        await do["stop"](session=session.id[:15])
+        await screen.shows(CHAT, "⏹ Stopped.")
+        await do["resume"](session=session.id)
+        await screen.shows(CHAT, "↩️ Back")
+        await do["delete"](session=session.id)
+        with pytest.raises(Exception, match="No session has the id"):
+            await do["stop"](session="s_nobody")
+        with pytest.raises(Exception, match="no platform telegram"):
+            await do["send"](chat="telegram:1", text="x")
+        with pytest.raises(Exception, match="is not a session key"):
+            await do["send"](chat="nonsense", text="x")
+        status = await do["status"]()
+        assert isinstance(status, dict)
+        assert status["platforms"] == {"memory": "connected"}
+        assert await house.runner.problems() == []

@@ -1,0 +1,312 @@
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import errors
+from agent.providers.contract import (
+    CallChunk,
+    Chunk,
+    DoneChunk,
+    FinishChunk,
+    ModelRequest,
+    PingChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolSchema,
+    UsageChunk,
+)
+from agent.providers.openai.chat_wire import ChatReader, Dialect, from_event, to_body
+from agent.providers.sse import SseComment, SseEvent
+from sessions.records import Message, ToolCall
+from tests.fakes.model_script import body_of
+
+
+def body(request: ModelRequest, dialect: Dialect | None = None) -> Any:
+    return json.loads(to_body(request, dialect or Dialect()))
+
+
+def test_a_plain_request_says_only_what_was_asked_for() -> None:
+    assert body(ModelRequest("m", "", (Message("user", "hi"),))) == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def test_every_option_has_its_place() -> None:
+    tool = ToolSchema("read", "Reads.", {"type": "object"})
+    request = ModelRequest("m", "sys", (), (tool,), 100, 0.5, "low")
+    assert body(request, Dialect("max_completion_tokens", usage_option=False)) == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "sys"}],
+        "stream": True,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "read",
+                    "description": "Reads.",
+                    "parameters": {"type": "object"},
+                },
+            }
+        ],
+        "max_completion_tokens": 100,
+        "temperature": 0.5,
+        "reasoning_effort": "low",
+    }
+
+
+def test_calls_and_results_go_back_exactly_as_they_were() -> None:
+    arguments = '{ "path":\t"ä" }'
+    call = ToolCall("c1", "read", arguments, b'{"google":{"signature":"x"}}')
+    rows = (
+        Message("user", "go", sender="somebody"),
+        Message("assistant", "", (call, ToolCall("c2", "", "{}")), interrupted="x"),
+        Message("tool", "result", tool_call_id="c1"),
+        Message("assistant", "done"),
+    )
+    assert body(ModelRequest("m", "", rows))["messages"] == [
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "read", "arguments": arguments},
+                    "extra_content": {"google": {"signature": "x"}},
+                },
+                {
+                    "id": "c2",
+                    "type": "function",
+                    "function": {"name": "unnamed", "arguments": "{}"},
+                },
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "result"},
+        {"role": "assistant", "content": "done"},
+    ]
+
+
+def read(fields: object, name: str = "") -> list[Chunk]:
+    return from_event(SseEvent(name, json.dumps(fields).encode()))
+
+
+def delta(fields: object, finish: object = None) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def calls(*entries: dict[str, object]) -> dict[str, object]:
+    return delta({"tool_calls": list(entries)})
+
+
+PING = [PingChunk()]
+
+
+@pytest.mark.parametrize(
+    ("fields", "chunks"),
+    [
+        pytest.param(delta({"content": "hi"}), [TextChunk("hi")], id="text"),
+        pytest.param(delta({"content": ""}), PING, id="empty text"),
+        pytest.param(delta({"role": "assistant"}), PING, id="only the role"),
+        pytest.param(delta(None), PING, id="delta null"),
+        pytest.param({"choices": None}, PING, id="choices null"),
+        pytest.param({"choices": []}, PING, id="choices empty"),
+        pytest.param({}, PING, id="nothing"),
+        pytest.param(None, PING, id="null"),
+        pytest.param([1], PING, id="a list"),
+        pytest.param({"choices": "x"}, PING, id="choices of another type"),
+        pytest.param(
+            delta({"content": [{"type": "text", "text": "a"}, {"text": "b"}]}),
+            [TextChunk("ab")],
+            id="content as a list",
+        ),
+        pytest.param(delta({"content": {"text": "a"}}), [TextChunk("a")], id="content as a record"),
+        pytest.param(delta({"content": 7}), [TextChunk("")], id="content as a number"),
+        pytest.param(
+            delta({"reasoning_content": "a", "reasoning": "a", "content": "b"}),
+            [ReasoningChunk("a"), TextChunk("b")],
+            id="reasoning under two names",
+        ),
+        pytest.param(delta({"reasoning": "a"}), [ReasoningChunk("a")], id="reasoning"),
+        pytest.param(delta({"reasoning_text": "a"}), [ReasoningChunk("a")], id="reasoning_text"),
+        pytest.param(delta({"thinking": "a"}), [ReasoningChunk("a")], id="thinking"),
+        pytest.param(
+            delta({"content": "x"}, "stop"), [TextChunk("x"), FinishChunk("stop")], id="both"
+        ),
+        pytest.param(delta({}, 7), [FinishChunk("7")], id="a number as the reason"),
+        pytest.param(delta({"content": "x"}, ""), [TextChunk("x")], id="no reason yet"),
+        pytest.param(
+            delta({"refusal": "no"}), [TextChunk("no"), FinishChunk("refusal")], id="refusal"
+        ),
+        pytest.param(
+            {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+            [UsageChunk(3, 2, alone=True)],
+            id="usage alone",
+        ),
+        pytest.param(
+            {**delta({"content": "x"}), "usage": {"prompt_tokens": 3, "completion_tokens": None}},
+            [TextChunk("x"), UsageChunk(3, 0)],
+            id="usage on the way",
+        ),
+        pytest.param({"choices": [], "lastOne": True}, [DoneChunk()], id="lastOne"),
+        pytest.param(
+            {"choices": [{"delta": {"content": "a"}}, {"delta": {"tool_calls": [{"index": 0}]}}]},
+            [TextChunk("a"), CallChunk(0)],
+            id="several choices for one answer",
+        ),
+        pytest.param(
+            calls({"index": 0, "id": "c1", "function": {"name": "read", "arguments": ""}}),
+            [CallChunk(0, "c1", "read", "")],
+            id="call",
+        ),
+        pytest.param(
+            calls({"index": "1", "id": 7, "function": {"arguments": {"a": 1}}}),
+            [CallChunk(1, "7", None, '{"a":1}')],
+            id="call of odd types",
+        ),
+        pytest.param(
+            calls({"index": "x", "function": None}), [CallChunk(None)], id="an index of nonsense"
+        ),
+        pytest.param(
+            calls({"function": {"arguments": "a"}}, {"function": {"arguments": "b"}}),
+            [CallChunk(0, arguments="a"), CallChunk(1, arguments="b")],
+            id="two in one piece with nothing to tell them apart",
+        ),
+        pytest.param(
+            calls({"function": {"name": "a"}}, {"function": {"name": "b"}}),
+            [CallChunk(name="a"), CallChunk(name="b")],
+            id="two in one piece with names",
+        ),
+        pytest.param(
+            calls({"index": 0, "extra_content": {"s": 1}}),
+            [CallChunk(0, extra=b'{"s":1}')],
+            id="extras alone",
+        ),
+        pytest.param(
+            delta({"function_call": {"name": "read", "arguments": "{}"}}),
+            [CallChunk(0, None, "read", "{}")],
+            id="the old form of a call",
+        ),
+        pytest.param({"error": None, **delta({"content": "a"})}, [TextChunk("a")], id="no error"),
+    ],
+)
+def test_reads_an_event(fields: object, chunks: list[Chunk]) -> None:
+    assert read(fields) == chunks
+
+
+def test_comments_and_the_end_mark_are_read() -> None:
+    assert from_event(SseComment()) == PING
+    assert from_event(SseEvent("", b" [DONE] ")) == [DoneChunk()]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error", "words"),
+    [
+        ("", b'{"error":{"message":"Network connection lost."}}', errors.Cut, "Network connection"),
+        ("", b'{"error":"Rate limit reached"}', errors.RateLimited, "Rate limit"),
+        ("", b'{"error":{"code":502,"message":"bad"}}', errors.Overloaded, "bad"),
+        (
+            "",
+            b'{"error_type":"invalid_request","error_message":"no such field"}',
+            errors.BadRequest,
+            "no such field",
+        ),
+        ("error", b'{"message":"overloaded_error"}', errors.Overloaded, "overloaded"),
+        ("error", b"upstream went away", errors.Cut, "upstream went away"),
+        ("", b"<html>", errors.Cut, "unreadable"),
+        (
+            "",
+            (
+                b'{"choices":[{"delta":{"content":"maximum context length is 8"},'
+                b'"finish_reason":"error"}]}'
+            ),
+            errors.ContextTooLong,
+            "maximum context",
+        ),
+        ("", b'{"choices":[{"finish_reason":"error"}]}', errors.Cut, "error"),
+    ],
+)
+def test_an_error_inside_the_stream_is_raised_with_the_service_s_words(
+    name: str, data: bytes, error: type[errors.ProviderError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        from_event(SseEvent(name, data))
+
+
+def whole(pieces: list[bytes]) -> list[Chunk]:
+    reader = ChatReader()
+    return [c for piece in pieces for c in reader.feed(piece)] + list(reader.close())
+
+
+STREAM = body_of('T"ä" P B R"hm" C(0,c1,read,{"path":"a, b"}) C(0,-,-,\'{"x\') F tool_calls U(7) D')
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=10))
+def test_every_way_to_split_the_body_gives_the_same_chunks(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(STREAM)]
+    pieces = [STREAM[a:b] for a, b in itertools.pairwise(edges)]
+    assert whole(pieces) == whole([STREAM])
+
+
+def test_what_stands_before_an_error_is_given_before_it_is_raised() -> None:
+    chunks = ChatReader().feed(body_of('T"half" J{"error":"gone"}'))
+    assert next(chunks) == TextChunk("half")
+    with pytest.raises(errors.Cut, match="gone"):
+        next(chunks)
+
+
+def test_nothing_after_the_end_mark_is_read() -> None:
+    reader = ChatReader()
+    assert list(reader.feed(body_of('D T"more"'))) == [DoneChunk()]
+    assert reader.done
+
+
+@pytest.mark.parametrize(
+    ("torn", "chunks"),
+    [
+        (b"data: [DONE]", [DoneChunk()]),
+        (b'data: {"choices":[{"delta":{"content":"a"}}]}', [TextChunk("a")]),
+        (b'data: {"choices":[{"delta":{"cont', []),
+        (b": pi", []),
+    ],
+)
+def test_a_last_event_without_its_blank_line_counts_if_it_is_whole(
+    torn: bytes, chunks: list[Chunk]
+) -> None:
+    assert whole([torn]) == chunks
+
+
+def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
+    answer = {
+        "choices": [
+            {
+                "message": {
+                    "content": "hi",
+                    "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}],
+                },
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+    }
+    raw = b"\n " + json.dumps(answer).encode()
+    chunks = whole([raw[:1], raw[1:9], raw[9:]])
+    assert [chunk for chunk in chunks if chunk != PingChunk()] == [
+        TextChunk("hi"),
+        CallChunk(None, "c1", "f", "{}"),
+        FinishChunk("stop"),
+        UsageChunk(1, 2),
+        DoneChunk(),
+    ]
+
+
+def test_an_error_that_came_with_status_200_is_still_one() -> None:
+    with pytest.raises(errors.Overloaded):
+        whole([b'{"error":{"message":"overloaded"}}'])

@@ -1,0 +1,136 @@
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pytest
+import time_machine
+
+from agent.errors import ToolError
+from agent.tools.clock import current_time
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
+from agent.tools.registry import BUILT_IN, ToolRegistry, from_entry_points
+from agent.tools.run import Context
+from sessions.values.clock import SystemClock
+
+CONTEXT = Context(SystemClock(), Path(), "key")
+
+
+class Spot(msgspec.Struct):
+    x: int
+
+
+@tool(risk=Risk.WRITE, timeout=5, emoji="📌", parallel=True, label="name")
+async def pin(
+    context: ToolContext, name: str, spot: Spot, colour: Literal["red", "blue"] = "red"
+) -> str:
+    """Put a pin on the map.
+
+    It stays there.
+
+    Args:
+        context: Not part of the call.
+        name: What to call it, in
+            two lines.
+        spot: Where.
+    """
+    return f"{name} {spot.x} {colour} {context.idempotency_key}"
+
+
+def test_signature_and_docstring_become_what_the_model_sees() -> None:
+    assert (pin.name, pin.risk, pin.timeout, pin.emoji, pin.parallel, pin.label) == (
+        "pin",
+        Risk.WRITE,
+        5,
+        "📌",
+        True,
+        "name",
+    )
+    assert not pin.read_only
+    assert pin.schema.description == "Put a pin on the map.\n\nIt stays there."
+    assert pin.schema.parameters == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "What to call it, in two lines."},
+            "spot": {"description": "Where.", "$ref": "#/$defs/Spot"},
+            "colour": {"enum": ["blue", "red"], "default": "red"},
+        },
+        "required": ["name", "spot"],
+        "additionalProperties": False,
+        "$defs": {
+            "Spot": {
+                "title": "Spot",
+                "type": "object",
+                "properties": {"x": {"type": "integer"}},
+                "required": ["x"],
+            }
+        },
+    }
+
+
+async def test_a_decoded_call_reaches_the_function() -> None:
+    arguments = msgspec.json.decode('{"name":"a","spot":{"x":1}}', type=pin.arguments)
+    assert await pin.call(arguments, CONTEXT) == "a 1 red key"
+
+
+def test_a_tool_without_a_docstring_is_an_error_at_start_up() -> None:
+    async def silent(_context: ToolContext) -> str:
+        return ""
+
+    with pytest.raises(TypeError, match="silent needs a docstring"):
+        tool(risk=Risk.READ)(silent)
+
+
+def test_a_label_that_is_no_argument_is_an_error_at_start_up() -> None:
+    async def labelled(_context: ToolContext) -> str:
+        """Do it."""
+        return ""
+
+    with pytest.raises(TypeError, match="no argument 'path'"):
+        tool(risk=Risk.READ, label="path")(labelled)
+
+
+def test_two_tools_of_one_name_are_an_error_at_start_up() -> None:
+    with pytest.raises(ValueError, match="Two tools are named 'pin'"):
+        ToolRegistry([pin, pin])
+
+
+def test_a_registry_knows_its_tools() -> None:
+    registry = ToolRegistry([pin])
+    assert (list(registry), len(registry), registry.schemas) == ([pin], 1, (pin.schema,))
+    assert current_time in ToolRegistry()
+    assert all(isinstance(each, Tool) for each in BUILT_IN)
+
+
+def test_tools_of_other_distributions_are_found_by_their_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "guest-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[holdfast.tools]\nclock = agent.tools.clock:current_time\n"
+    )
+    assert from_entry_points() == ()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert from_entry_points() == (current_time,)
+
+
+@time_machine.travel("2026-11-18T12:00:00+00:00", tick=False)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("{}", "Wednesday, 2026-11-18 12:00:00 UTC (UTC+0000)"),
+        ('{"timezone":"Europe/Berlin"}', "Wednesday, 2026-11-18 13:00:00 CET (UTC+0100)"),
+    ],
+)
+async def test_the_clock_tells_the_time_anywhere(arguments: str, said: str) -> None:
+    given = msgspec.json.decode(arguments, type=current_time.arguments)
+    assert await current_time.call(given, CONTEXT) == said
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc/passwd", ""])
+async def test_the_clock_says_so_when_there_is_no_such_zone(zone: str) -> None:
+    given = current_time.arguments(timezone=zone)
+    with pytest.raises(ToolError, match="no time zone"):
+        await current_time.call(given, CONTEXT)

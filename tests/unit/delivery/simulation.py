@@ -1,0 +1,220 @@
+"""A world for delivery: real store, in-memory platform, and a clock that jumps when all wait.
+
+The loop's time moves only when nothing is to be done and no thread works for us, and then at once
+to the next timer: hours pass in milliseconds, and every run is the same.
+"""
+
+import asyncio
+import contextlib
+import selectors
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gateway.delivery.outbox import Delivery
+from gateway.delivery.view import Body, write_address, write_body
+from platforms.core.contract import Address, Op, Receipt
+from platforms.memory import MemoryAdapter
+from sessions.changes import Change, PutItem
+from sessions.database import Database
+from sessions.records import Item, ItemState
+from sessions.store import SessionStore
+
+T = TypeVar("T")
+
+BEGINNING = 1_800_000_000_000
+CHAT = "1001"
+
+
+class _Selector(selectors.DefaultSelector):
+    """Instead of waiting for a timer it turns the clock forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.busy = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(0)
+        if events or timeout == 0:
+            return events
+        if self.busy:
+            return super().select(5)
+        if timeout is None:
+            msg = "everybody waits, and nothing will ever happen"
+            raise RuntimeError(msg)
+        self.now += timeout
+        return []
+
+
+class World(asyncio.SelectorEventLoop):
+    """The loop, and the clock of everything in it."""
+
+    def __init__(self) -> None:
+        self.timers = _Selector()
+        super().__init__(self.timers)
+
+    def time(self) -> float:
+        return self.timers.now
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """A thread works for us: time stands still."""
+        self.timers.busy += 1
+        try:
+            yield
+        finally:
+            self.timers.busy -= 1
+
+    def now(self) -> int:
+        """See `Clock`."""
+        return BEGINNING + round(self.timers.now * 1000)
+
+    def monotonic(self) -> float:
+        """See `Clock`."""
+        return self.timers.now
+
+
+class Crash:
+    """Counts the places at which the process may die, and dies at the chosen one."""
+
+    def __init__(self, at: int | None = None) -> None:
+        self.at = at
+        self.passed = 0
+        self.happened = asyncio.Event()
+
+    async def point(self) -> None:
+        self.passed += 1
+        if self.passed == self.at:
+            self.happened.set()
+        if self.happened.is_set():
+            await asyncio.Event().wait()  # a dead process does nothing any more
+
+
+class Store(SessionStore):
+    """The real store; dies before or after a commit."""
+
+    def __init__(self, database: Database, clock: World) -> None:
+        super().__init__(database, clock)
+        self.world = clock
+        self.crash = Crash()
+        self.commits = 0
+        self.forgot = False  # died before a Retry-After was kept
+
+    async def apply(self, *changes: Change) -> None:
+        await self.crash.point()
+        with self.world.busy():
+            await super().apply(*changes)
+        self.commits += 1
+        await self.crash.point()
+
+    async def put_value(self, shelf: str, name: str, value: str | None) -> None:
+        self.forgot = True
+        await self.crash.point()
+        with self.world.busy():
+            await super().put_value(shelf, name, value)
+        self.forgot = False
+        await self.crash.point()
+
+    async def get_value(self, shelf: str, name: str) -> str | None:
+        with self.world.busy():
+            return await super().get_value(shelf, name)
+
+    async def open_items(self) -> tuple[Item, ...]:
+        with self.world.busy():
+            return await super().open_items()
+
+
+class Platform(MemoryAdapter):
+    """The in-memory platform; the process dies before or after an op is carried out."""
+
+    crash: Crash | None = None
+
+    async def deliver(self, op: Op) -> Receipt:
+        if self.crash:
+            await self.crash.point()
+        receipt = await super().deliver(op)
+        if self.crash:
+            await self.crash.point()
+        return receipt
+
+
+def simulate(scene: Callable[["World", Store], Coroutine[Any, Any, T]]) -> T:
+    """Play a scene in a world of its own."""
+    memory = Path("/dev/shm")  # noqa: S108 - only to be fast; a disk would do
+    parent = memory if memory.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        world = World()
+        with asyncio.Runner(loop_factory=lambda: world) as runner:
+            return runner.run(_play(scene, world, f"sqlite:///{folder}/store.db"))
+
+
+async def _play(
+    scene: Callable[["World", Store], Coroutine[Any, Any, T]], world: World, url: str
+) -> T:
+    with world.busy():
+        store = await Store.open(url, clock=world)
+    try:
+        async with asyncio.timeout(1_000_000):
+            return await scene(world, store)
+    finally:
+        world.timers.busy += 1  # from here on threads are ended, which the clock cannot see
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def running(store: Store, *adapters: MemoryAdapter, **options: Any) -> Any:
+    """Delivery at work, with everything connected."""
+    delivery = Delivery(store, store.world, **options)
+    for adapter in adapters:
+        delivery.attach(adapter)
+        delivery.connected(adapter.name, adapter.account)
+    await delivery.recover()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(delivery.run())
+        try:
+            yield delivery
+        finally:
+            task.cancel()
+
+
+def item(
+    item_id: str,
+    text: str = "",
+    *,
+    kind: str = "answer",
+    chat: str = CHAT,
+    platform: str = "memory",
+    final: bool = True,
+    **body: Any,
+) -> Item:
+    """Something to show."""
+    return Item(
+        id=item_id,
+        address=write_address(Address(platform, chat)),
+        kind=kind,
+        state=ItemState.PENDING,
+        body=write_body(Body(text=text, **body)),
+        created_at=BEGINNING,
+        final=final,
+    )
+
+
+async def put(store: Store, delivery: Delivery, *items: Item) -> None:
+    """Commit items and hand them over, as the gateway does."""
+    await store.apply(*map(PutItem, items))
+    delivery.wake(items)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let time pass until something is so."""
+    async with asyncio.timeout(3600):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def read(awaitable: Awaitable[T], world: World) -> T:
+    """Wait for the store's readers."""
+    with world.busy():
+        return await awaitable

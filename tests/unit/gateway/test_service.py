@@ -1,0 +1,282 @@
+"""Running as a service: signals, systemd, control socket, terminals of other processes."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.control import NotRunning, Operation, Wire, ask, connect, socket_path
+from gateway.ending import INTERRUPTED, exit_code, last_words
+from gateway.errors import CannotStart, ConfigError
+from gateway.notify import Systemd
+from gateway.service import serve
+from platforms.console import CHAT, Answer, ConsoleAdapter, Heard, Note
+from platforms.core.contract import (
+    Accepted,
+    Adapter,
+    Address,
+    ChatSummary,
+    Inbound,
+    InboundMessage,
+    Post,
+    Surroundings,
+    TranscriptRow,
+)
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+
+
+class Memory:
+    """Shelf and archive in one, with nothing on them."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def get(self, name: str) -> str | None:
+        return self.values.get(name)
+
+    async def put(self, name: str, value: str) -> None:
+        self.values[name] = value
+
+    async def transcript(self, address: Address, after: int, limit: int) -> Sequence[TranscriptRow]:
+        return ()
+
+    async def chats(self, platform: str, limit: int) -> Sequence[ChatSummary]:
+        return ()
+
+
+class SmallRunner:
+    """A gateway that only has a console, and answers everything it hears."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        clock, memory = SystemClock(), Memory()
+        self.console = ConsoleAdapter(Surroundings(clock, Ids(clock), memory, memory))
+        self.stopping = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.operations: dict[str, Operation] = {"status": self._status}
+        self.heard: list[str] = []
+        self.error = error
+
+    async def _status(self) -> dict[str, str]:
+        return {"state": "running"}
+
+    def adapter(self, name: str) -> Adapter | None:
+        return self.console if name == "console" else None
+
+    async def _hear(self, event: Inbound) -> Accepted:
+        assert isinstance(event, InboundMessage)
+        self.heard.append(event.text)
+        await self.console.deliver(Post(f"{event.id}.0", event.address, f"You said {event.text}."))
+        return Accepted.STORED
+
+    async def run(self) -> None:
+        if self.error:
+            raise self.error
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.console.run(self._hear, self.ready.set))
+            await self.stopping.wait()
+            task.cancel()
+
+
+class SlowToStop(SmallRunner):
+    """A gateway whose running turns never finish by themselves."""
+
+    async def run(self) -> None:
+        self.ready.set()
+        await self.hurry.wait()
+
+
+@asynccontextmanager
+async def _serving(runner: SmallRunner, home: Path, **environ: str) -> AsyncIterator[Path]:
+    """A service from its start to its end; gives the control socket."""
+    attended = asyncio.Event()
+
+    async def then() -> None:
+        attended.set()
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(runner, home, environ, then=then))
+        await attended.wait()
+        yield socket_path(home, environ)
+        runner.stopping.set()
+
+
+async def _frame(wire: Wire) -> object:
+    line = await wire.read()
+    assert line
+    return msgspec.json.decode(line, type=Answer | Note | Heard)
+
+
+# --- signals and the socket ------------------------------------------------------------------
+
+
+async def test_the_first_signal_stops_and_the_second_hurries(tmp_path: Path) -> None:
+    runner = SlowToStop()
+    hurried = []
+
+    async def then() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await runner.stopping.wait()
+        hurried.append(runner.hurry.is_set())
+        os.kill(os.getpid(), signal.SIGINT)
+        await runner.hurry.wait()
+
+    async with asyncio.timeout(5):
+        await serve(runner, tmp_path, {}, then=then)
+    assert hurried == [False]
+    given_back = not asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+    assert given_back
+
+
+async def test_operations_can_be_asked_for_from_ready_to_end(tmp_path: Path) -> None:
+    async with _serving(SmallRunner(), tmp_path) as path:
+        assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
+    with pytest.raises(NotRunning):
+        ask(path, "status")
+
+
+async def test_a_second_service_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    async with _serving(SmallRunner(), tmp_path) as path:
+        with pytest.raises(CannotStart, match=f"pid {os.getpid()}"):
+            await serve(SmallRunner(), tmp_path, {})
+        assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
+
+
+async def test_what_keeps_the_runner_from_starting_comes_out(tmp_path: Path) -> None:
+    error = CannotStart("The port is taken.")
+    with pytest.raises(ExceptionGroup) as raised:
+        await serve(SmallRunner(error), tmp_path, {})
+    assert raised.value.exceptions == (error,)
+
+
+# --- systemd ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+async def test_systemd_is_told_of_start_life_and_end(tmp_path: Path, abstract: bool) -> None:
+    name = f"@holdfast-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("\0" + name[1:] if abstract else name)
+        manager.settimeout(5)
+        environ = {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "60000000"}
+        async with _serving(SmallRunner(), tmp_path, **environ):
+            said = [await asyncio.to_thread(manager.recv, 999) for _ in range(2)]
+        said.append(manager.recv(999))
+    assert said == [
+        b"WATCHDOG=1",
+        b"READY=1\nSTATUS=Answering.",
+        b"STOPPING=1\nSTATUS=Finishing what runs.",
+    ]
+
+
+async def test_signs_of_life_come_twice_as_often_as_asked_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(5)
+        environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "20000"}
+        async with _serving(SmallRunner(), tmp_path, **environ):
+            said = [await asyncio.to_thread(manager.recv, 999) for _ in range(4)]
+    assert said.count(b"WATCHDOG=1") == 3
+    assert Systemd(environ).watchdog == pytest.approx(0.01)
+
+
+def test_a_manager_that_is_not_there_is_no_reason_to_stop(tmp_path: Path) -> None:
+    Systemd({}).tell("READY=1")
+    Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1")
+    assert Systemd({"WATCHDOG_USEC": "soon"}).watchdog == 0
+
+
+# --- terminals of other processes ------------------------------------------------------------
+
+
+async def test_a_joined_terminal_says_and_is_shown(tmp_path: Path) -> None:
+    runner = SmallRunner()
+    async with _serving(runner, tmp_path) as path:
+        one, two = await connect(path, "chat"), await connect(path, "chat", chat=CHAT)
+        await one.write({"say": "hello", "id": "c_1"})
+        assert await _frame(one) == Answer("c_1.0", "You said hello.")
+        await two.write({"say": "hi", "id": "c_2"})
+        assert await _frame(one) == Heard("hi")
+        assert runner.heard == ["hello", "hi"]
+        await one.close()
+        await two.close()
+
+
+async def test_a_terminal_that_has_said_everything_gets_all_answers_and_then_the_end(
+    tmp_path: Path,
+) -> None:
+    async with _serving(SmallRunner(), tmp_path) as path:
+        wire = await connect(path, "chat")
+        await wire.write({"say": "hello", "id": "c_1"})
+        await wire.write({"end": True})
+        assert await _frame(wire) == Answer("c_1.0", "You said hello.")
+        assert await wire.read() is None
+        await wire.close()
+
+
+@pytest.mark.parametrize("said", [b"hello\n", b'{"say": 7}\n'])
+async def test_nonsense_from_a_terminal_ends_only_its_own_stream(
+    tmp_path: Path, said: bytes
+) -> None:
+    async with _serving(SmallRunner(), tmp_path) as path:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b'{"do": "chat"}\n' + said)
+        assert b'"error"' in await reader.readline()
+        writer.close()
+        assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
+
+
+async def test_a_chat_without_a_name_is_refused(tmp_path: Path) -> None:
+    async with _serving(SmallRunner(), tmp_path) as path:
+        wire = await connect(path, "chat", chat="")
+        assert b"needs a name" in (await wire.read() or b"")
+        await wire.close()
+
+
+# --- the end of the program ------------------------------------------------------------------
+
+
+def _raising(error: BaseException) -> Callable[[], None]:
+    def run() -> None:
+        raise error
+
+    return run
+
+
+def test_known_errors_end_in_their_lines_and_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(lambda: None) == 0
+    assert exit_code(_raising(ConfigError("http.port is wrong", "model.nam is unknown"))) == 78
+    assert capsys.readouterr().err == (
+        "holdfast: http.port is wrong\nholdfast: model.nam is unknown\n"
+    )
+    group = BaseExceptionGroup(
+        "", [ValueError("a consequence"), ExceptionGroup("", [CannotStart("The port is taken.")])]
+    )
+    assert exit_code(_raising(group)) == 1
+    assert capsys.readouterr().err == "holdfast: The port is taken.\n"
+    assert exit_code(_raising(KeyboardInterrupt())) == INTERRUPTED
+
+
+def test_what_nobody_foresaw_is_one_line_and_the_log_has_the_rest(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    error = ExceptionGroup("", [ZeroDivisionError("division by zero\nat night")])
+    with pytest.raises(ExceptionGroup) as raised:
+        exit_code(_raising(error))
+    assert raised.value is error
+    with caplog.at_level(logging.CRITICAL):
+        last_words(type(error), error)
+    assert capsys.readouterr().err.endswith(
+        "holdfast: ended by an error of its own: ZeroDivisionError: division by zero\n"
+    )
+    assert caplog.records[0].exc_info
+    last_words(ValueError, ValueError("bad"))
+    assert capsys.readouterr().err.endswith("ValueError: bad\n")

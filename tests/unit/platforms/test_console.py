@@ -1,0 +1,311 @@
+"""The terminal as a platform: what screens are shown, said and not shown twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from platforms.console import CHAT, SPEC, Answer, ConsoleAdapter, ConsoleConfig, Frame, Heard, Note
+from platforms.console import Screen as ConsoleScreen
+from platforms.core.contract import (
+    Accepted,
+    Address,
+    Ask,
+    ChatSummary,
+    Delete,
+    Draft,
+    Edit,
+    File,
+    Inbound,
+    InboundMessage,
+    Post,
+    Surroundings,
+    TranscriptRow,
+    Typing,
+)
+from platforms.core.errors import Rejected, Unavailable
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+
+HERE = Address("console", CHAT)
+
+
+class Shelf:
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def get(self, name: str) -> str | None:
+        return self.values.get(name)
+
+    async def put(self, name: str, value: str) -> None:
+        self.values[name] = value
+
+
+class Archive:
+    """Holds rows the way the store does; newest last."""
+
+    def __init__(self) -> None:
+        self.rows: list[TranscriptRow] = []
+
+    def add(self, id_: str, author: str, text: str, state: str = "") -> None:
+        self.rows.append(TranscriptRow(len(self.rows) + 1, id_, 0, author, text, state=state))
+
+    def settle(self, id_: str, state: str = "done") -> None:
+        self.rows = [
+            TranscriptRow(row.seq, row.id, 0, row.author, row.text, state=state)
+            if row.id == id_
+            else row
+            for row in self.rows
+        ]
+
+    async def transcript(self, address: Address, after: int, limit: int) -> Sequence[TranscriptRow]:
+        return self.rows[-limit:] if address.chat == CHAT else []
+
+    async def chats(self, platform: str, limit: int) -> Sequence[ChatSummary]:
+        return []
+
+
+class Desk:
+    """A console with its surroundings, and a gateway's inbox."""
+
+    def __init__(self, shelf: Shelf | None = None, archive: Archive | None = None) -> None:
+        clock = SystemClock()
+        self.shelf = shelf or Shelf()
+        self.archive = archive or Archive()
+        around = Surroundings(clock, Ids(clock), self.shelf, self.archive)
+        built = SPEC.build(ConsoleConfig(), around)
+        assert isinstance(built, ConsoleAdapter)
+        self.console = built
+        self.heard: list[InboundMessage] = []
+
+    async def inbox(self, event: Inbound) -> Accepted:
+        assert isinstance(event, InboundMessage)
+        self.heard.append(event)
+        self.archive.add(event.id, "user", event.text, "waiting")
+        return Accepted.STORED
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ConsoleAdapter]:
+        connected = asyncio.Event()
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.console.run(self.inbox, connected.set))
+            await connected.wait()
+            yield self.console
+            task.cancel()
+
+
+async def _frames(screen: ConsoleScreen) -> list[Frame]:
+    """Everything shown so far."""
+    screen.end()
+    return [frame async for frame in screen.frames()]
+
+
+def _post(op: str, text: str, *, streaming: bool = False, notice: bool = False) -> Post:
+    return Post(op, HERE, text, streaming=streaming, notice=notice)
+
+
+def _edit(message: str, text: str, *, streaming: bool = False) -> Edit:
+    return Edit(f"{message}+", HERE, message, text, streaming=streaming)
+
+
+async def test_a_line_comes_in_as_a_message_of_the_owner() -> None:
+    desk = Desk()
+    async with desk.running() as console, console.attach() as screen:
+        await screen.say("hello\r\nthere\0", "c_1")
+    (said,) = desk.heard
+    assert (said.id, said.address, said.sender.id) == ("c_1", HERE, "owner")
+    assert said.text == "hello\nthere\N{REPLACEMENT CHARACTER}"
+    assert said.direct
+    assert said.addressed
+
+
+async def test_messages_without_an_id_get_one_each() -> None:
+    desk = Desk()
+    async with desk.running() as console, console.attach() as screen:
+        await screen.say("one")
+        await screen.say("two")
+    assert len({message.id for message in desk.heard}) == 2
+
+
+async def test_nothing_is_taken_before_the_gateway_listens_and_after_it_ended() -> None:
+    desk = Desk()
+    async with desk.console.attach() as screen:
+        with pytest.raises(Unavailable):
+            await screen.say("too early")
+        async with desk.running():
+            await screen.say("now")
+        with pytest.raises(Unavailable):
+            await screen.say("too late")
+    assert [message.text for message in desk.heard] == ["now"]
+
+
+async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
+    desk = Desk()
+    async with desk.console.attach() as screen:
+        receipt = await desk.console.deliver(_post("a.0", "Hel", streaming=True))
+        await desk.console.deliver(_edit(receipt.message, "Hello", streaming=True))
+        await desk.console.deliver(_edit(receipt.message, "Hello.", streaming=False))
+        assert await _frames(screen) == [
+            Answer("a.0", "Hel", done=False),
+            Answer("a.0", "lo", done=False),
+            Answer("a.0", ".", done=True),
+        ]
+
+
+async def test_an_answer_that_became_another_is_printed_anew() -> None:
+    desk = Desk()
+    async with desk.console.attach() as screen:
+        await desk.console.deliver(_post("a.0", "Hallo", streaming=True))
+        await desk.console.deliver(_edit("a.0", "Hello"))
+        assert (await _frames(screen))[1] == Answer("a.0", "Hello", done=True, anew=True)
+
+
+async def test_a_repeated_post_is_not_printed_twice() -> None:
+    desk = Desk()
+    async with desk.console.attach() as screen:
+        for _ in range(2):
+            await desk.console.deliver(_post("a.0", "Hello"))
+            await desk.console.deliver(_post("n.0", "Stopped.", notice=True))
+        assert await _frames(screen) == [Answer("a.0", "Hello"), Note("Stopped.")]
+
+
+async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -> None:
+    desk = Desk()
+    async with desk.console.attach() as screen:
+        await desk.console.deliver(Ask("q.0", HERE, "May I?", ()))
+        await desk.console.deliver(Typing("t", HERE))
+        await desk.console.deliver(Draft("d", HERE, "d", "Hel"))
+        await desk.console.deliver(Edit("n+", HERE, "n.0", "Slow.", notice=True))
+        assert await _frames(screen) == [Note("May I?"), Note("Slow.")]
+
+
+async def test_what_a_terminal_cannot_do_is_refused() -> None:
+    console = Desk().console
+    with pytest.raises(Rejected):
+        await console.deliver(Delete("d", HERE, "a.0"))
+    with pytest.raises(Rejected):
+        console.fetch(File("a.txt", "text/plain", "ref"))
+
+
+async def test_all_terminals_of_a_chat_show_the_same() -> None:
+    desk = Desk()
+    async with desk.running() as console, console.attach() as one, console.attach() as two:
+        async with console.attach("elsewhere") as other:
+            await one.say("hello")
+            await console.deliver(_post("a.0", "Hi."))
+            assert await _frames(other) == []
+        assert await _frames(one) == [Answer("a.0", "Hi.")]
+        assert await _frames(two) == [Heard("hello"), Answer("a.0", "Hi.")]
+
+
+async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -> None:
+    desk = Desk()
+    await desk.console.deliver(_post("a.0", "Hello", streaming=True))
+    async with desk.console.attach() as screen:
+        await desk.console.deliver(_edit("a.0", "Hello there"))
+        assert await _frames(screen) == [
+            Answer("a.0", "Hello", done=False),
+            Answer("a.0", " there", done=True),
+        ]
+
+
+async def test_what_nobody_saw_is_shown_to_the_next_terminal_once() -> None:
+    desk = Desk()
+    desk.archive.add("c_1", "user", "question", "done")
+    desk.archive.add("a", "answer", "Answer.", "sent")
+    desk.archive.add("n", "notice", "By the way.", "sent")
+    await desk.console.deliver(_post("a.0", "Answer."))
+    shown = [Heard("question"), Answer("a", "Answer."), Note("By the way.")]
+    async with desk.console.attach() as screen:
+        assert await _frames(screen) == shown
+    async with desk.console.attach() as screen:
+        assert await _frames(screen) == []
+    after_restart = Desk(desk.shelf, desk.archive)
+    async with after_restart.console.attach() as screen:
+        await after_restart.console.deliver(_post("a.0", "Answer."))
+        assert await _frames(screen) == []
+
+
+async def test_only_the_unseen_answer_is_shown_and_not_an_earlier_question() -> None:
+    desk = Desk()
+    desk.archive.add("c_1", "user", "seen question", "done")
+    desk.archive.add("a", "answer", "Seen.", "sent")
+    async with desk.console.attach():
+        await desk.console.deliver(_post("a.0", "Seen."))
+    desk.archive.add("n", "notice", "Unseen.", "sent")
+    async with desk.console.attach() as screen:
+        assert await _frames(screen) == [Note("Unseen.")]
+
+
+async def test_finishing_waits_for_answers_and_for_their_delivery() -> None:
+    desk = Desk()
+    async with desk.running() as console, console.attach() as screen:
+        await screen.say("hello", "c_1")
+        async with asyncio.TaskGroup() as tasks:
+            finishing = tasks.create_task(screen.finish())
+            await console.deliver(_post("a.0", "Hel", streaming=True))
+            assert not finishing.done()
+            desk.archive.settle("c_1")
+            desk.archive.add("a", "answer", "Hello.", "pending")
+            await console.deliver(_edit("a.0", "Hello", streaming=True))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not finishing.done()
+            await console.deliver(_edit("a.0", "Hello."))
+            await finishing
+        shown = [frame async for frame in screen.frames()]
+    assert "".join(frame.text for frame in shown) == "Hello."
+
+
+async def test_finishing_does_not_wait_for_what_will_not_come() -> None:
+    desk = Desk()
+    async with desk.running() as console:
+        async with console.attach() as silent:
+            await silent.finish()
+            assert [frame async for frame in silent.frames()] == []
+        async with console.attach() as screen:
+            await screen.say("hello", "c_1")
+            desk.archive.settle("c_1", "held")
+            desk.archive.add("n", "notice", "Kept.", "dead")
+            await screen.finish()
+
+
+async def test_finishing_notices_an_end_that_shows_nothing() -> None:
+    desk = Desk()
+    async with desk.running() as console, console.attach() as screen:
+        await screen.say("/quiet", "c_1")
+        async with asyncio.TaskGroup() as tasks:
+            finishing = tasks.create_task(screen.finish())
+            await asyncio.sleep(0)
+            assert not finishing.done()
+            desk.archive.settle("c_1")
+
+
+async def test_the_end_of_the_gateway_ends_every_screen() -> None:
+    desk = Desk()
+    async with desk.console.attach() as screen:
+        async with desk.running():
+            pass
+        async with asyncio.timeout(5):
+            assert [frame async for frame in screen.frames()] == []
+
+
+async def test_a_terminal_that_does_not_read_is_let_go() -> None:
+    desk = Desk()
+    async with desk.console.attach() as screen:
+        for number in range(10_010):
+            screen.show(Note(str(number)))
+        screen.end()
+        async with asyncio.timeout(5):
+            shown = [frame async for frame in screen.frames()]
+    assert shown[-1] == Note("9998")
+
+
+async def test_memory_of_printed_messages_is_bounded() -> None:
+    desk = Desk()
+    async with desk.console.attach():
+        for number in range(300):
+            await desk.console.deliver(_post(f"a{number}.0", "Hello"))
+    assert len(desk.console._printed) == 256
+    assert len(desk.shelf.values[f"seen:{CHAT}"]) < 2_000
