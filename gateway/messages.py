@@ -59,7 +59,8 @@ class Reader:
 
 def read_event(entry: InboxEntry) -> Inbound:
     """What was received."""
-    return _read(entry.payload or b"")
+    event: Inbound = _read(entry.payload or b"")
+    return event
 
 
 def _content(event: InboundMessage, text: str) -> str:

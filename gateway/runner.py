@@ -324,7 +324,7 @@ class GatewayRunner:
         }
 
     async def _new_link(self, base_url: str | None) -> str:
-        page = self.adapter("web")
+        page: object = self.adapter("web")
         if self._http is None or not isinstance(page, OffersLinks):
             msg = "The web page is switched off (http.ui)."
             raise CannotStart(msg)

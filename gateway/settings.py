@@ -145,7 +145,14 @@ class UserLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What each person may use."""
 
-    messages_per_minute: Annotated[int, Meta(ge=1, description="Messages a minute.")] = 20
+    messages_per_minute: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Messages a minute. The owner at this machine (page, terminal) is not "
+            "counted.",
+        ),
+    ] = 20
     tokens_per_day: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(description="Model tokens a day. Left out: no limit."),

@@ -173,6 +173,7 @@ class Upserts:
             insert(inbox)
             .values(_all_of(inbox))
             .on_conflict_do_nothing(index_elements=["source", "event"])
+            .execution_options(preserve_rowcount=True)
         )
         self.start_turn = (
             insert(turns)
@@ -195,6 +196,7 @@ class Upserts:
             insert(tool_runs)
             .values(_all_of(tool_runs, "finished_at", "ok", "result"))
             .on_conflict_do_nothing(index_elements=["turn_id", "call_id"])
+            .execution_options(preserve_rowcount=True)
         )
         put = insert(outbox).values(_all_of(outbox))
         # Never what belongs to a delivery that may be under way: shown, tries, not_before.

@@ -143,7 +143,7 @@ class ToolRunner:
 
     async def _finish(self, call: StepCall, result: _Result) -> Message:
         text = _capped(result.text, min(LONGEST_RESULT, self._room))
-        self._room -= len(text)
+        self._room = max(0, self._room - len(text))
         await self._journal.tool_finished(_record(call), result.ok, text)
         if result.ran:
             self._emit(ToolFinished(call.id, call.name, result.ok))
@@ -195,9 +195,12 @@ async def _bounded(work: Awaitable[str], name: str, seconds: float) -> str:
     finally:
         if not task.done():
             await _end(task, grace)
-    if not done or task.cancelled():
+    if done and task.cancelled():
+        msg = f"{name} broke off by itself. Its effect is unknown."
+        raise ToolError(msg)
+    if not done:
         # Whatever it may still have said while it ended comes too late to be relied upon.
-        msg = f"{name} was given up after {seconds:g} s. {ToolTimeout.__doc__}"
+        msg = f"{name} was given up after {seconds:g} s. Its effect is unknown."
         raise ToolTimeout(msg)
     return task.result()
 

@@ -10,7 +10,7 @@ What a browser sees here is what it sees of the daemon. The agent answers what t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -72,6 +72,7 @@ class Stage:
         self.go = asyncio.Event()
         self._port = 0
         self._turns: dict[str, asyncio.Task[None]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self._unfinished: list[tuple[str, str, str]] = []
         self._serving: list[asyncio.Task[None]] = []
 
@@ -97,8 +98,7 @@ class Stage:
         async with asyncio.timeout(5):
             await ready.wait()
         for chat, message, text in self._unfinished:  # taken up again, as the daemon would
-            turn = self._turn(chat, message, text, None)
-            self._turns[chat] = self._group.create_task(turn)
+            self._begin(chat, self._turn(chat, message, text, None))
         self._unfinished.clear()
 
     async def stop(self) -> None:
@@ -106,9 +106,10 @@ class Stage:
             if not turn.done():
                 last = next(row for row in reversed(self.archive.of(chat)) if row.author == "user")
                 self._unfinished.append((chat, last.id, last.text))
-        for task in [*self._turns.values(), *self._serving]:
+        for task in [*self._tasks, *self._serving]:
             task.cancel()
-        await asyncio.wait([*self._turns.values(), *self._serving])
+        await asyncio.wait([*self._tasks, *self._serving])
+        self._tasks.clear()
         self._turns.clear()
 
     async def restart(self) -> None:
@@ -135,11 +136,14 @@ class Stage:
             return Accepted.DUPLICATE
         before = self._turns.get(chat)
         if event.text == "/stop":
-            self._turns[chat] = self._group.create_task(self._stop_turn(chat, before))
+            self._begin(chat, self._stop_turn(chat, before))
         else:
-            turn = self._turn(chat, event.id, event.text, before)
-            self._turns[chat] = self._group.create_task(turn)
+            self._begin(chat, self._turn(chat, event.id, event.text, before))
         return Accepted.STORED
+
+    def _begin(self, chat: str, work: Coroutine[None, None, None]) -> None:
+        self._turns[chat] = self._group.create_task(work)
+        self._tasks.append(self._turns[chat])
 
     async def _turn(
         self, chat: str, message: str, text: str, before: asyncio.Task[None] | None
@@ -149,7 +153,7 @@ class Stage:
         self.archive.change(chat, message, state="running")
         await self._answer(chat, text)
         self.archive.change(chat, message, state="done")
-        await self.adapter.deliver(Typing("op", _address(chat)))
+        self.adapter._hub.said(chat)
 
     async def _stop_turn(self, chat: str, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():

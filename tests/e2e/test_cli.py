@@ -1,6 +1,7 @@
 """The command `holdfast`, run the way people and scripts run it."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pty
@@ -9,12 +10,15 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from gateway.config import environment
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 15.0
@@ -28,7 +32,9 @@ class Place:
         self.home = folder / "state"
         self.folder = folder
         self.env = {
-            **{n: v for n, v in os.environ.items() if n.startswith(("PATH", "COVERAGE", "LANG"))},
+            **{
+                n: v for n, v in environment().items() if n.startswith(("PATH", "COVERAGE", "LANG"))
+            },
             "HOME": str(folder),
             "HOLDFAST_HOME": str(self.home),
             "OPENAI_BASE_URL": model,
@@ -98,7 +104,7 @@ def test_the_version_is_printed_at_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize("command", ["version", "--help"])
-def test_what_every_start_pays_for_is_little(place: Place, command: str) -> None:
+def test_what_every_start_pays_for_is_little(command: str) -> None:
     program = (
         "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.cli\n"
         "try: gateway.cli.main()\n"
@@ -360,13 +366,24 @@ def test_a_taken_port_is_one_line_and_1(place: Place) -> None:
 # --- a chat on a terminal --------------------------------------------------------------------
 
 
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class Screen:
     """A terminal with somebody in front of it."""
 
     def __init__(self, place: Place, *args: str) -> None:
         self.seen = ""
         self.keyboard, theirs = pty.openpty()
-        self.process = place.popen(*args, stdin=theirs, stdout=theirs, stderr=theirs)
+        self.process = place.popen(
+            *args,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+        )
         os.close(theirs)
 
     def press(self, keys: str) -> None:
@@ -416,7 +433,9 @@ def test_ctrl_c_stops_the_answer_and_twice_leaves(place: Place) -> None:
         screen.wait_for("topped")
         (session,) = place.json("sessions", "list")
         assert (session["state"], session["reason"]) == ("suspended", "stop")
-        screen.press("\x03\x03")
+        screen.press("\x03")
+        screen.wait_for("No active task")
+        screen.press("\x03")
         assert screen.code() == 0
         assert place.run("status").returncode == 0
 
@@ -450,17 +469,17 @@ def test_a_terminal_is_told_when_the_daemon_dies(place: Place) -> None:
         assert screen.code() == 1
 
 
-def test_leaving_twice_does_not_wait_for_the_answer_and_it_is_honest_about_it(
+def test_being_told_to_end_does_not_wait_for_the_answer_and_says_so_next_time(
     place: Place,
 ) -> None:
     screen = Screen(place, "chat")
     screen.wait_for("Ctrl-D leaves")
     screen.press(f"{SLOW} {SLOW} {SLOW}\r")
     screen.wait_for("echo: one two")
-    screen.press("\x03\x03")
+    screen.process.terminate()
     assert screen.code() == 0
     (session,) = place.json("sessions", "list")
-    assert session["state"] == "suspended"
+    assert (session["state"], session["reason"]) == ("suspended", "restart")
     found = place.run("chat", said="/whoami\n").stdout
     assert "stopped" in found or "interrupted" in found
 

@@ -164,7 +164,6 @@ async def kill_again_and_again(home: Path, kills: int, seed: int) -> dict[str, i
             "model.provider=openai",
             "model.name=scripted",
             f"model.base_url={model.url}",
-            "limits.messages_per_minute=100000",
             env={"OPENAI_API_KEY": "sk-none"},
         )
         await daemon.start()

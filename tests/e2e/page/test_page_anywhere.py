@@ -60,7 +60,7 @@ async def test_history_and_the_sign_in_survive_a_restart(place: Place, page: Pag
 
 
 async def test_ten_messages_at_once_are_answered_once_each_in_order(page: Page) -> None:
-    words = "alpha bravo carol delta eagle fable gamma hotel india joker".split()
+    words = ["alpha", "bravo", "carol", "delta", "eagle", "fable", "gamma", "hotel", "india", "joy"]
     for word in words:
         await send(page, f"say {word}")
     await expect(rows(page, "answer")).to_have_count(10, timeout=20_000)

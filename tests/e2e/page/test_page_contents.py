@@ -43,9 +43,9 @@ ALLOWED = {
     "span": {"class"},
     "svg": {"aria-hidden"},
     "use": {"href"},
-    **dict.fromkeys(("p", "h3", "h4", "h5", "h6", "blockquote", "li", "td", "th"), _TEXT),
-    **dict.fromkeys(("br", "code", "del", "em", "hr", "strong", "ul"), set[str]()),
-    **dict.fromkeys(("table", "thead", "tbody", "tr"), set[str]()),
+    **{name: _TEXT for name in ("p", "h3", "h4", "h5", "h6", "blockquote", "li", "td", "th")},
+    **{name: set[str]() for name in ("br", "code", "del", "em", "hr", "strong", "ul")},
+    **{name: set[str]() for name in ("table", "thead", "tbody", "tr")},
 }
 
 ELEMENTS = """() => [...document.querySelectorAll("#log .body *")].map((node) => ({

@@ -110,11 +110,11 @@ class Store(SessionStore):
         await self.crash.point()
 
     async def put_value(self, shelf: str, name: str, value: str | None) -> None:
-        self.forgot = True
+        before, self.forgot = self.forgot, True
         await self.crash.point()
+        self.forgot = before
         with self.world.busy():
             await super().put_value(shelf, name, value)
-        self.forgot = False
         await self.crash.point()
 
     async def get_value(self, shelf: str, name: str) -> str | None:

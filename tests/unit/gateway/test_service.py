@@ -183,8 +183,9 @@ async def test_signs_of_life_come_twice_as_often_as_asked_for(tmp_path: Path) ->
         manager.settimeout(5)
         environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "20000"}
         async with _serving(SmallRunner(), tmp_path, **environ):
-            said = [await asyncio.to_thread(manager.recv, 999) for _ in range(4)]
-    assert said.count(b"WATCHDOG=1") == 3
+            said: list[bytes] = []
+            while said.count(b"WATCHDOG=1") < 3:
+                said.append(await asyncio.to_thread(manager.recv, 999))
     assert Systemd(environ).watchdog == pytest.approx(0.01)
 
 
@@ -205,6 +206,7 @@ async def test_a_joined_terminal_says_and_is_shown(tmp_path: Path) -> None:
         assert await _frame(one) == Answer("c_1.0", "You said hello.")
         await two.write({"say": "hi", "id": "c_2"})
         assert await _frame(one) == Heard("hi")
+        assert await _frame(one) == Answer("c_2.0", "You said hi.")
         assert runner.heard == ["hello", "hi"]
         await one.close()
         await two.close()

@@ -1,0 +1,34 @@
+"""One store test, every database."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.fakes import postgres
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    with postgres.running() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'holdfast.db'}"
+    server: postgres.Server = request.getfixturevalue("postgres_server")
+    return server.database()
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[SessionStore]:
+    async with asyncio.timeout(5):
+        store = await SessionStore.open(store_url, clock=SystemClock())
+    yield store
+    async with asyncio.timeout(5):
+        await store.close()
