@@ -63,7 +63,8 @@ class Place(msgspec.Struct, frozen=True):
         """How messages call it; without password."""
         if self.file:
             return str(self.file)
-        return self.url.set(query={}).render_as_string(hide_password=True)
+        shown = self.url.set(drivername="postgresql", query={})
+        return shown.render_as_string(hide_password=True)
 
 
 def place(url: str) -> Place:

@@ -18,7 +18,7 @@ from gateway.delivery.pacing import Pace, Weight
 from gateway.delivery.plan import Phase, Settled, Step
 from gateway.delivery.queue import Do, Entry, Queue, Settle, Until
 from gateway.delivery.view import Fate, write_body, write_shown
-from platforms.core.contract import Draft, Edit, Op, Post, Receipt, Repeat, Typing
+from platforms.core.contract import Draft, Edit, Live, Op, Post, Receipt, Repeat, Typing
 from platforms.core.errors import (
     ChatGone,
     PlatformError,
@@ -145,7 +145,7 @@ class Lane:
             case Receipt():
                 self._succeeded(entry, step, outcome)
             case Unavailable():
-                await self._unavailable(entry, step, outcome)
+                await self._unavailable(move, outcome)
             case ChatGone():
                 self._chat_gone(outcome)
             case Rejected():
@@ -154,7 +154,7 @@ class Lane:
                 self._undo(entry, step)
                 self.link.refused()
             case _:
-                self._unconfirmed(entry, step, outcome)
+                self._unconfirmed(move, outcome)
 
     async def _wait_for_room(self, weight: Weight) -> None:
         """The other pump may have taken the room that there was."""
@@ -191,11 +191,12 @@ class Lane:
             must = entry.phase is not Phase.LIVE or self._can.repeat is Repeat.MARK
             self._remember(entry, ItemState.PENDING, must=must)
 
-    async def _unavailable(self, entry: Entry, step: Step, error: Unavailable) -> None:
-        self._undo(entry, step)
+    async def _unavailable(self, move: Do, error: Unavailable) -> None:
+        entry = move.entry
+        self._undo(entry, move.step)
         now = self._office.clock.monotonic()
         if error.retry_after is None:
-            self._back_off(entry, step)
+            self._back_off(move)
             return
         self.pace.limited(now, error.retry_after)
         until = self._office.clock.now() + math.ceil(error.retry_after * 1000) + 1
@@ -204,14 +205,15 @@ class Lane:
             self._unsaved[entry.item.id] = msgspec.structs.replace(kept, not_before=until)
         await self._office.pause(self, until)
 
-    def _unconfirmed(self, entry: Entry, step: Step, error: PlatformError) -> None:
+    def _unconfirmed(self, move: Do, error: PlatformError) -> None:
+        entry, step = move.entry, move.step
         if isinstance(step.op, Draft | Typing):
             self._undo(entry, step)
-            self._back_off(entry, step)
+            self._back_off(move)
             return
         log.warning("%s in %s: %s", step.op.op, self.key, error)
         entry.shown = plan.doubted(entry.shown, step)
-        self._back_off(entry, step)
+        self._back_off(move)
         if isinstance(error, Crashed) and entry.tries >= MOST_CRASHES:
             self._settle(entry, Settled(ItemState.DEAD, str(error)))
         elif step.creates:
@@ -244,14 +246,17 @@ class Lane:
             entry.dirty = entry.phase is Phase.LIVE
             entry.drafted = entry.drafted and entry.dirty
 
-    def _back_off(self, entry: Entry, step: Step) -> None:
+    def _back_off(self, move: Do) -> None:
+        entry = move.entry
         entry.tries += 1
         longest = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(entry.tries - 1, 10))
         # The ids spread the chats of a platform that comes back; no dice, so that tests can tell.
-        spread = zlib.crc32(f"{step.op.op}{entry.tries}".encode()) / 2**32
-        entry.not_before = self._office.clock.monotonic() + longest * (0.5 + spread / 2)
-        entry.live_at = max(entry.live_at, entry.not_before)
-        entry.typing_at = max(entry.typing_at, entry.not_before)
+        spread = zlib.crc32(f"{move.step.op.op}{entry.tries}".encode()) / 2**32
+        moment = self._office.clock.monotonic() + longest * (0.5 + spread / 2)
+        if move.weight is Weight.COSMETIC:  # the final form need not wait for that
+            entry.live_at = entry.typing_at = moment
+        else:
+            entry.not_before = moment
 
     def _spread(self, entry: Entry, op: Op, began: float) -> None:
         if isinstance(op, Typing):
@@ -273,8 +278,8 @@ class Lane:
             )
             known, entry.stored = entry.stored, True
             self._remember(entry, ItemState.ATTEMPTING)
-            if known and self._can.repeat is Repeat.ALWAYS:
-                return
+            if known and self._can.repeat is Repeat.ALWAYS and self._can.live is not Live.STREAM:
+                return  # a repeat does no harm; but a stream must be known, to be closed
             await self._commit(PutItem(live))
         elif self._can.repeat is not Repeat.ALWAYS:
             self._remember(entry, ItemState.ATTEMPTING)

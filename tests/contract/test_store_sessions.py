@@ -298,7 +298,7 @@ async def test_a_store_is_read_only_beside_the_one_that_writes(
         assert len(await beside.sessions()) == 2
         with pytest.raises(StoreError, match="for reading only"):
             await beside.apply(opened("s3", key="web:b"))
-        with pytest.raises(StoreError, match="reading|read-only|readonly"):
+        with pytest.raises(StoreError, match="cannot be used"):
             await beside.database.read(
                 lambda c: c.exec_driver_sql("INSERT INTO shelves VALUES ('a', 'b', 'c')")
             )

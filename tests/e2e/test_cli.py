@@ -431,12 +431,10 @@ def test_ctrl_c_stops_the_answer_and_twice_leaves(place: Place) -> None:
         screen.wait_for("echo: one two")
         screen.press("\x03")
         screen.wait_for("topped")
-        (session,) = place.json("sessions", "list")
-        assert (session["state"], session["reason"]) == ("suspended", "stop")
-        screen.press("\x03")
-        screen.wait_for("No active task")
         screen.press("\x03")
         assert screen.code() == 0
+        (session,) = place.json("sessions", "list")
+        assert (session["state"], session["reason"]) == ("suspended", "stop")
         assert place.run("status").returncode == 0
 
 
@@ -481,7 +479,7 @@ def test_being_told_to_end_does_not_wait_for_the_answer_and_says_so_next_time(
     (session,) = place.json("sessions", "list")
     assert (session["state"], session["reason"]) == ("suspended", "restart")
     found = place.run("chat", said="/whoami\n").stdout
-    assert "stopped" in found or "interrupted" in found
+    assert "/resume" in found
 
 
 def test_leaving_by_ctrl_d_lets_the_answer_finish(place: Place) -> None:

@@ -3,7 +3,9 @@
 Importing this imports the SDK, which takes a while; the registry does so only when it is needed.
 """
 
+import functools
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,12 +30,17 @@ _KEEPALIVE = (
 )
 
 
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Make it once: it takes longer than all the rest of a client."""
+    return httpx2.create_ssl_context()
+
+
 class Clients:
     """As many clients of one service as its live streams need."""
 
     def __init__(self, settings: TargetSettings) -> None:
         self._settings = settings
-        self._tls = httpx2.create_ssl_context()  # making one takes longer than all the rest
         self._live: dict[openai.AsyncOpenAI, int] = {}
         self.base_url = settings.base_url or str(self._first().base_url)
 
@@ -62,7 +69,7 @@ class Clients:
         # Our own clocks are the shorter ones; these only stand behind them.
         backstop = httpx2.Timeout(timeouts.lifetime + 5, connect=timeouts.connect)
         limits = httpx2.Limits(max_keepalive_connections=STREAMS_PER_CLIENT, keepalive_expiry=30)
-        http = openai.DefaultAsyncHttpxClient(verify=self._tls, limits=limits, timeout=backstop)
+        http = openai.DefaultAsyncHttpxClient(verify=_tls(), limits=limits, timeout=backstop)
         client = openai.AsyncOpenAI(
             api_key=settings.api_key.reveal() if settings.api_key else "none",
             base_url=settings.base_url,

@@ -9,7 +9,9 @@ export class Draft {
   status = "";
   leaving = false; // it is gone, and only shown until its place is taken
   #shown = 0;
-  #frame = 0;
+  #cost = 0; // milliseconds that the last step took
+  #waiting = false;
+  #settled = false;
   #grown;
 
   /** `grown()` is called after the view has become larger. */
@@ -24,27 +26,43 @@ export class Draft {
     const first = !this.text && text !== undefined;
     this.text = text ?? this.text + add;
     this.status = status ?? "";
-    if (first || calm.matches || document.hidden) this.#shown = this.text.length;
     this.#shown = Math.min(this.#shown, this.text.length);
-    cancelAnimationFrame(this.#frame);
-    this.#show();
+    if (first || calm.matches || document.hidden) {
+      this.#shown = this.text.length;
+      this.#show();
+    } else {
+      this.#soon();
+    }
   }
 
   /** No more steps: the view goes on as a row of the transcript. */
   settle() {
-    cancelAnimationFrame(this.#frame);
+    this.#settled = true;
     return this.view;
   }
 
-  #show() {
+  /** Take the next step with a coming frame; the dearer a step is, the longer the page rests. */
+  #soon() {
+    if (this.#waiting) return;
+    this.#waiting = true;
+    setTimeout(() => requestAnimationFrame(() => this.#step()), this.#cost > 4 ? this.#cost * 3 : 0);
+  }
+
+  #step() {
+    this.#waiting = false;
     const missing = this.text.length - this.#shown;
-    if (missing > 0) {
-      // The further behind, the faster; a piece is caught up with in about a sixth of a second.
-      this.#shown = whole(this.text, this.#shown + Math.max(2, Math.ceil(missing / 6)));
-    }
+    // The further behind, the faster: a piece is caught up with in about a sixth of a second.
+    if (missing > 0) this.#shown = whole(this.text, this.#shown + Math.max(2, Math.ceil(missing / 6)));
+    this.#show();
+    if (this.#shown < this.text.length) this.#soon();
+  }
+
+  #show() {
+    if (this.#settled) return;
+    const begun = performance.now();
     this.view.grow(this.text.slice(0, this.#shown), this.status);
     this.#grown();
-    if (this.#shown < this.text.length) this.#frame = requestAnimationFrame(() => this.#show());
+    this.#cost = performance.now() - begun;
   }
 }
 

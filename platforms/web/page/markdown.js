@@ -10,10 +10,10 @@ const GROWING_CODE = 8_000; // characters up to which code is coloured while it 
 /** Make an element; children are nodes or strings. */
 export function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
+  node.append(...children); // first: with dir="auto" set, every child would be looked at anew
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children);
   return node;
 }
 

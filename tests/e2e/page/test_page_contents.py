@@ -43,7 +43,7 @@ ALLOWED = {
     "span": {"class"},
     "svg": {"aria-hidden"},
     "use": {"href"},
-    **{name: _TEXT for name in ("p", "h3", "h4", "h5", "h6", "blockquote", "li", "td", "th")},
+    **dict.fromkeys(("p", "h3", "h4", "h5", "h6", "blockquote", "li", "td", "th"), _TEXT),
     **{name: set[str]() for name in ("br", "code", "del", "em", "hr", "strong", "ul")},
     **{name: set[str]() for name in ("table", "thead", "tbody", "tr")},
 }

@@ -8,9 +8,11 @@ import asyncio
 import contextlib
 import selectors
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+
+import sqlalchemy as sa
 
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import Body, write_address, write_body
@@ -19,6 +21,7 @@ from platforms.memory import MemoryAdapter
 from sessions.changes import Change, PutItem
 from sessions.database import Database
 from sessions.records import Item, ItemState
+from sessions.schema import outbox
 from sessions.store import SessionStore
 
 T = TypeVar("T")
@@ -150,6 +153,16 @@ def simulate(scene: Callable[["World", Store], Coroutine[Any, Any, T]]) -> T:
             return runner.run(_play(scene, world, f"sqlite:///{folder}/store.db"))
 
 
+def simulated(scene: Callable[["World", Store], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Make a test of a scene."""
+
+    def test() -> None:
+        simulate(scene)
+
+    test.__name__ = scene.__name__
+    return test
+
+
 async def _play(
     scene: Callable[["World", Store], Coroutine[Any, Any, T]], world: World, url: str
 ) -> T:
@@ -164,7 +177,9 @@ async def _play(
 
 
 @contextlib.asynccontextmanager
-async def running(store: Store, *adapters: MemoryAdapter, **options: Any) -> Any:
+async def running(
+    store: Store, *adapters: MemoryAdapter, **options: Any
+) -> AsyncIterator[Delivery]:
     """Delivery at work, with everything connected."""
     delivery = Delivery(store, store.world, **options)
     for adapter in adapters:
@@ -214,7 +229,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def read(awaitable: Awaitable[T], world: World) -> T:
-    """Wait for the store's readers."""
-    with world.busy():
-        return await awaitable
+async def row_of(store: Store, item_id: str) -> sa.Row[Any]:
+    """Read what the store says of an item's delivery."""
+    query = sa.select(outbox.c.state, outbox.c.error, outbox.c.not_before, outbox.c.final)
+    with store.world.busy():
+        return await store.database.read(
+            lambda connection: connection.execute(query.where(outbox.c.id == item_id)).one()
+        )

@@ -1,0 +1,135 @@
+"""What a turn costs does not depend on how much lies in the database."""
+
+import contextlib
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from sessions import schema
+from sessions.changes import (
+    AppendMessages,
+    EndAttempt,
+    EndTurn,
+    PutItem,
+    SetItem,
+    StartAttempt,
+)
+from sessions.journal import encoded
+from sessions.records import InboxState, ItemState, Message, TurnState
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+from tests.contract.store_kit import ADDRESS, entry, item, started
+
+TURNS = 60
+ANSWER = "a sentence of the answer. " * 20
+
+
+def fill(connection: Connection, sessions: int, history: int, ids: Ids) -> list[tuple[str, str]]:
+    """Make sessions that had this much history, and all that comes with it; fast."""
+    names = [(ids.new("s"), f"telegram:{number}") for number in range(sessions)]
+    body = encoded(Message("assistant", ANSWER))
+    rows = [
+        {"session_id": name, "turn_id": "t_before", "at": 1, "body": body}
+        for name, _ in names
+        for _ in range(history)
+    ]
+    connection.execute(
+        sa.insert(schema.sessions),
+        [
+            {"id": name, "key": key, "address": key, "state": "active", "messages": history}
+            | {"created_at": 1, "updated_at": 1}
+            for name, key in names
+        ],
+    )
+    connection.execute(sa.insert(schema.messages), rows)
+    connection.execute(
+        sa.insert(schema.turns),
+        [
+            {"id": ids.new("t"), "session_id": name, "key": key, "address": key, "state": "done"}
+            | {"request": "hello", "started_at": 1}
+            for name, key in names
+        ],
+    )
+    shared = {"address": ADDRESS, "turn_id": "t_before", "state": "done"}
+    connection.execute(
+        sa.insert(schema.inbox),
+        [
+            shared
+            | {"seq": number + 1, "id": ids.new("i"), "source": key, "event": "1", "key": key}
+            | {"received_at": 1, "decision": "", "payload": b"{}"}
+            for number, (_, key) in enumerate(names)
+        ],
+    )
+    if connection.dialect.supports_sequences:
+        connection.execute(sa.select(sa.func.setval(schema.TIMELINE, sessions)))
+    return names
+
+
+async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
+    """A typical turn: received, answered in one step, delivered."""
+    inbox, name = ids.new("i"), ids.new("t")
+    await store.accept(entry(inbox, key=key, address=key, source=key, state=InboxState.WAITING))
+    await store.conversation(key)
+    await store.apply(started(name, session, inbox, key=key, at=2))
+    await store.history(session, limit=50)
+    await store.apply(StartAttempt(name, 1, "openai/one", 3))
+    await store.apply(
+        EndAttempt(name, 1, "DONE", 4),
+        AppendMessages(session, name, (Message("assistant", ANSWER),), 4),
+        EndTurn(name, TurnState.DONE, 4),
+        PutItem(item(name, text=ANSWER, turn=name, address=key)),
+    )
+    await store.apply(SetItem(name, ItemState.ATTEMPTING, 5, tries=1))
+    await store.apply(SetItem(name, ItemState.SENT, 6, shown=b'{"messages": ["m1"]}'))
+
+
+async def cost(url: str, sessions: int, history: int) -> tuple[int, int, float]:
+    """Statements, commits and (of SQLite) WAL bytes of a turn, in a database of this size."""
+    ids = Ids(SystemClock(), randbits=random.Random(1).getrandbits)
+    store = await SessionStore.open(url, clock=SystemClock())
+    try:
+        names = await store.database.write(lambda c: fill(c, sessions, history, ids))
+        wal = Path(f"{url.removeprefix('sqlite:///')}-wal")
+        chance = random.Random(2)
+        await turn(store, ids, *names[0])
+        if wal.exists():
+            await store.database.write(lambda c: c.exec_driver_sql("PRAGMA wal_autocheckpoint=0"))
+            with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as beside:
+                beside.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        counts = store.count()
+        await turn(store, ids, *names[0])
+        statements, commits = counts.statements, counts.commits
+        for _ in range(TURNS - 1):
+            await turn(store, ids, *chance.choice(names))
+        grown = wal.stat().st_size / TURNS if wal.exists() else 0.0
+        return statements, commits, grown
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def urls(store_url: str, request: pytest.FixtureRequest) -> tuple[str, str]:
+    if store_url.startswith("sqlite"):
+        return f"{store_url}.small", f"{store_url}.large"
+    return store_url, request.getfixturevalue("postgres_server").database()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [((10, 10), (10_000, 10)), ((10, 10), (10, 10_000))],
+    ids=["10 or 10,000 sessions", "10 or 10,000 messages in each"],
+)
+async def test_a_turn_costs_the_same_statements_and_wal_bytes(
+    urls: tuple[str, str], small: tuple[int, int], large: tuple[int, int]
+) -> None:
+    little = await cost(urls[0], *small)
+    much = await cost(urls[1], *large)
+    assert little[:2] == much[:2]
+    assert little[1] == 6
+    assert much[2] == pytest.approx(little[2], rel=0.1)

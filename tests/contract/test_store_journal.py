@@ -1,0 +1,362 @@
+"""What was received, done and shown, on every database."""
+
+import msgspec
+import pytest
+
+from sessions.changes import (
+    AppendMessages,
+    Checkpoint,
+    EndAttempt,
+    EndTool,
+    EndTurn,
+    PutItem,
+    SetInbox,
+    SetItem,
+    StartAttempt,
+    StartTool,
+    StartTurn,
+)
+from sessions.errors import AlreadyStarted, Conflict, Missing
+from sessions.records import (
+    InboxState,
+    Item,
+    ItemState,
+    Message,
+    ToolRun,
+    Traced,
+    Turn,
+    TurnState,
+)
+from sessions.store import SessionStore
+from tests.contract.store_kit import ADDRESS, KEY, ended, entry, item, opened, started
+
+WAITING, HELD, DONE = InboxState.WAITING, InboxState.HELD, InboxState.DONE
+
+
+async def state_of(store: SessionStore, name: str) -> InboxState:
+    found = await store.inbox_entry("telegram::1001", f"event of {name}")
+    assert found
+    return found.state
+
+
+# --- what was received -----------------------------------------------------------------------
+
+
+async def test_an_entry_is_read_back_as_it_was_received(store: SessionStore) -> None:
+    sent = entry("i1", payload=b"\x00\xff{}")
+    assert await store.accept(sent)
+    assert await store.inbox_entry(sent.source, sent.event) == msgspec.structs.replace(sent, seq=1)
+    assert await store.inbox_entry(sent.source, "another") is None
+
+
+async def test_a_redelivery_is_recognised_and_changes_nothing(store: SessionStore) -> None:
+    first = entry("i1")
+    assert await store.accept(first)
+    again = msgspec.structs.replace(first, id="i2", payload=b"other", key="web:a")
+    assert not await store.accept(again)
+    kept = await store.inbox_entry(first.source, first.event)
+    assert kept
+    assert (kept.id, kept.payload, kept.key) == ("i1", b"{}", KEY)
+    assert await store.accept(msgspec.structs.replace(again, source="telegram::1002"))
+
+
+async def test_what_waits_is_listed_in_the_order_in_which_it_came(store: SessionStore) -> None:
+    for name in ("i3", "i1", "i2"):
+        await store.accept(entry(name))
+    await store.accept(entry("i4", key="web:a"))
+    await store.accept(entry("i5", key="web:b", state=InboxState.IGNORED, payload=None))
+    waiting = (await store.conversation(KEY)).waiting
+    assert [each.id for each in waiting] == ["i3", "i1", "i2"]
+    assert sorted(await store.waiting_keys()) == [KEY, "web:a"]
+
+
+async def test_commands_are_listed_until_they_are_carried_out(store: SessionStore) -> None:
+    for name in ("i1", "i2"):
+        await store.accept(entry(name, state=InboxState.COMMAND))
+    assert [each.id for each in await store.commands()] == ["i1", "i2"]
+    await store.apply(SetInbox(("i1",), DONE, 5000))
+    assert [each.id for each in await store.commands()] == ["i2"]
+    done = await store.inbox_entry("telegram::1001", "event of i1")
+    assert done
+    assert done.settled_at == 5000
+
+
+async def test_a_turn_takes_its_entries_along(store: SessionStore) -> None:
+    for name in ("i1", "i2", "i3"):
+        await store.accept(entry(name))
+    await store.apply(opened("s1"), started("t1", "s1", "i1", "i2"))
+    taken = await store.turn_inbox("t1")
+    assert [(each.id, each.state, each.session_id) for each in taken] == [
+        ("i1", InboxState.RUNNING, "s1"),
+        ("i2", InboxState.RUNNING, "s1"),
+    ]
+    await store.apply(ended("t1", at=3000))
+    assert {each.state for each in await store.turn_inbox("t1")} == {DONE}
+    assert {each.settled_at for each in await store.turn_inbox("t1")} == {3000}
+    assert await state_of(store, "i3") is WAITING
+
+
+async def test_an_entry_can_be_answered_a_second_time(store: SessionStore) -> None:
+    await store.accept(entry("i1"))
+    await store.apply(opened("s1"), started("t1", "s1", "i1"), ended("t1"))
+    await store.apply(started("t2", "s1", "i1"))
+    assert await store.turn_inbox("t1") == ()
+    [again] = await store.turn_inbox("t2")
+    assert (again.state, again.settled_at) == (InboxState.RUNNING, None)
+
+
+async def test_ending_a_turn_leaves_alone_what_was_taken_from_it(store: SessionStore) -> None:
+    await store.accept(entry("i1"))
+    await store.apply(opened("s1"), started("t1", "s1", "i1"))
+    await store.apply(SetInbox(("i1",), WAITING, 2500), ended("t1"))
+    assert await state_of(store, "i1") is WAITING
+
+
+async def test_a_suspended_session_keeps_what_waited_in_it(store: SessionStore) -> None:
+    for name in ("i1", "i2", "i3"):
+        await store.accept(entry(name))
+    await store.apply(opened("s1"), SetInbox(("i1", "i2"), HELD, 3000, session_id="s1"))
+    assert [each.id for each in await store.held("s1")] == ["i1", "i2"]
+    await store.apply(SetInbox(("i2",), WAITING, 4000))
+    assert [each.id for each in await store.held("s1")] == ["i1"]
+    assert [each.id for each in (await store.conversation(KEY)).waiting] == ["i2", "i3"]
+
+
+async def test_only_what_still_waits_can_be_edited(store: SessionStore) -> None:
+    await store.accept(entry("i1"))
+    assert await store.replace_payload("i1", b"edited")
+    await store.apply(opened("s1"), SetInbox(("i1",), HELD, 2, session_id="s1"))
+    assert await store.replace_payload("i1", b"edited again")
+    await store.apply(started("t1", "s1", "i1"))
+    assert not await store.replace_payload("i1", b"too late")
+    assert not await store.replace_payload("i9", b"not there")
+    [kept] = await store.turn_inbox("t1")
+    assert kept.payload == b"edited again"
+
+
+async def test_only_what_was_ignored_long_ago_is_forgotten(store: SessionStore) -> None:
+    for number in range(1200):
+        ignored = entry(f"old{number}", state=InboxState.IGNORED, payload=None, received_at=10)
+        await store.database.write(lambda c, e=ignored: store._journal.accept(c, e))  # type: ignore[misc]
+    await store.accept(entry("new", state=InboxState.IGNORED, payload=None, received_at=20))
+    await store.accept(entry("answered", state=DONE, received_at=10))
+    assert (await store.sweep(before=20)).ignored == 1200
+    assert (await store.sweep(before=20)).ignored == 0
+    assert await state_of(store, "new") is InboxState.IGNORED
+    assert await state_of(store, "answered") is DONE
+
+
+# --- turns -----------------------------------------------------------------------------------
+
+
+async def test_a_turn_is_read_back_as_it_went(store: SessionStore) -> None:
+    await store.apply(opened("s1"), started("t1", "s1", said="what time is it?"))
+    begun = Turn("t1", "s1", KEY, ADDRESS, TurnState.RUNNING, "what time is it?", 2000)
+    assert await store.turn("t1") == begun
+    assert await store.running_turns() == (begun,)
+    await store.apply(Checkpoint("t1", "it is"), StartAttempt("t1", 1, "openai/one", 2100))
+    await store.apply(
+        EndAttempt("t1", 1, "CUT", 2200, "text", 40, "reset", "req_1", 10, 2),
+        StartAttempt("t1", 2, "openai/two", 2300),
+    )
+    await store.apply(EndTurn("t1", TurnState.FAILED, 2400, "no answer"))
+    assert await store.running_turns() == ()
+    assert await store.turn("t1") == msgspec.structs.replace(
+        begun,
+        state=TurnState.FAILED,
+        finished_at=2400,
+        attempts=2,
+        cause="no answer",
+        partial="it is",
+    )
+    assert await store.turns("s1") == (await store.turn("t1"),)
+
+
+async def test_a_turn_that_is_taken_up_again_goes_on_as_the_same(store: SessionStore) -> None:
+    await store.accept(entry("i1"))
+    await store.apply(opened("s1"), started("t1", "s1", "i1"), Checkpoint("t1", "half"))
+    await store.apply(EndTurn("t1", TurnState.INTERRUPTED, 2500, "crash"))
+    await store.apply(StartTurn("t1", "s1", KEY, ADDRESS, (), (), "hello", 9000))
+    turn, session = await store.turn("t1"), await store.session("s1")
+    assert turn == Turn(
+        "t1", "s1", KEY, ADDRESS, TurnState.RUNNING, "hello", 2000, partial="half", resumed=1
+    )
+    assert session
+    assert (session.messages, session.updated_at) == (1, 9000)
+
+
+async def test_the_same_attempt_cannot_begin_twice(store: SessionStore) -> None:
+    await store.apply(opened("s1"), started("t1", "s1"), StartAttempt("t1", 1, "openai/one", 1))
+    with pytest.raises(Conflict):
+        await store.apply(StartAttempt("t1", 1, "openai/two", 2))
+    with pytest.raises(Missing, match="attempt 2 of t1"):
+        await store.apply(EndAttempt("t1", 2, "DONE", 3))
+
+
+async def test_a_tool_call_is_never_started_twice(store: SessionStore) -> None:
+    start = StartTool("t1", "call_1", "write", "write", '{"a": 1}', 2100)
+    await store.apply(opened("s1"), started("t1", "s1"), start)
+    with pytest.raises(AlreadyStarted, match="call_1 of t1"):
+        await store.apply(Checkpoint("t1", "not this either"), start)
+    turn = await store.turn("t1")
+    assert turn
+    assert turn.partial == ""
+    assert await store.tool_runs("t1") == (
+        ToolRun("t1", "call_1", "write", "write", '{"a": 1}', 2100),
+    )
+
+
+async def test_tools_are_read_back_with_their_outcome(store: SessionStore) -> None:
+    await store.apply(opened("s1"), started("t1", "s1"))
+    for number, name in enumerate(("call_b", "call_a")):
+        await store.apply(StartTool("t1", name, "write", "write", "{}", 2100 + number))
+    await store.apply(EndTool("t1", "call_b", ok=False, result="no \x00 disk", at=2200))
+    failed, unknown = await store.tool_runs("t1")
+    assert (failed.call_id, failed.ok, failed.result) == ("call_b", False, "no \ufffd disk")
+    assert (unknown.call_id, unknown.ok, unknown.finished_at) == ("call_a", None, None)
+    with pytest.raises(Missing, match="call_c of t1"):
+        await store.apply(EndTool("t1", "call_c", ok=True, result="", at=2300))
+
+
+# --- what is to be shown ---------------------------------------------------------------------
+
+
+async def test_an_item_is_read_back_as_it_was_put(store: SessionStore) -> None:
+    put = Item(
+        "o1", ADDRESS, "ask", ItemState.PENDING, b"\x00body", 7, b"shown", "t1", "m1", not_before=3
+    )
+    await store.apply(PutItem(put))
+    assert await store.open_items() == (msgspec.structs.replace(put, seq=1),)
+
+
+async def test_putting_an_item_again_leaves_alone_what_belongs_to_its_delivery(
+    store: SessionStore,
+) -> None:
+    await store.apply(PutItem(item("o1", text="half", final=False)))
+    await store.apply(
+        SetItem("o1", ItemState.ATTEMPTING, 2600, shown=b"m1", tries=2, not_before=9000)
+    )
+    news = msgspec.structs.replace(item("o1", text="whole"), error="cut", reply_to="m7")
+    await store.apply(PutItem(news))
+    [kept] = await store.open_items()
+    assert (kept.body, kept.final, kept.error, kept.reply_to) == (b"whole", True, "cut", "m7")
+    assert (kept.shown, kept.tries, kept.not_before) == (b"m1", 2, 9000)
+    assert (kept.state, kept.created_at) == (ItemState.PENDING, 2500)
+
+
+async def test_delivery_changes_only_what_it_says(store: SessionStore) -> None:
+    await store.apply(PutItem(item("o1")))
+    await store.apply(SetItem("o1", ItemState.UNKNOWN, 2600, shown=b"m1", tries=1, error="cut"))
+    await store.apply(SetItem("o1", ItemState.ATTEMPTING, 2700, tries=2))
+    [tried] = await store.open_items()
+    assert (tried.shown, tried.tries, tried.error, tried.settled_at) == (b"m1", 2, "cut", None)
+    await store.apply(SetItem("o1", ItemState.SENT, 2800))
+    assert await store.open_items() == ()
+    [sent] = await store.timeline(ADDRESS, 0, 10)
+    assert isinstance(sent, Item)
+    assert (sent.state, sent.settled_at, sent.shown) == (ItemState.SENT, 2800, b"m1")
+    await store.apply(PutItem(item("o1", text="edited")))
+    [reopened] = await store.open_items()
+    assert (reopened.settled_at, reopened.shown) == (None, b"m1")
+    with pytest.raises(Missing, match="o9"):
+        await store.apply(SetItem("o9", ItemState.SENT, 1))
+
+
+async def test_only_what_is_not_settled_is_open(store: SessionStore) -> None:
+    for state in ItemState:
+        await store.apply(PutItem(item(f"o_{state.value}", state=state)))
+    assert [each.state for each in await store.open_items()] == [
+        ItemState.PENDING,
+        ItemState.ATTEMPTING,
+        ItemState.UNKNOWN,
+    ]
+
+
+# --- the timeline ----------------------------------------------------------------------------
+
+
+def ids(rows: tuple[object, ...]) -> list[str]:
+    return [str(getattr(row, "id", "")) for row in rows]
+
+
+async def test_the_timeline_merges_what_was_said_and_what_was_answered(
+    store: SessionStore,
+) -> None:
+    await store.accept(entry("i1"))
+    await store.apply(PutItem(item("o1")))
+    await store.accept(entry("i2"))
+    await store.accept(entry("ignored", state=InboxState.IGNORED, payload=None))
+    await store.accept(entry("elsewhere", address="web/a"))
+    await store.apply(
+        PutItem(item("unfinished", final=False)),
+        PutItem(item("dead", state=ItemState.DEAD)),
+        PutItem(item("elsewhere too", address="web/a")),
+        PutItem(item("o2")),
+    )
+    rows = await store.timeline(ADDRESS, 0, 10)
+    assert ids(rows) == ["i1", "o1", "i2", "o2"]
+    assert [row.seq for row in rows] == sorted({row.seq for row in rows})
+    assert ids(await store.timeline(ADDRESS, 0, 3)) == ["o1", "i2", "o2"]
+    assert ids(await store.timeline(ADDRESS, rows[0].seq, 2)) == ["o1", "i2"]
+    assert await store.timeline(ADDRESS, rows[-1].seq, 10) == ()
+
+
+async def test_a_reader_of_the_timeline_never_misses_an_answer_that_was_long_in_coming(
+    store: SessionStore,
+) -> None:
+    await store.accept(entry("i1"))
+    await store.apply(PutItem(item("o1", text="", final=False)))
+    await store.accept(entry("i2"))
+    seen = await store.timeline(ADDRESS, 0, 10)
+    assert ids(seen) == ["i1", "i2"]
+    await store.apply(PutItem(item("o1", text="more", final=False)))
+    await store.apply(PutItem(item("o1", text="whole")))
+    [late] = await store.timeline(ADDRESS, seen[-1].seq, 10)
+    assert late.id == "o1"
+    await store.accept(entry("i3"))
+    await store.apply(PutItem(item("o1", text="edited")))
+    assert ids(await store.timeline(ADDRESS, seen[-1].seq, 10)) == ["o1", "i3"]
+
+
+async def test_numbers_go_on_after_a_restart(store: SessionStore, store_url: str) -> None:
+    await store.accept(entry("i1"))
+    await store.apply(PutItem(item("o1", final=False)))
+    await store.apply(PutItem(item("o1")))
+    last = (await store.timeline(ADDRESS, 0, 10))[-1].seq
+    await store.close()
+    again = await SessionStore.open(store_url, clock=store._clock)
+    try:
+        await again.accept(entry("i2"))
+        rows = await again.timeline(ADDRESS, 0, 10)
+        assert ids(rows) == ["i1", "o1", "i2"]
+        assert rows[-1].seq > last
+    finally:
+        await again.close()
+
+
+async def test_a_message_is_traced_to_its_turn_and_what_was_shown(store: SessionStore) -> None:
+    await store.accept(entry("i1"))
+    await store.accept(entry("i2", state=InboxState.IGNORED, payload=None))
+    await store.apply(opened("s1"), started("t1", "s1", "i1"), PutItem(item("o1", turn="t1")))
+    await store.apply(ended("t1"), PutItem(item("o2", turn="t2")))
+    turn = await store.turn("t1")
+    shown = tuple(each for each in await store.open_items() if each.id == "o1")
+    [first] = await store.turn_inbox("t1")
+    ignored = await store.inbox_entry("telegram::1001", "event of i2")
+    assert ignored
+    expected = (Traced(ignored, None, ()), Traced(first, turn, shown))
+    assert await store.trace(KEY) == await store.trace(ADDRESS) == expected
+    assert await store.trace("event of i1") == await store.trace("i1") == (expected[1],)
+    assert await store.trace("t1") == (expected[1],)
+    assert await store.trace(KEY, limit=1) == (expected[0],)
+    assert await store.trace("nothing") == ()
+
+
+async def test_an_empty_list_of_changes_or_rows_changes_nothing(store: SessionStore) -> None:
+    await store.apply(opened("s1"))
+    before = await store.session("s1")
+    await store.apply()
+    await store.apply(SetInbox((), DONE, 1), AppendMessages("s1", "t1", (), 1000))
+    assert await store.session("s1") == before
+    await store.apply(AppendMessages("s1", "t1", (Message("user", ""),), 1000))
+    assert await store.history("s1") == (Message("user", ""),)

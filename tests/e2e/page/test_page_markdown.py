@@ -1,0 +1,209 @@
+"""The Markdown renderer, in the browser that runs it, over samples that are unkind to it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.e2e.stage import staged
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+# All letters of these must be seen: nothing in them is only for the machine.
+SAMPLES = {
+    "plain": "Hello, world.\nSecond line.\n\nNew paragraph",
+    "emphasis": "*a* **b** ***c*** ~~d~~ _e_ __f__ **g *h* i** *j **k** l* **m*n**o*",
+    "broken emphasis": "**a *b** c* d** *e _f* g_ ~h~ ~~i ***j** k* l*** **",
+    "snake_case": "a_b_c __init__ x_y * z*w 2*3*4 _(a)_ **(b)**c",
+    "no spaces": "这是**“重点”**吗,日本語**強調**です",
+    "headings": "# a\n## b ##\n###c\n#\n###### f\n####### g\n# h #i\ntext\n# j",
+    "rules": "a\n---\nb\n***\n* * *\n- - -\n___\nc\n- d\n---\n",
+    "lists": "- a\n- b\n  - c\n    - d\n      1. e\n         - f\n- g\n\n- h\n\n  i\n\nj",
+    "list kinds": "* a\n+ b\n- c\n1. d\n2) e\n7. f\n\n10. g\n- \n-\n- h",
+    "lazy lists": "- a\nb\n  c\n* d\n**e** f\n1. g\nh\n2. i\n   ```\n   j\n   ```\n   k",
+    "tasks": "- [ ] a\n- [x] b\n- [X] c\n- [] d\n- [x]e\n  - [ ] f",
+    "quotes": "> a\n> b\nc\n>> d\n> > e\n\n> - f\n>   g\n>\n> ```\n> h\n> ```\ni",
+    "fences": "```\na\n```\nb\n~~~~\nc\n~~~\nd\n~~~~\n  ```\n  e\n ```\n````\n```\nf\n",
+    "open fence": "a\n```\nb\n\n# c\n- d\n**e**",
+    "fence in list": "1. a\n   ```\n   b\n\n   c\n   ```\n2. d\n\n       e",
+    "indented": "    a\n    b\n\n    c\nd\n\te\n\n\tf",
+    "tables": "| a | b |\n|---|:-:|\n| c | d | e |\n| f |\ng|h\n\ni | j\n--|--\nk\\|l | `m`\n",
+    "broken tables": "|a|b|\n|---|\n|c|d|\n\n|e|\n|-|-|\n|\n||\n|f\n",
+    "code spans": "`a` ``b ` c`` `d\ne` ``f` g ` h ``` i `` j",
+    "escapes": "\\*a\\* \\`b\\` \\[c\\](d) \\\\e \\# f\\\ng \\",
+    "brackets": "[a] [b [c] d] [e](f g) [](h) ![i] ]j[ [k](",
+    "html": "<b>a</b> <br> <div onclick='c'> d < e > f <!-- g --> &copy h &#; i",
+    "spaces": "  a  \n\tb\n   \n \u00a0c\u200bd\n\n\n\n  e",
+    "emoji": "\U0001f469\u200d\U0001f469\u200d\U0001f466 *\U0001f44d\U0001f3fd* **\u00e9** `\U0001f1e9\U0001f1ea` - \U0001f642\n- \U0001f643 a",
+    "halves": "a\ud83db\ude00c",
+    "right to left": "שלום **עולם** `קוד`\n- פריט\n",
+    "deep quotes": ">" * 60 + " a\n" + "> " * 60 + "b",
+    "deep lists": "".join("  " * depth + "- x\n" for depth in range(40)),
+    "dashes": "- - - - a\n1. 1. 1. b\n> - > 1. c\n- > - d\n-\n  e\n-\n\n  f",
+    "carriage returns": "a\r\nb\r\n\r\n- c\r\n- d\r\n",
+}
+
+# In these some letters are addresses or names of languages, shown elsewhere or not at all.
+MORE = {
+    "links": "[a](https://b.example/c_(d)) <https://e.example> https://f.example/g?h=1&i=2. (https://j.example/k) [l](<https://m.example/n o> 'p') **https://q.example** www.r.example",
+    "languages": "".join(
+        f"```{name}\n{code}\n```\n"
+        for name, code in {
+            "python": "@a\ndef b(c: int = 1) -> str:\n    '''d\n    e'''\n    return f\"{c}\" # g",
+            "ts": "const a: Map<string, number> = new Map(); // b\n`c ${d}`; /* e",
+            "json": '{"a": [1, -2.5e3, true, null], "b": "c\\"d"}',
+            "bash": "# a\nfor b in \"$c\" ${d}; do echo 'e' | grep -v f; done",
+            "html": "<!-- a --><div class=\"b\" id=c>d &amp; <br/></div><script>let e = '<f>';</script>",
+            "css": "@media (a) { .b:hover, #c { color: #fff; margin: 1.5rem !important } } /* d",
+            "sql": "SELECT a, count(*) FROM b WHERE c = 'd''e' -- f\nLIMIT 10;",
+            "go": "func a(b []int) (c error) { return fmt.Errorf(`d %v`, 0x1F) }",
+            "rust": "fn a<'b>(c: &'b str) -> Option<u8> { println!(\"d{}\", 'e'); None }",
+            "diff": "--- a\n+++ b\n@@ -1 +1 @@\n-c\n+d\n e",
+            "yaml": "a: 1 # b\n- c: 'd'\n[e]\nf = \"g\"",
+            "unknown": 'if (a) { b("c"); } # d // e\n\'f',
+            "text": "a <b> 'c",
+        }.items()
+    ),
+    "answer": "Sure! Here is **how**:\n\n1. Install it:\n   ```bash\n   pip install x\n   ```\n2. Use it:\n\n   | a | b |\n   |---|---|\n   | `c` | [d](https://e.example) |\n\n> Note: _careful_.\n\n---\n\n### Next\n- [x] done\n- [ ] open",
+}
+
+# Grows a text letter by letter and compares each state with one made from nothing.
+GROW = """async (samples) => {
+    const { MarkdownView, renderMarkdown } = await import("/web/static/markdown.js");
+    const different = [];
+    for (const [name, text] of Object.entries(samples)) {
+        const grown = document.createElement("div");
+        const view = new MarkdownView(grown);
+        for (let end = 1; end <= text.length; end += 1) {
+            view.update(text.slice(0, end), true);
+            const whole = document.createElement("div");
+            renderMarkdown(whole, text.slice(0, end));
+            if (grown.innerHTML !== whole.innerHTML) {
+                different.push([name, text.slice(0, end), grown.innerHTML, whole.innerHTML]);
+                break;
+            }
+        }
+    }
+    return different;
+}"""
+
+LETTERS = """async (samples) => {
+    const { renderMarkdown } = await import("/web/static/markdown.js");
+    const letters = (text) => text.replace(/[^\\p{L}]/gu, "");
+    const lost = [];
+    for (const [name, text] of Object.entries(samples)) {
+        for (let end = 1; end <= text.length; end += 1) {
+            const node = document.createElement("div");
+            renderMarkdown(node, text.slice(0, end));
+            node.querySelectorAll(".code-head").forEach((head) => head.remove());
+            // The x of a ticked box is a tick, and a br is a line break, as far as they are whole.
+            const ticks = node.querySelectorAll("input[checked]").length;
+            const source = text.slice(0, end).replace(/<br>/g, "");
+            const [expected, shown] = [letters(source), letters(node.textContent)];
+            if (expected.length !== shown.length + ticks || (!ticks && expected !== shown)) {
+                lost.push([name, text.slice(0, end), shown]);
+                break;
+            }
+        }
+    }
+    return lost;
+}"""
+
+RENDER = """async (text) => {
+    const { renderMarkdown } = await import("/web/static/markdown.js");
+    const node = document.createElement("div");
+    renderMarkdown(node, text);
+    return node.innerHTML;
+}"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sheet(browser: Browser) -> AsyncIterator[Page]:
+    """A page of our own origin on which to render; one for all, since nothing on it changes."""
+    async with staged() as stage, await browser.new_context() as context:
+        page = await context.new_page()
+        await page.goto(stage.url)
+        yield page
+
+
+async def test_a_growing_text_looks_at_every_letter_like_a_whole_one(sheet: Page) -> None:
+    assert await sheet.evaluate(GROW, {**SAMPLES, **MORE}) == []
+
+
+async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
+    assert await sheet.evaluate(LETTERS, SAMPLES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("# a", ['<h3 dir="auto" class="h1">a</h3>']),
+        ("**a *b* c**", ["<strong>a <em>b</em> c</strong>"]),
+        ("~~a~~ ~b~", ["<del>a</del> ~b~"]),
+        ("snake_case_name", ["snake_case_name"]),
+        ("这是**“重点”**吗", ["<strong>“重点”</strong>"]),
+        ("a\nb", ["a<br>b"]),
+        ("- a\n- b", ['<ul><li dir="auto">a</li><li dir="auto">b</li></ul>']),
+        ("1. a\n   - b", ['<ol><li dir="auto">a<ul><li dir="auto">b</li></ul></li></ol>']),
+        ("3. a", ['<ol start="3">']),
+        ("- a\n\n- b", ['<li dir="auto"><p dir="auto">a</p></li>']),
+        ("- [x] a", ['type="checkbox" disabled="" checked="" aria-label="done"']),
+        ("> a\n> > b", ["<blockquote", '<p dir="auto">b</p></blockquote></blockquote>']),
+        ("---", ["<hr>"]),
+        ("a\n---", ['<p dir="auto">a</p><hr>']),
+        ("|a|b|\n|-|-:|\n|c|d|", ['<th dir="auto">a</th>', '<td dir="auto" class="right">d</td>']),
+        ("```js\nlet a\n```", ["<span>js</span>", '<span class="t-keyword">let</span> a']),
+        ("`a  b`", ["<code>a  b</code>"]),
+        ("[a](https://b.example)", ['href="https://b.example/"', ">a</a>"]),
+        ("https://b.example/c).", ['href="https://b.example/c"', "</a>)."]),
+        ("<a@b.example>", ['href="mailto:a@b.example"', ">a@b.example</a>"]),
+        ("[a](src/b.py)", ["a (src/b.py)"]),
+        ("![a](https://b.example/c.png)", ['href="https://b.example/c.png"', ">a</a>"]),
+        ("&lt;&#65;&#x42;&amp;&nope;", ["&lt;AB&amp;&amp;nope;"]),
+        ("\\*a\\*", ["*a*"]),
+    ],
+)
+async def test_markdown_becomes_what_it_means(sheet: Page, text: str, parts: list[str]) -> None:
+    html = str(await sheet.evaluate(RENDER, text))
+    for part in parts:
+        assert part in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*a " * 20_000,
+        "**a *b " * 8_000,
+        "a*b_" * 15_000,
+        "[" * 50_000,
+        "[a](" * 12_000,
+        "![" * 25_000,
+        "]" * 50_000,
+        "`a``b```" * 6_000,
+        "".join("`" * length + " " for length in range(1, 300)),
+        "> " * 25_000,
+        "- " * 25_000,
+        "a\n" * 25_000,
+        "- a\n" * 12_000,
+        "- a\nb\n" * 8_000,
+        "|a" * 25_000 + "\n" + "|-" * 25_000,
+        "<" * 50_000,
+        "&#" * 25_000,
+        "http://a" * 6_000,
+        "https://a.example/" + ")" * 50_000,
+        "\\" * 50_000,
+        "# " + "#" * 50_000 + "x",
+        "* " * 25_000 + "x",
+        "```js\n" + "/*" * 9_000,
+        "```html\n" + "<a '" * 4_900,
+        "```python\n" + "'" * 19_000,
+        "~~a" * 15_000,
+    ],
+    ids=lambda text: json.dumps(text[:12]),
+)
+async def test_no_text_of_50_kb_keeps_the_page_busy(sheet: Page, text: str) -> None:
+    async with asyncio.timeout(5):
+        assert await sheet.evaluate(RENDER, text)

@@ -1,0 +1,96 @@
+"""What one turn costs the database, whatever lies in it already."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from sessions.changes import AppendMessages, Change, EndTurn, OpenSession, SetSession, StartTurn
+from sessions.records import Message, Reason, SessionState, TurnState
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.e2e.house import House, Screen, gateway, talkative
+from tests.fakes.model_server import ModelServer
+
+TURNS = 12
+CHAT = "7"
+
+
+class Cost(NamedTuple):
+    statements: int
+    commits: int
+    wal_bytes: int
+
+
+async def filled(home: Path, sessions: int, history: int) -> None:
+    """A store in which this much has happened before."""
+    store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=SystemClock())
+    address = '{"platform":"memory","chat":"%s"}'
+    changes: list[Change] = []
+    for number in range(sessions):
+        name, key = f"s_{number:06d}", f"memory:old-{number}"
+        changes.append(OpenSession(name, key, address % number, number))
+        changes.append(SetSession(name, SessionState.CLOSED, Reason.NEW, number))
+    rows = tuple(
+        Message("assistant" if number % 2 else "user", content=f"row {number} " + "x" * 100)
+        for number in range(history)
+    )
+    changes += [
+        OpenSession("s_1", f"memory:{CHAT}", address % CHAT, 1),
+        StartTurn("t_1", "s_1", f"memory:{CHAT}", address % CHAT, (), (), "old", 1),
+        AppendMessages("s_1", "t_1", rows, 1),
+        EndTurn("t_1", TurnState.DONE, 1),
+    ]
+    await store.apply(*changes)
+    await store.close()
+
+
+async def cost_of_turns(house: House, home: Path) -> Cost:
+    """Measure turns after a few that warm everything up."""
+    store = house.runner._store
+    assert store
+    for number in range(3):
+        await turn(house, f"warm {number}")
+    await store.prove_writable()
+    _empty_log(home)
+    counts = store.database.count()
+    for number in range(TURNS):
+        await turn(house, f"measured {number:02d}")
+    await store.prove_writable()  # what rides behind the last answer is committed before this
+    return Cost(counts.statements, counts.commits, (home / "holdfast.db-wal").stat().st_size)
+
+
+def _empty_log(home: Path) -> None:
+    """Start the log anew, so that its size is what is written from now on."""
+    with contextlib.closing(sqlite3.connect(home / "holdfast.db")) as connection:
+        assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
+
+
+async def turn(house: House, text: str) -> None:
+    await house.screen.say(CHAT, text)
+    await house.screen.shows(CHAT, f"echo: {text}")
+
+
+@pytest.mark.timeout(120)
+async def test_a_turn_costs_the_same_with_ten_and_ten_thousand_sessions_and_messages(
+    tmp_path: Path,
+) -> None:
+    costs = {}
+    for sessions, history in ((10, 10), (10_000, 10), (10, 10_000)):
+        home = tmp_path / f"{sessions}-{history}"
+        home.mkdir()
+        await filled(home, sessions, history)
+        async with (
+            ModelServer(talkative) as model,
+            gateway(home, model, Screen(burst=1000)) as house,
+        ):
+            costs[sessions, history] = await cost_of_turns(house, home)
+    base = costs[10, 10]
+    for case, cost in costs.items():
+        # How many writes share a commit depends on the moment; a BEGIN goes with each.
+        assert cost.commits <= 5 * TURNS + 1, (case, costs)
+        assert cost.statements - cost.commits == base.statements - base.commits, (case, costs)
+        assert 0.9 < cost.wal_bytes / base.wal_bytes < 1.1, (case, costs)
+    assert base.statements / TURNS < 25, costs
