@@ -6,6 +6,7 @@ once everything is answered.
 
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -136,8 +137,14 @@ class Terminal:
         if self._prompted:
             text = _CLEAR_LINE + text
         self._prompted = self._tty and self._printer.at_start
-        self._out.write(text + PROMPT + self._typed() if self._prompted else text)
-        self._out.flush()
+        try:
+            self._out.write(text + PROMPT + self._typed() if self._prompted else text)
+            self._out.flush()
+        except BrokenPipeError:  # as in `holdfast chat | head`: nobody reads any more
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._out.fileno())  # or the last flush of all would fail too
+            os.close(nowhere)
+            self._leave()
 
     # --- what is typed
 
@@ -212,24 +219,24 @@ class Terminal:
         loop = asyncio.get_running_loop()
         wanted: asyncio.Queue[str] = asyncio.Queue()
 
-        def leave() -> None:
-            self.hurried = True
-            self._leaving.set()
-
         def interrupted() -> None:
             if not self._tty or loop.time() - self._interrupted_at < TWICE_WITHIN:
-                leave()
+                self._leave()
                 return
             self._interrupted_at = loop.time()
             wanted.put_nowait(STOP)
 
         loop.add_signal_handler(signal.SIGINT, interrupted)
-        loop.add_signal_handler(signal.SIGTERM, leave)
+        loop.add_signal_handler(signal.SIGTERM, self._leave)
         try:
             yield wanted
         finally:
             loop.remove_signal_handler(signal.SIGINT)
             loop.remove_signal_handler(signal.SIGTERM)
+
+    def _leave(self) -> None:
+        self.hurried = True
+        self._leaving.set()
 
 
 async def _obey(line: Line, wanted: asyncio.Queue[str]) -> None:

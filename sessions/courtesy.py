@@ -7,8 +7,8 @@ another thread to wake up. Measured, a commit of 0.3 ms then took up to 16 secon
 a moment, until one of them is done; the same commits then took at most 20 ms.
 """
 
-import asyncio
 import threading
+from collections.abc import Callable
 
 LATE = 0.004
 """Seconds without an answer of any thread after which the loop stands still."""
@@ -21,17 +21,21 @@ MOST_IN_VAIN = 50
 class Courtesy:
     """Watches over the jobs that a loop has given to its threads."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(
+        self,
+        call_later: Callable[[float, Callable[[], None]], object],
+        answered: threading.Event | None = None,
+    ) -> None:
+        self._call_later = call_later
+        self._answered = answered or threading.Event()
         self._underway = 0
         self._in_vain = 0
-        self._answered = threading.Event()
-        self._timer: asyncio.TimerHandle | None = None
+        self._watching = False
 
     def begun(self) -> None:
         """A thread has got a job; called in the loop."""
         self._underway += 1
-        if self._timer is None:
+        if not self._watching:
             self._watch()
 
     def answered(self) -> None:
@@ -44,11 +48,12 @@ class Courtesy:
         self._in_vain = 0
 
     def _watch(self) -> None:
+        self._watching = True
         self._answered.clear()
-        self._timer = self._loop.call_later(LATE, self._look)
+        self._call_later(LATE, self._look)
 
     def _look(self) -> None:
-        self._timer = None
+        self._watching = False
         if not self._underway:
             return
         if not self._answered.is_set() and self._in_vain < MOST_IN_VAIN:

@@ -178,7 +178,7 @@ class Database:
         self.name = where.name
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        self._courtesy = Courtesy(self._loop)
+        self._courtesy = Courtesy(self._loop.call_later)
         read_engine = reader(where, alone=read_only)
         self.dialect = read_engine.dialect
         self._engines = [read_engine]

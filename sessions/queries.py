@@ -299,7 +299,7 @@ _LAST_TURN = (
 _RUNNING = (
     sa.select(*_TURN)
     .where(state_is(schema.turns.c.state, TurnState.RUNNING))
-    .order_by(schema.turns.c.id)
+    .order_by(schema.turns.c.key, schema.turns.c.id)  # as in the index
 )
 _RUNNING_OF_KEY = _RUNNING.where(schema.turns.c.key == given("key"))
 _TOOL_RUNS = (

@@ -1,13 +1,14 @@
 """Which platforms there are: modules of this package, and what other distributions offer.
 
 A module is found by its name and offers `SPEC`; other distributions name theirs as entry points of
-the group `holdfast.platforms`. A platform whose library is not installed is left out.
+the group `holdfast.platforms`. Nothing is imported before it is asked for.
 """
 
+import difflib
 import logging
 import pkgutil
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 import platforms
 from platforms.core.contract import PlatformSpec
@@ -16,26 +17,60 @@ log = logging.getLogger(__name__)
 
 GROUP = "holdfast.platforms"
 
-
-def specs() -> dict[str, PlatformSpec]:
-    """Give every platform that can be used, by name; imports them, which may take a while."""
-    found: dict[str, PlatformSpec] = {}
-    for module in pkgutil.iter_modules(platforms.__path__):
-        if module.name != "core":
-            _add(found, f"platforms.{module.name}")
-    for entry in entry_points(group=GROUP):
-        spec: PlatformSpec = entry.load()
-        found.setdefault(spec.name, spec)
-    return found
+_NO_PLATFORMS = {"core", "memory"}  # what all share, and the test kit
 
 
-def _add(found: dict[str, PlatformSpec], module: str) -> None:
+class UnknownPlatform(LookupError):
+    """There is no platform of this name."""
+
+
+class PlatformNotInstalled(LookupError):
+    """The platform is known, but the library it speaks through is not installed."""
+
+
+def known_names() -> tuple[str, ...]:
+    """Name every platform there is, in order; imports none of them."""
+    return tuple(sorted({*_modules(), *_others()}))
+
+
+def find(name: str) -> PlatformSpec:
+    """Import a platform and give its spec; raises `UnknownPlatform`, `PlatformNotInstalled`."""
     try:
-        spec: PlatformSpec | None = getattr(import_module(module), "SPEC", None)
+        if name in _modules():
+            spec: PlatformSpec = import_module(f"platforms.{name}").SPEC
+        elif entry := _others().get(name):
+            spec = entry.load()
+        else:
+            raise UnknownPlatform(_unknown(name))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "platforms":
             raise
-        log.debug("%s is left out: %s is not installed", module, error.name)
-        return
-    if spec:  # the in-memory platform of the test kit offers none: nobody configures it
-        found[spec.name] = spec
+        msg = f"{name} needs {error.name}, which is not installed; install holdfast[{name}]."
+        raise PlatformNotInstalled(msg) from error
+    return spec
+
+
+def specs() -> dict[str, PlatformSpec]:
+    """Import every platform that can be used; one whose library is missing is left out."""
+    found = {}
+    for name in known_names():
+        try:
+            found[name] = find(name)
+        except PlatformNotInstalled as error:
+            log.debug("%s", error)
+    return found
+
+
+def _modules() -> list[str]:
+    names = [module.name for module in pkgutil.iter_modules(platforms.__path__)]
+    return [name for name in names if name not in _NO_PLATFORMS]
+
+
+def _others() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, known_names(), 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no platform {name!r}.{hint} Known are: {', '.join(known_names())}."

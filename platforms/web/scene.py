@@ -89,7 +89,7 @@ class Viewer:
         self._typing = scene.typing
         self._changes = scene.changes
         self._drafts: dict[str, Preview] = {}
-        self._shown: dict[str, TranscriptRow] = {}
+        self._shown: dict[str, TranscriptRow] = {}  # without the state of what is ours
 
     def wants_rows(self, scene: Scene) -> bool:
         """Say whether the archive should be read again; takes note that it will be."""
@@ -120,7 +120,8 @@ class Viewer:
 
     def rows(self, rows: Sequence[TranscriptRow]) -> Iterator[bytes]:
         """Give the events for rows that the page does not have, or not in this form."""
-        for row in rows:
+        for read in rows:
+            row = read if read.author == "user" else msgspec.structs.replace(read, state="")
             if self._shown.get(row.id) == row:
                 continue
             self.last = max(self.last, row.seq)

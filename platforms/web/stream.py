@@ -92,7 +92,7 @@ class EventStream(msgspec.Struct, frozen=True):
         rows = await self._read(floor)
         if floor == 0:  # these are the newest; there may be more between them and what it has
             newest = rows
-            while last and len(newest) == PAGE and last + 1 < newest[0].seq:
+            while last and newest and last + 1 < newest[0].seq:
                 between = [row for row in await self._read(last) if row.seq < newest[0].seq]
                 if not between:
                     break
@@ -100,9 +100,9 @@ class EventStream(msgspec.Struct, frozen=True):
                 last = between[-1].seq
             yield newest
             return
-        while rows:
+        while rows:  # a page may be short without being the last: not all that is stored is shown
             yield rows
-            rows = await self._read(rows[-1].seq) if len(rows) == PAGE else ()
+            rows = await self._read(rows[-1].seq)
 
     async def _read(self, after: int) -> Sequence[TranscriptRow]:
         async with asyncio.timeout(_READ_TIMEOUT):

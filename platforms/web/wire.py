@@ -60,14 +60,14 @@ KEEPALIVE = b": keepalive\n\n"
 
 
 def row_data(row: TranscriptRow) -> dict[str, object]:
-    """Write a row for the page."""
+    """Write a row for the page. How far the delivery of an answer is does not concern it."""
     return {
         "id": row.id,
         "seq": row.seq,
         "at": row.at,
         "author": row.author,
         "text": row.text,
-        "state": row.state,
+        "state": row.state if row.author == "user" else "",
         "buttons": button_data(row.buttons),
     }
 

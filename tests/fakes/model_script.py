@@ -113,7 +113,7 @@ def _step(match: re.Match[str]) -> Step:
     if match["word"]:
         return _word(match["word"])
     if match["json"]:
-        return _said(match["json"], json.loads(match["string"]))
+        return _said(match["json"], json.loads(match["string"], strict=False))
     if match["call"] is not None:
         return call_delta(*_call_fields(match["call"], match["args"]))
     if match["finish"]:

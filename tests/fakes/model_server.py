@@ -14,7 +14,6 @@ import struct
 import sys
 import termios
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from tests.fakes.model_script import (
@@ -71,6 +70,7 @@ class ModelServer:
         self, *scripts: Script | Handler, models: Sequence[str] = ("scripted",), port: int = 0
     ) -> None:
         self.requests: list[Received] = []
+        self.connections_made = 0
         self.models = tuple(models)
         self.port = port
         self._scripts = iter(scripts)
@@ -100,18 +100,14 @@ class ModelServer:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for task in self._running:
             task.cancel()
         for connection in tuple(self._connections):
             connection.transport.abort()
-        await self._group.__aexit__(kind, error, traceback)
+        # What went wrong in the test is the test's own and needs no group around it.
+        await self._group.__aexit__(None, None, None)
 
     def receive(self, connection: "_Connection", request: Received) -> None:
         task = self._group.create_task(self._answer(connection, request))
@@ -155,6 +151,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self._server._connections.add(self)
+        self._server.connections_made += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server._connections.discard(self)

@@ -5,6 +5,7 @@ import { Stream, get } from "./net.js";
 import { RowView } from "./rows.js";
 
 const FIRST = 100; // rows that the stream brings at first
+const MOST = 5_000; // rows that the daemon gives in one look back
 const TYPING = 8_000; // a sign of life counts for so long
 const FADE = 600; // a draft that vanishes waits so long for the row that takes its place
 
@@ -16,6 +17,7 @@ export class Conversation {
   #drafts = new Map();
   #typing = 0;
   #asked = FIRST;
+  #whole = false; // there is nothing before the first row shown
   #stream;
 
   /** `parts` are elements of the page; `on` has changed(), grown(), row(row, isNew), chats(), state(word). */
@@ -74,14 +76,18 @@ export class Conversation {
     return this.#rows.get(id);
   }
 
+  /** Whether there may be more to look back on. Not all that is stored is shown, so a full page
+      may have fewer rows than were asked for. */
   get hasEarlier() {
-    return this.loaded && this.#rows.size >= this.#asked;
+    return this.loaded && !this.#whole && this.#rows.size >= this.#asked * 0.9;
   }
 
-  /** Look further back. */
+  /** Look further back; gives a function that shows what was found. */
   async earlier() {
-    this.#asked = Math.min(this.#asked * 4, 5_000);
-    const { rows } = await get(`/web/chats/${this.chat}/rows?limit=${this.#asked}`);
+    const most = this.#asked * 4;
+    const { rows } = await get(`/web/chats/${this.chat}/rows?limit=${most}`);
+    this.#whole = rows.every((row) => this.#rows.has(row.id)) || most > MOST;
+    this.#asked = most;
     return () => rows.forEach((row) => this.#showRow(row));
   }
 

@@ -110,6 +110,17 @@ async def test_a_message_that_is_too_long_says_so_and_can_be_given_up(page: Page
     await expect(unsent).to_have_count(0)
 
 
+async def test_ten_messages_at_once_are_answered_once_each_in_order(page: Page) -> None:
+    said = ["alpha", "bravo", "carol", "delta", "eagle", "fable", "gamma", "hotel", "india", "joy"]
+    for word in said:
+        await send(page, f"say {word}")
+    await expect(words(page, "answer")).to_have_text(said)
+    await expect(rows(page, "user")).to_contain_text(said)
+    await expect(rows(page, "user").get_by_text("Waiting")).to_have_count(0)
+    await expect(page.locator("#unsent .row, #live .row")).to_have_count(0)
+    await expect(rows(page)).to_have_count(20)
+
+
 async def test_edits_and_deletions_are_shown(stage: Stage, page: Page) -> None:
     item = await stage.post(chat_of(page), "first words")
     await expect(words(page, "answer")).to_have_text(["first words"])

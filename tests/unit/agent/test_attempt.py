@@ -97,13 +97,13 @@ async def test_gives_up_on_silence(script: str, cause: str, after: float) -> Non
     seen = await attempt(script)
     assert seen.name == "cut"
     assert seen.cause == f"Stalled: given up: {cause}"
-    assert after - 0.02 <= seen.took < after + 0.4
+    assert after - 0.02 <= seen.took < after + 1.0
 
 
 async def test_gives_up_on_an_answer_that_never_ends() -> None:
     seen = await attempt('H [T"a" W.3]*', msgspec.structs.replace(SCALED, lifetime=1.0))
     assert (seen.name, seen.cause) == ("cut", "Stalled: given up: lifetime")
-    assert 0.98 <= seen.took < 1.4
+    assert 0.98 <= seen.took < 2.0
     assert set(seen.shown) == {"a"}
 
 

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import Body, write_address, write_body
-from platforms.core.contract import Address, Op, Receipt
+from platforms.core.contract import Address, Button, Op, Receipt
 from platforms.memory import MemoryAdapter
 from sessions.changes import Change, PutItem
 from sessions.database import Database
@@ -202,15 +203,19 @@ def item(
     chat: str = CHAT,
     platform: str = "memory",
     final: bool = True,
-    **body: Any,
+    buttons: tuple[Button, ...] = (),
+    urgent: bool = False,
 ) -> Item:
-    """Something to show."""
+    """Something to show; an upload is always the same file."""
+    body = Body(text=text, buttons=buttons, urgent=urgent)
+    if kind == "upload":
+        body = msgspec.structs.replace(body, path="/x.png", name="x.png", media_type="image/png")
     return Item(
         id=item_id,
         address=write_address(Address(platform, chat)),
         kind=kind,
         state=ItemState.PENDING,
-        body=write_body(Body(text=text, **body)),
+        body=write_body(body),
         created_at=BEGINNING,
         final=final,
     )
@@ -224,15 +229,27 @@ async def put(store: Store, delivery: Delivery, *items: Item) -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let time pass until something is so."""
-    async with asyncio.timeout(3600):
-        while not condition():
-            await asyncio.sleep(0.01)
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    msg = "it never came true"
+    raise AssertionError(msg)
 
 
-async def row_of(store: Store, item_id: str) -> sa.Row[Any]:
-    """Read what the store says of an item's delivery."""
-    query = sa.select(outbox.c.state, outbox.c.error, outbox.c.not_before, outbox.c.final)
+class Row(msgspec.Struct, frozen=True):
+    """What the store says of an item's delivery."""
+
+    state: str
+    error: str
+    not_before: int
+
+
+async def row_of(store: Store, item_id: str) -> Row:
+    """Read what became of an item."""
+    query = sa.select(outbox.c.state, outbox.c.error, outbox.c.not_before)
     with store.world.busy():
-        return await store.database.read(
+        found = await store.database.read(
             lambda connection: connection.execute(query.where(outbox.c.id == item_id)).one()
         )
+    return Row(found.state, found.error or "", found.not_before)

@@ -1,10 +1,11 @@
 """What a person sees of answers, notices and questions."""
 
 import asyncio
-import logging
 
+import msgspec
 import pytest
 
+from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import MARK
 from platforms import memory
 from platforms.core.contract import (
@@ -129,15 +130,14 @@ def test_an_answer_costs_few_commits(live: Live, repeat: Repeat, commits: int) -
 async def test_a_question_and_a_file_are_shown_as_what_they_are(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     yes = (Button("Yes", "approve"),)
-    file = {"path": "/tmp/x.png", "name": "x.png", "media_type": "image/png"}  # noqa: S108
     async with running(store, platform) as delivery:
         await put(
             store,
             delivery,
             item("q_1", "Run it?", kind="ask", buttons=yes),
-            item("u_1", "A picture", kind="upload", **file),
-            item("u_2", "text " * 300, kind="upload", **file),
-            item("u_3", "", kind="upload", **file),
+            item("u_1", "A picture", kind="upload"),
+            item("u_2", "text " * 300, kind="upload"),
+            item("u_3", "", kind="upload"),
         )
         await delivery.settle(10)
     shown = [
@@ -159,11 +159,8 @@ async def test_a_reply_is_one_only_with_its_first_message(world: World, store: S
     deaf = Platform("deaf", clock=world, reply=False)
     async with running(store, platform, deaf) as delivery:
         for name in ("memory", "deaf"):
-            reply = item(f"a_{name}", "word " * 20, platform=name)
-            reply = type(reply)(
-                **{f: getattr(reply, f) for f in reply.__struct_fields__} | {"reply_to": "77"}
-            )
-            await put(store, delivery, reply)
+            answer = item(f"a_{name}", "word " * 20, platform=name)
+            await put(store, delivery, msgspec.structs.replace(answer, reply_to="77"))
         await delivery.settle(10)
     assert [message.reply_to for message in platform.messages(CHAT)] == ["77", None]
     assert deaf.messages(CHAT)[0].reply_to is None
@@ -228,12 +225,11 @@ async def test_an_item_with_nothing_to_show_is_done_at_once(world: World, store:
 # --- live ------------------------------------------------------------------------------------
 
 
-async def _write(platform: Platform, store: Store, delivery: object, text: str) -> None:
-    assert hasattr(delivery, "live")
+async def _write(delivery: Delivery, text: str, pause: float = 0.05) -> None:
     answer = delivery.live(item("a_1", final=False))
     for end in range(0, len(text), 10):
         answer.update(text[:end])
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
     answer.close()
 
 
@@ -244,7 +240,7 @@ async def test_an_edited_answer_grows_at_the_interval_and_ends_as_it_should(
     platform = Platform(clock=world, live=Live.EDIT, live_interval=1.0)
     text = "Some **bold words** and\n```py\ncode = 1\n" + "line\n" * 150 + "```\nend"
     async with running(store, platform) as delivery:
-        await _write(platform, store, delivery, text)
+        await _write(delivery, text)
         seconds = world.monotonic()
         await put(store, delivery, item("a_1", text))
         await delivery.settle(10)
@@ -262,7 +258,7 @@ async def test_a_stream_only_grows_and_is_closed(world: World, store: Store) -> 
     platform = Platform(clock=world, live=Live.STREAM, text_limit=300)
     text = "**Bold** and `code`\n\n```py\n" + "a line of code\n" * 60 + "```\nend"
     async with running(store, platform) as delivery:
-        await _write(platform, store, delivery, text)
+        await _write(delivery, text, pause=0.2)
         await put(store, delivery, item("a_1", text))
         await delivery.settle(10)
     assert len(platform.messages(CHAT)) > 2
@@ -456,16 +452,14 @@ async def test_twenty_chats_stream_at_once_within_their_budgets_and_all_answers_
         platform.fail(memory.rate_limited(7.0), chat="2")
         platform.fail(memory.rate_limited(3.0), Edit, chat="3")
 
-    async def talk(delivery: object, platform: Platform, chat: str) -> None:
-        assert hasattr(delivery, "live")
+    async def talk(delivery: Delivery, platform: Platform, chat: str) -> None:
         name, text = f"a_{platform.name}_{chat}", f"Chat {chat}: " + "word " * 300
-        where = {"chat": chat, "platform": platform.name}
-        answer = delivery.live(item(name, final=False, **where))
+        answer = delivery.live(item(name, chat=chat, platform=platform.name, final=False))
         for end in range(0, len(text), 40):
             answer.update(text[:end])
             await asyncio.sleep(0.3)
         answer.close()
-        await put(store, delivery, item(name, text, **where))  # type: ignore[arg-type]
+        await put(store, delivery, item(name, text, chat=chat, platform=platform.name))
 
     async with running(store, *platforms) as delivery:
         async with asyncio.TaskGroup() as group:
@@ -662,13 +656,11 @@ async def test_where_a_repeat_cannot_be_told_a_cut_answer_question_or_file_is_ma
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
-    file = {"path": "/tmp/x", "name": "x", "media_type": "text/plain"}  # noqa: S108
     async with running(store, platform) as delivery:
         for number, kind in enumerate(("answer", "ask", "upload", "notice")):
             wanted = {"answer": Post, "ask": Ask, "upload": Upload, "notice": Post}[kind]
             platform.fail(memory.cut_after(), wanted)
-            more = file if kind == "upload" else {}
-            await put(store, delivery, item(f"x_{number}", kind, kind=kind, **more))
+            await put(store, delivery, item(f"x_{number}", kind, kind=kind))
             await delivery.settle(100)
         assert (await row_of(store, "x_3")).state == "dead"
         assert "not known" in (await row_of(store, "x_3")).error
@@ -883,17 +875,16 @@ async def test_the_memory_of_idle_chats_is_bounded(world: World, store: Store) -
     assert platform.violations() == []
 
 
-@simulated
-async def test_the_platforms_word_on_a_stuck_op_is_logged(world: World, store: Store) -> None:
-    records: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("gateway.delivery").addHandler(handler)
-    platform = Platform(clock=world)
-    platform.fail(memory.rejected(), Post)
-    async with running(store, platform) as delivery:
-        await put(store, delivery, item("a_1", "Bad"), item("a_2", "Lost", platform="nowhere"))
-        await delivery.settle(10)
-    logging.getLogger("gateway.delivery").removeHandler(handler)
-    assert any("a_1" in record and "refused" in record for record in records)
-    assert any("a_2" in record and "nowhere" in record for record in records)
+def test_what_cannot_be_shown_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    @simulated
+    async def scene(world: World, store: Store) -> None:
+        platform = Platform(clock=world)
+        platform.fail(memory.rejected(), Post)
+        async with running(store, platform) as delivery:
+            await put(store, delivery, item("a_1"), item("a_2", "Lost", platform="nowhere"))
+            await put(store, delivery, item("a_3", "Bad"))
+            await delivery.settle(10)
+
+    scene()
+    assert "a_3 cannot be shown in memory@:1001: The platform refused" in caplog.text
+    assert 'a_2 waits: nothing delivers to {"platform":"nowhere"' in caplog.text

@@ -139,6 +139,18 @@ async def test_a_pipe_is_left_at_the_first_signal(number: signal.Signals) -> Non
         _wait_for_keyboards()
 
 
+async def test_when_nobody_reads_the_answers_any_more_it_is_over() -> None:
+    echo = Echo()
+    unread, writing = os.pipe()
+    os.close(unread)
+    with os.fdopen(writing, "w") as stdout:
+        terminal = Terminal(io.StringIO("hello\n"), stdout)
+        async with asyncio.timeout(5):
+            assert await terminal.run(echo)
+    assert terminal.hurried
+    assert echo.said == ["hello"]
+
+
 def _wait_for_keyboards() -> None:
     """The reading threads end with their input; they must not outlast the test."""
     for thread in threading.enumerate():

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from platforms.core.contract import Button, TranscriptRow
@@ -19,7 +20,8 @@ def told(chunks: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def row(seq: int, name: str = "", **fields: Any) -> TranscriptRow:
-    return TranscriptRow(seq=seq, id=name or f"r{seq}", at=0, author="answer", text="t", **fields)
+    author = "user" if "state" in fields else "answer"
+    return TranscriptRow(seq=seq, id=name or f"r{seq}", at=0, author=author, text="t", **fields)
 
 
 @pytest.fixture
@@ -114,6 +116,13 @@ def test_a_row_is_told_once_and_again_when_it_has_changed(viewer: Viewer) -> Non
     assert told(viewer.rows(first)) == []
     changed = told(viewer.rows([row(1), row(2, state="done")]))
     assert [(data["id"], data["state"]) for _, data in changed] == [("r2", "done")]
+
+
+def test_how_far_the_delivery_of_an_answer_is_does_not_concern_the_page(viewer: Viewer) -> None:
+    answer = TranscriptRow(seq=1, id="a", at=0, author="answer", text="t", state="pending")
+    [(_, data)] = told(viewer.rows([answer]))
+    assert data["state"] == ""
+    assert told(viewer.rows([msgspec.structs.replace(answer, state="sent")])) == []
 
 
 def test_a_row_that_becomes_visible_late_is_still_looked_for(viewer: Viewer) -> None:

@@ -1,9 +1,4 @@
-"""A platform inside this process: part of the test kit, and the contract's plainest reading.
-
-`MemoryAdapter` keeps every chat as a person would see it, lets tests say and press things, fails as
-it is told to, and notes what a real platform would punish or a person would notice. A test ends by
-asserting that `violations()` is empty.
-"""
+"""The adapter: chats as lists of messages, and the means to play with them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +10,6 @@ from platforms.core.contract import (
     Accepted,
     Address,
     Ask,
-    Button,
     Capabilities,
     Delete,
     Draft,
@@ -37,9 +31,9 @@ from platforms.core.contract import (
     Unit,
     Upload,
 )
-from platforms.core.errors import ChatGone, PlatformError, Rejected, Unavailable, Unconfirmed
-from platforms.core.markdown import has_open_fence
-from platforms.core.split import size
+from platforms.core.errors import ChatGone, PlatformError, Rejected, Unavailable
+from platforms.memory.faults import Fault
+from platforms.memory.screen import Visible, complaints, visible
 from sessions.values.clock import Clock, SystemClock
 
 SOMEBODY = Sender(id="1001", name="Somebody")
@@ -50,61 +44,11 @@ DRAFT_LIFE = 30.0
 _ROUNDING = 1e-6
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """What happens to an op instead of going well."""
+class _Event(msgspec.Struct):
+    """Something that comes in, and who waits to hear that it is stored."""
 
-    error: Callable[[], PlatformError] | None = None
-    carried_out: bool = False  # before the error
-    gate: asyncio.Event | None = None  # what it waits for
-
-
-def rate_limited(retry_after: float) -> Fault:
-    """A 429."""
-    return Fault(lambda: Unavailable("Too many requests.", retry_after))
-
-
-def unavailable() -> Fault:
-    """The platform is down, and says so."""
-    return Fault(Unavailable)
-
-
-def rejected() -> Fault:
-    """The platform understood and refused."""
-    return Fault(Rejected)
-
-
-def cut_before() -> Fault:
-    """The connection broke before the op arrived."""
-    return Fault(Unconfirmed)
-
-
-def cut_after() -> Fault:
-    """The connection broke after the op was carried out."""
-    return Fault(Unconfirmed, carried_out=True)
-
-
-def delayed(gate: asyncio.Event) -> Fault:
-    """The op is carried out once the gate opens."""
-    return Fault(gate=gate)
-
-
-def hanging(*, carried_out: bool = False) -> Fault:
-    """No answer ever comes."""
-    return Fault(carried_out=carried_out, gate=asyncio.Event())
-
-
-class Visible(msgspec.Struct):
-    """A message of ours, as it looks now."""
-
-    id: str
-    op: str
-    text: str
-    address: Address
-    buttons: tuple[Button, ...] = ()
-    reply_to: str | None = None
-    streaming: bool = False
-    file: str = ""
-    notice: bool = False
+    inbound: Inbound
+    accepted: asyncio.Future[Accepted]
 
 
 class _Chat:
@@ -123,7 +67,7 @@ class _Chat:
 
 
 class MemoryAdapter:
-    """See the module; further capabilities are given by name, such as `text_limit=200`."""
+    """See the package; further capabilities are given by name, such as `text_limit=200`."""
 
     def __init__(
         self,
@@ -357,7 +301,7 @@ class MemoryAdapter:
         if known and self._recognises(op, now - known[1]):
             return known[0]
         receipt = Receipt(self._new_id())
-        chat.messages.append(_visible(receipt.message, op))
+        chat.messages.append(visible(receipt.message, op))
         for draft in [draft for draft in chat.drafts if op.op.startswith(f"{draft}.")]:
             del chat.drafts[draft]
         self._done[op.op] = (receipt, now)
@@ -397,56 +341,9 @@ class MemoryAdapter:
         chat.left = max(0.0, chat.left - 1.0)
 
     def _check(self, chat: _Chat, op: Op) -> None:
-        for complaint in _complaints(op, self.capabilities):
+        for complaint in complaints(op, self.capabilities):
             self._note(op, complaint)
         if isinstance(op, Edit) and op.streaming and self.capabilities.live is Live.STREAM:
             before = self._find(chat, op.message)
             if not before.streaming or not op.text.startswith(before.text):
                 self._note(op, "a stream may only grow, until its last edit")
-
-
-class _Event(msgspec.Struct):
-    """Something that comes in, and who waits to hear that it is stored."""
-
-    inbound: Inbound
-    accepted: asyncio.Future[Accepted]
-
-
-def _visible(message: str, op: Post | Ask | Upload) -> Visible:
-    match op:
-        case Post():
-            return Visible(
-                message,
-                op.op,
-                op.text,
-                op.address,
-                op.buttons,
-                op.reply_to,
-                op.streaming,
-                notice=op.notice,
-            )
-        case Ask():
-            return Visible(message, op.op, op.text, op.address, op.buttons)
-        case Upload():
-            return Visible(message, op.op, op.caption, op.address, file=op.name)
-
-
-def _complaints(op: Op, can: Capabilities) -> list[str]:
-    """Say what is wrong with an op, whatever the chat looks like."""
-    text = op.text if isinstance(op, Post | Ask | Edit | Draft) else ""
-    streaming = isinstance(op, Post | Edit) and op.streaming
-    buttons = op.buttons if isinstance(op, Post | Ask | Edit) else ()
-    wrong = {
-        "longer than the limit": size(text, can.unit) > can.text_limit,
-        "nothing to show": isinstance(op, Post | Ask | Edit) and not text.strip(),
-        "an open code block": has_open_fence(text) and not (streaming and can.live is Live.STREAM),
-        "too many buttons": len(buttons) > can.buttons,
-        "no live updates here": streaming and can.live not in {Live.EDIT, Live.STREAM},
-        "no drafts here": isinstance(op, Draft) and can.live is not Live.DRAFT,
-        "no edits here": isinstance(op, Edit) and not can.edit,
-        "no deletes here": isinstance(op, Delete) and not can.delete,
-        "no typing here": isinstance(op, Typing) and can.typing_interval is None,
-        "no reactions here": isinstance(op, React) and not can.reactions,
-        "no files here": isinstance(op, Upload) and can.files is None,
-    }
-    return [complaint for complaint, is_so in wrong.items() if is_so]

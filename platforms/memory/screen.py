@@ -1,0 +1,76 @@
+"""What a person sees of our messages, and what a platform would mind about an op."""
+
+import msgspec
+
+from platforms.core.contract import (
+    Address,
+    Ask,
+    Button,
+    Capabilities,
+    Delete,
+    Draft,
+    Edit,
+    Live,
+    Op,
+    Post,
+    React,
+    Typing,
+    Upload,
+)
+from platforms.core.markdown import has_open_fence
+from platforms.core.split import size
+
+
+class Visible(msgspec.Struct):
+    """A message of ours, as it looks now."""
+
+    id: str
+    op: str
+    text: str
+    address: Address
+    buttons: tuple[Button, ...] = ()
+    reply_to: str | None = None
+    streaming: bool = False
+    file: str = ""
+    notice: bool = False
+
+
+def visible(message: str, op: Post | Ask | Upload) -> Visible:
+    """Show a message for the first time."""
+    match op:
+        case Post():
+            return Visible(
+                message,
+                op.op,
+                op.text,
+                op.address,
+                op.buttons,
+                op.reply_to,
+                op.streaming,
+                notice=op.notice,
+            )
+        case Ask():
+            return Visible(message, op.op, op.text, op.address, op.buttons)
+        case Upload():
+            return Visible(message, op.op, op.caption, op.address, file=op.name)
+
+
+def complaints(op: Op, can: Capabilities) -> list[str]:
+    """Say what is wrong with an op, whatever the chat looks like."""
+    text = op.text if isinstance(op, Post | Ask | Edit | Draft) else ""
+    streaming = isinstance(op, Post | Edit) and op.streaming
+    buttons = op.buttons if isinstance(op, Post | Ask | Edit) else ()
+    wrong = {
+        "longer than the limit": size(text, can.unit) > can.text_limit,
+        "nothing to show": isinstance(op, Post | Ask | Edit) and not text.strip(),
+        "an open code block": has_open_fence(text) and not (streaming and can.live is Live.STREAM),
+        "too many buttons": len(buttons) > can.buttons,
+        "no live updates here": streaming and can.live not in {Live.EDIT, Live.STREAM},
+        "no drafts here": isinstance(op, Draft) and can.live is not Live.DRAFT,
+        "no edits here": isinstance(op, Edit) and not can.edit,
+        "no deletes here": isinstance(op, Delete) and not can.delete,
+        "no typing here": isinstance(op, Typing) and can.typing_interval is None,
+        "no reactions here": isinstance(op, React) and not can.reactions,
+        "no files here": isinstance(op, Upload) and can.files is None,
+    }
+    return [complaint for complaint, is_so in wrong.items() if is_so]

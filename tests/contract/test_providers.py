@@ -1,0 +1,301 @@
+"""What every provider promises, and what the one for Chat Completions makes of a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from agent import errors
+from agent.providers.contract import (
+    CallChunk,
+    Chunk,
+    DoneChunk,
+    FinishChunk,
+    ModelRequest,
+    OpenedChunk,
+    PingChunk,
+    Provider,
+    ReasoningChunk,
+    TextChunk,
+    UsageChunk,
+)
+from agent.providers.demo import Demo
+from agent.providers.openai.chat import OpenAIChat
+from agent.providers.openai.clients import STREAMS_PER_CLIENT
+from agent.providers.registry import ListsModels
+from sessions.records import Message
+from tests.fakes.agent_kit import openai_settings
+from tests.fakes.model_script import Script, ok, status
+from tests.fakes.model_server import Handler, ModelServer, Received, always
+
+Available = Callable[[], AbstractAsyncContextManager[Provider]]
+REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),))
+
+
+async def collect(provider: Provider, request: ModelRequest = REQUEST) -> list[Chunk]:
+    async with asyncio.timeout(5), provider.stream(request) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+@asynccontextmanager
+async def serving(*scripts: Script | Handler) -> AsyncIterator[tuple[OpenAIChat, ModelServer]]:
+    async with ModelServer(*scripts) as server:
+        provider = OpenAIChat(openai_settings(server.url))
+        try:
+            yield provider, server
+        finally:
+            await provider.aclose()
+
+
+@asynccontextmanager
+async def demo() -> AsyncIterator[Provider]:
+    yield Demo(pace=0)
+
+
+@asynccontextmanager
+async def openai() -> AsyncIterator[Provider]:
+    async with serving(always(ok("You wrote: hello"))) as (provider, _):
+        yield provider
+
+
+@pytest.mark.parametrize("available", [demo, openai])
+class TestEveryProvider:
+    async def test_an_answer_opens_speaks_and_says_that_it_is_over(
+        self, available: Available
+    ) -> None:
+        async with available() as provider:
+            first, *chunks = await collect(provider)
+            assert isinstance(first, OpenedChunk)
+            assert "hello" in "".join(c.text for c in chunks if isinstance(c, TextChunk))
+            assert FinishChunk("stop") in chunks
+            assert chunks[-1] == DoneChunk()
+            assert provider.name
+
+    async def test_an_answer_may_be_left_at_any_point_and_the_next_one_works(
+        self, available: Available
+    ) -> None:
+        async with available() as provider:
+            whole = await collect(provider)
+            for left_after in range(1, 4):
+                async with asyncio.timeout(5), provider.stream(REQUEST) as chunks:
+                    read = [await anext(chunks) for _ in range(left_after)]
+                assert read == whole[:left_after]
+
+    async def test_what_the_reader_raises_comes_through_unchanged(
+        self, available: Available
+    ) -> None:
+        async def fail(provider: Provider) -> None:
+            async with asyncio.timeout(5), provider.stream(REQUEST) as chunks:
+                async for _ in chunks:
+                    msg = "mine"
+                    raise LookupError(msg)
+
+        async with available() as provider:
+            with pytest.raises(LookupError, match="mine"):
+                await fail(provider)
+
+
+OPENED = OpenedChunk("req_scripted")
+
+
+@pytest.mark.parametrize(
+    ("script", "chunks"),
+    [
+        pytest.param(
+            'H R"hm" T"Hel" T"lo" F stop U(7) D',
+            [
+                ReasoningChunk("hm"),
+                TextChunk("Hel"),
+                TextChunk("lo"),
+                FinishChunk("stop"),
+                UsageChunk(10, 7, alone=True),
+                DoneChunk(),
+            ],
+            id="a whole answer",
+        ),
+        pytest.param(
+            "H C(0,c1,read,-) C(0,-,-,'{\"path\":') C(0,-,-,'\"a\"}') F tool_calls D",
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, None, None, '{"path":'),
+                CallChunk(0, None, None, '"a"}'),
+                FinishChunk("tool_calls"),
+                DoneChunk(),
+            ],
+            id="a call in pieces",
+        ),
+        pytest.param("H P B EOF", [PingChunk(), PingChunk()], id="signs of life only"),
+        pytest.param('H T"a" EOF', [TextChunk("a")], id="a body that just ends"),
+        pytest.param('H T"a" D HANG', [TextChunk("a"), DoneChunk()], id="open after the end mark"),
+        pytest.param('H T"a" D RST', [TextChunk("a"), DoneChunk()], id="reset after the end mark"),
+        pytest.param(
+            'H X"\ufeffdata:{\\"choices\\":[{\\"delta\\":{\\"content\\":\\"ä\\"}}]}\r\n\r\n" EOF',
+            [TextChunk("ä")],
+            id="byte order mark, no space, CRLF",
+        ),
+        pytest.param(
+            'H X"data: {\\"choices\\":[{\\"delta\\":{\\"content\\":\\"a\\"}}]}" EOF',
+            [TextChunk("a")],
+            id="a last event without its blank line",
+        ),
+    ],
+)
+async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> None:
+    async with serving(script) as (provider, server):
+        assert await collect(provider) == [OPENED, *chunks]
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "words"),
+    [
+        pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
+        pytest.param("S401", errors.Unauthorized, "scripted error", id="401"),
+        pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
+        pytest.param("S404", errors.BadRequest, "scripted error", id="404"),
+        pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
+        pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
+        pytest.param("S503", errors.Overloaded, "scripted error", id="503"),
+        pytest.param("RST", errors.Cut, "", id="reset before the headers"),
+        pytest.param("FIN", errors.Cut, "", id="closed before the headers"),
+        pytest.param('H T"a" RST', errors.Cut, "ReadError", id="reset in the body"),
+        pytest.param('H T"a" FIN', errors.Cut, "incomplete", id="closed in the body"),
+        pytest.param('H J{"error":"gone"} EOF', errors.Cut, "gone", id="an error as an event"),
+        pytest.param(
+            'H X"event: error\ndata: upstream\n\n" EOF', errors.Cut, "upstream", id="in plain text"
+        ),
+        pytest.param('H X"data: {]\n\n" EOF', errors.Cut, "unreadable", id="no JSON"),
+    ],
+)
+async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
+    script: str, error: type[errors.ProviderError], words: str
+) -> None:
+    async with serving(script) as (provider, server):
+        with pytest.raises(error, match=words):
+            await collect(provider)
+        assert len(server.requests) == 1
+
+
+async def test_the_time_to_wait_is_kept() -> None:
+    async with serving('S503:{"retry-after-ms":"2500"}') as (provider, _):
+        with pytest.raises(errors.Overloaded) as raised:
+            await collect(provider)
+        assert raised.value.retry_after == 2.5
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    async with ModelServer() as server:
+        url = server.url
+    provider = OpenAIChat(openai_settings(url))
+    with pytest.raises(errors.Overloaded, match=f"no connection to {url}"):
+        await collect(provider)
+    with pytest.raises(errors.Overloaded, match=f"no connection to {url}"):
+        await provider.list_models()
+    await provider.aclose()
+
+
+async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
+    provider = OpenAIChat(openai_settings("gopher://127.0.0.1"))
+    with pytest.raises(
+        errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not an address we can use"
+    ):
+        await collect(provider)
+    await provider.aclose()
+
+
+async def test_text_that_came_before_an_error_is_given_first() -> None:
+    async with (
+        asyncio.timeout(5),
+        serving('H T"half" RST') as (provider, _),
+        provider.stream(REQUEST) as chunks,
+    ):
+        assert await anext(chunks) == OPENED
+        assert await anext(chunks) == TextChunk("half")
+        with pytest.raises(errors.Cut):
+            await anext(chunks)
+
+
+async def test_the_request_says_what_it_must() -> None:
+    async with serving(ok("x")) as (provider, server):
+        await collect(provider)
+        (request,) = server.requests
+        assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+        assert request.headers["authorization"] == "Bearer sk-test"
+        assert request.headers["accept-encoding"] == "identity"
+        assert request.headers["content-type"] == "application/json"
+        assert request.body["messages"] == [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "hello"},
+        ]
+
+
+async def test_a_service_that_does_not_know_stream_options_is_asked_without() -> None:
+    def picky(body: dict[str, object]) -> Script:
+        if "stream_options" in body:
+            return (status(400, message="Unknown field: stream_options"),)
+        return ok("fine")
+
+    async with serving(picky) as (provider, server):
+        for _ in range(2):
+            assert TextChunk("fine") in await collect(provider)
+        asked = ["stream_options" in request.body for request in server.requests]
+        assert asked == [True, False, False]
+
+
+async def until_left(server: ModelServer, number: int = 1) -> Received:
+    received = await server.request(number)
+    await received.closed.wait()
+    return received
+
+
+@pytest.mark.parametrize("script", ["HANG", "H HANG", 'H T"abc" HANG', 'H [T"a" W.005]*'])
+async def test_cancelling_the_reader_closes_the_socket_at_once(script: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(5), serving(script) as (provider, server):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(collect(provider))
+            await server.request(1)
+            told = loop.time()
+            task.cancel()
+        received = await until_left(server)
+        assert task.cancelled()
+        assert received.left
+        assert received.closed_at is not None
+        assert received.closed_at - told < 0.1
+
+
+async def test_leaving_the_context_closes_the_socket_at_once() -> None:
+    async with asyncio.timeout(5), serving('H T"abc" HANG') as (provider, server):
+        async with provider.stream(REQUEST) as chunks:
+            assert await anext(chunks) == OPENED
+            assert await anext(chunks) == TextChunk("abc")
+        assert (await until_left(server)).left
+
+
+async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
+    async with serving(always(ok("x"))) as (provider, server):
+        for _ in range(3):
+            await collect(provider)
+        assert not any(request.closed.is_set() for request in server.requests)
+        assert server.connections_made == 1
+
+
+async def test_many_streams_at_once_are_shared_out_over_several_clients() -> None:
+    count = STREAMS_PER_CLIENT + 10
+    async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(collect(provider)) for _ in range(count)]
+            await server.request(count)
+            assert sorted(provider._clients._live.values()) == [10, STREAMS_PER_CLIENT]
+            for task in tasks:
+                task.cancel()
+        assert sorted(provider._clients._live.values()) == [0, 0]
+
+
+async def test_lists_the_models_of_the_server() -> None:
+    async with ModelServer(models=["a", "b"]) as server:
+        provider = OpenAIChat(openai_settings(server.url))
+        assert isinstance(provider, ListsModels)
+        assert await provider.list_models() == ("a", "b")
+        await provider.aclose()

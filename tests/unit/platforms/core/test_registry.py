@@ -1,0 +1,95 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from platforms import console
+from platforms.core.registry import (
+    PlatformNotInstalled,
+    UnknownPlatform,
+    find,
+    known_names,
+    specs,
+)
+
+OURS = """\
+import msgspec
+from platforms.core.contract import PlatformSpec
+
+
+class Config(msgspec.Struct):
+    pass
+
+
+SPEC = PlatformSpec(name="{name}", config=Config, build=lambda config, around: None)
+"""
+
+
+@pytest.fixture
+def other_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install something that offers three platforms: good, without its library, named as ours."""
+    modules = {
+        "holdfast_irc": OURS.format(name="irc"),
+        "holdfast_matrix": "import a_library_that_nobody_has\n",
+        "holdfast_console": OURS.format(name="console"),
+    }
+    for module, source in modules.items():
+        (tmp_path / f"{module}.py").write_text(source)
+    info = tmp_path / "holdfast_more-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: holdfast-more\nVersion: 1.0\n")
+    lines = [f"{module.partition('_')[2]} = {module}:SPEC" for module in modules]
+    (info / "entry_points.txt").write_text("\n".join(["[holdfast.platforms]", *lines, ""]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_platforms_are_known_by_name_without_the_shared_rooms_and_the_test_kit() -> None:
+    assert {"console", "web"} <= set(known_names())
+    assert not {"core", "memory"} & set(known_names())
+
+
+def test_knowing_the_names_imports_no_platform() -> None:
+    code = (
+        "import sys; from platforms.core.registry import known_names; known_names();"
+        "sys.exit(any(name.startswith(('platforms.console', 'platforms.web')) for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_platform_is_found_by_the_name_of_its_module() -> None:
+    assert find("console") is console.SPEC
+
+
+@pytest.mark.usefixtures("other_distribution")
+def test_other_distributions_add_platforms_but_do_not_replace_ours() -> None:
+    assert {"irc", "matrix", "console"} <= set(known_names())
+    assert find("irc").name == "irc"
+    assert find("console") is console.SPEC
+
+
+@pytest.mark.usefixtures("other_distribution")
+def test_a_platform_whose_library_is_missing_says_what_to_install_and_is_left_out() -> None:
+    with pytest.raises(PlatformNotInstalled, match=r"install holdfast\[matrix\]"):
+        find("matrix")
+    assert "matrix" not in specs()
+    assert {"irc", "console"} <= set(specs())
+
+
+def test_an_unknown_platform_is_named_with_the_nearest_known_one() -> None:
+    with pytest.raises(UnknownPlatform, match="Did you mean console"):
+        find("consle")
+
+
+def test_a_mistake_in_a_platform_of_ours_is_not_taken_for_a_missing_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "holdfast_bad.py").write_text("import platforms.core.no_such_module\n")
+    info = tmp_path / "bad-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[holdfast.platforms]\nbad = holdfast_bad:SPEC\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        find("bad")

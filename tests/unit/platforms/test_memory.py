@@ -1,0 +1,295 @@
+"""The test kit is tested too: a fake that overlooks a mistake would hide it everywhere."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from platforms import memory
+from platforms.core.contract import (
+    Accepted,
+    Address,
+    Ask,
+    Button,
+    Delete,
+    Draft,
+    Edit,
+    File,
+    Inbound,
+    InboundAction,
+    InboundMessage,
+    Live,
+    Op,
+    Post,
+    React,
+    Repeat,
+    Sender,
+    Typing,
+    Upload,
+)
+from platforms.core.errors import ChatGone, Rejected, Unavailable, Unconfirmed
+from platforms.memory import MemoryAdapter
+
+HERE = Address("memory", "1")
+
+
+class Hand:
+    """A clock that is turned by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> int:
+        return round(self.seconds * 1000)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Hand:
+    return Hand()
+
+
+def _post(op: str = "a.0", text: str = "Hello", *, again: bool = False) -> Post:
+    return Post(op, HERE, text, again=again)
+
+
+@pytest.mark.parametrize(
+    ("op", "complaint"),
+    [
+        (_post(text="x" * 101), "longer than the limit"),
+        (_post(text=" "), "nothing to show"),
+        (_post(text="```\ncode"), "an open code block"),
+        (Post("a.0", HERE, "x", buttons=(Button("a", "a"),) * 3), "too many buttons"),
+        (Post("a.0", HERE, "x", streaming=True), "no live updates here"),
+        (Draft("a.p", HERE, "a", "text"), "no drafts here"),
+        (Edit("a.e", HERE, "1", "text"), "no edits here"),
+        (Delete("a.d", HERE, "1"), "no deletes here"),
+        (Typing("a.t", HERE), "no typing here"),
+        (React("a.r", HERE, "9", "👀"), "no reactions here"),
+        (Upload("a.0", HERE, "/x", "x", "text/plain"), "no files here"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_op_that_the_platform_cannot_do_is_noted(op: Op, complaint: str) -> None:
+    adapter = MemoryAdapter(
+        text_limit=100,
+        buttons=2,
+        edit=False,
+        delete=False,
+        typing_interval=None,
+        reactions=False,
+        files=None,
+    )
+    await adapter.deliver(_post("b.0"))
+    assert adapter.violations() == []
+    await adapter.deliver(op)
+    assert any(complaint in violation for violation in adapter.violations())
+
+
+async def test_too_many_ops_are_noted(clock: Hand) -> None:
+    adapter = MemoryAdapter(clock=clock, burst=2, per_second=0.5)
+    for op in ("a.0", "b.0"):
+        await adapter.deliver(_post(op))
+    clock.seconds = 2.0
+    await adapter.deliver(_post("c.0"))
+    assert adapter.violations() == []
+    clock.seconds = 3.9
+    await adapter.deliver(_post("d.0"))
+    assert adapter.violations() == ["1: Post d.0: over the documented pace"]
+
+
+async def test_an_op_during_a_retry_after_is_noted(clock: Hand) -> None:
+    adapter = MemoryAdapter(clock=clock)
+    adapter.fail(memory.rate_limited(10.0))
+    with pytest.raises(Unavailable) as caught:
+        await adapter.deliver(_post())
+    assert caught.value.retry_after == 10.0
+    clock.seconds = 9.9
+    await adapter.deliver(_post())
+    assert "Retry-After" in adapter.violations()[0]
+
+
+async def test_a_stream_that_is_rewritten_or_left_open_is_noted() -> None:
+    adapter = MemoryAdapter(live=Live.STREAM)
+    receipt = await adapter.deliver(Post("a.0", HERE, "One", streaming=True))
+    assert "being written" in adapter.violations()[0]
+    await adapter.deliver(Edit("a.e", HERE, receipt.message, "Two", streaming=True))
+    await adapter.deliver(Edit("a.e", HERE, receipt.message, "Three"))
+    assert adapter.violations() == ["1: Edit a.e: a stream may only grow, until its last edit"]
+
+
+async def test_a_draft_that_is_left_is_noted_until_it_vanishes(clock: Hand) -> None:
+    adapter = MemoryAdapter(live=Live.DRAFT, clock=clock)
+    await adapter.deliver(Draft("a.p", HERE, "a", "text", "status"))
+    assert adapter.screen("1") == ["text status"]
+    assert "draft" in adapter.violations()[0]
+    clock.seconds = memory.DRAFT_LIFE
+    assert adapter.screen("1") == []
+    assert adapter.violations() == []
+
+
+async def test_typing_after_the_last_word_is_noted(clock: Hand) -> None:
+    adapter = MemoryAdapter(clock=clock)
+    await adapter.deliver(_post())
+    await adapter.deliver(Typing("a.t", HERE))
+    assert adapter.typing("1")
+    assert "typing" in adapter.violations()[0]
+    clock.seconds = 6.0
+    assert adapter.violations() == []
+
+
+async def test_an_op_in_a_chat_that_is_known_to_be_gone_is_noted() -> None:
+    adapter = MemoryAdapter()
+    adapter.lose_chat("1")
+    for _ in range(2):
+        with pytest.raises(ChatGone):
+            await adapter.deliver(_post())
+    assert len(adapter.violations()) == 1
+    adapter.find_chat("1")
+    await adapter.deliver(_post())
+    assert adapter.screen("1") == ["Hello"]
+
+
+@pytest.mark.parametrize(
+    ("repeat", "again", "passed", "copies"),
+    [
+        (Repeat.ALWAYS, False, 1e6, 1),
+        (Repeat.NONCE, False, 100.0, 1),
+        (Repeat.NONCE, False, 130.0, 2),
+        (Repeat.NONCE, True, 130.0, 1),
+        (Repeat.LOOKUP, False, 0.0, 2),
+        (Repeat.LOOKUP, True, 1e6, 1),
+        (Repeat.MARK, True, 0.0, 2),
+    ],
+)
+async def test_a_repeat_is_recognised_as_the_platform_can(
+    clock: Hand, repeat: Repeat, again: bool, passed: float, copies: int
+) -> None:
+    adapter = MemoryAdapter(repeat=repeat, clock=clock)
+    await adapter.deliver(_post())
+    clock.seconds = passed
+    await adapter.deliver(_post(again=again))
+    assert len(adapter.messages("1")) == copies
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "shown"),
+    [
+        (memory.unavailable, Unavailable, 0),
+        (memory.rejected, Rejected, 0),
+        (memory.cut_before, Unconfirmed, 0),
+        (memory.cut_after, Unconfirmed, 1),
+    ],
+)
+async def test_an_op_goes_wrong_as_it_was_told_once(
+    fault: Callable[[], memory.Fault], error: type[Exception], shown: int
+) -> None:
+    adapter = MemoryAdapter(repeat=Repeat.MARK)
+    adapter.fail(fault(), Post, chat="1")
+    await adapter.deliver(Typing("t", HERE))
+    await adapter.deliver(Post("z.0", Address("memory", "2"), "Elsewhere"))
+    with pytest.raises(error):
+        await adapter.deliver(_post())
+    assert len(adapter.messages("1")) == shown
+    await adapter.deliver(_post())
+    assert len(adapter.messages("1")) == shown + 1
+
+
+async def test_an_op_can_be_held_up_before_or_after_it_is_carried_out() -> None:
+    adapter = MemoryAdapter()
+    gate = asyncio.Event()
+    adapter.fail(memory.delayed(gate), Post)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        delayed = group.create_task(adapter.deliver(_post()))
+        await asyncio.sleep(0)
+        assert adapter.screen("1") == []
+        gate.set()
+        await delayed
+        assert adapter.screen("1") == ["Hello"]
+        adapter.fail(memory.hanging(carried_out=True))
+        hanging = group.create_task(adapter.deliver(_post("b.0")))
+        await asyncio.sleep(0)
+        assert adapter.screen("1") == ["Hello", "Hello"]
+        hanging.cancel()
+
+
+async def test_the_screen_is_what_a_person_sees_after_edits_deletes_and_reactions() -> None:
+    adapter = MemoryAdapter()
+    yes = (Button("Yes", "yes"),)
+    asked = await adapter.deliver(Ask("q.0", HERE, "Sure?", yes))
+    assert adapter.messages("1")[0].buttons == yes
+    await adapter.deliver(Edit("q.e", HERE, asked.message, "Sure."))
+    sent = await adapter.deliver(Upload("u.0", HERE, "/x.png", "x.png", "image/png", "A picture"))
+    assert adapter.messages("1")[1].file == "x.png"
+    assert adapter.screen("1") == ["Sure.", "A picture"]
+    await adapter.deliver(Delete("u.d", HERE, sent.message))
+    await adapter.deliver(React("r", HERE, "77", "👍"))
+    assert adapter.screen("1") == ["Sure."]
+    assert adapter.reactions("1") == {"77": "👍"}
+    adapter.erase("1", asked.message)
+    with pytest.raises(Rejected, match="no message"):
+        await adapter.deliver(Edit("q.e", HERE, asked.message, "Gone"))
+
+
+async def test_what_people_say_and_press_comes_in() -> None:
+    adapter = MemoryAdapter(account="two")
+    events: list[Inbound] = []
+
+    async def inbox(event: Inbound) -> Accepted:
+        events.append(event)
+        return Accepted.STORED if len(events) == 1 else Accepted.DUPLICATE
+
+    boss = Sender("2002", "Boss")
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        running = group.create_task(adapter.run(inbox, lambda: None))
+        assert await adapter.say("1", "Hello", thread="7") is Accepted.STORED
+        assert await adapter.say("1", "Hello", event="x", sender=boss) is Accepted.DUPLICATE
+        assert await adapter.press("1", "resume", message="3") is Accepted.DUPLICATE
+        running.cancel()
+    first, second, third = events
+    assert isinstance(first, InboundMessage)
+    assert first.address == Address("memory", "1", "two", "7")
+    assert (first.text, first.direct, first.addressed) == ("Hello", True, True)
+    assert (second.id, second.sender) == ("x", boss)
+    assert isinstance(third, InboundAction)
+    assert (third.action, third.message) == ("resume", "3")
+
+
+async def test_what_could_not_be_stored_is_not_acknowledged() -> None:
+    adapter = MemoryAdapter()
+
+    async def full(event: Inbound) -> Accepted:
+        raise OSError
+
+    async def run() -> None:
+        with pytest.raises(OSError):  # noqa: PT011 - ours, from just above
+            await adapter.run(full, lambda: None)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(run())
+        with pytest.raises(asyncio.CancelledError):
+            await adapter.say("1", "Hello")
+
+
+async def test_a_connection_can_break() -> None:
+    adapter = MemoryAdapter()
+    adapter.break_connection(Unavailable("gone"))
+
+    async def inbox(event: Inbound) -> Accepted:
+        return Accepted.STORED
+
+    with pytest.raises(Unavailable, match="gone"):
+        async with asyncio.timeout(5):
+            await adapter.run(inbox, lambda: None)
+
+
+async def test_a_file_is_read_in_pieces() -> None:
+    adapter = MemoryAdapter()
+    adapter.files["ref"] = bytes(range(256)) * 40
+    pieces = [piece async for piece in adapter.fetch(File("x", "text/plain", "ref"))]
+    assert len(pieces) == 3
+    assert b"".join(pieces) == adapter.files["ref"]
+    with pytest.raises(Rejected, match="no file"):
+        await anext(adapter.fetch(File("x", "text/plain", "other")))

@@ -1,0 +1,102 @@
+"""A busy loop leaves its threads a chance."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from sessions import courtesy
+from sessions.courtesy import MOST_IN_VAIN, Courtesy
+
+
+class Watch(threading.Event):
+    """A loop whose time passes when it is told to, and that is seen standing still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Callable[[], None]] = []
+        self.stood_still = 0
+        self.courtesy = Courtesy(lambda _, call: self.calls.append(call), self)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout == courtesy.PAUSE
+        self.stood_still += 1
+        return super().wait(0)
+
+    def late(self) -> None:
+        [call] = self.calls
+        self.calls.clear()
+        call()
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+def test_a_loop_stands_still_for_threads_that_are_late(watch: Watch) -> None:
+    watch.courtesy.begun()
+    watch.late()
+    assert watch.stood_still == 1
+    watch.late()
+    assert watch.stood_still == 2
+
+
+def test_a_loop_goes_on_when_its_threads_answer(watch: Watch) -> None:
+    watch.courtesy.begun()
+    watch.courtesy.begun()
+    watch.courtesy.answered()
+    watch.late()
+    assert watch.stood_still == 0
+    watch.late()
+    assert watch.stood_still == 1
+
+
+def test_nobody_is_watched_when_nothing_is_under_way(watch: Watch) -> None:
+    watch.courtesy.begun()
+    watch.courtesy.answered()
+    watch.courtesy.ended(1)
+    watch.late()
+    assert (watch.stood_still, watch.calls) == (0, [])
+
+
+def test_a_loop_does_not_stand_still_for_a_slow_disk_for_ever(watch: Watch) -> None:
+    watch.courtesy.begun()
+    watch.courtesy.begun()
+    for _ in range(MOST_IN_VAIN + 5):
+        watch.late()
+    assert watch.stood_still == MOST_IN_VAIN
+    watch.courtesy.ended(1)
+    watch.late()
+    assert watch.stood_still == MOST_IN_VAIN + 1
+
+
+class Noticed(threading.Event):
+    """Tells a thread that the loop stands still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.entered.set()
+        return super().wait(timeout)
+
+
+async def test_standing_still_ends_with_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courtesy, "PAUSE", 60.0)
+    standing = Noticed()
+    polite = Courtesy(asyncio.get_running_loop().call_later, standing)
+
+    def answer() -> None:
+        assert standing.entered.wait(5)
+        polite.answered()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    polite.begun()
+    async with asyncio.timeout(5):
+        await asyncio.to_thread(thread.join)
+    polite.ended(1)
+    assert standing.entered.is_set()

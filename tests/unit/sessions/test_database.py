@@ -1,0 +1,323 @@
+"""The threads that talk to the database: shared commits, failures, cancellation, the end."""
+
+import asyncio
+import contextlib
+import sqlite3
+import stat
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from sessions import engine, opening
+from sessions.database import LARGEST_BATCH, READERS, Database
+from sessions.engine import place
+from sessions.errors import StoreError, StoreUnavailable
+from sessions.schema import shelves
+
+FILE = "holdfast.db"
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    where = place(f"sqlite:///{tmp_path / FILE}")
+    await asyncio.to_thread(opening.prepare, where)
+    database = Database(where)
+    yield database
+    database.close()
+
+
+def put(connection: Connection, name: str, value: str = "") -> str:
+    connection.execute(sa.insert(shelves).values(shelf="s", name=name, value=value))
+    return name
+
+
+def names(connection: Connection) -> list[str]:
+    return list(connection.scalars(sa.select(shelves.c.name).order_by(shelves.c.name)))
+
+
+class Gate:
+    """Holds a thread up in the middle of a job, until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._open = threading.Event()
+
+    def __call__(self, connection: Connection) -> None:
+        self.reached.set()
+        assert self._open.wait(5)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@contextlib.asynccontextmanager
+async def writer_held(database: Database) -> AsyncIterator[asyncio.TaskGroup]:
+    """What is written in this block waits until its end, and then shares one transaction."""
+    gate = Gate()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        tasks.create_task(database.write(gate))
+        await asyncio.to_thread(gate.reached.wait, 5)
+        yield tasks
+        await asyncio.sleep(0)  # let the tasks begin
+        gate.open()
+
+
+async def test_writes_that_wait_together_share_one_commit(database: Database) -> None:
+    counts = database.count()
+    async with writer_held(database) as tasks:
+        for number in range(20):
+            tasks.create_task(database.write(lambda c, n=number: put(c, f"{n:02d}")))
+    assert counts.commits == 2  # the one that held the writer up, and one for all that waited
+    assert len(await database.read(names)) == 20
+
+
+async def test_a_batch_has_a_greatest_size(database: Database) -> None:
+    counts = database.count()
+    async with writer_held(database) as tasks:
+        for number in range(LARGEST_BATCH + 1):
+            tasks.create_task(database.write(lambda c, n=number: put(c, f"{n:04d}")))
+    assert counts.commits == 3
+    assert len(await database.read(names)) == LARGEST_BATCH + 1
+
+
+async def test_one_write_that_fails_does_not_fail_those_that_share_its_transaction(
+    database: Database,
+) -> None:
+    def bad(connection: Connection) -> None:
+        put(connection, "half")
+        msg = "no"
+        raise ValueError(msg)
+
+    results: dict[str, str] = {}
+
+    async def write(name: str) -> None:
+        results[name] = await database.write(lambda c: put(c, name))
+
+    async def fail() -> None:
+        with pytest.raises(ValueError, match="no"):
+            await database.write(bad)
+        results["bad"] = "raised"
+
+    async with writer_held(database) as tasks:
+        tasks.create_task(write("a"))
+        tasks.create_task(fail())
+        tasks.create_task(write("b"))
+    assert results == {"a": "a", "bad": "raised", "b": "b"}
+    assert await database.read(names) == ["a", "b"]
+
+
+async def test_a_write_that_fails_alone_is_not_run_again(database: Database) -> None:
+    runs = 0
+
+    def bad(connection: Connection) -> None:
+        nonlocal runs
+        runs += 1
+        put(connection, "half")
+        put(connection, "half")
+
+    with pytest.raises(StoreError, match="refuses it"):
+        await database.write(bad)
+    assert runs == 1
+    assert await database.read(names) == []
+
+
+async def test_a_cancelled_write_that_is_still_queued_is_dropped(database: Database) -> None:
+    async with writer_held(database) as tasks:
+        doomed = tasks.create_task(database.write(lambda c: put(c, "doomed")))
+        tasks.create_task(database.write(lambda c: put(c, "kept")))
+        await asyncio.sleep(0)
+        doomed.cancel()
+    assert await database.read(names) == ["kept"]
+
+
+async def test_a_cancelled_write_that_is_under_way_is_stored_whole(database: Database) -> None:
+    gate = Gate()
+
+    def slow(connection: Connection) -> None:
+        put(connection, "first")
+        gate(connection)
+        put(connection, "second")
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(database.write(slow))
+        await asyncio.to_thread(gate.reached.wait, 5)
+        task.cancel()
+        gate.open()
+    await database.write(lambda c: put(c, "third"))
+    assert await database.read(names) == ["first", "second", "third"]
+
+
+async def test_a_read_sees_every_write_that_returned(database: Database) -> None:
+    for number in range(30):
+        await database.write(lambda c, n=number: put(c, f"{n:02d}"))
+        assert len(await database.read(names)) == number + 1
+
+
+async def test_a_read_sees_one_unchanging_moment(database: Database) -> None:
+    gate = Gate()
+
+    def twice(connection: Connection) -> tuple[list[str], list[str]]:
+        before = names(connection)
+        gate(connection)
+        return before, names(connection)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(database.read(twice))
+        await asyncio.to_thread(gate.reached.wait, 5)
+        await database.write(lambda c: put(c, "new"))
+        gate.open()
+    assert reading.result() == ([], [])
+    assert await database.read(names) == ["new"]
+
+
+async def test_reads_go_on_while_others_take_long(database: Database) -> None:
+    gates = [Gate() for _ in range(READERS - 1)]
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        for gate in gates:
+            tasks.create_task(database.read(gate))
+            await asyncio.to_thread(gate.reached.wait, 5)
+        assert await database.read(names) == []
+        for gate in gates:
+            gate.open()
+
+
+async def test_a_read_cannot_write(database: Database) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be written"):
+        await database.read(lambda c: put(c, "a"))
+    assert await database.read(names) == []
+
+
+async def test_closing_finishes_what_was_begun_and_takes_nothing_more(tmp_path: Path) -> None:
+    where = place(f"sqlite:///{tmp_path / FILE}")
+    opening.prepare(where)
+    database = Database(where)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        for number in range(10):
+            tasks.create_task(database.write(lambda c, n=number: put(c, f"{n:02d}")))
+        await asyncio.sleep(0)
+        database.close()
+    database.close()
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        await database.write(lambda c: put(c, "late"))
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        await database.read(names)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as after:
+        assert after.execute("SELECT count(*) FROM shelves").fetchone() == (10,)
+
+
+def test_a_loop_that_is_gone_does_not_trouble_the_threads(tmp_path: Path) -> None:
+    where = place(f"sqlite:///{tmp_path / FILE}")
+    opening.prepare(where)
+    gate = Gate()
+
+    async def leave() -> Database:
+        database = Database(where)
+        waiting = asyncio.get_running_loop().create_task(database.write(gate))  # noqa: TID251
+        await asyncio.to_thread(gate.reached.wait, 5)
+        waiting.cancel()
+        return database
+
+    with asyncio.Runner() as runner:
+        database = runner.run(leave())
+    gate.open()
+    database.close()
+    assert not any(worker._thread.is_alive() for worker in database._workers)
+
+
+# --- what goes wrong -------------------------------------------------------------------------
+
+
+async def test_a_full_disk_is_said_and_passes(database: Database) -> None:
+    await database.write(lambda c: c.exec_driver_sql("PRAGMA max_page_count=60"))
+    with pytest.raises(StoreUnavailable, match=r"holdfast\.db cannot be used: the disk is full"):
+        await database.write(lambda c: put(c, "large", "x" * 1_000_000))
+    await database.write(lambda c: c.exec_driver_sql("PRAGMA max_page_count=1000000"))
+    await database.write(lambda c: put(c, "large", "x" * 1_000_000))
+    assert await database.read(names) == ["large"]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PATIENCE", 0.05)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_lock_of_another_process_is_said_and_passes(tmp_path: Path) -> None:
+    where = place(f"sqlite:///{tmp_path / FILE}")
+    opening.prepare(where)
+    database = Database(where)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="another process has locked it"):
+            await database.write(lambda c: put(c, "a"))
+        other.execute("COMMIT")
+    await database.write(lambda c: put(c, "b"))
+    assert await database.read(names) == ["b"]
+    database.close()
+
+
+async def test_a_commit_that_fails_is_an_error_for_all_who_share_it(database: Database) -> None:
+    def orphan(connection: Connection) -> None:
+        # Checked at the commit, not before.
+        connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
+        connection.exec_driver_sql(
+            "INSERT INTO messages (session_id, turn_id, at, body) VALUES ('none', 't', 1, '')"
+        )
+
+    with pytest.raises(StoreError, match="refuses it"):
+        await database.write(orphan)
+    await database.write(lambda c: put(c, "a"))
+    assert await database.read(names) == ["a"]
+    assert await database.read(lambda c: c.scalar(sa.text("SELECT count(*) FROM messages"))) == 0
+
+
+async def test_a_database_that_cannot_be_opened_is_an_error_for_each_who_asks(
+    tmp_path: Path,
+) -> None:
+    database = Database(place(f"sqlite:///{tmp_path / 'nowhere' / FILE}"))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="it cannot be opened"):
+            await database.read(names)
+        with pytest.raises(StoreUnavailable, match="it cannot be opened"):
+            await database.write(lambda c: put(c, "a"))
+    database.close()
+
+
+async def test_connections_are_set_up_as_measured(database: Database) -> None:
+    def pragmas(connection: Connection) -> dict[str, int | str]:
+        words = "journal_mode synchronous foreign_keys cache_size query_only mmap_size busy_timeout"
+        return {
+            word: connection.exec_driver_sql(f"PRAGMA {word}").scalar_one()
+            for word in (*words.split(), "journal_size_limit")
+        }
+
+    full, wal = 2, "wal"
+    writing, reading = await database.write(pragmas), await database.read(pragmas)
+    assert writing == {
+        "journal_mode": wal,
+        "synchronous": full,
+        "foreign_keys": 1,
+        "cache_size": -2000,
+        "query_only": 0,
+        "mmap_size": 0,
+        "busy_timeout": 5000,
+        "journal_size_limit": 64 * 1024 * 1024,
+    }
+    assert (reading["query_only"], reading["cache_size"], reading["mmap_size"]) == (1, -1000, 0)
+
+
+async def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "state"
+    where = place(f"sqlite:///{folder / FILE}")
+    opening.prepare(where)
+    database = Database(where)
+    await database.write(lambda c: put(c, "a"))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    files = sorted(folder.iterdir())
+    assert [file.name for file in files] == [FILE, f"{FILE}-shm", f"{FILE}-wal"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    database.close()
