@@ -5,8 +5,9 @@ disk is asked once for all of them. Three threads read. What they run is a plain
 SQLAlchemy connection; a write may be run a second time after the first was rolled back, so it must
 do nothing else.
 
-Cancelling the task that awaits a write never leaves half of it: what is still queued is dropped,
-what a transaction has taken in is committed whole, or fails whole.
+Cancelling the task that awaits a write does not withdraw it: writes are done in the order in which
+they were handed in, each whole or not at all, and whoever takes over from a cancelled task can
+count on that.
 """
 
 import asyncio
@@ -105,7 +106,8 @@ class _Worker:
     def _work(self) -> None:
         while not self._ending:
             jobs = self._take()
-            wanted = [job for job in jobs if not job.future.cancelled()]
+            # A read that nobody waits for is pointless; a write that was handed in counts.
+            wanted = [job for job in jobs if self.writes or not job.future.cancelled()]
             if wanted:
                 self._carry_out(wanted)
             self._settle(jobs)

@@ -270,7 +270,13 @@ def _set_inbox(connection: Connection, change: SetInbox) -> None:
     settled_at = change.at if change.state in _SETTLED_INBOX else None
     state = change.state.value
     rows = [
-        {"row": row, "state": state, "session_id": change.session_id, "settled_at": settled_at}
+        {
+            "row": row,
+            "state": state,
+            "session_id": change.session_id,
+            "turn_id": change.turn_id,
+            "settled_at": settled_at,
+        }
         for row in change.ids
     ]
     _many(connection, sql.SET_INBOX, rows)

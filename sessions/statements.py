@@ -80,6 +80,7 @@ SET_INBOX = (
     .values(
         state=given("state"),
         session_id=_unless_none(inbox.c.session_id),
+        turn_id=_unless_none(inbox.c.turn_id),
         settled_at=given("settled_at"),
     )
 )

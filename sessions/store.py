@@ -1,8 +1,8 @@
 """The one door to the database.
 
 Writes return when they are committed (`synchronous=FULL`); those that wait at the same moment share
-one commit. Reads see one unchanging moment each, and every write that returned before. A task may
-be cancelled while it waits for a write: then it is stored whole or not at all.
+one commit. Reads see one unchanging moment each, and every write that returned before. A task
+may be cancelled while it waits for a write: the write is done all the same.
 """
 
 import asyncio

@@ -181,7 +181,10 @@ async def test_what_somebody_says_comes_in_and_is_acknowledged_once_it_is_stored
 
 
 async def test_a_file_that_is_not_there_is_a_platform_error(stage: Stage) -> None:
-    with pytest.raises(PlatformError):
-        async with asyncio.timeout(5):
-            async for _ in stage.adapter.fetch(File("x.png", "image/png", "no such file")):
-                pass
+    async def read() -> None:
+        async for _ in stage.adapter.fetch(File("x.png", "image/png", "no such file")):
+            pass
+
+    async with asyncio.timeout(5):
+        with pytest.raises(PlatformError):
+            await read()

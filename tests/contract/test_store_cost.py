@@ -88,26 +88,40 @@ async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
     await store.apply(SetItem(name, ItemState.SENT, 6, shown=b'{"messages": ["m1"]}'))
 
 
+class Wal:
+    """SQLite's log of what was written; it grows until it is folded into the database."""
+
+    def __init__(self, url: str) -> None:
+        self._database = url.removeprefix("sqlite:///")
+        self._file = Path(f"{self._database}-wal")
+
+    def empty(self) -> None:
+        if self._file.exists():
+            with contextlib.closing(sqlite3.connect(self._database)) as beside:
+                beside.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def size(self) -> int:
+        return self._file.stat().st_size if self._file.exists() else 0
+
+
 async def cost(url: str, sessions: int, history: int) -> tuple[int, int, float]:
     """Statements, commits and (of SQLite) WAL bytes of a turn, in a database of this size."""
-    ids = Ids(SystemClock(), randbits=random.Random(1).getrandbits)
+    chance = random.Random(1)  # noqa: S311 - the same at every run
+    ids = Ids(SystemClock(), randbits=chance.getrandbits)
+    wal = Wal(url)
     store = await SessionStore.open(url, clock=SystemClock())
     try:
         names = await store.database.write(lambda c: fill(c, sessions, history, ids))
-        wal = Path(f"{url.removeprefix('sqlite:///')}-wal")
-        chance = random.Random(2)
         await turn(store, ids, *names[0])
-        if wal.exists():
+        if store.database.dialect.name == "sqlite":
             await store.database.write(lambda c: c.exec_driver_sql("PRAGMA wal_autocheckpoint=0"))
-            with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as beside:
-                beside.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        wal.empty()
         counts = store.count()
         await turn(store, ids, *names[0])
         statements, commits = counts.statements, counts.commits
         for _ in range(TURNS - 1):
             await turn(store, ids, *chance.choice(names))
-        grown = wal.stat().st_size / TURNS if wal.exists() else 0.0
-        return statements, commits, grown
+        return statements, commits, wal.size() / TURNS
     finally:
         await store.close()
 

@@ -1,5 +1,7 @@
 """What was received, done and shown, on every database."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -135,9 +137,10 @@ async def test_only_what_still_waits_can_be_edited(store: SessionStore) -> None:
 
 
 async def test_only_what_was_ignored_long_ago_is_forgotten(store: SessionStore) -> None:
-    for number in range(1200):
-        ignored = entry(f"old{number}", state=InboxState.IGNORED, payload=None, received_at=10)
-        await store.database.write(lambda c, e=ignored: store._journal.accept(c, e))  # type: ignore[misc]
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(1200):
+            old = entry(f"old{number}", state=InboxState.IGNORED, payload=None, received_at=10)
+            tasks.create_task(store.accept(old))
     await store.accept(entry("new", state=InboxState.IGNORED, payload=None, received_at=20))
     await store.accept(entry("answered", state=DONE, received_at=10))
     assert (await store.sweep(before=20)).ignored == 1200

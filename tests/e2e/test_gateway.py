@@ -511,3 +511,30 @@ async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) 
         assert isinstance(status, dict)
         assert status["platforms"] == {"memory": "connected"}
         assert await house.runner.problems() == []
+
+
+async def test_a_steering_message_reaches_the_model_after_the_next_tool_result(
+    tmp_path: Path,
+) -> None:
+    calls = iter(["H W.3 C(0,c1,current_time,{}) F tool_calls U D"])
+
+    def scripted(body: dict[str, object]) -> Script:
+        return next(calls, None) or talkative(body)
+
+    async with ModelServer(scripted) as model, gateway(tmp_path, model) as house:
+        await house.screen.say(CHAT, "turn right")
+        await house.screen.say(CHAT, "/steer no, left")
+        await house.screen.shows(CHAT, "echo: no, left")
+        asked = await house.asked(2)
+        assert [row["role"] for row in asked] == ["user", "assistant", "tool", "user"]
+    async with opened(tmp_path) as store:
+        (session,) = await store.sessions()
+        assert [row.role for row in await store.history(session.id)] == [
+            *("user", "assistant", "tool", "user"),
+            "assistant",
+        ]
+        (turn,) = await store.turns(session.id)
+        states = {entry.state for entry in await store.turn_inbox(turn.id)}
+        assert len(await store.turn_inbox(turn.id)) == 2
+        assert states == {"done"}
+    assert len(model.requests) == 2

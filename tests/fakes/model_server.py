@@ -115,10 +115,16 @@ class ModelServer:
         task.add_done_callback(self._running.discard)
 
     async def _answer(self, connection: "_Connection", request: Received) -> None:
-        if request.path.endswith("/models"):
+        if request.path == "/v1/models":
             listed = [{"id": name, "object": "model"} for name in self.models]
             body = json.dumps({"object": "list", "data": listed}).encode()
             await connection.play((Status(200, {}, body),), request)
+            return
+        if request.path == "/nonsense/v1/models":
+            await connection.play((Status(200, {}, b"<html>"),), request)
+            return
+        if not request.path.endswith("/chat/completions"):
+            await connection.play((status(404, message="no such page"),), request)
             return
         async with self._seen:
             self.requests.append(request)

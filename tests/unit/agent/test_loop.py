@@ -361,14 +361,24 @@ async def test_stopping_while_a_tool_runs_cancels_it(play: Play) -> None:
     assert stage.journal.log[-1] == "started c1 write"
 
 
-async def test_stopping_in_a_wait_ends_it(play: Play) -> None:
-    stage = await play('S429:{"retry-after":"50"}')
+@pytest.mark.parametrize(
+    ("script", "notice"),
+    [
+        ('S429:{"retry-after":"50"}', Notice("N6", {"provider": "openai", "n": 50})),
+        ('S503:{"retry-after":"50"}', Notice("N2", {"provider": "openai", "k": 1, "max": 2})),
+    ],
+)
+async def test_a_long_wait_is_told_and_can_be_stopped(
+    play: Play, script: str, notice: Notice
+) -> None:
+    stage = await play(script)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(stage.run())
         async with asyncio.timeout(5):
             await stage.told.wait()
         task.cancel()
     assert task.cancelled()
+    assert stage.events == [notice]
     assert len(stage.server.requests) == 1
 
 

@@ -260,7 +260,7 @@ async def test_what_people_say_and_press_comes_in() -> None:
 async def test_what_could_not_be_stored_is_not_acknowledged() -> None:
     adapter = MemoryAdapter()
 
-    async def full(event: Inbound) -> Accepted:
+    async def full(_: Inbound) -> Accepted:
         raise OSError
 
     async def run() -> None:
@@ -277,7 +277,7 @@ async def test_a_connection_can_break() -> None:
     adapter = MemoryAdapter()
     adapter.break_connection(Unavailable("gone"))
 
-    async def inbox(event: Inbound) -> Accepted:
+    async def inbox(_: Inbound) -> Accepted:
         return Accepted.STORED
 
     with pytest.raises(Unavailable, match="gone"):

@@ -1,0 +1,114 @@
+import pytest
+
+from agent.providers import demo
+from agent.providers.contract import (
+    CallChunk,
+    Chunk,
+    FinishChunk,
+    ModelRequest,
+    TextChunk,
+    ToolSchema,
+    UsageChunk,
+)
+from agent.providers.demo import PACE, Demo
+from agent.settings import TargetSettings
+from sessions.records import Message
+
+CLOCK = (ToolSchema("current_time", "", {}),)
+
+
+class Pacer:
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+async def ask(*rows: Message, tools: tuple[ToolSchema, ...] = ()) -> list[Chunk]:
+    async with Demo(Pacer()).stream(ModelRequest("demo", "", rows, tools)) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def text_of(chunks: list[Chunk]) -> str:
+    return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
+
+
+def user(text: str) -> Message:
+    return Message("user", text)
+
+
+async def test_it_says_that_it_is_a_demo_and_how_to_get_a_real_model() -> None:
+    said = text_of(await ask(user("hello there")))
+    assert "no model behind it" in said
+    assert "OPENAI_API_KEY=… make run" in said
+    assert '[model]\nprovider = "openai"' in said
+    assert "> hello there" in said
+    assert "message number 1 " in said
+    assert "\n- " in said
+
+
+async def test_it_counts_the_messages() -> None:
+    rows = (user("a"), Message("assistant", "x"), user("b"), Message("assistant", "x"), user("c"))
+    assert "message number 3 " in text_of(await ask(*rows))
+
+
+@pytest.mark.parametrize(
+    ("wrote", "shown"),
+    [
+        ("one\ntwo {braces}", "> one\n> two {braces}"),
+        ("[Ann (telegram:1)] hi", "> hi"),
+        ("[Your answer above was cut short: stop.]\n\nhi", "> hi"),
+        ("  ", "> (nothing)"),
+        ("x" * 3000, "> " + "x" * 2000 + "…"),
+    ],
+)
+async def test_it_shows_what_the_user_wrote(wrote: str, shown: str) -> None:
+    assert f"{shown}\n\n" in text_of(await ask(user(wrote)))
+
+
+async def test_it_streams_word_by_word_at_a_human_pace() -> None:
+    pacer = Pacer()
+    async with Demo(pacer).stream(ModelRequest("demo", "", (user("hi"),))) as chunks:
+        words = [chunk async for chunk in chunks if isinstance(chunk, TextChunk)]
+    assert len(words) > 40
+    assert pacer.waits == [PACE] * len(words)
+
+
+@pytest.mark.parametrize("wrote", ["What time is it?", "show me a TOOL", "what's the date"])
+async def test_it_calls_a_tool_when_asked_for_one(wrote: str) -> None:
+    chunks = await ask(user(wrote), tools=CLOCK)
+    assert CallChunk(0, None, "current_time", '{"timezone":"UTC"}') in chunks
+    assert FinishChunk("tool_calls") in chunks
+    assert "demo" in text_of(chunks)
+
+
+@pytest.mark.parametrize("tools", [(), (ToolSchema("other", "", {}),)])
+async def test_without_that_tool_it_just_answers(tools: tuple[ToolSchema, ...]) -> None:
+    chunks = await ask(user("What time is it?"), tools=tools)
+    assert FinishChunk("stop") in chunks
+    assert "tool at work" not in text_of(chunks)
+
+
+async def test_it_does_not_mistake_other_words_for_a_wish() -> None:
+    assert FinishChunk("stop") in await ask(user("sometimes I bake"), tools=CLOCK)
+
+
+async def test_it_answers_with_the_tool_s_result() -> None:
+    said = text_of(await ask(user("time?"), Message("tool", "It is noon."), tools=CLOCK))
+    assert "It is noon." in said
+    assert "no model behind it" in said
+
+
+async def test_it_answers_even_nothing_and_counts_words() -> None:
+    chunks = await ask()
+    assert "> (nothing)" in text_of(chunks)
+    (usage,) = (chunk for chunk in chunks if isinstance(chunk, UsageChunk))
+    assert usage.input_tokens == 0
+    assert usage.output_tokens > 40
+
+
+async def test_it_is_built_without_any_setting() -> None:
+    provider = demo.build(TargetSettings())
+    assert provider.name == "demo"
+    await provider.aclose()

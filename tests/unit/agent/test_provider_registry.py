@@ -1,0 +1,109 @@
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent.providers.demo import Demo
+from agent.providers.openai.chat import OpenAIChat
+from agent.providers.registry import (
+    ModelNotChosen,
+    Target,
+    UnknownProvider,
+    available,
+    build,
+    choose_model,
+)
+from agent.settings import TargetSettings
+from tests.fakes.agent_kit import openai_settings
+from tests.fakes.model_server import ModelServer
+
+
+def test_providers_are_built_by_name() -> None:
+    assert isinstance(build(TargetSettings()), Demo)
+    assert isinstance(build(openai_settings("http://127.0.0.1:9/v1")), OpenAIChat)
+    assert {"demo", "openai"} <= set(available())
+
+
+def test_a_target_is_named_by_service_and_model() -> None:
+    assert Target(Demo(), "demo", TargetSettings()).label == "demo/demo"
+
+
+def test_a_provider_that_is_not_installed_is_named_with_those_that_are() -> None:
+    with pytest.raises(UnknownProvider, match=r"no model provider 'anthropic'.*demo, openai"):
+        build(TargetSettings(provider="anthropic"))
+
+
+def test_providers_of_other_distributions_are_found_by_their_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "guest-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[holdfast.providers]\nanthropic = agent.providers.demo:build\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "anthropic" in available()
+    assert isinstance(build(TargetSettings(provider="anthropic")), Demo)
+
+
+async def choose(settings: TargetSettings) -> str:
+    provider = build(settings)
+    try:
+        async with asyncio.timeout(5):
+            return await choose_model(provider, settings)
+    finally:
+        await provider.aclose()
+
+
+async def test_a_configured_name_is_taken_as_it_is() -> None:
+    assert await choose(openai_settings("http://127.0.0.1:9/v1")) == "scripted"
+
+
+async def test_the_service_s_usual_model_is_taken_where_the_service_is_its_own() -> None:
+    assert await choose(TargetSettings()) == "demo"
+
+
+def nameless(url: str) -> TargetSettings:
+    return msgspec.structs.replace(openai_settings(url), name=None)
+
+
+async def test_the_only_model_that_a_server_lists_is_taken() -> None:
+    async with ModelServer(models=["llama"]) as server:
+        assert await choose(nameless(server.url)) == "llama"
+
+
+@pytest.mark.parametrize(("models", "words"), [(["a", "b"], "a, b"), ([], "none")])
+async def test_of_several_models_one_must_be_named(models: list[str], words: str) -> None:
+    async with ModelServer(models=models) as server:
+        with pytest.raises(ModelNotChosen, match=f"offers: {words}") as raised:
+            await choose(nameless(server.url))
+    assert raised.value.offered == tuple(models)
+
+
+@pytest.mark.parametrize("path", ["/nothing/v1", "/nonsense/v1"])
+async def test_a_server_without_a_list_needs_a_name(path: str) -> None:
+    async with ModelServer() as server:
+        with pytest.raises(ModelNotChosen):
+            await choose(nameless(server.url.removesuffix("/v1") + path))
+
+
+async def test_a_provider_that_lists_nothing_needs_a_name() -> None:
+    settings = TargetSettings(provider="anthropic", base_url="http://127.0.0.1:9")
+    with pytest.raises(ModelNotChosen):
+        await choose_model(Demo(), settings)
+
+
+def test_the_loop_and_the_demo_load_no_sdk() -> None:
+    code = (
+        "import sys, agent.loop, agent.providers.demo; "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=20
+    ).stdout.split()
+    assert "msgspec" in loaded
+    assert not {"openai", "httpx2", "pydantic", "aiohttp", "anyio"} & set(loaded)
