@@ -224,6 +224,11 @@ class _Clerk:
             return Answer(error=f"This took longer than {ANSWER_WITHIN:g} seconds.", code=1)
         except EXPECTED as error:
             return _failed(error)
+        except Exception as error:
+            # One broken request must not end the daemon: the same rule as for a web request.
+            log.exception("the operation %s broke", request.do)
+            sentence = f"An error inside Holdfast ({type(error).__name__}); its log says more."
+            return Answer(error=sentence, code=1)
 
     async def _stream(self, wire: Wire, request: Request) -> None:
         try:

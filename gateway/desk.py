@@ -25,7 +25,7 @@ from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 5.0
+_ASK_SECONDS = 5.0
 _PLAIN = "/{word}"
 
 
@@ -141,8 +141,7 @@ class Desk:
 
     async def look(self, key: str) -> State:
         """How a conversation stands."""
-        async with asyncio.timeout(_LOOK_SECONDS):
-            return await self._pool.ask(key, Begin())
+        return await self.ask(key, Begin())
 
     async def sessions(self, key: str) -> Sequence[Session]:
         """The sessions of a conversation, the newest first."""
@@ -159,9 +158,10 @@ class Desk:
             self._pool.post(key, Stop(By(turn.address, who.person, admin=True)))
         return len(running)
 
-    def post(self, key: str, event: Event) -> None:
-        """Hand an event to the owner of a conversation."""
-        self._pool.post(key, event)
+    async def ask(self, key: str, event: Event) -> State:
+        """Hand an event to the owner of a conversation and wait until it is carried out."""
+        async with asyncio.timeout(_ASK_SECONDS):
+            return await self._pool.ask(key, event)
 
     def now(self) -> int:
         """Milliseconds since 1970."""

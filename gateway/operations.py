@@ -13,7 +13,7 @@ from sessions.changes import PutItem
 from sessions.key import parse_key
 from sessions.machine import Command as By
 from sessions.machine import Delete, Resume, Stop
-from sessions.records import Item, ItemState, Session
+from sessions.records import Item, ItemState, Session, SessionState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
@@ -106,22 +106,29 @@ class Operations:
         return {"state": state.value, "id": item.id}
 
     async def stop(self, session: str) -> dict[str, str]:
-        """Stop what a session is working on."""
+        """Stop what a session is working on; says whether there was something."""
         found = await self._find(session)
-        self._desk.post(found.key, Stop(self._by(found)))
-        return {"id": found.id}
+        if found.state is not SessionState.ACTIVE:
+            return {"id": found.id, "state": found.state.value}
+        await self._desk.ask(found.key, Stop(self._by(found)))
+        return {"id": found.id, "state": (await self._find(found.id)).state.value}
 
     async def resume(self, session: str) -> dict[str, str]:
         """Make a suspended session the active one of its conversation."""
         found = await self._find(session)
-        self._desk.post(found.key, Resume(self._by(found), found.id))
-        return {"id": found.id}
+        if found.state is not SessionState.SUSPENDED:
+            msg = (
+                f"{found.id} is {found.state.value}; only a suspended session can be brought back."
+            )
+            raise Refused(msg)
+        await self._desk.ask(found.key, Resume(self._by(found), found.id))
+        return {"id": found.id, "state": (await self._find(found.id)).state.value}
 
     async def delete(self, session: str) -> dict[str, str]:
         """Close a session for good."""
         found = await self._find(session)
-        self._desk.post(found.key, Delete(self._by(found), found.id))
-        return {"id": found.id}
+        await self._desk.ask(found.key, Delete(self._by(found), found.id))
+        return {"id": found.id, "state": (await self._find(found.id)).state.value}
 
     async def pair_list(self) -> list[dict[str, str]]:
         """Open requests and people let in."""

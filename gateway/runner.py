@@ -86,6 +86,7 @@ class GatewayRunner:
         self._supervised: dict[tuple[str, str], Supervised] = {}
         self._pool: SessionPool | None = None
         self._store: SessionStore | None = None
+        self._people: People | None = None
         self._started_at = self._clock.now()
         self.stopping = asyncio.Event()
         self.hurry = asyncio.Event()
@@ -129,6 +130,7 @@ class GatewayRunner:
         announcer = Announcer(self._ids, self._clock, self._capabilities)
         people = People(store, self._clock, self._settings.access)
         await people.open()
+        self._people = people
         self._build_adapters(store, delivery)
         recovered = await delivery.recover()
         if recovered:
@@ -261,7 +263,11 @@ class GatewayRunner:
                 config = spec.config()
             shelf = StoreShelf(store, f"platform:{name}")
             surroundings = Surroundings(
-                clock=self._clock, ids=self._ids, shelf=shelf, archive=archive
+                clock=self._clock,
+                ids=self._ids,
+                shelf=shelf,
+                archive=archive,
+                keepalive=self._settings.http.sse_keepalive,
             )
             adapter = spec.build(config, surroundings)
             delivery.attach(adapter)
@@ -295,6 +301,11 @@ class GatewayRunner:
         """The address of the page."""
         return self._http.url if self._http else None
 
+    @property
+    def has_admin(self) -> bool:
+        """Whether anybody on a platform is an admin, configured or by a claim."""
+        return self._people is not None and self._people.has_admin
+
     async def problems(self) -> Sequence[str]:
         """What keeps the daemon from doing its work; see `gateway.http.app.Health`."""
         found = [
@@ -321,6 +332,7 @@ class GatewayRunner:
                 each.name: each.trouble or each.standing.value for each in self._supervised.values()
             },
             "running": len(running),
+            "has_admin": self.has_admin,
         }
 
     async def _new_link(self, base_url: str | None) -> str:

@@ -69,16 +69,16 @@ class Place(msgspec.Struct, frozen=True):
 
 def place(url: str) -> Place:
     """Read a URL: `sqlite:///FILE` (four slashes when it begins at the root) or `postgresql://…`."""
+    scheme, _, rest = url.partition(":///")
+    if scheme == "sqlite" and rest:  # all of it is the path, whatever signs are in it
+        return Place(sa.URL.create("sqlite"), Path(rest).expanduser().absolute())
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        msg = "The database URL cannot be read; write sqlite:///FILE or postgresql://USER@HOST/NAME"
-        raise StoreError(msg) from None
-    if parsed.drivername == "sqlite" and parsed.database:
-        return Place(parsed, Path(parsed.database).expanduser().absolute())
+        parsed = sa.URL.create("")
     if parsed.drivername == "postgresql" and parsed.database:
         return Place(parsed.set(drivername="postgresql+psycopg"), None)
-    msg = f"{parsed.drivername} cannot be the database; write sqlite:///FILE or postgresql://…/NAME"
+    msg = "The database URL cannot be used; write sqlite:///FILE or postgresql://USER@HOST/NAME"
     raise StoreError(msg)
 
 

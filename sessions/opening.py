@@ -14,10 +14,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from sessions.engine import Place, create_file, migrator, reader, translated
 from sessions.errors import StoreTooNew, StoreTooOld, StoreUnavailable
 from sessions.migrations import HEAD, REVISIONS
-from sessions.schema import metadata
+from sessions.schema import complete, metadata
 
 _LOCK = 0x686F6C65  # a number of ours; it only has to differ from other locks
-_version = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32)))
+_version = sa.Table(  # as Alembic makes it
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 def prepare(where: Place) -> None:
@@ -60,6 +65,7 @@ def migrate(connection: Connection, to: str = "head") -> None:
 
 
 def _create(connection: Connection) -> None:
+    complete(connection.dialect)
     metadata.create_all(connection, checkfirst=False)
     _version.create(connection)
     connection.execute(sa.insert(_version).values(version_num=HEAD))

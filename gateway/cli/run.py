@@ -47,7 +47,7 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
     async def greet() -> None:
         link = await runner.operations["link"]() if runner.url else None
         claim = None
-        if used(loaded) and not await _has_admin(loaded, runner):
+        if used(loaded) and not runner.has_admin:
             claim = await runner.operations["pair_claim"]()
         for line in greeting(loaded, str(link) if link else None, _code(claim)):
             click.echo(line)
@@ -57,15 +57,6 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
 
 def _code(claim: object) -> str | None:
     return claim.get("code") if isinstance(claim, dict) else None
-
-
-async def _has_admin(loaded: Loaded, runner: GatewayRunner) -> bool:
-    """Say whether anybody on a platform is an admin already, configured or by a claim."""
-    listed = await runner.operations["pair_list"]()
-    people = listed if isinstance(listed, list) else []
-    return bool(loaded.settings.access.admins) or any(
-        str(each["state"]).startswith("admin") for each in people
-    )
 
 
 def used(loaded: Loaded) -> tuple[str, ...]:

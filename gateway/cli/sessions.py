@@ -119,7 +119,9 @@ def export(options: Options, session: str, *, as_json: bool) -> None:
 @click.argument("session")
 def stop(session: str) -> None:
     """Stop what a session is working on."""
-    click.echo(f"Stopped {order('stop', session=session)['id']}.")
+    found = order("stop", session=session)
+    stopped = found["state"] == "suspended"
+    click.echo(f"{'Stopped' if stopped else 'Nothing was running in'} {found['id']}.")
 
 
 @sessions.command()

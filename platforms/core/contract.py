@@ -401,6 +401,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     shelf: Shelf
     archive: Archive
     account: str = ""
+    keepalive: float = 15.0  # seconds of silence after which an HTTP stream says that it lives
 
 
 class PlatformSpec(msgspec.Struct, frozen=True):

@@ -62,10 +62,9 @@ def _opens(line: re.Match[str]) -> bool:
 
 
 def _fence(opening: re.Match[str], end: int, after: int, *, closed: bool) -> Fence:
-    words = opening[2].split(maxsplit=1)
-    language = (
-        words[0] if words and len(words[0].encode(errors="replace")) <= _LONGEST_LANGUAGE else ""
-    )
+    language = "".join(opening[2].split()[:1])
+    if len(language.encode(errors="replace")) > _LONGEST_LANGUAGE or "~" in language:
+        language = ""  # no language at all, or one that would make the marker longer
     return Fence(opening.start(), opening.end(), end, after, opening[1], language, closed)
 
 

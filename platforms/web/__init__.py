@@ -16,13 +16,11 @@ __all__ = ["SPEC", "WebAdapter", "WebConfig"]
 
 
 class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[platforms.web]`."""
-
-    keepalive: float = 15.0  # seconds of silence after which a stream says that it is alive
+    """`[platforms.web]`: nothing to configure here; see `[http]`."""
 
 
-def _build(config: Any, surroundings: Surroundings) -> WebAdapter:  # noqa: ANN401 - the registry knows no config type
-    return WebAdapter(surroundings, keepalive=config.keepalive)
+def _build(_: Any, surroundings: Surroundings) -> WebAdapter:  # noqa: ANN401 - the registry knows no config type
+    return WebAdapter(surroundings)
 
 
 SPEC = PlatformSpec(name="web", config=WebConfig, build=_build)

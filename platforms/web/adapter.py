@@ -53,11 +53,11 @@ class WebAdapter:
     name = "web"
     capabilities = CAPABILITIES
 
-    def __init__(self, surroundings: Surroundings, keepalive: float = 15.0) -> None:
+    def __init__(self, surroundings: Surroundings) -> None:
         self.account = surroundings.account
         self._door = Door(surroundings.clock, surroundings.shelf)
         self._hub = Hub(surroundings.clock)
-        self._api = Api(surroundings, self._door, self._hub, keepalive)
+        self._api = Api(surroundings, self._door, self._hub, surroundings.keepalive)
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         """See `Adapter`. When cancelled, every open stream ends by itself."""

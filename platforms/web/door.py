@@ -19,6 +19,7 @@ VISIT_LIFE = 90 * 24 * 60 * 60 * 1000
 _MOST_LINKS = 16
 _MOST_VISITS = 64
 _SHELF = "door"
+_PATIENCE = 10.0  # seconds for one look at the shelf
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -103,7 +104,8 @@ class Door:
         return f"holdfast_{book.name}"
 
     async def _read(self) -> Book:
-        stored = await self._shelf.get(_SHELF)
+        async with asyncio.timeout(_PATIENCE):
+            stored = await self._shelf.get(_SHELF)
         if stored is None:
             return Book(name=secrets.token_hex(4))
         try:
@@ -113,7 +115,8 @@ class Door:
         return self._book
 
     async def _write(self, book: Book) -> None:
-        await self._shelf.put(_SHELF, msgspec.json.encode(book).decode())
+        async with asyncio.timeout(_PATIENCE):
+            await self._shelf.put(_SHELF, msgspec.json.encode(book).decode())
         self._book = book  # only what is committed counts
 
 

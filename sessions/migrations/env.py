@@ -2,9 +2,10 @@
 
 from alembic import context
 
-from sessions.schema import metadata
+from sessions.schema import complete, metadata
 
 connection = context.config.attributes["connection"]
+complete(connection.dialect)
 context.configure(
     connection=connection,
     target_metadata=metadata,

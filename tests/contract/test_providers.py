@@ -1,9 +1,11 @@
 """What every provider promises, and what the one for Chat Completions makes of a real server."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import httpx2
 import pytest
 
 from agent import errors
@@ -22,7 +24,7 @@ from agent.providers.contract import (
 )
 from agent.providers.demo import Demo
 from agent.providers.openai.chat import OpenAIChat
-from agent.providers.openai.clients import STREAMS_PER_CLIENT
+from agent.providers.openai.clients import STREAMS_PER_CLIENT, keep_alive
 from agent.providers.registry import ListsModels
 from sessions.records import Message
 from tests.fakes.agent_kit import openai_settings
@@ -299,3 +301,20 @@ async def test_lists_the_models_of_the_server() -> None:
         assert isinstance(provider, ListsModels)
         assert await provider.list_models() == ("a", "b")
         await provider.aclose()
+
+
+def test_connections_are_kept_alive_by_the_system() -> None:
+    class Stream:
+        def __init__(self, sock: socket.socket | None) -> None:
+            self.sock = sock
+
+        def get_extra_info(self, name: str) -> socket.socket | None:
+            return self.sock if name == "socket" else None
+
+    with socket.socket() as sock:
+        keep_alive(httpx2.Response(200, extensions={"network_stream": Stream(sock)}))
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+    # Behind some proxies there is no such socket; that is no reason to fail.
+    keep_alive(httpx2.Response(200, extensions={"network_stream": Stream(None)}))
+    keep_alive(httpx2.Response(200))

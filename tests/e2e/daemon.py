@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
+
+from gateway.config import environment
 
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/enter/[\w-]+")
 PATIENCE = 20.0
@@ -45,7 +46,7 @@ class Daemon:
         sets = [part for each in self.settings for part in ("--set", each)]
         environ = {
             name: value
-            for name, value in os.environ.items()
+            for name, value in environment().items()
             if not name.startswith(("HOLDFAST", "OPENAI", "ANTHROPIC", "NOTIFY"))
         }
         self._process = await asyncio.create_subprocess_exec(

@@ -15,6 +15,7 @@ from platforms.core.contract import Live, Op, PlatformSpec, Receipt, Repeat
 from platforms.memory import MemoryAdapter, Visible
 from sessions.settings import SessionSettings
 from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
@@ -141,8 +142,6 @@ async def gateway(
 @contextlib.asynccontextmanager
 async def opened(home: Path) -> AsyncIterator[SessionStore]:
     """The store of a gateway that has ended."""
-    from sessions.values.clock import SystemClock
-
     store = await SessionStore.open(
         f"sqlite:///{home / 'holdfast.db'}", clock=SystemClock(), read_only=True
     )

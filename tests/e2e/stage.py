@@ -84,8 +84,10 @@ class Stage:
         return await self.adapter.new_link(self.url)
 
     async def start(self) -> None:
-        surroundings = Surroundings(self._clock, self._ids, self.shelf, self.archive)
-        self.adapter = WebAdapter(surroundings, keepalive=self._keepalive)
+        surroundings = Surroundings(
+            self._clock, self._ids, self.shelf, self.archive, keepalive=self._keepalive
+        )
+        self.adapter = WebAdapter(surroundings)
         server = HttpServer("127.0.0.1", self._port)
         server.bind()
         self._port = server.port

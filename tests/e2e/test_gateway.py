@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, LimitSettings
 from platforms.core.contract import (
     Accepted,
     Address,
@@ -288,7 +288,7 @@ async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
     settings = SessionSettings(on_interrupted="resume")
     hung = iter(['H T"abc" HANG'])
 
-    def once(body: dict[str, object]) -> Script:
+    def once(_: dict[str, object]) -> Script:
         return next(hung, None) or words("done")
 
     async with ModelServer(once) as model:
@@ -359,34 +359,36 @@ async def test_a_failing_model_ends_in_words_with_a_way_on(tmp_path: Path) -> No
 
 
 async def test_strangers_get_a_code_in_private_and_silence_in_rooms(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, admins=("memory:1001",)) as house:
-            screen = house.screen
-            eve = Sender("666", "Eve")
-            assert await screen.say("666", "let me in", sender=eve) is Accepted.IGNORED
-            (told,) = await screen.shows("666", "Ask the owner")
-            code = told.text.split()[-1]
-            await screen.shows("1001", "👤 Eve (memory:666) asks to be let in.")
-            await screen.say("666", "now?", sender=eve)
-            await screen.shows("666", "Your request is still open")
-            room = InboundMessage(
-                "r1", 2**50, Address("memory", "room"), eve, (Text("bot?"),), addressed=True
-            )
-            assert await screen.inject(room) is Accepted.IGNORED
-            await screen.shows("1001", "mentioned me in room")
-            await screen.say("1001", f"/pair approve {code}")
-            await screen.shows("1001", "✅ Let in: Eve (memory:666).")
-            await screen.shows("666", "✅ You are let in.")
-            await screen.say("666", "hello", sender=eve)
-            await screen.shows("666", "echo: hello")
-            await screen.say("666", "/pair list", sender=eve)
-            await screen.shows("666", "Only an admin may do that.")
-            await screen.say("1001", "/pair list")
-            await screen.shows("1001", "memory:666 Eve: member since")
-            await screen.say("1001", "/pair revoke memory:666")
-            await screen.shows("1001", "🚫 memory:666 is not let in any more.")
-            assert await screen.say("666", "and now?", sender=eve) is Accepted.IGNORED
-            assert screen.messages("room") == []
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, admins=("memory:1001",)) as house,
+    ):
+        screen = house.screen
+        eve = Sender("666", "Eve")
+        assert await screen.say("666", "let me in", sender=eve) is Accepted.IGNORED
+        (told,) = await screen.shows("666", "Ask the owner")
+        code = told.text.split()[-1]
+        await screen.shows("1001", "👤 Eve (memory:666) asks to be let in.")
+        await screen.say("666", "now?", sender=eve)
+        await screen.shows("666", "Your request is still open")
+        room = InboundMessage(
+            "r1", 2**50, Address("memory", "room"), eve, (Text("bot?"),), addressed=True
+        )
+        assert await screen.inject(room) is Accepted.IGNORED
+        await screen.shows("1001", "mentioned me in room")
+        await screen.say("1001", f"/pair approve {code}")
+        await screen.shows("1001", "✅ Let in: Eve (memory:666).")
+        await screen.shows("666", "✅ You are let in.")
+        await screen.say("666", "hello", sender=eve)
+        await screen.shows("666", "echo: hello")
+        await screen.say("666", "/pair list", sender=eve)
+        await screen.shows("666", "Only an admin may do that.")
+        await screen.say("1001", "/pair list")
+        await screen.shows("1001", "memory:666 Eve: member since")
+        await screen.say("1001", "/pair revoke memory:666")
+        await screen.shows("1001", "🚫 memory:666 is not let in any more.")
+        assert await screen.say("666", "and now?", sender=eve) is Accepted.IGNORED
+        assert screen.messages("room") == []
     async with opened(tmp_path) as store:
         kept = [each.entry for each in await store.trace("memory:666")]
         ignored = [entry for entry in kept if entry.state == "ignored"]
@@ -426,24 +428,26 @@ async def test_words_that_are_no_command_of_ours_are_told_apart(tmp_path: Path) 
 
 
 async def test_status_and_sessions_show_how_things_stand(tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, admins=("memory:1001",)) as house:
-            screen = house.screen
-            await screen.say(CHAT, "/sessions")
-            await screen.shows(CHAT, "There is no earlier conversation here.")
-            await screen.say(CHAT, "hang on")
-            await screen.say(CHAT, "next")
-            await screen.say(CHAT, "/status")
-            await screen.shows(CHAT, "⏳ Working on “hang on” for 0 min.\n1. waiting: “next”")
-            await screen.say("9", "/stop all")
-            await screen.shows("9", "⏹ 1 task stopped.")
-            await screen.shows(CHAT, "1 waiting message is kept")
-            await screen.say(CHAT, "/sessions")
-            await screen.shows(CHAT, "1. hang on · ")
-            await screen.say(CHAT, "/resume 1")
-            await screen.shows(CHAT, "echo: next")
-            await screen.say(CHAT, "/resume 9")
-            await screen.shows(CHAT, "There is no earlier conversation to bring back.")
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, admins=("memory:1001",)) as house,
+    ):
+        screen = house.screen
+        await screen.say(CHAT, "/sessions")
+        await screen.shows(CHAT, "There is no earlier conversation here.")
+        await screen.say(CHAT, "hang on")
+        await screen.say(CHAT, "next")
+        await screen.say(CHAT, "/status")
+        await screen.shows(CHAT, "⏳ Working on “hang on” for 0 min.\n1. waiting: “next”")
+        await screen.say("9", "/stop all")
+        await screen.shows("9", "⏹ 1 task stopped.")
+        await screen.shows(CHAT, "1 waiting message is kept")
+        await screen.say(CHAT, "/sessions")
+        await screen.shows(CHAT, "1. hang on · ")
+        await screen.say(CHAT, "/resume 1")
+        await screen.shows(CHAT, "echo: next")
+        await screen.say(CHAT, "/resume 9")
+        await screen.shows(CHAT, "There is no earlier conversation to bring back.")
 
 
 async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path) -> None:
@@ -469,8 +473,6 @@ async def test_an_edit_or_a_deletion_reaches_a_message_that_waits(tmp_path: Path
 async def test_what_reaches_us_too_late_or_too_often_is_not_answered_but_said(
     tmp_path: Path,
 ) -> None:
-    from gateway.settings import LimitSettings
-
     limits = LimitSettings(messages_per_minute=2)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, limits=limits) as house:
         screen = house.screen

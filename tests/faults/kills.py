@@ -166,8 +166,7 @@ async def kill_again_and_again(home: Path, kills: int, seed: int) -> dict[str, i
             f"model.base_url={model.url}",
             env={"OPENAI_API_KEY": "sk-none"},
         )
-        await daemon.start()
-        async with Page(daemon) as page:
+        async with daemon, Page(daemon) as page:
             senders = [Sender(number, page, chance) for number in range(CONVERSATIONS)]
             for _ in range(kills):
                 stop = asyncio.Event()

@@ -17,7 +17,7 @@ from agent.settings import TargetSettings
 
 _CLOSE_WITHIN = 2.0
 _AFTER_DONE = 0.1  # a connection whose body ends in this time can be used again
-_HEADERS = {"accept-encoding": "identity", "accept": "text/event-stream"}
+_HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
 
 
 def build(settings: TargetSettings) -> "OpenAIChat":
@@ -84,7 +84,7 @@ class OpenAIChat:
                 "/chat/completions",
                 cast_to=httpx2.Response,
                 content=to_body(request, self._dialect),
-                options={"headers": {**_HEADERS, "content-type": "application/json"}},
+                options={"headers": _HEADERS},
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )

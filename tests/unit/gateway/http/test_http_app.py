@@ -1,7 +1,8 @@
 """What stands before every route, tried over a real server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, MutableMapping, Sequence
+from typing import Any
 
 import httpx2
 import pytest
@@ -225,3 +226,17 @@ async def test_all_hosts_can_be_allowed_but_never_foreign_origins() -> None:
         assert (await client.get("/echo")).status_code == 200
         foreign = {"Origin": "http://evil.example"}
         assert (await client.get("/echo", headers=foreign)).status_code == 403
+
+
+async def test_a_server_that_speaks_of_its_life_is_let_through() -> None:
+    heard = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+    said = []
+
+    async def receive() -> dict[str, str]:
+        return next(heard)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        said.append(message["type"])
+
+    await build_app([], health=Health())({"type": "lifespan"}, receive, send)
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

@@ -55,6 +55,7 @@ def test_every_sample_is_cut_within_the_limit_with_nothing_lost(
 
 @given(markdown, st.sampled_from(LIMITS), st.sampled_from(Unit))
 @settings(max_examples=300, deadline=None)
+@example("~~~ ~~\n" + "y" * 90, 50, Unit.CHARACTERS)
 @example("```" + "x" * 40 + "\n```\n" + "y" * 60, 50, Unit.CHARACTERS)
 def test_any_text_is_cut_within_the_limit_with_nothing_lost(
     md: str, limit: int, unit: Unit

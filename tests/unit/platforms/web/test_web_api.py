@@ -384,7 +384,7 @@ async def test_the_adapter_can_run_again_after_it_was_stopped(stage: Stage) -> N
 
 def test_the_registry_finds_what_it_needs(stage: Stage) -> None:
     surroundings = Surroundings(stage._clock, stage._ids, stage.shelf, stage.archive)
-    adapter = SPEC.build(WebConfig(keepalive=1), surroundings)
+    adapter = SPEC.build(WebConfig(), surroundings)
     assert isinstance(adapter, WebAdapter)
     assert SPEC.name == adapter.name == "web"
     assert adapter.capabilities.live is Live.DRAFT

@@ -1,0 +1,247 @@
+"""The store when the database, the disk or the process dies under it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from sessions.errors import OutcomeUnknown, StoreUnavailable
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import entry, opened, started
+from tests.fakes import postgres
+
+# --- the process -----------------------------------------------------------------------------
+
+SENDER = """
+import asyncio, sys
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import entry, item, opened, started
+from sessions.changes import PutItem
+
+async def chat(store, chat):
+    key, session = f"web:{chat}", f"s_{chat:02d}"
+    await store.apply(opened(session, key=key))
+    for number in range(1_000_000):
+        name = f"{chat:02d}_{number:06d}"
+        await store.accept(entry(f"i_{name}", key=key))
+        print("accepted", f"i_{name}", flush=True)
+        await store.apply(started(f"t_{name}", session, f"i_{name}", key=key))
+        await store.apply(PutItem(item(f"o_{name}", turn=f"t_{name}")))
+        print("answered", f"o_{name}", flush=True)
+
+async def main():
+    store = await SessionStore.open(sys.argv[1], clock=SystemClock())
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(10):
+            tasks.create_task(chat(store, number))
+
+asyncio.run(main())
+"""
+
+
+def killed_after(url: str, lines: int) -> list[tuple[str, str]]:
+    """Let a process write, kill it after so many lines; answers with what it had said by then."""
+    command = [sys.executable, "-c", SENDER, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        said = [process.stdout.readline() for _ in range(lines)]
+        os.kill(process.pid, signal.SIGKILL)
+        said += process.stdout.readlines()
+    assert process.returncode == -signal.SIGKILL
+    whole = [line.split() for line in said if line.endswith("\n")]
+    return [(word, name) for word, name in whole]
+
+
+@pytest.mark.parametrize("lines", [1, 7, 100, 333])
+async def test_what_was_said_to_be_stored_is_there_after_a_kill(store_url: str, lines: int) -> None:
+    said = await asyncio.to_thread(killed_after, store_url, lines)
+    store = await SessionStore.open(store_url, clock=SystemClock())
+    try:
+        assert await store.integrity() == "ok"
+        for word, name in said:
+            if word == "accepted":
+                assert await store.inbox_entry("telegram::1001", f"event of {name}")
+        shown = {item.id for item in await store.open_items()}
+        assert shown >= {name for word, name in said if word == "answered"}
+        # A turn is there with its message and its entry, or not at all.
+        for session in await store.sessions():
+            turns = await store.turns(session.id)
+            assert session.messages == len(turns) == len(await store.history(session.id))
+            for turn in turns:
+                assert len(await store.turn_inbox(turn.id)) == 1
+        before = (await store.timeline("telegram/1001", 0, 1))[-1].seq
+        assert await store.accept(entry("after"))
+        [newest] = await store.timeline("telegram/1001", before, 10)
+        assert newest.id == "after"
+    finally:
+        await store.close()
+
+
+# --- SQLite ----------------------------------------------------------------------------------
+
+
+async def test_a_damaged_file_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(200):
+            tasks.create_task(store.accept(entry(f"i{number}", payload=b"x" * 500)))
+    await store.close()
+    size = file.stat().st_size
+    with file.open("r+b") as raw:
+        raw.seek(size // 2)
+        raw.write(b"\xff" * 8192)
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock(), read_only=True)
+    try:
+        assert await store.integrity() != "ok"
+    finally:
+        await store.close()
+
+
+async def test_commits_get_through_beside_a_loop_that_never_rests(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'holdfast.db'}"
+    store = await SessionStore.open(url, clock=SystemClock())
+    done = False
+
+    async def spin() -> None:
+        while not done:
+            sum(range(10_000))
+            await asyncio.sleep(0)
+
+    await store.apply(opened("s1"))
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        tasks.create_task(spin())
+        for number in range(40):
+            await store.apply(started(f"t{number}", "s1"))
+        done = True
+    await store.close()
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def remote(postgres_server: postgres.Server) -> AsyncIterator[SessionStore]:
+    store = await SessionStore.open(postgres_server.database(), clock=SystemClock())
+    yield store
+    await store.close()
+
+
+async def test_a_server_that_restarts_is_connected_to_again(
+    postgres_server: postgres.Server, remote: SessionStore
+) -> None:
+    assert await remote.accept(entry("i1"))
+    await remote.sessions()
+    await asyncio.to_thread(postgres_server.stop)
+    try:
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="postgresql://"):
+                await remote.accept(entry("i2"))
+            with pytest.raises(StoreUnavailable, match="postgresql://"):
+                await remote.sessions()
+    finally:
+        await asyncio.to_thread(postgres_server.start)
+    assert await remote.accept(entry("i2"))
+    assert len((await remote.conversation("telegram:1001")).waiting) == 2
+
+
+async def test_a_connection_that_was_lost_while_idle_costs_nobody_an_error(
+    remote: SessionStore,
+) -> None:
+    await remote.accept(entry("i1"))
+    await remote.sessions()
+    await _end_all_connections(remote)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        for number in range(2, 6):
+            tasks.create_task(remote.accept(entry(f"i{number}")))
+            tasks.create_task(remote.sessions())
+    assert len((await remote.conversation("telegram:1001")).waiting) == 5
+
+
+async def _end_all_connections(store: SessionStore) -> None:
+    def end(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+    engine = sa.create_engine(
+        store.database._engines[0].url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool
+    )
+    with engine.connect() as connection:
+        end(connection)
+
+
+class Cutter:
+    """Stands between store and server; cuts the connection when a commit was carried out.
+
+    The commit's answer is not let through, so that the store cannot know.
+    """
+
+    def __init__(self, server: postgres.Server) -> None:
+        self._port = sa.make_url(server.url("x")).port or 0
+        self.cutting = False
+        self.before = False  # cut already before the commit reaches the server
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[int]:
+        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        async with server:
+            yield server.sockets[0].getsockname()[1]
+
+    async def _carry(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        far, forth = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            with contextlib.suppress(ConnectionError):
+                async with asyncio.TaskGroup() as tasks:
+                    answers = tasks.create_task(self._answers(far, back))
+                    while data := await near.read(65536):
+                        commit = self.cutting and b"COMMIT" in data
+                        if commit and self.before:
+                            break
+                        if commit:
+                            answers.cancel()
+                        forth.write(data)
+                        if commit:
+                            await far.read(65536)
+                            break
+                    answers.cancel()
+        finally:
+            forth.close()
+            back.close()
+
+    async def _answers(self, far: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        while data := await far.read(65536):
+            back.write(data)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["not carried out", "carried out"])
+async def test_a_commit_without_an_answer_is_looked_up(
+    postgres_server: postgres.Server, before: bool
+) -> None:
+    cutter = Cutter(postgres_server)
+    async with asyncio.timeout(10), cutter.listening() as port:
+        url = sa.make_url(postgres_server.database()).set(port=port)
+        store = await SessionStore.open(str(url), clock=SystemClock())
+        await store.apply(opened("s1"))
+        cutter.cutting, cutter.before = True, before
+        if before:
+            with pytest.raises(OutcomeUnknown, match="broke while it was writing"):
+                await store.accept(entry("i1"))
+        else:
+            assert await store.accept(entry("i1"))
+        with pytest.raises(OutcomeUnknown):
+            await store.apply(started("t1", "s1"))
+        cutter.cutting = False
+        assert (await store.inbox_entry("telegram::1001", "event of i1") is None) == before
+        assert await store.accept(entry("i1")) == before
+        await store.close()

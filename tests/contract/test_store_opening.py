@@ -1,0 +1,224 @@
+"""Making a database, bringing it up to date, and refusing one that is not ours to touch."""
+
+import asyncio
+import re
+import sqlite3
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from sessions import migrations, opening
+from sessions.engine import migrator, place
+from sessions.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreTooNew,
+    StoreTooOld,
+    StoreUnavailable,
+)
+from sessions.schema import metadata
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import talk
+
+
+@pytest.fixture
+def connection(store_url: str) -> Iterator[sa.Connection]:
+    """To a database in which nothing was made yet."""
+    where = place(store_url)
+    if where.file:
+        where.file.touch()
+    engine = migrator(where)
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+def shape(connection: sa.Connection) -> object:
+    """Everything the database knows about its tables."""
+    connection.rollback()
+    if connection.dialect.name == "sqlite":
+        rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_schema")
+        # The two ways write columns and constraints in an order of their own.
+        return {row.name: sorted(re.split(r"[\s(),]+", row.sql or "")) for row in rows}
+    columns = "table_name, column_name, data_type, collation_name, is_nullable, column_default"
+    questions = (
+        f"{columns}, is_identity FROM information_schema.columns WHERE table_schema = 'public'",
+        "indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conname NOT LIKE 'pg_%%'",
+        "sequencename, data_type::text FROM pg_sequences",
+    )
+    return [
+        sorted(tuple(map(str, row)) for row in connection.exec_driver_sql(f"SELECT {question}"))
+        for question in questions
+    ]
+
+
+def test_the_steps_and_the_schema_lead_to_the_same_tables(
+    connection: sa.Connection, store_url: str
+) -> None:
+    opening.migrate(connection)
+    by_steps = shape(connection)
+    context = MigrationContext.configure(connection)
+    assert compare_metadata(context, metadata) == []
+    connection.rollback()
+    with connection.begin():
+        metadata.drop_all(connection)
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+    opening.prepare(place(store_url))
+    assert shape(connection) == by_steps
+
+
+def test_the_list_of_steps_is_that_of_the_files() -> None:
+    config = Config()
+    config.set_main_option("script_location", "sessions:migrations")
+    script = ScriptDirectory.from_config(config)
+    files = [revision.revision for revision in script.walk_revisions()]
+    assert tuple(reversed(files)) == migrations.REVISIONS
+    assert script.get_current_head() == migrations.HEAD
+
+
+def _set_version(connection: sa.Connection, version: str) -> None:
+    with connection.begin():
+        found = sa.table("alembic_version", sa.column("version_num"))
+        connection.execute(sa.update(found).values(version_num=version))
+
+
+def test_what_is_up_to_date_is_left_as_it_is_without_alembic(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening.prepare(place(store_url))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "alembic"]:
+        monkeypatch.delitem(sys.modules, name)
+    opening.prepare(place(store_url))
+    opening.check(place(store_url))
+    assert "alembic" not in sys.modules
+
+
+def test_what_is_behind_is_brought_up_to_date(
+    connection: sa.Connection, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening.migrate(connection)
+    older = "0000"
+    monkeypatch.setattr(opening, "REVISIONS", (older, *migrations.REVISIONS))
+    _set_version(connection, older)
+    asked: list[sa.Connection] = []
+    monkeypatch.setattr(opening, "migrate", asked.append)
+    opening.prepare(place(store_url))
+    assert len(asked) == 1
+    with pytest.raises(StoreTooOld, match="older version; start the gateway once"):
+        opening.check(place(store_url))
+
+
+def test_a_database_of_a_newer_version_is_refused(
+    connection: sa.Connection, store_url: str
+) -> None:
+    opening.prepare(place(store_url))
+    _set_version(connection, "9999")
+    for look in (opening.prepare, opening.check):
+        with pytest.raises(StoreTooNew, match=r"newer version of Holdfast \(9999, this one knows"):
+            look(place(store_url))
+
+
+async def test_several_may_open_a_new_database_at_once(store_url: str) -> None:
+    async def one() -> None:
+        store = await SessionStore.open(store_url, clock=SystemClock())
+        await store.close()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(one())
+    store = await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
+    assert await store.sessions() == ()
+    await store.close()
+
+
+async def test_read_only_changes_nothing_and_needs_something_to_read(store_url: str) -> None:
+    with pytest.raises(StoreUnavailable, match=r"There is no database at .* yet; start"):
+        await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
+    file = place(store_url).file
+    assert file is None or not file.exists()
+
+
+# --- SQLite ----------------------------------------------------------------------------------
+
+
+async def test_a_closed_database_can_be_read_without_being_written(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a folder?x=1#%41' / 'holdfast.db'}"
+    store = await SessionStore.open(url, clock=SystemClock())
+    await talk(store, "s1", 1)
+    await store.close()
+    file = tmp_path / "a folder?x=1#%41" / "holdfast.db"
+    before = file.read_bytes()
+    reading = await SessionStore.open(url, clock=SystemClock(), read_only=True)
+    assert len(await reading.sessions()) == 1
+    await reading.close()
+    assert file.read_bytes() == before
+
+
+def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    opening.prepare(place(f"sqlite:///{tmp_path / 'holdfast.db'}"))
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    file.write_bytes(b"a diary, not a database" * 400)
+    for look in (opening.prepare, opening.check):
+        with pytest.raises(StoreCorrupt, match=r"holdfast\.db cannot be used: it is no SQLite"):
+            look(place(f"sqlite:///{file}"))
+    assert file.read_bytes().startswith(b"a diary")
+
+
+def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    with sqlite3.connect(file) as theirs:
+        theirs.execute("CREATE TABLE sessions (mine TEXT)")
+    theirs.close()
+    with pytest.raises(StoreError, match="table sessions already exists"):
+        opening.prepare(place(f"sqlite:///{file}"))
+    with sqlite3.connect(file) as theirs:
+        tables = theirs.execute("SELECT name FROM sqlite_schema").fetchall()
+    theirs.close()
+    assert tables == [("sessions",)]
+
+
+def test_a_place_where_nothing_can_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    url = f"sqlite:///{tmp_path / 'file' / 'holdfast.db'}"
+    with pytest.raises(StoreUnavailable, match="cannot be opened: File exists"):
+        opening.prepare(place(url))
+
+
+def test_changing_a_table_does_not_delete_what_belongs_to_its_rows(tmp_path: Path) -> None:
+    where = place(f"sqlite:///{tmp_path / 'holdfast.db'}")
+    opening.prepare(where)
+    with migrator(where).connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 0
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------
+
+
+async def test_a_server_that_is_not_there_is_said_without_the_password() -> None:
+    url = "postgresql://ann:secret@127.0.0.1:1/holdfast?sslpassword=secret"
+    with pytest.raises(StoreUnavailable) as caught:
+        await SessionStore.open(url, clock=SystemClock())
+    assert "postgresql://ann:***@127.0.0.1:1/holdfast cannot be used" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_database_that_the_server_does_not_have_is_said(store_url: str) -> None:
+    if store_url.startswith("sqlite"):
+        return
+    with pytest.raises(StoreUnavailable, match='database "nowhere" does not exist'):
+        await SessionStore.open(f"{store_url.rpartition('/')[0]}/nowhere", clock=SystemClock())

@@ -1,0 +1,136 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.delivery.view import (
+    MARK,
+    Body,
+    Fate,
+    Part,
+    Shown,
+    looks,
+    marked,
+    may_be_streaming,
+    read_address,
+    read_body,
+    read_shown,
+    render,
+    render_live,
+    write_address,
+    write_body,
+    write_shown,
+)
+from platforms.core.contract import Address, Button, Capabilities, Live, Repeat, Unit
+from platforms.core.markdown import has_open_fence
+from platforms.core.split import size
+from sessions.records import Item, ItemState
+from tests.unit.platforms.core.samples import SAMPLES
+from tests.unit.platforms.core.test_split import markdown
+
+
+def _can(
+    live: Live = Live.EDIT, repeat: Repeat = Repeat.NONCE, limit: int = 200, unit: Unit = Unit.UTF16
+) -> Capabilities:
+    return Capabilities(text_limit=limit, unit=unit, live=live, repeat=repeat)
+
+
+def test_what_is_stored_is_read_back() -> None:
+    body = Body("text", (Button("Yes", "yes"),), "/x", "x", "text/plain", urgent=True)
+    shown = Shown((Part("a.0", Fate.SHOWN, "7", "digest", 5, marked=True, repeats=2),))
+    address = Address("slack", "T1/D1", "second", "7.5")
+    item = Item(
+        "a",
+        write_address(address),
+        "answer",
+        ItemState.PENDING,
+        write_body(body),
+        0,
+        shown=write_shown(shown),
+    )
+    assert read_body(item) == body
+    assert read_shown(item) == shown
+    assert read_address(item.address) == address
+
+
+def test_an_item_without_memory_has_shown_nothing() -> None:
+    item = Item("a", "", "answer", ItemState.PENDING, write_body(Body()), 0)
+    assert read_shown(item) == Shown()
+
+
+def test_messages_look_the_same_only_with_equal_text_buttons_and_state() -> None:
+    yes, no = (Button("Yes", "y"),), (Button("No", "n"),)
+    variants = [
+        looks(text, buttons, streaming=streaming)
+        for text in ("a", "b", "\ud83d")
+        for buttons in ((), yes, no)
+        for streaming in (False, True)
+    ]
+    assert len(set(variants)) == len(variants)
+    assert looks("a", yes, streaming=False) == variants[2]
+
+
+@pytest.mark.parametrize(("digest", "may"), [("", True), ("1f~", True), ("1f", False)])
+def test_a_message_may_be_streaming_unless_it_is_known_to_have_ended(
+    digest: str, may: bool
+) -> None:
+    assert may_be_streaming(Part("a.0", Fate.SHOWN, looks=digest)) is may
+
+
+def test_a_mark_never_makes_a_message_too_long() -> None:
+    can = _can(repeat=Repeat.MARK)
+    parts = render("word " * 200, can)
+    assert all(size(marked(part), can.unit) <= can.text_limit for part in parts)
+    assert marked("Text").startswith(MARK)
+    assert max(map(len, render("word " * 200, _can()))) > max(map(len, parts))
+
+
+@pytest.mark.parametrize(
+    ("live", "text", "status", "expected"),
+    [
+        (Live.EDIT, "**bold", "", ("**bold**",)),
+        (Live.EDIT, "**bold", "reading", ("**bold**\n\nreading",)),
+        (Live.EDIT, "```py\nx", "reading", ("```py\nx\n```\n\nreading",)),
+        (Live.EDIT, "word " * 38, "x" * 50, (("word " * 38).strip(),)),  # no room for the status
+        (Live.DRAFT, "**bold", "reading", ("**bold**",)),  # a draft has a place of its own for it
+        (Live.STREAM, "**bold", "reading", ("**bold",)),
+        (Live.STREAM, "```py\nx", "", ("```py\nx",)),
+        (Live.EDIT, " \n", "reading", ()),
+        (Live.EDIT, "**", "", ()),
+    ],
+)
+def test_an_answer_being_written_is_closed_where_it_may_change(
+    live: Live, text: str, status: str, expected: tuple[str, ...]
+) -> None:
+    assert render_live(text, _can(live), status) == expected
+
+
+def test_marks_that_leave_no_room_to_be_closed_stay_open() -> None:
+    text = "**" + "x" * 198
+    assert render_live(text, _can()) == (text,)
+
+
+@given(markdown, st.sampled_from(Live), st.sampled_from(Unit), st.sampled_from(["", "⏳ busy"]))
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_being_written_fits_and_has_no_open_code_block(
+    md: str, live: Live, unit: Unit, status: str
+) -> None:
+    can = _can(live, limit=80, unit=unit)
+    parts = render_live(md, can, status)
+    assert all(size(part, unit) <= 80 for part in parts)
+    shown = parts[:-1] if live is Live.STREAM else parts
+    assert not any(has_open_fence(part) for part in shown)
+
+
+@pytest.mark.parametrize(
+    "name", ["prose", "long code", "one long line", "two fences", "list with code"]
+)
+def test_a_stream_only_grows_until_its_message_is_full(name: str) -> None:
+    md, can = SAMPLES[name][:1200], _can(Live.STREAM)
+    before: tuple[str, ...] = ()
+    shrunk = 0
+    for length in range(1, len(md)):
+        parts = render_live(md[:length], can)
+        if before and len(parts) == len(before):
+            shrunk += not parts[-1].startswith(before[-1])
+        before = parts
+    assert shrunk == 0

@@ -1,0 +1,145 @@
+"""URLs and foreign errors."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+
+from sessions.engine import place, translated
+from sessions.errors import (
+    Conflict,
+    Missing,
+    OutcomeUnknown,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+)
+from sessions.schema import storable
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("sqlite:////var/lib/holdfast.db", "/var/lib/holdfast.db"),
+        ("sqlite:///holdfast.db", str(Path.cwd() / "holdfast.db")),
+        ("sqlite:///~/holdfast.db", str(Path.home() / "holdfast.db")),
+        (
+            "postgresql://ann:secret@db:5432/chat?sslmode=require",
+            "postgresql://ann:***@db:5432/chat",
+        ),
+        ("postgresql:///chat", "postgresql:///chat"),
+    ],
+)
+def test_a_place_is_named_without_its_secrets(url: str, name: str) -> None:
+    assert place(url).name == name
+
+
+@pytest.mark.parametrize(
+    "url", ["", "holdfast.db", "sqlite://", "mysql://db/chat", "postgresql://db"]
+)
+def test_what_names_no_database_is_refused_in_one_sentence(url: str) -> None:
+    with pytest.raises(StoreError, match="write sqlite:///FILE or postgresql://"):
+        place(url)
+
+
+class FromSqlite(sqlite3.OperationalError):
+    def __init__(self, code: int, words: str = "words of SQLite") -> None:
+        super().__init__(words)
+        self.sqlite_errorcode = code
+
+
+class FromPostgres(Exception):
+    def __init__(self, state: str | None, words: str = "words of PostgreSQL\nHINT: none") -> None:
+        super().__init__(words)
+        self.sqlstate = state
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (sqlite3.SQLITE_BUSY, StoreUnavailable, "another process has locked it"),
+        (sqlite3.SQLITE_FULL, StoreUnavailable, "the disk is full"),
+        (sqlite3.SQLITE_IOERR_WRITE, StoreUnavailable, "the disk reports an error"),
+        (sqlite3.SQLITE_READONLY_DBMOVED, StoreUnavailable, "it cannot be written"),
+        (sqlite3.SQLITE_CORRUPT, StoreCorrupt, "it is damaged; restore a backup"),
+        (sqlite3.SQLITE_ERROR, StoreError, "words of SQLite"),
+    ],
+)
+def test_errors_of_sqlite_are_said_in_our_words(
+    code: int, kind: type[StoreError], words: str
+) -> None:
+    theirs = OperationalError("SELECT", {}, FromSqlite(code))
+    ours = translated(theirs, "/x/holdfast.db")
+    assert type(ours) is kind
+    assert str(ours) == f"The database /x/holdfast.db cannot be used: {words}"
+    assert ours.__cause__ is theirs
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("53100", StoreUnavailable),
+        ("57P01", StoreUnavailable),
+        ("25006", StoreUnavailable),
+        ("XX001", StoreCorrupt),
+        ("42601", StoreError),
+        (None, StoreUnavailable),
+    ],
+)
+def test_errors_of_postgresql_are_said_in_our_words(
+    state: str | None, kind: type[StoreError]
+) -> None:
+    ours = translated(OperationalError("SELECT", {}, FromPostgres(state)), "postgresql://db/chat")
+    assert type(ours) is kind
+    assert str(ours) == "The database postgresql://db/chat cannot be used: words of PostgreSQL"
+
+
+def test_a_broken_connection_leaves_the_outcome_open_only_while_committing() -> None:
+    broken = DBAPIError("COMMIT", {}, FromPostgres(None), connection_invalidated=True)
+    assert type(translated(broken, "db", committing=True)) is OutcomeUnknown
+    assert type(translated(broken, "db")) is StoreUnavailable
+
+
+def test_what_the_database_refuses_is_a_conflict() -> None:
+    twice = IntegrityError("INSERT", {}, sqlite3.IntegrityError("UNIQUE constraint failed: a.b"))
+    assert type(translated(twice, "db")) is Conflict
+    orphan = IntegrityError("INSERT", {}, sqlite3.IntegrityError("FOREIGN KEY constraint failed"))
+    assert type(translated(orphan, "db")) is Missing
+
+
+def test_what_does_not_come_from_the_database_stays_as_it_is() -> None:
+    error = ValueError("no")
+    assert translated(error, "db") is error
+    odd = translated(sa.exc.ArgumentError(""), "db")
+    assert str(odd) == "The database db cannot be used: ArgumentError"
+
+
+def test_an_error_without_words_says_what_it_is() -> None:
+    assert str(StoreUnavailable()) == "The database cannot be used at the moment."
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("plain", "plain"),
+        ("héllo ✓ 😀", "héllo ✓ 😀"),
+        ("a\0b", "a\ufffdb"),
+        ("a\ud800b", "a?b"),
+        ("\0é\udfff", "\ufffdé?"),
+    ],
+)
+def test_text_that_no_database_can_hold_is_replaced(given: str, stored: str) -> None:
+    assert storable(given) == stored
+
+
+def test_importing_the_store_loads_nothing_that_is_not_needed_at_once() -> None:
+    code = "import sys, sessions.store; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    heavy = {"alembic", "psycopg", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql", "mako"}
+    assert loaded & heavy == set()
+    assert "sqlalchemy" in loaded
