@@ -31,10 +31,10 @@ class Announcer:
         fields: Fields,
         *,
         urgent: bool = False,
-        slot: str = "",
+        name: str = "",
         turn: str | None = None,
     ) -> Item:
-        """Write one notice. Of one slot there is one item: a newer text replaces the older."""
+        """Write one notice; under a name that was used before it takes the older one's place."""
         can = self._capabilities(read_address(address))
         most = can.buttons if can else 0
         buttons = tuple(
@@ -43,7 +43,7 @@ class Announcer:
         )
         text = render(notice, fields, can.command if can else PLAIN_COMMAND)
         return Item(
-            id=f"n_{slot}" if slot else self._ids.new("n"),
+            id=name or self._ids.new("n"),
             address=address,
             kind="notice",
             state=ItemState.PENDING,
@@ -52,7 +52,7 @@ class Announcer:
             turn_id=turn,
         )
 
-    def say(self, key: str, says: Iterable[Say]) -> tuple[Change, ...]:
+    def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
         """Write what the session machine wants people to be told."""
         return tuple(
             PutItem(
@@ -61,7 +61,7 @@ class Announcer:
                     say.address,
                     say.fields,
                     urgent=say.urgent,
-                    slot=f"{key}:{say.slot}:{say.turn}" if say.slot else "",
+                    name=say.item,
                     turn=say.turn,
                 )
             )

@@ -61,8 +61,10 @@ def _said(entry: InboxEntry) -> TranscriptRow | None:
     )
 
 
-def _shown(item: Item) -> TranscriptRow:
+def _shown(item: Item) -> TranscriptRow | None:
     body = read_body(item)
+    if not body.text:  # taken away again
+        return None
     return TranscriptRow(
         seq=item.seq,
         id=item.id,

@@ -36,9 +36,9 @@ class GatewayHands:
         """Look at what a dead process left of a turn."""
         return await self._turns.wrecked(turn, running)
 
-    def say(self, key: str, says: Iterable[Say]) -> tuple[Change, ...]:
+    def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
         """Write notices; the one about a stopped turn also names the tool that was running."""
-        return self._announcer.say(key, (self._completed(say) for say in says))
+        return self._announcer.say(self._completed(say) for say in says)
 
     def _completed(self, say: Say) -> Say:
         if say.notice != "N10" or say.turn is None:

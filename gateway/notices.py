@@ -35,6 +35,7 @@ CATALOGUE = {
     "N14": "🆕 Fresh conversation: the previous session was stopped or interrupted. "
     "{c:resume} brings it back.",
     "N15": "⏳ {n} waiting. Working on “{request}” for {min} min. {c:stop} ends it.",
+    "N15.gone": "",
     "N16": "⛔ {limit} messages are already waiting here. This one was NOT taken; "
     "please send it again later.",
     "N17": "🔄 Restarting. Your message is kept and will be answered right after.",

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -40,6 +41,7 @@ from sessions.changes import (
     StartAttempt,
     StartTool,
 )
+from sessions.errors import StoreError
 from sessions.machine import Ended, RunningTurn, StartTask, Wrecked
 from sessions.records import Item, ItemState, Message, Reason, ToolCall, ToolRun, Turn, TurnState
 from sessions.store import SessionStore
@@ -96,7 +98,7 @@ class Turns:
         self._clock = clock
         self._setting = setting  # by key and person
         self._take_up = take_up
-        self._works: dict[str, Work] = {}
+        self._works: WeakValueDictionary[str, Work] = WeakValueDictionary()  # kept by its owner
 
     def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> "Work":
         """See `sessions.actor.Hands`."""
@@ -111,7 +113,6 @@ class Turns:
             steers_wanted,
         )
         self._works[start.turn.id] = work
-        work.gone = lambda: self._works.pop(start.turn.id, None)
         return work
 
     def fields(self, turn: RunningTurn) -> dict[str, str | int]:
@@ -194,7 +195,6 @@ class Work:
         self._cut = False
         self._attempts_before = 0  # of a turn that is taken up again
         self.steps = 0
-        self.gone: Callable[[], object] = lambda: None
 
     @property
     def running_tool(self) -> ToolCall | None:
@@ -237,8 +237,6 @@ class Work:
         except BaseExceptionGroup as group:
             # The group holds one task of ours beside the turn; what broke is what counts.
             raise group.exceptions[0] from None
-        finally:
-            self.gone()
 
     def cut(self, cause: str) -> tuple[Change, ...]:
         """See `sessions.actor.TurnHandle`."""
@@ -366,7 +364,10 @@ class Work:
             await asyncio.sleep(CHECKPOINT_EVERY)
             if self._text and self._text != self._saved_text:
                 self._saved_text = self._text
-                await self._save(Checkpoint(self._turn.id, self._text))
+                try:
+                    await self._save(Checkpoint(self._turn.id, self._text))
+                except StoreError as error:  # the answer is more important than its copy
+                    log.warning("%s: no checkpoint: %s", self._turn.id, error)
 
     async def _save(self, *changes: Change) -> None:
         unsaved, self._unsaved = self._unsaved, []

@@ -87,7 +87,7 @@ class Hands(Protocol):
         """Look at what a dead process left of a turn."""
         ...
 
-    def say(self, key: str, says: Iterable[Say]) -> tuple[Change, ...]:
+    def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
         """Notices as things to be shown."""
         ...
 
@@ -216,7 +216,7 @@ class Actor:
         changes = (*self._kept, *result.changes)
         says = [act for act in result.acts if isinstance(act, Say)]
         if says:
-            changes = (*changes, *shared.hands.say(self.key, says))
+            changes = (*changes, *shared.hands.say(says))
         if changes:
             await shared.store.apply(*changes)
         self._kept = ()

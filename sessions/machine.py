@@ -77,6 +77,13 @@ class LastTurn(msgspec.Struct, frozen=True):
     person: str = ""
 
 
+class Line(msgspec.Struct, frozen=True):
+    """The one line that says how much waits; it changes with the queue and goes with it."""
+
+    id: str
+    address: str
+
+
 class State(msgspec.Struct, frozen=True):
     """One conversation as its owner knows it."""
 
@@ -89,6 +96,7 @@ class State(msgspec.Struct, frozen=True):
     person: str = ""  # who asked last; may retry and undo
     draining: bool = False
     told_draining: bool = False
+    line: Line | None = None
     # The next message opens a conversation in place of an interrupted one, and must say so.
     fresh_after: Reason | None = None
 
@@ -266,7 +274,7 @@ class Say(msgspec.Struct, frozen=True):
     address: str
     fields: dict[str, str | int] = {}
     urgent: bool = False
-    slot: str = ""  # a newer notice of the same slot replaces the older one
+    item: str = ""  # what it is called, where a later one is to replace it
     turn: str | None = None
 
 
@@ -330,6 +338,7 @@ def step(state: State, event: Event, env: Env) -> Result:
             _interrupt(result, event, env)
         case Delete():
             _delete(result, event, env)
+    _keep_line(result, state, env)
     if isinstance(event, Stop | New | Resume | Retry | Undo | Delete) and event.by.inbox:
         result.changes.append(SetInbox((event.by.inbox,), InboxState.DONE, env.now))
     return result
@@ -366,14 +375,26 @@ def _arrived(result: Result, event: Arrived, env: Env) -> None:
         if not state.told_draining:
             _set(result, told_draining=True)
             result.acts.append(Say("N17", pending.address))
-    elif state.turn and not state.turn.leaving and pending in state.waiting:
-        minutes = (env.now - state.turn.started_at) // 60_000
+    elif state.turn and not state.turn.leaving and pending in state.waiting and not state.line:
+        _set(result, line=Line(env.new_id("n"), pending.address))
+
+
+def _keep_line(result: Result, before: State, env: Env) -> None:
+    """Let the line about what waits say what is true after this step, or take it away."""
+    state = result.state
+    line, turn = state.line, state.turn
+    if line is None:
+        return
+    if turn is None or turn.leaving or not state.waiting:
+        result.acts.append(Say("N15.gone", line.address, item=line.id))
+        _set(result, line=None)
+    elif (before.line, before.turn, len(before.waiting)) != (line, turn, len(state.waiting)):
         fields: dict[str, str | int] = {
             "n": len(state.waiting),
-            "request": state.turn.request,
-            "min": minutes,
+            "request": turn.request,
+            "min": (env.now - turn.started_at) // 60_000,
         }
-        result.acts.append(Say("N15", pending.address, fields, slot="queue", turn=state.turn.id))
+        result.acts.append(Say("N15", line.address, fields, item=line.id))
 
 
 def _start_next(result: Result, env: Env) -> None:

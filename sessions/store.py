@@ -13,7 +13,7 @@ from sessions import statements as sql
 from sessions.changes import Change
 from sessions.database import Counts, Database
 from sessions.engine import place
-from sessions.errors import Ambiguous, OutcomeUnknown
+from sessions.errors import Ambiguous, OutcomeUnknown, StoreCorrupt
 from sessions.journal import Journal
 from sessions.records import (
     Conversation,
@@ -211,7 +211,10 @@ class SessionStore:
 
     async def integrity(self) -> str:
         """`ok`, or what is damaged."""
-        return await self.database.read(queries.integrity)
+        try:
+            return await self.database.read(queries.integrity)
+        except StoreCorrupt as error:
+            return str(error)
 
     def count(self) -> Counts:
         """Count statements and commits from now on."""

@@ -96,7 +96,9 @@ def close(md: str) -> str:
         md = md[: last.start]  # its opening line is not whole yet
         last = found[-2] if len(found) > 1 else None
     start = max(md.rfind("\n\n") + 2 if "\n\n" in md else 0, last.after if last else 0)
-    return md[:start] + _close_inline(md[start:])
+    closed = md[:start] + _close_inline(md[start:])
+    # Without the marks at its end a line may be what opens a code block.
+    return close(closed) if has_open_fence(closed) else closed
 
 
 def _close_inline(tail: str) -> str:

@@ -82,10 +82,16 @@ class _Cutter:
         self._fences = fences(md)
 
     def piece(self, start: int) -> Piece:
+        """Cut off the piece that begins here."""
         fence = fence_at(self._fences, start)
         before = f"{fence.opening}\n" if fence else ""
-        if self._mistakable(start):
-            before += _ZERO_WIDTH_SPACE
+        piece = self._piece(start, before)
+        if self._mistakable(start, fence, piece.text):
+            # What stood inside a line, or was longer, would now open or close a code block.
+            piece = self._piece(start, before + _ZERO_WIDTH_SPACE)
+        return piece
+
+    def _piece(self, start: int, before: str) -> Piece:
         room = self._limit - size(before, self._unit)
         inside = fence_at(self._fences, self.end)
         closing = f"\n{inside.marker}" if inside else ""
@@ -101,6 +107,13 @@ class _Cutter:
         border = _BORDER.match(self.md, start + len(text))
         stop = max(border.end() if border else 0, cut)
         return Piece(before, text, "", self.md[start + len(text) : stop])
+
+    def _mistakable(self, start: int, fence: Fence | None, text: str) -> bool:
+        line = text.partition("\n")[0]
+        if fence:
+            only_marks = not line.strip(fence.marker[0] + _BLANK)
+            return only_marks and line.strip(_BLANK).startswith(fence.marker)
+        return looks_like_fence(line) and all(each.start != start for each in self._fences)
 
     def _fits(self, start: int, stop: int, room: int) -> bool:
         # A character is at least one unit, so the length alone settles most cases.
@@ -139,12 +152,6 @@ class _Cutter:
         closing = any(fence.end == line for fence in self._fences)
         whole = self.md[cut : cut + 1] == "\n"
         return not closing and not whole and looks_like_fence(self.md[line:cut])
-
-    def _mistakable(self, start: int) -> bool:
-        """Tell whether a message that begins here would open a code block where none is."""
-        line = self.md[start : start + self._limit].partition("\n")[0]
-        real = any(fence.start == start for fence in self._fences)
-        return not real and looks_like_fence(line)
 
     def _border(self, start: int, reach: int) -> int:
         half = start + (reach - start) // 2

@@ -102,7 +102,7 @@ async def test_a_damaged_file_is_noticed(tmp_path: Path) -> None:
         raw.write(b"\xff" * 8192)
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock(), read_only=True)
     try:
-        assert await store.integrity() != "ok"
+        assert "damaged" in await store.integrity()
     finally:
         await store.close()
 
@@ -114,13 +114,13 @@ async def test_commits_get_through_beside_a_loop_that_never_rests(tmp_path: Path
 
     async def spin() -> None:
         while not done:
-            sum(range(10_000))
+            sum(range(30_000))
             await asyncio.sleep(0)
 
     await store.apply(opened("s1"))
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         tasks.create_task(spin())
-        for number in range(40):
+        for number in range(200):
             await store.apply(started(f"t{number}", "s1"))
         done = True
     await store.close()

@@ -124,26 +124,24 @@ async def test_stop_with_nothing_running_suspends_nothing(tmp_path: Path) -> Non
     assert not any("Fresh" in text for text in texts(house.screen))
 
 
-async def test_what_waits_is_one_line_that_is_edited_and_all_is_answered_in_order(
+async def test_what_waits_is_one_line_that_follows_the_queue_and_all_is_answered_in_order(
     tmp_path: Path,
 ) -> None:
-    gate = asyncio.Event()
+    first = iter(['H W.3 T"slowly" F stop D'])
 
     def slow(body: dict[str, object]) -> Script:
-        return "H W.3" if not gate.is_set() and not gate.set() else talkative(body)  # type: ignore[func-returns-value]
+        return next(first, None) or talkative(body)
 
     async with ModelServer(slow) as model, gateway(tmp_path, model) as house:
         screen = house.screen
         for text in ("one", "two", "three", "four"):
             await screen.say(CHAT, text)
+        (line,) = await screen.shows(CHAT, "⏳ 3 waiting. Working on “one”")
         await screen.shows(CHAT, "echo: four")
-    answers = [text for text in texts(screen) if text.startswith("echo")]
-    assert answers == ["echo: two", "echo: three", "echo: four"] or answers[-3:] == [
-        "echo: two",
-        "echo: three",
-        "echo: four",
-    ]
-    assert sum("waiting. Working on" in text for text in texts(screen)) == 1
+        await screen.until(
+            CHAT, lambda messages: all(message.id != line.id for message in messages)
+        )
+    assert texts(screen) == ["slowly", "echo: two", "echo: three", "echo: four"]
 
 
 async def test_a_full_queue_says_what_was_not_taken(tmp_path: Path) -> None:

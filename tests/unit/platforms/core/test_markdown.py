@@ -36,6 +36,7 @@ from tests.unit.platforms.core.test_split import markdown
         ("text\n```pyth", "text\n"),  # the opening line is not whole yet
         ("```\na\n```\n**b\n```c", "```\na\n```\n**b**"),
         ("~~~\n**x", "~~~\n**x\n~~~"),
+        ("a ` b\n```word ```", "a ` b\n"),  # without the marks at the end it opens a block
     ],
 )
 def test_a_partial_text_is_closed(partial: str, closed: str) -> None:
