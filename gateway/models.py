@@ -1,5 +1,6 @@
 """Which model answers where: the configured one, or another one by `[[route]]`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from agent.providers.registry import (
     build,
     choose_model,
 )
+from agent.tools.contract import Tool
 from agent.tools.registry import BUILT_IN, ToolRegistry, from_entry_points
 from gateway.errors import CannotStart, ConfigError
 from gateway.routing import route_of
@@ -26,12 +28,14 @@ from sessions.key import parse_key
 class Models:
     """The settings of every conversation's turns."""
 
-    def __init__(self, settings: Settings, home: Path, target: Target) -> None:
+    def __init__(
+        self, settings: Settings, home: Path, target: Target, tools: Iterable[Tool] = ()
+    ) -> None:
         self._settings = settings
         self._home = home
         self._target = target
         self._system = _system_prompt(settings)
-        self._tools = ToolRegistry((*BUILT_IN, *from_entry_points()))
+        self._tools = ToolRegistry((*BUILT_IN, *from_entry_points(), *tools))
         self._limits = TurnLimits(
             max_steps=settings.agent.max_steps, tool_timeout=settings.agent.tool_timeout
         )
@@ -59,7 +63,7 @@ class Models:
         await self._target.provider.aclose()
 
 
-async def open_models(settings: Settings, home: Path) -> Models:
+async def open_models(settings: Settings, home: Path, tools: Iterable[Tool] = ()) -> Models:
     """Build the provider and find the model's name; says plainly what is missing."""
     try:
         provider = build(settings.model)
@@ -69,7 +73,7 @@ async def open_models(settings: Settings, home: Path) -> Models:
     except ProviderError as error:
         msg = f"Cannot ask the model service which models it has: {error} Set model.name."
         raise CannotStart(msg) from error
-    return Models(settings, home, Target(provider, name, settings.model))
+    return Models(settings, home, Target(provider, name, settings.model), tools)
 
 
 def _system_prompt(settings: Settings) -> str:

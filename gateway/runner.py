@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from starlette.routing import BaseRoute
 
+from agent.tools.contract import Tool
 from gateway.announcer import Announcer
 from gateway.archive import StoreArchive, StoreShelf
 from gateway.commands.registry import COMMANDS
@@ -71,6 +72,7 @@ class GatewayRunner:
         clock: Clock | None = None,
         http: bool = True,
         redactor: Redactor | None = None,
+        tools: Iterable[Tool] = (),
     ) -> None:
         self._settings = settings
         self._home = home
@@ -82,6 +84,7 @@ class GatewayRunner:
             else None
         )
         self._redactor = redactor or Redactor()
+        self._tools = tuple(tools)  # besides ours and those of installed distributions
         self._ids = Ids(self._clock)
         self._supervised: dict[tuple[str, str], Supervised] = {}
         self._pool: SessionPool | None = None
@@ -103,7 +106,7 @@ class GatewayRunner:
             except PortTaken as error:
                 raise CannotStart(str(error)) from error
         async with self._opened_store() as store:
-            models = await open_models(self._settings, self._home)
+            models = await open_models(self._settings, self._home, self._tools)
             try:
                 await self._serve(store, models)
             finally:

@@ -4,7 +4,7 @@ import asyncio
 import enum
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from platforms.core.contract import Adapter, Inbox
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
@@ -32,6 +32,7 @@ class Supervised:
         connected: Callable[[Adapter], None],
         disconnected: Callable[[Adapter], None],
         randomness: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.adapter = adapter
         self.standing = Standing.CONNECTING
@@ -41,6 +42,7 @@ class Supervised:
         self._connected = connected
         self._disconnected = disconnected
         self._randomness = randomness
+        self._sleep = sleep
 
     @property
     def name(self) -> str:
@@ -75,7 +77,7 @@ class Supervised:
             if was_connected:
                 pause = FIRST_PAUSE
             log.warning("%s: %s; trying again in about %.0f s", self.name, self.trouble, pause)
-            await asyncio.sleep(pause * (0.75 + self._randomness() / 2))
+            await self._sleep(pause * (0.75 + self._randomness() / 2))
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _ready(self) -> None:

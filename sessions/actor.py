@@ -125,7 +125,7 @@ class Actor:
         self._draining = draining
         self._rested = rested
         self._mailbox: deque[tuple[Event, asyncio.Future[State] | None]] = deque()
-        self._awake = False
+        self._awake = self._abandoned = False
         self._worker: asyncio.Task[None] | None = None
         self._turn: RunningTurn | None = None
         self._handle: TurnHandle | None = None
@@ -146,6 +146,8 @@ class Actor:
 
     def post(self, event: Event, handled: asyncio.Future[State] | None = None) -> None:
         """Take an event; the mailbox is worked off in order, by one task at a time."""
+        if self._abandoned:
+            return
         self._mailbox.append((event, handled))
         if not self._awake:
             self._awake = True
@@ -153,6 +155,7 @@ class Actor:
 
     def abandon(self) -> None:
         """The process is about to end: the journal has what the next one needs."""
+        self._abandoned = True
         for task in (self._worker, self._task):
             if task:
                 task.cancel()

@@ -8,13 +8,14 @@ may be cancelled while it waits for a write: the write is done all the same.
 import asyncio
 from typing import Self
 
-from sessions import opening, queries
+from sessions import opening
 from sessions import statements as sql
 from sessions.changes import Change
 from sessions.database import Counts, Database
 from sessions.engine import place
 from sessions.errors import Ambiguous, OutcomeUnknown, StoreCorrupt
 from sessions.journal import Journal
+from sessions.queries import inbox, outbox, sessions, together, turns, values
 from sessions.records import (
     Conversation,
     InboxEntry,
@@ -107,18 +108,18 @@ class SessionStore:
 
     async def conversation(self, key: str) -> Conversation:
         """What the owner of a conversation must know to go on with it."""
-        return await self.database.read(lambda c: queries.conversation(c, key))
+        return await self.database.read(lambda c: together.conversation(c, key))
 
     async def session(self, session_id: str) -> Session | None:
         """A session."""
-        return await self.database.read(lambda c: queries.session(c, session_id))
+        return await self.database.read(lambda c: sessions.session(c, session_id))
 
     async def find_session(self, text: str, key: str | None = None) -> Session | None:
         """The session with this id, or the only one whose id begins so.
 
         `key` looks among the sessions of one conversation. Raises `Ambiguous`.
         """
-        found = await self.database.read(lambda c: queries.find_session(c, text, key))
+        found = await self.database.read(lambda c: sessions.meant(c, text, key))
         if len(found) > 1:
             msg = f"{len(found)} sessions or more are meant by {text}; write more of the id"
             raise Ambiguous(msg)
@@ -128,91 +129,91 @@ class SessionStore:
         self, *, key: str | None = None, platform: str | None = None, limit: int | None = None
     ) -> tuple[Session, ...]:
         """Sessions, the newest first: all, those of a conversation, or those of a platform."""
-        return await self.database.read(lambda c: queries.sessions(c, key, platform, limit))
+        return await self.database.read(lambda c: sessions.listed(c, key, platform, limit))
 
     async def chats(self, platform: str, limit: int) -> tuple[tuple[str, str | None, int], ...]:
         """Chats of a platform, the last used first: address, title, when it was used."""
-        return await self.database.read(lambda c: queries.chats(c, platform, limit))
+        return await self.database.read(lambda c: sessions.chats(c, platform, limit))
 
     async def history(self, session_id: str, limit: int | None = None) -> tuple[Message, ...]:
         """The rows of a session that were not taken back, in order; `limit`: the newest of them."""
-        return await self.database.read(lambda c: queries.history(c, session_id, limit))
+        return await self.database.read(lambda c: sessions.history(c, session_id, limit))
 
     # --- reading: turns -----------------------------------------------------------------------
 
     async def turn(self, turn_id: str) -> Turn | None:
         """A turn."""
-        return await self.database.read(lambda c: queries.turn(c, turn_id))
+        return await self.database.read(lambda c: turns.turn(c, turn_id))
 
     async def turns(self, session_id: str) -> tuple[Turn, ...]:
         """The turns of a session, the oldest first, also those that were taken back."""
-        return await self.database.read(lambda c: queries.turns(c, session_id))
+        return await self.database.read(lambda c: turns.of_session(c, session_id))
 
     async def last_turn(self, session_id: str) -> Turn | None:
         """The newest turn of a session that was not taken back."""
-        return await self.database.read(lambda c: queries.last_turn(c, session_id))
+        return await self.database.read(lambda c: turns.last(c, session_id))
 
     async def running_turns(self) -> tuple[Turn, ...]:
         """Turns under way; right after a start, those that a dead process left."""
-        return await self.database.read(queries.running_turns)
+        return await self.database.read(turns.running)
 
     async def tool_runs(self, turn_id: str) -> tuple[ToolRun, ...]:
         """The tools a turn has started, in that order."""
-        return await self.database.read(lambda c: queries.tool_runs(c, turn_id))
+        return await self.database.read(lambda c: turns.tools(c, turn_id))
 
     # --- reading: what was received -----------------------------------------------------------
 
     async def inbox_entry(self, source: str, event: str) -> InboxEntry | None:
         """Something received, by what a redelivery of it would repeat."""
-        return await self.database.read(lambda c: queries.inbox_entry(c, source, event))
+        return await self.database.read(lambda c: inbox.entry(c, source, event))
 
     async def turn_inbox(self, turn_id: str) -> tuple[InboxEntry, ...]:
         """What a turn answers."""
-        return await self.database.read(lambda c: queries.turn_inbox(c, turn_id))
+        return await self.database.read(lambda c: inbox.of_turn(c, turn_id))
 
     async def waiting_keys(self) -> tuple[str, ...]:
         """Conversations in which something waits to be answered."""
-        return await self.database.read(queries.waiting_keys)
+        return await self.database.read(inbox.waiting_keys)
 
     async def held(self, session_id: str) -> tuple[InboxEntry, ...]:
         """What a suspended session keeps unanswered."""
-        return await self.database.read(lambda c: queries.held(c, session_id))
+        return await self.database.read(lambda c: inbox.held(c, session_id))
 
     async def commands(self) -> tuple[InboxEntry, ...]:
         """Commands that were received and not carried out."""
-        return await self.database.read(queries.commands)
+        return await self.database.read(inbox.commands)
 
     # --- reading: what is to be shown ---------------------------------------------------------
 
     async def open_items(self) -> tuple[Item, ...]:
         """What is not delivered yet, by `seq`."""
-        return await self.database.read(queries.open_items)
+        return await self.database.read(outbox.undelivered)
 
     async def timeline(self, address: str, after: int, limit: int) -> tuple[InboxEntry | Item, ...]:
         """What a chat shows, by `seq`: the first rows after a number; after 0, the newest.
 
         An item has its place where it became final, so that nothing appears behind a reader.
         """
-        return await self.database.read(lambda c: queries.timeline(c, address, after, limit))
+        return await self.database.read(lambda c: together.timeline(c, address, after, limit))
 
     async def trace(self, text: str, limit: int = 20) -> tuple[Traced, ...]:
         """What was received by a key, an address or an id, newest first, and what came of it."""
-        return await self.database.read(lambda c: queries.trace(c, text, limit))
+        return await self.database.read(lambda c: together.trace(c, text, limit))
 
     # --- the rest -----------------------------------------------------------------------------
 
     async def get_value(self, shelf: str, name: str) -> str | None:
         """A small value."""
-        return await self.database.read(lambda c: queries.value(c, shelf, name))
+        return await self.database.read(lambda c: values.value(c, shelf, name))
 
     async def values(self, shelf: str) -> dict[str, str]:
         """All small values of one owner."""
-        return await self.database.read(lambda c: queries.values(c, shelf))
+        return await self.database.read(lambda c: values.values(c, shelf))
 
     async def integrity(self) -> str:
         """`ok`, or what is damaged."""
         try:
-            return await self.database.read(queries.integrity)
+            return await self.database.read(values.integrity)
         except StoreCorrupt as error:
             return str(error)
 

@@ -27,11 +27,15 @@ from platforms.core.errors import (
     Unavailable,
 )
 from sessions.changes import Change, PutItem, SetItem
+from sessions.errors import Conflict, StoreError
 from sessions.records import ItemState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between tries to write down what became of a message."""
 
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 60.0
@@ -308,9 +312,25 @@ class Lane:
         unsaved, self._unsaved, self._hurry = self._unsaved, {}, False
         self._saving += 1
         try:
-            await self._office.store.apply(*first, *unsaved.values())
+            await self._stored((*first, *unsaved.values()))
         finally:
             self._saving -= 1
         for change in unsaved.values():
             if change.state in {ItemState.SENT, ItemState.DEAD}:
                 self._office.settled(change.id, change.state)
+
+    async def _stored(self, changes: tuple[Change, ...]) -> None:
+        """Write until it is written: what a chat shows must not be forgotten by a full disk."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._office.store.apply(*changes)
+            except Conflict:
+                log.exception("%s: what became of its messages cannot be stored", self.key)
+                return
+            except StoreError as error:
+                log.warning("%s: %s; trying again in %.1f s", self.key, error, pause)
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)

@@ -14,6 +14,7 @@ from gateway.delivery.plan import Phase
 from gateway.delivery.queue import FIRST_LIVE_DELAY, Entry
 from gateway.delivery.view import read_address
 from platforms.core.contract import Adapter, Address
+from sessions.errors import StoreError
 from sessions.records import Item, ItemState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
@@ -253,7 +254,10 @@ class Delivery:
         self._pauses = {key: end for key, end in self._pauses.items() if end > now}
         self._pauses[lane.key] = max(until, self._pauses.get(lane.key, 0))
         kept = msgspec.json.encode(self._pauses).decode()
-        await self.store.put_value(_SHELF, _PAUSES, kept)
+        try:
+            await self.store.put_value(_SHELF, _PAUSES, kept)
+        except StoreError as error:  # the pause is kept all the same, only not over a restart
+            log.warning("a pause of %s is not stored: %s", lane.key, error)
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -107,25 +107,6 @@ async def test_a_damaged_file_is_noticed(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_commits_get_through_beside_a_loop_that_never_rests(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'holdfast.db'}"
-    store = await SessionStore.open(url, clock=SystemClock())
-    done = False
-
-    async def spin() -> None:
-        while not done:
-            sum(range(30_000))
-            await asyncio.sleep(0)
-
-    await store.apply(opened("s1"))
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        tasks.create_task(spin())
-        for number in range(200):
-            await store.apply(started(f"t{number}", "s1"))
-        done = True
-    await store.close()
-
-
 # --- PostgreSQL ------------------------------------------------------------------------------
 
 

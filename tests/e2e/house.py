@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 
 from agent.settings import ModelSettings, Timeouts
+from agent.tools.contract import Tool
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Live, Op, PlatformSpec, Receipt, Repeat
 from platforms.memory import MemoryAdapter, Visible
 from sessions.settings import SessionSettings
 from sessions.store import SessionStore
-from sessions.values.clock import SystemClock
+from sessions.values.clock import Clock, SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
@@ -67,10 +68,18 @@ class Screen(MemoryAdapter):
 class House:
     """A gateway that runs, with its platform and its model."""
 
-    def __init__(self, runner: GatewayRunner, screen: Screen, model: ModelServer) -> None:
+    def __init__(
+        self, runner: GatewayRunner, screen: Screen, model: ModelServer, task: asyncio.Task[None]
+    ) -> None:
         self.runner = runner
+        self._task = task
         self.screen = screen
         self.model = model
+
+    async def crash(self) -> None:
+        """End without a word: nothing is drained, told or suspended."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
 
     async def asked(self, number: int) -> list[dict[str, Any]]:
         """The messages of the model's n-th request, without the system prompt."""
@@ -104,6 +113,8 @@ async def gateway(
     allow: tuple[str, ...] = ("memory:1001",),
     admins: tuple[str, ...] = (),
     settings: Settings | None = None,
+    tools: tuple[Tool, ...] = (),
+    clock: Clock | None = None,
     **changes: Any,
 ) -> AsyncIterator[House]:
     """Run a gateway on a state folder until the block ends; then it drains."""
@@ -127,13 +138,15 @@ async def gateway(
         home,
         specs={"memory": PlatformSpec("memory", Nothing, lambda _config, _given: used)},
         http=False,
+        tools=tools,
+        clock=clock,
     )
     async with asyncio.TaskGroup() as group:
-        group.create_task(runner.run())
+        task = group.create_task(runner.run())
         async with asyncio.timeout(PATIENCE):
             await runner.ready.wait()
         try:
-            yield House(runner, used, model)
+            yield House(runner, used, model, task)
         finally:
             runner.stopping.set()
             runner.hurry.set()

@@ -234,6 +234,19 @@ def test_a_loop_that_is_gone_does_not_trouble_the_threads(tmp_path: Path) -> Non
     assert not any(worker._thread.is_alive() for worker in database._workers)
 
 
+async def test_a_loop_that_never_rests_stands_still_for_a_thread_that_is_late(
+    database: Database,
+) -> None:
+    async with writer_held(database) as tasks:
+        while not database._courtesy._in_vain:  # noqa: ASYNC110 - that it never rests is the point
+            await asyncio.sleep(0)
+        left = tasks.create_task(database.write(putting(1)))
+        await asyncio.sleep(0)
+        left.cancel()
+    await database.read(names)
+    assert (database._courtesy._in_vain, database._courtesy._underway) == (0, 0)
+
+
 # --- what goes wrong -------------------------------------------------------------------------
 
 

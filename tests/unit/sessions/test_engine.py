@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
-from sessions.engine import place, translated
+from sessions.engine import place, translated, writer
 from sessions.errors import (
     Conflict,
     Missing,
@@ -44,6 +44,14 @@ def test_a_place_is_named_without_its_secrets(url: str, name: str) -> None:
 def test_what_names_no_database_is_refused_in_one_sentence(url: str) -> None:
     with pytest.raises(StoreError, match="write sqlite:///FILE or postgresql://"):
         place(url)
+
+
+def test_postgresql_without_its_driver_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"install holdfast\[pg\]"):
+        writer(place("postgresql://ann@db/chat"))
 
 
 class FromSqlite(sqlite3.OperationalError):

@@ -6,8 +6,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from sessions import opening, queries, statements
+from sessions import opening, statements
 from sessions.engine import place, reader
+from sessions.queries import inbox, outbox, sessions, turns, values
 
 PARTIAL = {"ix_inbox_waiting", "ix_inbox_command", "ix_turns_running", "ix_outbox_open"}
 """Indexes of what is under way: as short as that is, so they may be read from end to end."""
@@ -16,7 +17,7 @@ LISTS = {
     "_CHATS": "all conversations of the web page or the terminal",
     "_SESSIONS": "lists everything, for a person",
     "_SESSIONS_OF_PLATFORM": "likewise",
-    "_TRACE": "a person asks why",
+    "_ABOUT": "a person asks why",
     "_TOOL_RUNS": "sorts the few it finds",
     "_ENTRIES": "only the beginning of others",
     "_ITEMS": "likewise",
@@ -25,7 +26,7 @@ LISTS = {
 
 def everything() -> Iterator[tuple[str, sa.ClauseElement]]:
     upserts = statements.Upserts(sqlite.insert)
-    for home in (statements, queries, upserts):
+    for home in (statements, sessions, inbox, turns, outbox, values, upserts):
         for name, thing in vars(home).items():
             each = thing if isinstance(thing, tuple) else (thing,)
             for number, statement in enumerate(each):

@@ -1,0 +1,99 @@
+"""What was received."""
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam as given
+from sqlalchemy.engine import Connection
+
+from sessions import schema
+from sessions.queries.rows import ENTRY, LIMIT, both_ways, read_entry
+from sessions.records import InboxEntry, InboxState
+from sessions.statements import state_is
+
+_ENTRIES = sa.select(*ENTRY).order_by(schema.inbox.c.seq)
+_WAITING = _ENTRIES.where(
+    schema.inbox.c.key == given("key"), state_is(schema.inbox.c.state, InboxState.WAITING)
+)
+_WAITING_KEYS = (
+    sa.select(schema.inbox.c.key)
+    .where(state_is(schema.inbox.c.state, InboxState.WAITING))
+    .distinct()
+)
+_COMMANDS = _ENTRIES.where(state_is(schema.inbox.c.state, InboxState.COMMAND))
+_held = (
+    schema.inbox.c.session_id == given("session"),
+    state_is(schema.inbox.c.state, InboxState.HELD),
+)
+_HELD = _ENTRIES.where(*_held)
+_COUNT_HELD = sa.select(sa.func.count()).select_from(schema.inbox).where(*_held)
+_TURN_INBOX = _ENTRIES.where(schema.inbox.c.turn_id == given("turn"))
+_ENTRY_BY_EVENT = sa.select(*ENTRY).where(
+    schema.inbox.c.source == given("source"), schema.inbox.c.event == given("event")
+)
+_SAID = both_ways(
+    ENTRY,
+    (schema.inbox.c.address == given("address"), schema.inbox.c.payload.is_not(None)),
+    schema.inbox.c.seq,
+)
+_text = given("text", type_=schema.inbox.c.event.type)
+_ABOUT = (
+    sa.select(*ENTRY)
+    .where(
+        sa.or_(
+            schema.inbox.c.key == _text,
+            schema.inbox.c.address == _text,
+            schema.inbox.c.event == _text,
+            schema.inbox.c.id == _text,
+            schema.inbox.c.turn_id == _text,
+        )
+    )
+    .order_by(schema.inbox.c.seq.desc())
+    .limit(LIMIT)
+)
+
+
+def waiting(connection: Connection, key: str) -> tuple[InboxEntry, ...]:
+    """List what waits to be answered in a conversation."""
+    return tuple(map(read_entry, connection.execute(_WAITING, {"key": key})))
+
+
+def count_held(connection: Connection, session_id: str) -> int:
+    """Count what a suspended session keeps."""
+    return connection.scalar(_COUNT_HELD, {"session": session_id}) or 0
+
+
+def said(connection: Connection, address: str, after: int, limit: int) -> tuple[InboxEntry, ...]:
+    """List what was said in a chat after a number, the first of it; after 0, the newest."""
+    found = {"address": address, "after": after, "limit": limit}
+    return tuple(map(read_entry, connection.execute(_SAID[after == 0], found)))
+
+
+def about(connection: Connection, text: str, limit: int) -> tuple[InboxEntry, ...]:
+    """List what was received lately by a key, an address or an id."""
+    found = {"text": text, "limit": limit}
+    return tuple(map(read_entry, connection.execute(_ABOUT, found)))
+
+
+def waiting_keys(connection: Connection) -> tuple[str, ...]:
+    """List the conversations in which something waits to be answered."""
+    return tuple(connection.scalars(_WAITING_KEYS))
+
+
+def commands(connection: Connection) -> tuple[InboxEntry, ...]:
+    """List what waits to be carried out."""
+    return tuple(map(read_entry, connection.execute(_COMMANDS)))
+
+
+def held(connection: Connection, session_id: str) -> tuple[InboxEntry, ...]:
+    """List what a suspended session keeps."""
+    return tuple(map(read_entry, connection.execute(_HELD, {"session": session_id})))
+
+
+def of_turn(connection: Connection, turn_id: str) -> tuple[InboxEntry, ...]:
+    """List what a turn answers."""
+    return tuple(map(read_entry, connection.execute(_TURN_INBOX, {"turn": turn_id})))
+
+
+def entry(connection: Connection, source: str, event: str) -> InboxEntry | None:
+    """Find something received."""
+    row = connection.execute(_ENTRY_BY_EVENT, {"source": source, "event": event}).first()
+    return read_entry(row) if row else None

@@ -1,0 +1,44 @@
+"""What is to be shown."""
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam as given
+from sqlalchemy.engine import Connection
+
+from sessions import schema
+from sessions.queries.rows import ITEM, both_ways, read_item
+from sessions.records import Item, ItemState
+from sessions.statements import state_is
+
+_ITEMS = sa.select(*ITEM).order_by(schema.outbox.c.seq)
+_OPEN_ITEMS = _ITEMS.where(
+    state_is(schema.outbox.c.state, ItemState.PENDING, ItemState.ATTEMPTING, ItemState.UNKNOWN)
+)
+_ITEMS_OF_TURN = _ITEMS.where(
+    schema.outbox.c.seq > given("after"), schema.outbox.c.turn_id == given("turn")
+)
+_SHOWN = both_ways(
+    ITEM,
+    (
+        schema.outbox.c.address == given("address"),
+        sa.literal_column("final"),  # as in the index
+        schema.outbox.c.state != ItemState.DEAD.value,
+    ),
+    schema.outbox.c.seq,
+)
+
+
+def undelivered(connection: Connection) -> tuple[Item, ...]:
+    """List what is not delivered yet, in the order in which it was put."""
+    return tuple(map(read_item, connection.execute(_OPEN_ITEMS)))
+
+
+def of_turn(connection: Connection, turn_id: str, after: int) -> tuple[Item, ...]:
+    """List what a turn wants to be shown; `after`: the number of what it answers."""
+    found = {"turn": turn_id, "after": after}
+    return tuple(map(read_item, connection.execute(_ITEMS_OF_TURN, found)))
+
+
+def shown(connection: Connection, address: str, after: int, limit: int) -> tuple[Item, ...]:
+    """List what a chat shows after a number, the first of it; after 0, the newest."""
+    found = {"address": address, "after": after, "limit": limit}
+    return tuple(map(read_item, connection.execute(_SHOWN[after == 0], found)))

@@ -1,0 +1,267 @@
+"""What becomes of a turn when a tool runs and the user, or the machine, ends it."""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
+from gateway.turns import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN, STOPPED_RUNNING
+from platforms.core.contract import Address, InboundMessage, Live, Sender, Text
+from sessions.changes import Checkpoint, SetSession
+from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState
+from sessions.settings import SessionSettings
+from sessions.values.clock import SystemClock
+from tests.e2e.house import Screen, gateway, opened, talkative
+from tests.fakes.model_script import Script, words
+from tests.fakes.model_server import ModelServer
+
+CHAT = "7"
+
+
+class Bank:
+    """A tool whose effect can be counted and held up."""
+
+    def __init__(self, risk: Risk = Risk.WRITE) -> None:
+        self.paid: list[int] = []
+        self.begun = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.tool = self._tool(risk)
+
+    def _tool(self, risk: Risk) -> Tool:
+        @tool(risk=risk, label="amount")
+        async def pay(context: ToolContext, amount: int) -> str:
+            """Pay somebody.
+
+            Args:
+                context: Not part of the call.
+                amount: How much.
+            """
+            self.paid.append(amount)
+            self.begun.set()
+            await self.gate.wait()
+            return f"paid {amount}"
+
+        return pay
+
+
+PAY = 'H T"Paying now." C(0,c1,pay,{"amount":5}) F tool_calls U D'
+
+
+def first(script: str) -> Callable[[dict[str, object]], Script]:
+    scripts = iter([script])
+
+    def answer(body: dict[str, object]) -> Script:
+        return next(scripts, None) or talkative(body)
+
+    return answer
+
+
+async def history(home: Path) -> list[Message]:
+    async with opened(home) as store:
+        sessions = await store.sessions(key=f"memory:{CHAT}")
+        return list(await store.history(sessions[-1].id))
+
+
+async def test_a_stop_names_the_tool_that_was_running_and_closes_its_call(tmp_path: Path) -> None:
+    bank = Bank()
+    async with (
+        ModelServer(first(PAY)) as model,
+        gateway(tmp_path, model, tools=(bank.tool,)) as house,
+    ):
+        await house.screen.say(CHAT, "pay 5")
+        async with asyncio.timeout(5):
+            await bank.begun.wait()
+        await house.screen.say(CHAT, "/stop")
+        await house.screen.shows(CHAT, "pay was running and may have taken effect.")
+        await house.screen.shows(CHAT, "Paying now.")
+    rows = await history(tmp_path)
+    assert [row.role for row in rows] == ["user", "assistant", "tool"]
+    assert rows[2].content == STOPPED_RUNNING
+    assert bank.paid == [5]
+
+
+@pytest.mark.parametrize(
+    ("risk", "result"),
+    [
+        pytest.param(Risk.WRITE, CRASHED_UNKNOWN, id="side effect"),
+        pytest.param(Risk.READ, CRASHED_READ, id="read only"),
+    ],
+)
+async def test_a_crash_in_the_middle_of_a_tool_is_told_and_never_repeated(
+    tmp_path: Path, risk: Risk, result: str
+) -> None:
+    bank, screen = Bank(risk), Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+    async with ModelServer(first(PAY)) as model:
+        async with gateway(tmp_path, model, screen, tools=(bank.tool,)) as house:
+            await screen.say(CHAT, "pay 5")
+            async with asyncio.timeout(5):
+                await bank.begun.wait()
+            await house.crash()
+        async with gateway(tmp_path, model, screen, tools=(bank.tool,)):
+            await screen.shows(CHAT, "♻️ I was restarted", "1 steps done", "pay({", "do not know")
+            await screen.say(CHAT, "/resume")
+            await screen.shows(CHAT, "↩️ Back")
+            await screen.say(CHAT, "and?")
+            await screen.shows(CHAT, "echo: and?")
+    rows = await history(tmp_path)
+    assert [row.role for row in rows] == ["user", "assistant", "tool", "user", "assistant"]
+    assert rows[2].content == result
+    assert bank.paid == [5]
+
+
+async def test_a_crash_in_the_middle_of_a_text_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+    screen = Screen(live=Live.DRAFT, live_interval=0.01, burst=1000)
+    async with ModelServer(first('H T"half an ans" HANG')) as model:
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.say(CHAT, "go")
+            async with asyncio.timeout(5):
+                await model.request(1)
+            store = house.runner._store
+            assert store
+            (turn,) = await store.running_turns()
+            await store.apply(Checkpoint(turn.id, "half an ans"))  # as every 2 seconds
+            await house.crash()
+        async with gateway(tmp_path, model, screen):
+            await screen.shows(CHAT, "♻️ I was restarted", "half an ans")
+    rows = await history(tmp_path)
+    assert (rows[-1].content, rows[-1].interrupted) == ("half an ans", "crash")
+    async with opened(tmp_path) as store:
+        (session,) = await store.sessions()
+        assert session.reason is Reason.CRASH
+
+
+async def test_calls_that_had_not_begun_are_closed_as_not_run(tmp_path: Path) -> None:
+    bank = Bank()
+    two = 'H C(0,c1,pay,{"amount":5}) C(1,c2,pay,{"amount":6}) F tool_calls U D'
+    async with ModelServer(first(two)) as model:
+        async with gateway(tmp_path, model, tools=(bank.tool,)) as house:
+            await house.screen.say(CHAT, "pay both")
+            async with asyncio.timeout(5):
+                await bank.begun.wait()
+            await house.crash()
+        async with gateway(tmp_path, model, house.screen, tools=(bank.tool,)):
+            await house.screen.shows(CHAT, "♻️ I was restarted")
+    assert [row.content for row in (await history(tmp_path))[-2:]] == [
+        CRASHED_UNKNOWN,
+        CRASHED_NOT_RUN,
+    ]
+    assert bank.paid == [5]
+
+
+async def test_a_command_that_was_stored_before_a_crash_is_carried_out_after_it(
+    tmp_path: Path,
+) -> None:
+    screen = Screen(live=Live.NONE)
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.say(CHAT, "remember this")
+            await screen.shows(CHAT, "echo: remember this")
+            store = house.runner._store
+            assert store
+            (done,) = await store.trace(f"memory:{CHAT}")
+            await store.accept(_command(done.entry, "/new", "memory:1001"))
+            await store.accept(_command(done.entry, "/stop", "memory:666"))
+        async with gateway(tmp_path, model, screen):
+            await screen.shows(CHAT, "🆕 New conversation.")
+    async with opened(tmp_path) as store:
+        assert await store.commands() == ()
+        (session,) = await store.sessions()
+        assert session.reason is Reason.NEW
+
+
+def _command(like: InboxEntry, text: str, sender: str) -> InboxEntry:
+    name = sender.partition(":")[2]
+    event = InboundMessage(
+        text, 2**50, Address("memory", CHAT), Sender(name), (Text(text),), direct=True
+    )
+    return msgspec.structs.replace(
+        like,
+        id=f"i_{text}",
+        event=text,
+        state=InboxState.COMMAND,
+        payload=msgspec.json.encode(event),
+        turn_id=None,
+        session_id=None,
+    )
+
+
+async def test_an_answer_that_cannot_be_stored_waits_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    async with ModelServer(first('H W.3 T"at last" F stop D')) as model:
+        async with gateway(tmp_path, model) as house:
+            store = house.runner._store
+            assert store
+            await store.database.write(lambda c: c.exec_driver_sql("PRAGMA busy_timeout = 50"))
+            await house.screen.say(CHAT, "go")
+            async with asyncio.timeout(5):
+                await model.request(1)
+            with locked(tmp_path / "holdfast.db"):
+                async with asyncio.timeout(5):
+                    await model.requests[0].answered.wait()
+                (problem,) = await house.runner.problems()
+                assert problem.startswith("store: ")
+            await house.screen.shows(CHAT, "at last")
+            assert await house.runner.problems() == []
+
+
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Another process holds the database."""
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            connection.execute("ROLLBACK")
+
+
+class LaterClock(SystemClock):
+    """The machine's clock, set forward."""
+
+    ahead = 0
+
+    def now(self) -> int:
+        return super().now() + self.ahead
+
+
+async def test_a_conversation_that_was_quiet_for_too_long_starts_anew(tmp_path: Path) -> None:
+    clock = LaterClock()
+    settings = SessionSettings(reset="idle", idle_minutes=30)
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, sessions=settings, clock=clock) as house,
+    ):
+        await house.screen.say(CHAT, "first")
+        await house.screen.shows(CHAT, "echo: first")
+        clock.ahead = 31 * 60_000
+        await house.screen.say(CHAT, "second")
+        await house.screen.shows(
+            CHAT, "🆕 Fresh conversation: the previous one was quiet", "second"
+        )
+        assert await house.asked(2) == [{"role": "user", "content": "second"}]
+    async with opened(tmp_path) as store:
+        newest, oldest = await store.sessions()
+        assert (oldest.state, oldest.reason) == (SessionState.CLOSED, Reason.IDLE)
+        assert newest.state is SessionState.ACTIVE
+
+
+async def test_an_old_session_can_be_put_away_while_another_is_active(tmp_path: Path) -> None:
+    async with ModelServer(lambda _: words("fine")) as model, gateway(tmp_path, model) as house:
+        store = house.runner._store
+        assert store
+        await house.screen.say(CHAT, "one")
+        await house.screen.shows(CHAT, "fine")
+        (session,) = await store.sessions()
+        await store.apply(SetSession(session.id, SessionState.SUSPENDED, Reason.STOP, 1))
+        with pytest.raises(Exception, match="only a suspended session"):
+            await house.runner.operations["delete"](session=session.id)
+            await house.runner.operations["resume"](session=session.id)
