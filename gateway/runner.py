@@ -252,7 +252,7 @@ class GatewayRunner:
 
         interrupted = await pool.drain(self._settings.gateway.drain_seconds, self.hurry, farewell)
         if interrupted:
-            log.info("%d sessions are suspended by this restart", interrupted)
+            log.info("%d turns were interrupted", interrupted)
 
     # --- platforms ------------------------------------------------------------------------------
 

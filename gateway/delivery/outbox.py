@@ -133,7 +133,6 @@ class Delivery:
             if lane is None:
                 log.warning("%s waits: nothing delivers to %s", item.id, item.address)
                 continue
-            lane.pace.block(self._monotonic(item.not_before))
             lane.queue.add(entry)
             lane.wake()
         return len(items)
@@ -200,6 +199,7 @@ class Delivery:
             entry = Entry(item, Phase.LIVE, stored=False)
             if lane:
                 lane.queue.add(entry)
+        entry.adopt()
         entry.phase = Phase.LIVE
         entry.live_at = entry.typing_at = self.clock.monotonic() + FIRST_LIVE_DELAY
         self.look_again(entry)

@@ -56,8 +56,14 @@ class Entry:
         self.texts: dict[str, str] = {}  # what its live messages show
         self._want: tuple[Wanted, ...] | None = None
 
+    def adopt(self) -> None:
+        """Somebody writes it again, or has: there is nothing to wait for any more."""
+        if self.phase is Phase.ABANDONED:
+            self.not_before = 0.0
+
     def finish(self, item: Item) -> None:
         """Take over what the item should show for good."""
+        self.adopt()
         self.item = item
         self.body = read_body(item)
         self.phase = Phase.FINAL

@@ -105,9 +105,11 @@ class Store(SessionStore):
         self.crash = Crash()
         self.commits = 0
         self.forgot = False  # died before a Retry-After was kept
+        self.slow = 0.0  # seconds that a commit takes
 
     async def apply(self, *changes: Change) -> None:
         await self.crash.point()
+        await asyncio.sleep(self.slow)
         with self.world.busy():
             await super().apply(*changes)
         self.commits += 1

@@ -289,6 +289,17 @@ async def test_a_draft_is_shown_with_its_status_kept_alive_and_replaced_by_the_a
     assert platform.violations() == []
 
 
+@simulated
+async def test_a_draft_that_did_not_get_through_is_shown_later(world: World, store: Store) -> None:
+    platform = Platform(clock=world, live=Live.DRAFT)
+    platform.fail(memory.unavailable(), Draft)
+    platform.fail(memory.cut_before(), Draft)
+    async with running(store, platform) as delivery:
+        delivery.live(item("a_1", final=False)).update("So far")
+        await asyncio.sleep(5)
+        assert platform.screen(CHAT) == ["So far"]
+
+
 @pytest.mark.parametrize("live", Live)
 def test_what_is_dropped_vanishes(live: Live) -> None:
     @simulated
@@ -425,6 +436,33 @@ async def test_an_urgent_notice_has_room_although_the_budget_is_used_up(
 
 
 @simulated
+async def test_urgent_and_other_ops_share_one_budget(world: World, store: Store) -> None:
+    platform = Platform(clock=world, repeat=Repeat.MARK, burst=1, per_second=1.0)
+    async with running(store, platform) as delivery:
+        urgent = item("n_1", "Stopped.", kind="notice", urgent=True)
+        await put(store, delivery, item("a_1", "Answer"), urgent)
+        await delivery.settle(10)
+    assert len(platform.screen(CHAT)) == 2
+    assert platform.violations() == []
+
+
+@simulated
+async def test_after_a_429_a_chat_is_updated_less_often(world: World, store: Store) -> None:
+    updates = {}
+    for name in ("spared", "limited"):
+        platform = Platform(name, clock=world, live=Live.EDIT, burst=2, per_second=1.0)
+        if name == "limited":
+            platform.fail(memory.rate_limited(1.0), Edit)
+        async with running(store, platform) as delivery:
+            answer = delivery.live(item(f"a_{name}", platform=name, final=False))
+            for number in range(1, 300):
+                answer.update("word " * number)
+                await asyncio.sleep(0.2)
+        updates[name] = len(platform.ops)
+    assert updates["limited"] < updates["spared"] * 0.7
+
+
+@simulated
 async def test_a_final_answer_that_must_wait_holds_back_what_came_after_it(
     world: World, store: Store
 ) -> None:
@@ -499,6 +537,22 @@ async def test_a_retry_after_is_waited_out_in_full_also_over_a_restart(
 
 
 @simulated
+async def test_no_fraction_of_a_retry_after_is_lost_over_a_restart(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    platform.fail(memory.rate_limited(1.0), Post)
+    await asyncio.sleep(0.0004)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "Answer"))
+        await asyncio.sleep(0.1003)
+    async with running(store, platform) as delivery:
+        await delivery.settle(10)
+    assert platform.screen(CHAT) == ["Answer"]
+    assert platform.violations() == []
+
+
+@simulated
 async def test_a_retry_after_for_a_live_update_holds_over_a_restart_too(
     world: World, store: Store
 ) -> None:
@@ -539,8 +593,8 @@ async def test_what_waits_goes_out_as_soon_as_the_platform_is_connected_again(
         await put(store, delivery, item("a_1", "Answer"))
         await until(lambda: len(platform.ops) == 12)
         delivery.disconnected("memory")
-        await asyncio.sleep(1000)
         await put(store, delivery, item("a_2", "Another"))
+        await asyncio.sleep(1)
         assert len(platform.ops) == 12
         began = world.monotonic()
         delivery.connected("memory")
@@ -587,6 +641,24 @@ async def test_in_a_chat_that_is_gone_nothing_more_is_tried_until_something_new_
         await delivery.settle(10)
     assert platform.screen(CHAT) == ["Welcome back"]
     assert platform.violations() == []
+
+
+@simulated
+async def test_an_op_that_ends_after_its_chat_was_gone_changes_nothing(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    gate = asyncio.Event()
+    platform.fail(memory.delayed(gate), Post)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "Answer"))
+        await until(lambda: bool(platform.ops))
+        platform.lose_chat(CHAT)
+        await put(store, delivery, item("n_1", "Stopped.", kind="notice", urgent=True))
+        await delivery.settle(1)
+        gate.set()
+        await asyncio.sleep(1)
+        assert (await row_of(store, "a_1")).state == "dead"
 
 
 class _Locked(Platform):
@@ -688,6 +760,21 @@ async def test_before_a_marked_copy_is_sent_the_platform_must_have_answered_some
         await delivery.settle(1000)
     assert _kinds(platform) == ["Post", *["Typing"] * 6, "Post"]
     assert platform.screen(CHAT) == [f"{MARK}\n\nAnswer"]
+
+
+@simulated
+async def test_an_op_stays_in_doubt_while_its_repeat_does_not_get_through(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world, repeat=Repeat.LOOKUP)
+    platform.fail(memory.cut_after(), Post)
+    platform.fail(memory.unavailable(), Post, times=100)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "Answer"))
+        await asyncio.sleep(10)
+        assert (await row_of(store, "a_1")).state == "unknown"
+        await delivery.settle(100_000)
+    assert platform.screen(CHAT) == ["Answer"]
 
 
 @simulated
@@ -800,6 +887,19 @@ async def test_nothing_is_delivered_before_the_platform_is_connected_and_somebod
         assert platform.ops == []
         await delivery.settle(10)  # what cannot be delivered is not waited for
         assert world.monotonic() == 10
+
+
+@simulated
+async def test_settling_waits_until_what_was_delivered_is_written_down(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    async with running(store, platform) as delivery:
+        store.slow = 1.0
+        await put(store, delivery, item("a_1", "Answer"))
+        await until(lambda: bool(platform.screen(CHAT)))
+        await delivery.settle(10)
+    assert await store.open_items() == ()
 
 
 @simulated
