@@ -33,9 +33,15 @@ class StoreArchive:
 
     async def transcript(self, address: Address, after: int, limit: int) -> Sequence[TranscriptRow]:
         """See `platforms.core.contract.Archive`."""
-        rows = await self._store.timeline(write_address(address), after, limit)
-        shown = (_said(row) if isinstance(row, InboxEntry) else _shown(row) for row in rows)
-        return [row for row in shown if row]
+        where, found = write_address(address), list[TranscriptRow]()
+        while True:
+            rows = await self._store.timeline(where, after, limit)
+            shown = (_said(row) if isinstance(row, InboxEntry) else _shown(row) for row in rows)
+            found += [row for row in shown if row]
+            # Not every row is shown; a page that is not full must mean that there is no more.
+            if after == 0 or len(rows) < limit or len(found) >= limit:
+                return found[:limit]
+            after = rows[-1].seq
 
     async def chats(self, platform: str, limit: int) -> Sequence[ChatSummary]:
         """See `platforms.core.contract.Archive`."""

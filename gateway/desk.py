@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.access import Allowed, Stranger
 from gateway.announcer import Announcer
-from gateway.commands.contract import Act, Call, Outcome, Take, Tell
+from gateway.commands.contract import Act, Call, Outcome, Tell
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
@@ -66,8 +66,6 @@ class Desk:
         match outcome:
             case Act(event=act, key=key):
                 self._pool.post(key or entry.key, act)
-            case Take():
-                log.error("%s: a message was stored as a command", entry.id)
             case Tell(notice=notice, fields=fields):
                 done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
                 await self.tell(notice, entry.address, fields, done)

@@ -28,6 +28,10 @@ class GatewayHands:
         """Read a stored message."""
         return self._reader.pending(entry)
 
+    def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
+        """What becomes durable together with the start of a turn."""
+        return self._turns.opening(key, start)
+
     def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> Work:
         """Prepare a turn."""
         return self._turns.begin(key, start, steers_wanted)

@@ -35,7 +35,7 @@ from platforms.core.contract import (
     InboundMessage,
 )
 from sessions.changes import SetInbox
-from sessions.machine import Arrived, Command, Event, Rewritten, Withdrawn
+from sessions.machine import Arrived, Command, Event, Missed, Rewritten, Withdrawn
 from sessions.records import InboxEntry, InboxState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
@@ -106,9 +106,9 @@ class Reception:
 
     async def _message(self, event: InboundMessage, allowed: Allowed) -> Accepted:
         known = routing.parse_command(event.text, self._words)
-        word = known.word if isinstance(known, routing.Command) else ""
-        if known and word not in self._reader.MESSAGE_WORDS:
-            return await self._command(event, allowed, word or "unknown command")
+        if known and not self._reader.is_message(known):
+            word = known.word if isinstance(known, routing.Command) else "unknown command"
+            return await self._command(event, allowed, word)
         now = self._clock.now()
         if routing.is_stale(event, now, float(self._settings.gateway.stale_after)):
             fields = {"when": rfc3339(event.at)[:16].replace("T", " ")}
@@ -118,9 +118,16 @@ class Reception:
             return await self._not_taken(event, "too many", "too_many", {"limit": limit})
         entry = self._entry(event, InboxState.WAITING, f"{allowed.role.name.lower()}")
         if not await self._store.accept(entry):
+            await self._look_again(entry)
             return Accepted.DUPLICATE
         self._post(entry.key, Arrived(self._reader.pending(entry)))
         return Accepted.STORED
+
+    async def _look_again(self, entry: InboxEntry) -> None:
+        """It was stored before; if whoever stored it was cut off right then, nobody took it."""
+        known = await self._store.inbox_entry(entry.source, entry.event)
+        if known and known.state is InboxState.WAITING:
+            self._post(known.key, Missed(known.id, known.source, known.event))
 
     async def _command(self, event: Inbound, allowed: Allowed, decision: str) -> Accepted:
         entry = self._entry(event, InboxState.COMMAND, decision)

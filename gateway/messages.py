@@ -20,9 +20,7 @@ _MODES = {"queue": Busy.QUEUE, "steer": Busy.STEER}
 
 
 class Reader:
-    """Reads what the inbox holds; the words for `/queue` and `/steer` are messages, too."""
-
-    MESSAGE_WORDS = frozenset(_MODES)
+    """Reads what the inbox holds."""
 
     def __init__(self, busy: Busy) -> None:
         self._busy = busy
@@ -43,6 +41,12 @@ class Reader:
         person = f"{event.address.platform}:{event.sender.id}"
         return Pending(entry.id, entry.address, person, message, mode)
 
+    def is_message(self, command: routing.Command | routing.Unknown) -> bool:
+        """Whether a command is a message with a word in front that says how to handle it."""
+        return (
+            isinstance(command, routing.Command) and command.word in _MODES and command.args != ""
+        )
+
     def rewritten(self, entry: InboxEntry, edit: InboundEdit) -> InboxEntry:
         """The stored message with the words of an edit."""
         event = read_event(entry)
@@ -51,7 +55,7 @@ class Reader:
         return msgspec.structs.replace(entry, payload=msgspec.json.encode(changed))
 
     def _mode(self, text: str) -> tuple[Busy, str]:
-        command = routing.parse_command(text, self.MESSAGE_WORDS)
+        command = routing.parse_command(text, _MODES)
         if isinstance(command, routing.Command) and command.args:
             return _MODES[command.word], command.args
         return self._busy, text

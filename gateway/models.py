@@ -67,10 +67,15 @@ async def open_models(settings: Settings, home: Path, tools: Iterable[Tool] = ()
     """Build the provider and find the model's name; says plainly what is missing."""
     try:
         provider = build(settings.model)
+    except UnknownProvider as error:
+        raise ConfigError(str(error)) from error
+    try:
         name = await choose_model(provider, settings.model)
-    except (UnknownProvider, ModelNotChosen) as error:
+    except ModelNotChosen as error:
+        await provider.aclose()
         raise ConfigError(str(error)) from error
     except ProviderError as error:
+        await provider.aclose()
         msg = f"Cannot ask the model service which models it has: {error} Set model.name."
         raise CannotStart(msg) from error
     return Models(settings, home, Target(provider, name, settings.model), tools)

@@ -129,7 +129,12 @@ class GatewayRunner:
             await store.close()
 
     async def _serve(self, store: SessionStore, models: Models) -> None:
-        delivery = Delivery(store, self._clock, clean=self._redactor.clean)
+        delivery = Delivery(
+            store,
+            self._clock,
+            clean=self._redactor.clean,
+            on_refused=lambda adapter: self._supervised[adapter.name, adapter.account].refused(),
+        )
         announcer = Announcer(self._ids, self._clock, self._capabilities)
         people = People(store, self._clock, self._settings.access)
         await people.open()

@@ -80,6 +80,13 @@ class Supervised:
             await self._sleep(pause * (0.75 + self._randomness() / 2))
             pause = min(pause * 2, LONGEST_PAUSE)
 
+    def refused(self) -> None:
+        """What was to be delivered was turned away: the credentials do not work any more."""
+        self.standing, self.trouble = Standing.REFUSED, "it does not accept our credentials"
+        log.error(
+            "%s: %s; nothing is delivered there until it connects again", self.name, self.trouble
+        )
+
     def _ready(self) -> None:
         if self.standing is not Standing.CONNECTED:
             log.info("%s is connected", self.name)

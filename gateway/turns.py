@@ -100,6 +100,13 @@ class Turns:
         self._take_up = take_up
         self._works: WeakValueDictionary[str, Work] = WeakValueDictionary()  # kept by its owner
 
+    def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
+        """The first request of a turn goes on record with its start: one commit less."""
+        if start.taken_up:
+            return ()  # its requests are counted on, which takes a look into the store
+        target = self._setting(key, start.turn.person).target
+        return (StartAttempt(start.turn.id, 1, target.label, self._clock.now()),)
+
     def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> "Work":
         """See `sessions.actor.Hands`."""
         setting = self._setting(key, start.turn.person)
@@ -304,6 +311,8 @@ class Work:
 
     async def attempt_started(self, number: int, target: str) -> None:
         """See `agent.loop.TurnJournal`."""
+        if number == 1 and not self._start.taken_up:
+            return  # on record since the turn began
         number += self._attempts_before
         await self._save(StartAttempt(self._turn.id, number, target, self._clock.now()))
 

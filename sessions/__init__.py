@@ -4,7 +4,10 @@ values      small pure types anybody may use: clock, secret, ids
 key         which conversation a message belongs to
 machine     events in, effects out: start, cancel, suspend, refuse, defer, close
 actor, pool one conversation, one mailbox, one turn at a time; and all of them, with the drain
-store       the one door to the database; schema and migrations beside it
-journal     inbox, turns, tool runs, outbox
+changes     what can become true in the store, as data; records: what it holds
+store       the one door to the database
+journal     writes changes; queries: reads; statements, schema, migrations: what both are made of
+database    the threads that talk to it; engine: how it is opened and what its errors mean;
+            opening: made and brought up to date at start; courtesy: when the loop never rests
 expiry      when a conversation starts anew by itself
 """

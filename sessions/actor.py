@@ -16,6 +16,7 @@ from sessions.errors import Conflict, StoreError
 from sessions.expiry import Expiry
 from sessions.machine import (
     Arrived,
+    Begin,
     CancelTask,
     Earlier,
     Ended,
@@ -23,6 +24,7 @@ from sessions.machine import (
     Event,
     GiveSteers,
     LastTurn,
+    Missed,
     Pending,
     Result,
     Resume,
@@ -36,7 +38,7 @@ from sessions.machine import (
     Wrecked,
     step,
 )
-from sessions.records import InboxEntry, Message, Reason, SessionState, Turn, TurnState
+from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState, Turn, TurnState
 from sessions.store import Conversation, SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
@@ -77,6 +79,10 @@ class Hands(Protocol):
 
     def pending(self, entry: InboxEntry) -> Pending:
         """Read a stored message."""
+        ...
+
+    def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
+        """What becomes durable together with the start of a turn."""
         ...
 
     def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> TurnHandle:
@@ -217,6 +223,9 @@ class Actor:
         result = step(state, event, env)
         self._cut(result)
         changes = (*self._kept, *result.changes)
+        for act in result.acts:
+            if isinstance(act, StartTask):
+                changes = (*changes, *shared.hands.opening(self.key, act))
         says = [act for act in result.acts if isinstance(act, Say)]
         if says:
             changes = (*changes, *shared.hands.say(says))
@@ -316,6 +325,8 @@ class Actor:
     async def _prepared(self, event: Event, state: State) -> Event:
         """Add to an event what the store knows about what it means."""
         shared = self._shared
+        if isinstance(event, Missed):
+            return await self._prepared(await self._found(event, state), state)
         if isinstance(event, Arrived):
             if state.session and state.turn is None:
                 expired = shared.expiry.expired(state.session_used_at, shared.clock.now())
@@ -328,6 +339,15 @@ class Actor:
         elif isinstance(event, Retry):
             return await self._prepared_retry(event, state)
         return event
+
+    async def _found(self, event: Missed, state: State) -> Event:
+        """Nobody but this owner takes what waits, so what the store says now holds."""
+        if any(pending.id == event.inbox for pending in state.waiting):
+            return Begin()
+        entry = await self._shared.store.inbox_entry(event.source, event.event)
+        if entry is None or entry.state is not InboxState.WAITING:
+            return Begin()
+        return Arrived(self._shared.hands.pending(entry))
 
     async def _prepared_retry(self, event: Retry, state: State) -> Retry:
         if event.turn:

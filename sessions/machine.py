@@ -111,6 +111,14 @@ class Arrived(msgspec.Struct, frozen=True):
     expired: Reason | None = None
 
 
+class Missed(msgspec.Struct, frozen=True):
+    """A message came again: if it waits in the store and nobody took it, it arrives now."""
+
+    inbox: str
+    source: str
+    event: str
+
+
 class Ended(msgspec.Struct, frozen=True):
     """The turn's task is gone; `changes` is what it leaves behind."""
 
@@ -227,6 +235,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 Event = (
     Arrived
+    | Missed
     | Ended
     | Wrecked
     | Begin
@@ -310,6 +319,8 @@ def step(state: State, event: Event, env: Env) -> Result:
     match event:
         case Arrived():
             _arrived(result, event, env)
+        case Missed():
+            pass  # its owner found that it was taken
         case Ended():
             _ended(result, event, env)
         case Wrecked():

@@ -203,7 +203,10 @@ class Upserts:
         # Never what belongs to a delivery that may be under way: shown, tries, not_before.
         names = ("body", "final", "state", "reply_to", "error", "settled_at")
         news = {name: put.excluded[name] for name in names}
-        self.put_item = put.on_conflict_do_update(index_elements=["id"], set_=news)
+        # A live state that comes late must not take the place of the final one.
+        self.put_item = put.on_conflict_do_update(
+            index_elements=["id"], set_=news, where=outbox.c.final.is_(sa.false())
+        )
         became_final = sa.case((outbox.c.final, outbox.c.seq), else_=put.excluded.seq)
         self.put_final_item = put.on_conflict_do_update(
             index_elements=["id"], set_={**news, "seq": became_final}

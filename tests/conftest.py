@@ -1,8 +1,14 @@
 """For all tests: what was skipped is said loudly, and in CI it is a failure."""
 
+import asyncio
 import os
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """The test runner makes a loop for the first test that is not async, and never closes it."""
+    asyncio.set_event_loop(None)
 
 
 def _skipped(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:

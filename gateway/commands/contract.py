@@ -30,11 +30,7 @@ class Act(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-class Take(msgspec.Struct, frozen=True):
-    """The rest of the text is a message after all, to be handled in its own way."""
-
-
-Outcome = Tell | Act | Take
+Outcome = Tell | Act
 
 
 class Desk(Protocol):

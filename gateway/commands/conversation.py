@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gateway.access import Role
-from gateway.commands.contract import Act, Call, Command, Outcome, Take, Tell
+from gateway.commands.contract import Act, Call, Command, Outcome, Tell
 from sessions.machine import New, Resume, Retry, Stop, Undo
 from sessions.records import Session, SessionState
 from sessions.values.clock import rfc3339
@@ -86,12 +86,14 @@ async def _status(call: Call) -> Outcome:
     return Tell("text", {"text": "\n".join(lines)})
 
 
-async def _queue(call: Call) -> Outcome:
-    return Take() if call.args else Tell("queue_usage")
+async def _queue(_: Call) -> Outcome:
+    """With a text behind it, it is a message; see `gateway.messages`."""
+    return Tell("queue_usage")
 
 
-async def _steer(call: Call) -> Outcome:
-    return Take() if call.args else Tell("steer_usage")
+async def _steer(_: Call) -> Outcome:
+    """As `_queue`."""
+    return Tell("steer_usage")
 
 
 COMMANDS = (

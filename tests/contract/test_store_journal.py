@@ -363,3 +363,13 @@ async def test_an_empty_list_of_changes_or_rows_changes_nothing(store: SessionSt
     assert await store.session("s1") == before
     await store.apply(AppendMessages("s1", "t1", (Message("user", ""),), 1000))
     assert await store.history("s1") == (Message("user", ""),)
+
+
+async def test_a_live_state_that_comes_late_does_not_take_the_place_of_the_final_one(
+    store: SessionStore,
+) -> None:
+    await store.apply(PutItem(item("a_1", text="so far", final=False)))
+    await store.apply(PutItem(item("a_1", text="whole")))
+    await store.apply(PutItem(item("a_1", text="so far", final=False)))
+    (found,) = await store.open_items()
+    assert (found.body, found.final) == (b"whole", True)

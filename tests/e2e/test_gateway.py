@@ -538,3 +538,65 @@ async def test_a_steering_message_reaches_the_model_after_the_next_tool_result(
         assert len(await store.turn_inbox(turn.id)) == 2
         assert states == {"done"}
     assert len(model.requests) == 2
+
+
+async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path: Path) -> None:
+    me, bot = Sender("1001", "Somebody"), Sender("9", "Robot", is_bot=True)
+    room = Address("memory", "room")
+
+    def said(name: str, sender: Sender, *, addressed: bool) -> InboundMessage:
+        return InboundMessage(
+            name, 2**50, room, sender, (Text(f"words of {name}"),), addressed=addressed
+        )
+
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        assert await screen.inject(said("aside", me, addressed=False)) is Accepted.IGNORED
+        assert await screen.inject(said("robot", bot, addressed=True)) is Accepted.IGNORED
+        assert await screen.inject(said("robot", bot, addressed=True)) is Accepted.DUPLICATE
+        assert await screen.inject(said("meant", me, addressed=True)) is Accepted.STORED
+        await screen.shows("room", "echo: words of meant")
+        edit = InboundEdit("e1", 2**50, room, me, "meant", (Text("too late"),))
+        assert await screen.inject(edit) is Accepted.STORED
+        assert await screen.inject(edit) is Accepted.DUPLICATE
+    raw = (tmp_path / "holdfast.db").read_bytes()
+    assert b"words of aside" not in raw
+    assert b"words of robot" not in raw
+    async with opened(tmp_path) as store:
+        (session,) = await store.sessions()
+        assert session.key == "memory:room:u=1001"
+
+
+async def test_commands_with_nothing_behind_them_explain_themselves(tmp_path: Path) -> None:
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, admins=("memory:1001",)) as house,
+    ):
+        screen = house.screen
+        for text, answer in [
+            ("/queue", "Write the message behind it: /queue"),
+            ("/steer", "Write the message behind it: /steer"),
+            ("/pair", "Say /pair list, /pair approve CODE or /pair revoke ID."),
+            ("/pair approve 22222222", "No open request has this code."),
+            ("/pair revoke memory:5", "memory:5 was not let in by pairing."),
+            ("/pair list", "Nobody asks to be let in"),
+            ("/resume 3", "There is no earlier conversation"),
+            ("/undo", "There is nothing to take back."),
+            ("/start", "👋 Hello."),
+        ]:
+            await screen.say(CHAT, text)
+            await screen.shows(CHAT, answer)
+        await screen.press(CHAT, "no.such.button")
+        await screen.shows(CHAT, "This button does nothing any more.")
+        await screen.press(CHAT, "stop")
+        await screen.shows(CHAT, "No active task to stop.")
+    assert model.requests == []
+
+
+async def test_a_member_cannot_stop_everybody(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        await house.screen.say("8", "hang")
+        await house.screen.say(CHAT, "/stop all")
+        await house.screen.shows(CHAT, "Only an admin may do that.")
+        assert len(house.runner.operations) > 5
+        await house.screen.shows("8", "so far")

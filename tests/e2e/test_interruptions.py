@@ -36,7 +36,7 @@ class Bank:
 
     def _tool(self, risk: Risk) -> Tool:
         @tool(risk=risk, label="amount")
-        async def pay(context: ToolContext, amount: int) -> str:
+        async def pay(context: ToolContext, amount: int) -> str:  # noqa: ARG001 - every tool has one
             """Pay somebody.
 
             Args:
@@ -196,21 +196,23 @@ async def test_an_answer_that_cannot_be_stored_waits_until_it_can(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    async with ModelServer(first('H W.3 T"at last" F stop D')) as model:
-        async with gateway(tmp_path, model) as house:
-            store = house.runner._store
-            assert store
-            await store.database.write(lambda c: c.exec_driver_sql("PRAGMA busy_timeout = 50"))
-            await house.screen.say(CHAT, "go")
+    async with (
+        ModelServer(first('H W.3 T"at last" F stop D')) as model,
+        gateway(tmp_path, model) as house,
+    ):
+        store = house.runner._store
+        assert store
+        await store.database.write(lambda c: c.exec_driver_sql("PRAGMA busy_timeout = 50"))
+        await house.screen.say(CHAT, "go")
+        async with asyncio.timeout(5):
+            await model.request(1)
+        with locked(tmp_path / "holdfast.db"):
             async with asyncio.timeout(5):
-                await model.request(1)
-            with locked(tmp_path / "holdfast.db"):
-                async with asyncio.timeout(5):
-                    await model.requests[0].answered.wait()
-                (problem,) = await house.runner.problems()
-                assert problem.startswith("store: ")
-            await house.screen.shows(CHAT, "at last")
-            assert await house.runner.problems() == []
+                await model.requests[0].answered.wait()
+            (problem,) = await house.runner.problems()
+            assert problem.startswith("store: ")
+        await house.screen.shows(CHAT, "at last")
+        assert await house.runner.problems() == []
 
 
 @contextlib.contextmanager
@@ -262,6 +264,31 @@ async def test_an_old_session_can_be_put_away_while_another_is_active(tmp_path: 
         await house.screen.shows(CHAT, "fine")
         (session,) = await store.sessions()
         await store.apply(SetSession(session.id, SessionState.SUSPENDED, Reason.STOP, 1))
+        do = house.runner.operations
+        assert await do["delete"](session=session.id) == {"id": session.id, "state": "closed"}
         with pytest.raises(Exception, match="only a suspended session"):
-            await house.runner.operations["delete"](session=session.id)
-            await house.runner.operations["resume"](session=session.id)
+            await do["resume"](session=session.id)
+
+
+async def test_a_message_that_was_stored_but_never_announced_is_answered_when_it_comes_again(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen, store = house.screen, house.runner._store
+        assert store
+        await screen.say(CHAT, "hello")
+        await screen.shows(CHAT, "echo: hello")
+        (seen,) = await store.trace(f"memory:{CHAT}")
+        lost = msgspec.structs.replace(
+            _command(seen.entry, "lost words", "memory:1001"),
+            event="lost",
+            state=InboxState.WAITING,
+        )
+        assert await store.accept(lost)  # and whoever stored it is cut off here
+        for _ in range(3):
+            await screen.say(CHAT, "lost words", event="lost")
+        await screen.shows(CHAT, "echo: lost words")
+        await screen.say(CHAT, "lost words", event="lost")
+        await screen.say(CHAT, "next")
+        await screen.shows(CHAT, "echo: next")
+    assert len(model.requests) == 3

@@ -21,6 +21,7 @@ from platforms.core.contract import Address, Button, Op, Receipt
 from platforms.memory import MemoryAdapter
 from sessions.changes import Change, PutItem
 from sessions.database import Database
+from sessions.errors import StoreError
 from sessions.records import Item, ItemState
 from sessions.schema import outbox
 from sessions.store import SessionStore
@@ -106,10 +107,13 @@ class Store(SessionStore):
         self.commits = 0
         self.forgot = False  # died before a Retry-After was kept
         self.slow = 0.0  # seconds that a commit takes
+        self.errors: list[StoreError] = []  # of the next commits
 
     async def apply(self, *changes: Change) -> None:
         await self.crash.point()
         await asyncio.sleep(self.slow)
+        if self.errors:
+            raise self.errors.pop(0)
         with self.world.busy():
             await super().apply(*changes)
         self.commits += 1
@@ -119,6 +123,8 @@ class Store(SessionStore):
         before, self.forgot = self.forgot, True
         await self.crash.point()
         self.forgot = before
+        if self.errors:
+            raise self.errors.pop(0)
         with self.world.busy():
             await super().put_value(shelf, name, value)
         await self.crash.point()

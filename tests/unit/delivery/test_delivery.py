@@ -24,6 +24,7 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import Unauthorized
+from sessions.errors import StoreUnavailable
 from sessions.records import ItemState
 from tests.unit.delivery.simulation import (
     CHAT,
@@ -857,6 +858,49 @@ async def test_a_mistake_in_an_adapter_harms_one_item_and_nothing_else(
     assert platform.screen(CHAT) == ["Other"]
 
 
+@simulated
+async def test_nothing_is_tried_before_it_is_on_record_and_a_locked_database_is_waited_for(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world, repeat=Repeat.MARK)
+    async with running(store, platform) as delivery:
+        delivery.disconnected("memory")
+        await put(store, delivery, item("a_1", "Answer"))
+        store.errors = [StoreUnavailable("locked")] * 5
+        delivery.connected("memory")
+        await asyncio.sleep(1)
+        assert platform.ops == []
+        assert await delivery.wait_sent("a_1") is ItemState.SENT
+    assert platform.screen(CHAT) == ["Answer"]
+
+
+@simulated
+async def test_an_item_that_is_not_in_the_store_any_more_harms_no_other(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    async with running(store, platform) as delivery:
+        delivery.wake([item("a_1", "Nobody put this")])
+        await asyncio.sleep(1)
+        await put(store, delivery, item("a_2", "Answer"))
+        await delivery.settle(10)
+        assert (await row_of(store, "a_2")).state == "sent"
+
+
+@simulated
+async def test_a_retry_after_that_cannot_be_kept_is_honoured_all_the_same(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    platform.fail(memory.rate_limited(50.0), Post)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "Answer"))
+        store.errors = [StoreUnavailable("full")]
+        await delivery.settle(100)
+    assert platform.screen(CHAT) == ["Answer"]
+    assert platform.violations() == []
+
+
 # --- start and end ---------------------------------------------------------------------------
 
 
@@ -955,6 +999,22 @@ async def test_an_answer_that_is_taken_up_again_goes_on_in_its_message(
         await delivery.settle(10)
     assert platform.screen(CHAT) == ["The beginning and the end"]
     assert platform.violations() == []
+
+
+@simulated
+async def test_the_final_form_of_an_answer_whose_writer_died_is_shown_at_once(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world, live=Live.EDIT)
+    async with running(store, platform) as delivery:
+        delivery.live(item("a_1", final=False)).update("The begin")
+        await asyncio.sleep(2)
+    began = world.monotonic()
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "The beginning, interrupted"))
+        await delivery.settle(10)
+    assert world.monotonic() - began < 0.1
+    assert platform.screen(CHAT) == ["The beginning, interrupted"]
 
 
 @simulated

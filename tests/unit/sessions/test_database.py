@@ -243,7 +243,7 @@ async def test_a_loop_that_never_rests_stands_still_for_a_thread_that_is_late(
         left = tasks.create_task(database.write(putting(1)))
         await asyncio.sleep(0)
         left.cancel()
-    await database.read(names)
+    await database.write(names)
     assert (database._courtesy._in_vain, database._courtesy._underway) == (0, 0)
 
 

@@ -136,6 +136,23 @@ def test_marks_that_stand_in_a_line_open_no_block_when_the_cut_brings_them_to_th
     assert not has_open_fence(second)
 
 
+def test_a_line_that_is_no_block_opens_none_when_it_is_cut() -> None:
+    md = "Words that stand in front of it.\n``` one two three four ` five six seven eight nine"
+    assert split(md, 50) == (
+        "Words that stand in front of it.",
+        "``` one two three four ` five six seven eight nine",
+    )
+    assert not any(has_open_fence(part) for part in split(md.replace("four", "four " * 9), 60))
+
+
+def test_an_opening_line_is_not_torn_from_its_marks() -> None:
+    parts = split(
+        "Words in front.\n```averylonglanguagenamethatneverends" + "x" * 20 + "\ncode\n```", 60
+    )
+    assert parts[0] == "Words in front."
+    assert not any(has_open_fence(part) for part in parts)
+
+
 @pytest.mark.parametrize("sign", ["👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301"])
 def test_no_sign_is_torn_apart(sign: str) -> None:
     for part in split(sign * 100, 50, Unit.UTF16):

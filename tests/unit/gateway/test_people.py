@@ -1,0 +1,131 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.access import Allowed, Role, Stranger, decide
+from gateway.pairing import LIFETIME, OPEN_PER_PLATFORM
+from gateway.people import People
+from gateway.settings import AccessSettings
+from platforms.core.contract import Address, InboundMessage, Sender, Text
+from sessions.store import SessionStore
+
+
+class SetClock:
+    def __init__(self) -> None:
+        self.time = 1_000_000_000
+
+    def now(self) -> int:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time / 1000
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: SetClock) -> AsyncIterator[SessionStore]:
+    opened = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=clock)
+    yield opened
+    await opened.close()
+
+
+async def people(store: SessionStore, clock: SetClock, **settings: object) -> People:
+    made = People(store, clock, AccessSettings(**settings))  # type: ignore[arg-type]  # its own keys
+    await made.open()
+    return made
+
+
+def said(text: str, sender: str = "7", *, direct: bool = True) -> InboundMessage:
+    place = Address("telegram", sender if direct else "-100")
+    return InboundMessage(
+        "1", 0, place, Sender(sender, "Eve"), (Text(text),), direct=direct, addressed=True
+    )
+
+
+async def test_a_stranger_gets_one_code_that_is_shown_once(
+    store: SessionStore, clock: SetClock
+) -> None:
+    known = await people(store, clock)
+    first = await known.meet(said("hi"), "telegram:7", direct=True)
+    assert (first.notice, first.admins) == ("pairing_code", "pair_request")
+    again = await known.meet(said("hi"), "telegram:7", direct=True)
+    assert (again.notice, again.admins) == ("pairing_pending", "")
+    assert str(first.fields["code"]) not in (await store.get_value("people", "book") or "")
+
+
+async def test_an_approved_code_lets_in_over_restarts_until_it_is_revoked(
+    store: SessionStore, clock: SetClock
+) -> None:
+    known = await people(store, clock)
+    code = str((await known.meet(said("hi"), "telegram:7", direct=True)).fields["code"])
+    assert await known.approve(code.lower()) == ("telegram:7", "Eve")
+    assert await known.approve(code) is None
+    later = await people(store, clock)
+    assert decide(later.policy(), said("hi")) == Allowed("telegram:7", Role.MEMBER)
+    assert later.listed()[0]["state"].startswith("member since")
+    assert await later.revoke("telegram:7")
+    assert isinstance(decide(later.policy(), said("hi")), Stranger)
+    assert not await later.revoke("telegram:7")
+
+
+async def test_a_code_is_good_for_an_hour(store: SessionStore, clock: SetClock) -> None:
+    known = await people(store, clock)
+    code = str((await known.meet(said("hi"), "telegram:7", direct=True)).fields["code"])
+    clock.time += LIFETIME
+    assert await known.approve(code) is None
+    assert known.listed() == []
+
+
+async def test_a_crowd_of_strangers_gets_no_more_codes(
+    store: SessionStore, clock: SetClock
+) -> None:
+    known = await people(store, clock)
+    for number in range(OPEN_PER_PLATFORM):
+        await known.meet(said("hi", str(number)), f"telegram:{number}", direct=True)
+    late = await known.meet(said("hi", "99"), "telegram:99", direct=True)
+    assert (late.notice, late.admins) == ("", "refused_mention")
+
+
+async def test_without_pairing_strangers_get_silence(store: SessionStore, clock: SetClock) -> None:
+    known = await people(store, clock, pairing=False)
+    greeting = await known.meet(said("hi"), "telegram:7", direct=True)
+    assert (greeting.notice, greeting.admins) == ("", "")
+
+
+async def test_admins_hear_of_a_mention_once_a_day(store: SessionStore, clock: SetClock) -> None:
+    known = await people(store, clock)
+    mention = said("bot?", direct=False)
+    assert (await known.meet(mention, "telegram:7", direct=False)).admins == "refused_mention"
+    assert (await known.meet(mention, "telegram:7", direct=False)).admins == ""
+    clock.time += 86_400_000
+    assert (await known.meet(mention, "telegram:7", direct=False)).admins == "refused_mention"
+
+
+async def test_the_claim_code_makes_one_admin_and_guessing_is_slowed(
+    store: SessionStore, clock: SetClock
+) -> None:
+    known = await people(store, clock, admins=("discord:5", "discord:G/role:1"))
+    code = await known.new_claim()
+    for _ in range(6):
+        assert not await known.claim("telegram:9", "Bob", "AAAAAAAA")
+    assert not await known.claim("telegram:9", "Bob", code), "too early after so many wrong ones"
+    greeting = await known.meet(said(f"claim {code}"), "telegram:7", direct=True)
+    assert greeting.notice == "claimed"
+    assert decide(known.policy(), said("hi")) == Allowed("telegram:7", Role.ADMIN)
+    assert known.admins() == ("discord:5", "telegram:7")
+    assert known.has_admin
+    assert (await known.meet(said(f"claim {code}"), "telegram:8", direct=True)).notice == (
+        "claim_refused"
+    )
+
+
+async def test_a_new_claim_code_voids_the_older_one(store: SessionStore, clock: SetClock) -> None:
+    known = await people(store, clock)
+    old, new = await known.new_claim(), await known.new_claim()
+    assert not await known.claim("telegram:7", "Eve", old)
+    assert await known.claim("telegram:7", "Eve", new)

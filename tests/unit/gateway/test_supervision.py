@@ -1,0 +1,107 @@
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from gateway.supervision import FIRST_PAUSE, LONGEST_PAUSE, Standing, Supervised
+from platforms.core.contract import Accepted, Adapter, Inbound, Inbox
+from platforms.core.errors import Unauthorized, Unavailable
+from platforms.memory import MemoryAdapter
+
+
+class Moody(MemoryAdapter):
+    """Does at each start what a list says: fails, or connects and then fails."""
+
+    def __init__(self, *moods: Exception | str) -> None:
+        super().__init__("moody")
+        self._moods = list(moods)
+        self.over = asyncio.Event()
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+        mood = self._moods.pop(0)
+        if mood == "stay":
+            ready()
+            self.over.set()
+            await asyncio.Event().wait()
+        if mood == "connect, then break":
+            ready()
+            raise Unavailable
+        if isinstance(mood, Exception):
+            raise mood
+
+
+async def inbox(_: Inbound) -> Accepted:
+    return Accepted.STORED
+
+
+async def supervise(adapter: Moody) -> tuple[Supervised, list[float], list[str]]:
+    """Run until it stays connected or gives up; what it did meanwhile."""
+    pauses: list[float] = []
+    seen: list[str] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    def connected(_: Adapter) -> None:
+        seen.append("up")
+
+    def disconnected(_: Adapter) -> None:
+        seen.append("down")
+
+    supervised = Supervised(
+        adapter,
+        connected=connected,
+        disconnected=disconnected,
+        randomness=lambda: 0.5,
+        sleep=sleep,
+    )
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(supervised.run(inbox))
+        over = group.create_task(adapter.over.wait())
+        await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
+        standing, trouble = supervised.standing, supervised.trouble
+        task.cancel()
+        over.cancel()
+    supervised.standing, supervised.trouble = standing, trouble
+    return supervised, pauses, seen
+
+
+async def test_a_failing_platform_is_started_again_with_growing_pauses() -> None:
+    found, pauses, seen = await supervise(Moody(*[Unavailable() for _ in range(9)], "stay"))
+    assert pauses[:3] == [FIRST_PAUSE, FIRST_PAUSE * 2, FIRST_PAUSE * 4]
+    assert max(pauses) == LONGEST_PAUSE
+    assert (found.standing, found.trouble) == (Standing.CONNECTED, "")
+    assert seen[-2:] == ["up", "down"]
+
+
+async def test_after_a_time_connected_the_pauses_begin_anew() -> None:
+    moods = (Unavailable(), Unavailable(), "connect, then break", Unavailable(), "stay")
+    _, pauses, _ = await supervise(Moody(*moods))
+    assert pauses == [1.0, 2.0, 1.0, 2.0]
+
+
+async def test_a_platform_that_names_a_pause_gets_it() -> None:
+    _, pauses, _ = await supervise(Moody(Unavailable("slow down", retry_after=30), "stay"))
+    assert pauses == [30.0]
+
+
+async def test_credentials_that_do_not_work_end_it_with_a_sentence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found, pauses, _ = await supervise(Moody(Unauthorized("The token was revoked.")))
+    assert found.standing is Standing.REFUSED
+    assert found.tried.is_set()
+    assert pauses == []
+    assert "The token was revoked." in caplog.text
+
+
+async def test_an_error_in_an_adapter_or_its_quiet_end_is_survived(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    found, pauses, _ = await supervise(Moody(ZeroDivisionError("oh"), "just end", "stay"))
+    assert len(pauses) == 2
+    assert found.standing is Standing.CONNECTED
+    assert "an error in its adapter (ZeroDivisionError)" in caplog.text
+    assert "its connection ended" in caplog.text
