@@ -25,6 +25,7 @@ from gateway.delivery.view import write_address
 from gateway.limits import MessageLimit
 from gateway.messages import Reader
 from gateway.notices import Fields
+from gateway.pairing import claim_in
 from gateway.settings import Settings
 from platforms.core.contract import (
     Accepted,
@@ -82,7 +83,11 @@ class Reception:
 
     async def receive(self, event: Inbound) -> Accepted:
         """See `platforms.core.contract.Inbox`."""
-        decision = decide(self._policy(), event)
+        policy = self._policy()
+        decision = decide(policy, event)
+        if policy.claim and isinstance(decision, Allowed) and _is_claim(event):
+            # Who is let in already may still be the owner to be; the code must not reach a model.
+            decision = Stranger(decision.principal, direct=True)
         if not isinstance(decision, Allowed):
             return await self._turned_away(event, decision)
         match event:
@@ -207,6 +212,10 @@ def source_of(event: Inbound) -> str:
     """Where an event's id is unique: platform, account and chat."""
     place = event.address
     return f"{place.platform}@{place.account}:{place.chat}"
+
+
+def _is_claim(event: Inbound) -> bool:
+    return isinstance(event, InboundMessage) and event.direct and bool(claim_in(event.text))
 
 
 def by(entry: InboxEntry, allowed: Allowed) -> Command:

@@ -148,7 +148,7 @@ class Turns:
         rows = _since_request(history)
         missing = _missing_results(rows, lambda call: _after_crash(runs.get(call.id)))
         fields = self.fields(running)
-        fields["k"] = sum(row.role == "assistant" for row in rows)
+        fields["k"] = len(_answers(rows))
         unknown = [run for run in runs.values() if run.finished_at is None]
         if unknown:
             fields |= {"tool": unknown[-1].tool, "preview": unknown[-1].arguments[:PREVIEW]}
@@ -158,8 +158,8 @@ class Turns:
         changes: list[Change] = []
         if missing or kept:
             changes.append(AppendMessages(turn.session_id, turn.id, (*missing, *kept), now))
-        if not take_up and turn.partial:
-            said = _said((*(r.content for r in rows if r.role == "assistant"), turn.partial))
+        said = _said((*_answers(rows), turn.partial))
+        if said and not take_up:
             changes.append(PutItem(_answer(turn.id, turn.address, said, now)))
         return Wrecked(
             running,
@@ -219,6 +219,8 @@ class Work:
             history = await self._store.history(self._turn.session)
             if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
                 self._attempts_before = before.attempts
+                if before.resumed:  # the same turn: what it showed stays
+                    self._said = _answers(_since_request(history))
             task = TurnTask(
                 turn_id=self._turn.id,
                 session_id=self._turn.session,
@@ -478,6 +480,10 @@ def _since_request(history: tuple[Message, ...]) -> tuple[Message, ...]:
         if history[index].role == "user":
             return history[index + 1 :]
     return history
+
+
+def _answers(rows: Iterable[Message]) -> list[str]:
+    return [row.content for row in rows if row.role == "assistant"]
 
 
 def _missing_results(

@@ -410,6 +410,17 @@ async def test_the_first_owner_claims_with_a_code_once(tmp_path: Path) -> None:
         await screen.shows("1", "You are memory:1 (admin).")
 
 
+async def test_who_is_let_in_already_can_still_claim_and_no_model_sees_the_code(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        found = await house.runner.operations["pair_claim"]()
+        assert isinstance(found, dict)
+        await house.screen.say("1001", f"claim {found['code']}")
+        await house.screen.shows("1001", "🔑 You are the owner")
+    assert model.requests == []
+
+
 async def test_words_that_are_no_command_of_ours_are_told_apart(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
         screen = house.screen

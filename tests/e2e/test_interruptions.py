@@ -106,6 +106,7 @@ async def test_a_crash_in_the_middle_of_a_tool_is_told_and_never_repeated(
             await house.crash()
         async with gateway(tmp_path, model, screen, tools=(bank.tool,)):
             await screen.shows(CHAT, "♻️ I was restarted", "1 steps done", "pay({", "do not know")
+            await screen.shows(CHAT, "Paying now.")
             await screen.say(CHAT, "/resume")
             await screen.shows(CHAT, "↩️ Back")
             await screen.say(CHAT, "and?")
@@ -292,3 +293,19 @@ async def test_a_message_that_was_stored_but_never_announced_is_answered_when_it
         await screen.say(CHAT, "next")
         await screen.shows(CHAT, "echo: next")
     assert len(model.requests) == 3
+
+
+async def test_a_turn_that_is_taken_up_again_keeps_what_it_has_shown(tmp_path: Path) -> None:
+    bank, screen = Bank(Risk.READ), Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+    settings = SessionSettings(on_interrupted="resume")
+    async with ModelServer(first(PAY)) as model:
+        async with gateway(tmp_path, model, screen, tools=(bank.tool,), sessions=settings) as house:
+            await screen.say(CHAT, "pay 5")
+            await screen.shows(CHAT, "Paying now.")
+            async with asyncio.timeout(5):
+                await bank.begun.wait()
+            await house.crash()
+        async with gateway(tmp_path, model, screen, tools=(bank.tool,), sessions=settings):
+            await screen.shows(CHAT, "Paying now.\n\necho: pay 5")
+    assert len(screen.messages(CHAT)) == 1
+    assert bank.paid == [5]
