@@ -6,7 +6,7 @@ from gateway.delivery.view import Body, read_address, write_body
 from gateway.notices import BUTTONS, Fields, render
 from platforms.core.contract import Address, Button, Capabilities
 from sessions.changes import Change, PutItem
-from sessions.machine import Say
+from sessions.events import Say
 from sessions.records import Item, ItemState
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids

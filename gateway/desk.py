@@ -16,8 +16,16 @@ from gateway.people import People
 from gateway.routing import Command, Unknown, parse_command
 from platforms.core.contract import Address, Capabilities, Inbound, InboundAction, InboundMessage
 from sessions.changes import Change, PutItem, SetInbox
-from sessions.machine import Begin, Event, Resume, Retry, RunningTurn, State, Stop
-from sessions.machine import Command as By
+from sessions.events import (
+    Begin,
+    Event,
+    Resume,
+    Retry,
+    RunningTurn,
+    State,
+    Stop,
+)
+from sessions.events import Command as By
 from sessions.pool import SessionPool
 from sessions.records import InboxEntry, InboxState, Session
 from sessions.store import SessionStore

@@ -9,7 +9,13 @@ from gateway.delivery.outbox import Delivery
 from gateway.messages import Reader
 from gateway.turns import Turns, Work
 from sessions.changes import Change, PutItem
-from sessions.machine import Pending, RunningTurn, Say, StartTask, Wrecked
+from sessions.events import (
+    Pending,
+    RunningTurn,
+    Say,
+    StartTask,
+    Wrecked,
+)
 from sessions.records import InboxEntry, Turn
 
 

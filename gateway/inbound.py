@@ -36,7 +36,14 @@ from platforms.core.contract import (
     InboundMessage,
 )
 from sessions.changes import SetInbox
-from sessions.machine import Arrived, Command, Event, Missed, Rewritten, Withdrawn
+from sessions.events import (
+    Arrived,
+    Command,
+    Event,
+    Missed,
+    Rewritten,
+    Withdrawn,
+)
 from sessions.records import InboxEntry, InboxState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock, rfc3339

@@ -11,8 +11,11 @@ from platforms.core.contract import (
     Part,
     Quote,
 )
+from sessions.events import (
+    Busy,
+    Pending,
+)
 from sessions.key import parse_key
-from sessions.machine import Busy, Pending
 from sessions.records import InboxEntry, Message
 
 _read = msgspec.json.Decoder[Inbound](Inbound).decode

@@ -10,9 +10,13 @@ from gateway.errors import HoldfastError
 from gateway.people import People
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import PutItem
+from sessions.events import Command as By
+from sessions.events import (
+    Delete,
+    Resume,
+    Stop,
+)
 from sessions.key import parse_key
-from sessions.machine import Command as By
-from sessions.machine import Delete, Resume, Stop
 from sessions.records import Item, ItemState, Session, SessionState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock

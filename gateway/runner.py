@@ -44,8 +44,12 @@ from platforms.core.contract import (
 )
 from sessions.actor import Shared
 from sessions.errors import StoreError, StoreTooNew
+from sessions.events import (
+    Busy,
+    Interrupt,
+    RunningTurn,
+)
 from sessions.expiry import Expiry
-from sessions.machine import Busy, Interrupt, RunningTurn
 from sessions.pool import SessionPool
 from sessions.records import Reason
 from sessions.settings import SessionSettings

@@ -28,9 +28,10 @@ from agent.providers.registry import Target
 from agent.tools.contract import Risk
 from agent.tools.registry import ToolRegistry
 from gateway.announcer import Announcer
+from gateway.answer import answer_item, answers, partial_row, said, since_request
 from gateway.delivery.outbox import Delivery, LiveItem
-from gateway.delivery.view import Body, write_body
 from gateway.notices import render
+from gateway.wreckage import PREVIEW, salvage
 from sessions.changes import (
     AppendMessages,
     Change,
@@ -42,8 +43,13 @@ from sessions.changes import (
     StartTool,
 )
 from sessions.errors import StoreError
-from sessions.machine import Ended, RunningTurn, StartTask, Wrecked
-from sessions.records import Item, ItemState, Message, Reason, ToolCall, ToolRun, Turn, TurnState
+from sessions.events import (
+    Ended,
+    RunningTurn,
+    StartTask,
+    Wrecked,
+)
+from sessions.records import Item, Message, ToolCall, Turn, TurnState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
 
@@ -51,17 +57,9 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 2.0
 STEERS_WITHIN = 5.0
-TAKEN_UP_AT_MOST = 3
-PREVIEW = 60
 
 STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
 STOPPED_RUNNING = "Stopped while it was running; it may have taken effect."
-CRASHED_NOT_RUN = "Not run: the program was restarted before this call began."
-CRASHED_READ = "Did not complete: the program was restarted."
-CRASHED_UNKNOWN = (
-    "UNKNOWN: the program was restarted while this was running, and it may have taken effect. "
-    "Look before you repeat it."
-)
 
 NOTE_TAKEN_UP = (
     "Your last answer was interrupted before it was finished. Go on with the request from where "
@@ -144,30 +142,8 @@ class Turns:
     async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
         """See `sessions.actor.Hands`."""
         history = await self._store.history(turn.session_id)
-        runs = {run.call_id: run for run in await self._store.tool_runs(turn.id)}
-        rows = _since_request(history)
-        missing = _missing_results(rows, lambda call: _after_crash(runs.get(call.id)))
-        fields = self.fields(running)
-        fields["k"] = len(_answers(rows))
-        unknown = [run for run in runs.values() if run.finished_at is None]
-        if unknown:
-            fields |= {"tool": unknown[-1].tool, "preview": unknown[-1].arguments[:PREVIEW]}
-        take_up = self._take_up and turn.resumed < TAKEN_UP_AT_MOST
-        kept = () if take_up or not turn.partial else (_partial_row(turn.partial, Reason.CRASH),)
-        now = self._clock.now()
-        changes: list[Change] = []
-        if missing or kept:
-            changes.append(AppendMessages(turn.session_id, turn.id, (*missing, *kept), now))
-        said = _said((*_answers(rows), turn.partial))
-        if said and not take_up:
-            changes.append(PutItem(_answer(turn.id, turn.address, said, now)))
-        return Wrecked(
-            running,
-            tuple(changes),
-            fields,
-            take_up=take_up,
-            stuck=self._take_up and not take_up,
-        )
+        runs = await self._store.tool_runs(turn.id)
+        return salvage(turn, running, history, runs, self._clock.now(), may_take_up=self._take_up)
 
 
 class Work:
@@ -220,7 +196,7 @@ class Work:
             if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
                 self._attempts_before = before.attempts
                 if before.resumed:  # the same turn: what it showed stays
-                    self._said = _answers(_since_request(history))
+                    self._said = answers(since_request(history))
             task = TurnTask(
                 turn_id=self._turn.id,
                 session_id=self._turn.session,
@@ -256,7 +232,7 @@ class Work:
             for text in [STOPPED_RUNNING if call.id in self._started else STOPPED_NOT_RUN]
         ]
         if self._text:
-            rows.append(_partial_row(self._text, cause))
+            rows.append(partial_row(self._text, cause))
         changes = list(self._unsaved)
         if rows:
             now = self._clock.now()
@@ -401,7 +377,7 @@ class Work:
     ) -> Ended:
         now = self._clock.now()
         if message is None and self._text:
-            message = _partial_row(self._text, cause)
+            message = partial_row(self._text, cause)
         changes = list(self._unsaved)
         rows = [
             Message("tool", content=STOPPED_NOT_RUN, tool_call_id=call.id)
@@ -423,7 +399,7 @@ class Work:
         return Ended(self._turn.id, TurnState.FAILED, cause, tuple(changes))
 
     def _visible(self) -> str:
-        return _said((*self._said, self._text))
+        return said((*self._said, self._text))
 
     def _shown(self, text: str) -> tuple[Change, ...]:
         """The answer as it stands in the chat from now on."""
@@ -434,25 +410,8 @@ class Work:
         return (PutItem(self._item(text, final=True)),)
 
     def _item(self, text: str, *, final: bool) -> Item:
-        item = _answer(self._turn.id, self._turn.address, text, self._clock.now())
+        item = answer_item(self._turn.id, self._turn.address, text, self._clock.now())
         return msgspec.structs.replace(item, final=final)
-
-
-def answer_id(turn_id: str) -> str:
-    """Name the item that is a turn's answer: a turn taken up again goes on with the same one."""
-    return f"a_{turn_id.partition('_')[2]}"
-
-
-def _answer(turn_id: str, address: str, text: str, now: int) -> Item:
-    return Item(
-        id=answer_id(turn_id),
-        address=address,
-        kind="answer",
-        state=ItemState.PENDING,
-        body=write_body(Body(text=text)),
-        created_at=now,
-        turn_id=turn_id,
-    )
 
 
 def _notes(start: StartTask) -> tuple[str, ...]:
@@ -464,44 +423,3 @@ def _notes(start: StartTask) -> tuple[str, ...]:
     if start.taken_up:
         notes.append(NOTE_TAKEN_UP)
     return tuple(notes)
-
-
-def _said(texts: Iterable[str]) -> str:
-    return "\n\n".join(text for text in texts if text.strip())
-
-
-def _partial_row(text: str, cause: str) -> Message:
-    return Message("assistant", content=text, interrupted=cause)
-
-
-def _since_request(history: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The rows behind the last thing a person said."""
-    for index in range(len(history) - 1, -1, -1):
-        if history[index].role == "user":
-            return history[index + 1 :]
-    return history
-
-
-def _answers(rows: Iterable[Message]) -> list[str]:
-    return [row.content for row in rows if row.role == "assistant"]
-
-
-def _missing_results(
-    rows: Iterable[Message], result: Callable[[ToolCall], str]
-) -> tuple[Message, ...]:
-    rows = tuple(rows)
-    known = {row.tool_call_id for row in rows if row.role == "tool"}
-    return tuple(
-        Message("tool", content=result(call), tool_call_id=call.id)
-        for row in rows
-        for call in row.tool_calls
-        if call.id not in known
-    )
-
-
-def _after_crash(run: ToolRun | None) -> str:
-    if run is None:
-        return CRASHED_NOT_RUN
-    if run.result is not None:
-        return run.result
-    return CRASHED_READ if run.risk == Risk.READ else CRASHED_UNKNOWN

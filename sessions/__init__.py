@@ -2,7 +2,8 @@
 
 values      small pure types anybody may use: clock, secret, ids
 key         which conversation a message belongs to
-machine     events in, effects out: start, cancel, suspend, refuse, defer, close
+events      a conversation's state, what happens to it, what follows
+machine     events in, changes and acts out: start, cancel, suspend, refuse, defer, close
 actor, pool one conversation, one mailbox, one turn at a time; and all of them, with the drain
 changes     what can become true in the store, as data; records: what it holds
 store       the one door to the database

@@ -13,20 +13,17 @@ import msgspec
 
 from sessions.changes import Change, Checkpoint
 from sessions.errors import Conflict, StoreError
-from sessions.expiry import Expiry
-from sessions.machine import (
+from sessions.events import (
     Arrived,
     Begin,
     CancelTask,
     Earlier,
     Ended,
-    Env,
     Event,
     GiveSteers,
     LastTurn,
     Missed,
     Pending,
-    Result,
     Resume,
     Retry,
     RunningTurn,
@@ -36,6 +33,11 @@ from sessions.machine import (
     SteersWanted,
     Undo,
     Wrecked,
+)
+from sessions.expiry import Expiry
+from sessions.machine import (
+    Env,
+    Result,
     step,
 )
 from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState, Turn, TurnState

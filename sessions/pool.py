@@ -7,7 +7,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
 from sessions.actor import GONE_WITHIN, Actor, Shared
-from sessions.machine import Begin, Drain, Event, Interrupt, RunningTurn, State
+from sessions.events import (
+    Begin,
+    Drain,
+    Event,
+    Interrupt,
+    RunningTurn,
+    State,
+)
 
 log = logging.getLogger(__name__)
 

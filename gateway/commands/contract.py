@@ -11,8 +11,12 @@ import msgspec
 
 from gateway.access import Role
 from gateway.notices import Fields
-from sessions.machine import Command as By
-from sessions.machine import Event, RunningTurn, State
+from sessions.events import Command as By
+from sessions.events import (
+    Event,
+    RunningTurn,
+    State,
+)
 from sessions.records import Session
 
 

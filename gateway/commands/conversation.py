@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 from gateway.access import Role
 from gateway.commands.contract import Act, Call, Command, Outcome, Tell
-from sessions.machine import New, Resume, Retry, Stop, Undo
+from sessions.events import (
+    New,
+    Resume,
+    Retry,
+    Stop,
+    Undo,
+)
 from sessions.records import Session, SessionState
 from sessions.values.clock import rfc3339
 

@@ -12,7 +12,8 @@ import pytest
 
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from gateway.turns import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN, STOPPED_RUNNING
+from gateway.turns import STOPPED_RUNNING
+from gateway.wreckage import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
 from platforms.core.contract import Address, InboundMessage, Live, Sender, Text
 from sessions.changes import Checkpoint, SetSession
 from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState

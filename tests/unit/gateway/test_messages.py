@@ -12,7 +12,7 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from sessions.machine import Busy
+from sessions.events import Busy
 from sessions.records import InboxEntry, InboxState
 
 PLACE = Address("telegram", "-100")

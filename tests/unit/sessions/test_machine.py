@@ -19,7 +19,7 @@ from sessions.changes import (
     StartTurn,
     TakeBack,
 )
-from sessions.machine import (
+from sessions.events import (
     Arrived,
     Begin,
     Busy,
@@ -29,14 +29,12 @@ from sessions.machine import (
     Drain,
     Earlier,
     Ended,
-    Env,
     Event,
     GiveSteers,
     Interrupt,
     LastTurn,
     New,
     Pending,
-    Result,
     Resume,
     Retry,
     Rewritten,
@@ -49,6 +47,10 @@ from sessions.machine import (
     Undo,
     Withdrawn,
     Wrecked,
+)
+from sessions.machine import (
+    Env,
+    Result,
     step,
 )
 from sessions.records import InboxState, Message, Reason, SessionState, TurnState

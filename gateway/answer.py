@@ -1,0 +1,47 @@
+"""Sans-IO: an answer: the rows it leaves in the history, and what the chat shows of it."""
+
+from collections.abc import Iterable
+
+from gateway.delivery.view import Body, write_body
+from sessions.records import Item, ItemState, Message
+
+
+def answer_item(turn_id: str, address: str, text: str, now: int) -> Item:
+    """Make a turn's answer something the chat should show."""
+    return Item(
+        id=answer_id(turn_id),
+        address=address,
+        kind="answer",
+        state=ItemState.PENDING,
+        body=write_body(Body(text=text)),
+        created_at=now,
+        turn_id=turn_id,
+    )
+
+
+def answer_id(turn_id: str) -> str:
+    """Name the item that is a turn's answer: a turn taken up again goes on with the same one."""
+    return f"a_{turn_id.partition('_')[2]}"
+
+
+def said(texts: Iterable[str]) -> str:
+    """Join what the model said in its steps into what the chat shows."""
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def partial_row(text: str, cause: str) -> Message:
+    """Keep a text that is not whole, with why it is not."""
+    return Message("assistant", content=text, interrupted=cause)
+
+
+def since_request(history: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The rows behind the last thing a person said."""
+    for index in range(len(history) - 1, -1, -1):
+        if history[index].role == "user":
+            return history[index + 1 :]
+    return history
+
+
+def answers(rows: Iterable[Message]) -> list[str]:
+    """Pick what the model said out of rows."""
+    return [row.content for row in rows if row.role == "assistant"]
