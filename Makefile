@@ -1,6 +1,6 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lock clean run-environment dev-environment
+.PHONY: help run test check faults format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON
 
@@ -8,6 +8,7 @@ help:
 	@echo "make run       install into .venv (once) and start the gateway   (ARGS: of holdfast run)"
 	@echo "make test      install what tests need and run them all          (ARGS: of pytest)"
 	@echo "make check     format, lint, types, import contracts, tests with coverage"
+	@echo "make faults    kill the daemon a hundred times and check what became of it (ARGS: --kills N --seed N)"
 	@echo "make format    format the code and repair what the linter can repair"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
@@ -29,6 +30,9 @@ check: dev-environment
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(ARGS); tests=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report --skip-covered --skip-empty && exit $$tests
+
+faults: dev-environment
+	$(BIN)/python -m tests.faults.kills $(ARGS)
 
 format: dev-environment
 	$(BIN)/ruff format
