@@ -31,6 +31,7 @@ from gateway.announcer import Announcer
 from gateway.answer import answer_item, answers, partial_row, said, since_request
 from gateway.delivery.outbox import Delivery, LiveItem
 from gateway.notices import render
+from gateway.observe.log import about
 from gateway.wreckage import PREVIEW, salvage
 from sessions.changes import (
     AppendMessages,
@@ -191,20 +192,29 @@ class Work:
 
     async def run(self) -> Ended:
         """See `sessions.actor.TurnHandle`."""
+        with about(turn=self._turn.id, session=self._turn.session):
+            ended = await self._answer(await self._task())
+            seconds = (self._clock.now() - self._turn.started_at) / 1000
+            log.info("turn %s after %.1f s%s", ended.state, seconds, _because(ended.cause))
+            return ended
+
+    async def _task(self) -> TurnTask:
+        history = await self._store.history(self._turn.session)
+        if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
+            self._attempts_before = before.attempts
+            if before.resumed:  # the same turn: what it showed stays
+                self._said = answers(since_request(history))
+        return TurnTask(
+            turn_id=self._turn.id,
+            session_id=self._turn.session,
+            system=self._setting.system,
+            history=history,
+            workspace=self._setting.workspace,
+            notes=_notes(self._start),
+        )
+
+    async def _answer(self, task: TurnTask) -> Ended:
         try:
-            history = await self._store.history(self._turn.session)
-            if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
-                self._attempts_before = before.attempts
-                if before.resumed:  # the same turn: what it showed stays
-                    self._said = answers(since_request(history))
-            task = TurnTask(
-                turn_id=self._turn.id,
-                session_id=self._turn.session,
-                system=self._setting.system,
-                history=history,
-                workspace=self._setting.workspace,
-                notes=_notes(self._start),
-            )
             async with asyncio.TaskGroup() as beside:
                 keeper = beside.create_task(self._keep_checkpoints())
                 done = await run_turn(
@@ -412,6 +422,10 @@ class Work:
     def _item(self, text: str, *, final: bool) -> Item:
         item = answer_item(self._turn.id, self._turn.address, text, self._clock.now())
         return msgspec.structs.replace(item, final=final)
+
+
+def _because(cause: str | None) -> str:
+    return f": {cause}" if cause else ""
 
 
 def _notes(start: StartTask) -> tuple[str, ...]:
