@@ -61,6 +61,8 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 5.0
 FIRST_CHANCE_SECONDS = 10.0
+TIDY_SECONDS = 3600.0
+IGNORED_KEPT_MILLISECONDS = 7 * 86_400_000
 ALWAYS_THERE = ("console", "web")
 
 
@@ -153,12 +155,16 @@ class GatewayRunner:
                 reception = await self._open_conversations(
                     store, models, delivery, announcer, people, conversations
                 )
+                tasks.append(connections.create_task(self._tidy(store), name="tidy"))
                 tasks += [
                     connections.create_task(each.run(reception.receive), name=each.name)
                     for each in self._supervised.values()
                 ]
                 if self._http:
-                    app = build_app(self._routes(), health=self)
+                    http = self._settings.http
+                    app = build_app(
+                        self._routes(), health=self, allowed_hosts=(*http.allowed_hosts, http.host)
+                    )
                     tasks.append(connections.create_task(self._http.serve(app), name="http"))
                 assert self._pool is not None  # noqa: S101 - opened just above
                 with self._pool.closing():
@@ -245,6 +251,15 @@ class GatewayRunner:
         await pool.begin(keys)
         for entry in await store.commands():
             await reception.again(entry, read_event(entry))
+
+    async def _tidy(self, store: SessionStore) -> None:
+        """Forget what was only noted, once its time is over."""
+        while True:
+            try:
+                await store.sweep(self._clock.now() - IGNORED_KEPT_MILLISECONDS)
+            except StoreError as error:
+                log.warning("cannot tidy up: %s", error)
+            await asyncio.sleep(TIDY_SECONDS)
 
     async def _first_chances(self) -> None:
         """Wait until every platform was connected, or could not be, for the first time."""

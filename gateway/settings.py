@@ -66,6 +66,13 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
     ] = 8420
     api_key: Annotated[Secret | None, Meta(description="Key that clients of the API show.")] = None
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names under which the page may be reached besides this machine's own, as "
+            'behind a proxy: `"chat.example.org"`.'
+        ),
+    ] = ()
     ui: Annotated[bool, Meta(description="Serve the web page.")] = True
     sse_keepalive: Annotated[
         float,

@@ -310,3 +310,21 @@ async def test_a_turn_that_is_taken_up_again_keeps_what_it_has_shown(tmp_path: P
             await screen.shows(CHAT, "Paying now.\n\necho: pay 5")
     assert len(screen.messages(CHAT)) == 1
     assert bank.paid == [5]
+
+
+async def test_what_was_only_noted_is_forgotten_after_a_week(tmp_path: Path) -> None:
+    clock, screen = LaterClock(), Screen(live=Live.NONE)
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, screen, clock=clock):
+            await screen.say("666", "let me in", sender=Sender("666", "Eve"))
+            await screen.say(CHAT, "hello")
+            await screen.shows(CHAT, "echo: hello")
+        async with opened(tmp_path) as store:
+            assert len(await store.trace("memory:666")) == 1
+        clock.ahead = 8 * 86_400_000
+        async with gateway(tmp_path, model, screen, clock=clock):
+            await screen.say(CHAT, "again")
+            await screen.shows(CHAT, "echo: again")
+        async with opened(tmp_path) as store:
+            assert await store.trace("memory:666") == ()
+            assert len(await store.trace(f"memory:{CHAT}")) == 2

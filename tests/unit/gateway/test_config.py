@@ -805,3 +805,9 @@ def test_what_is_no_span_of_time_is_refused(written: object) -> None:
 def test_the_nearest_known_word_is_found(word: str, found: str | None) -> None:
     assert nearest(word, ["Name", "other"]) == found
     assert did_you_mean(word, ["Name"]) == (f" (did you mean {found}?)" if found else "")
+
+
+def test_a_key_that_does_nothing_yet_says_so(tmp_path: Path) -> None:
+    options = Options(None, ("limits.usd_per_day=5", "model.max_output_tokens=100"))
+    (warning,) = load(options, {"HOME": str(tmp_path)}, {}).warnings
+    assert warning == "--set limits.usd_per_day=5: limits.usd_per_day has no effect yet"
