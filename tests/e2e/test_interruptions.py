@@ -313,7 +313,8 @@ async def test_a_turn_that_is_taken_up_again_keeps_what_it_has_shown(tmp_path: P
 
 
 async def test_what_was_only_noted_is_forgotten_after_a_week(tmp_path: Path) -> None:
-    clock, screen = LaterClock(), Screen(live=Live.NONE)
+    clock = LaterClock()
+    screen = Screen(live=Live.NONE, clock=clock)
     async with ModelServer(talkative) as model:
         async with gateway(tmp_path, model, screen, clock=clock):
             await screen.say("666", "let me in", sender=Sender("666", "Eve"))
