@@ -52,6 +52,10 @@ MOST_CONFLICTS = 3
 GONE_WITHIN = 5.0
 
 
+class Unhandled(Exception):
+    """An event could not be carried out; the log says why."""
+
+
 class TurnHandle(Protocol):
     """A turn under way."""
 
@@ -155,6 +159,8 @@ class Actor:
     def post(self, event: Event, handled: asyncio.Future[State] | None = None) -> None:
         """Take an event; the mailbox is worked off in order, by one task at a time."""
         if self._abandoned:
+            if handled:
+                handled.set_exception(Unhandled(self.key))
             return
         self._mailbox.append((event, handled))
         if not self._awake:
@@ -172,15 +178,19 @@ class Actor:
         try:
             while self._mailbox:
                 event, handled = self._mailbox.popleft()
-                await self._carry_out(event)
-                if handled and not handled.done() and self.state:
+                carried_out = await self._carry_out(event)
+                if handled is None or handled.done():
+                    continue
+                if carried_out and self.state:
                     handled.set_result(self.state)
+                else:
+                    handled.set_exception(Unhandled(self.key))
         finally:
             # No await since the mailbox was seen empty: nothing is overlooked.
             self._awake, self._worker = False, None
             self._rested()
 
-    async def _carry_out(self, event: Event) -> None:
+    async def _carry_out(self, event: Event) -> bool:
         pause, conflicts = FIRST_PAUSE, 0
         while True:
             try:
@@ -191,15 +201,15 @@ class Actor:
                 self.state = None
                 conflicts += 1
                 if conflicts == MOST_CONFLICTS:
-                    return
+                    return False
             except StoreError:
                 log.exception("%s: cannot write, trying again in %.1f s", self.key, pause)
             except Exception:
                 log.exception("%s: could not handle %s", self.key, type(event).__name__)
                 self.state = None
-                return
+                return False
             else:
-                return
+                return True
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 

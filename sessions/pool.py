@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
-from sessions.actor import GONE_WITHIN, Actor, Shared
+from sessions.actor import GONE_WITHIN, Actor, Shared, Unhandled
 from sessions.events import (
     Begin,
     Drain,
@@ -44,7 +44,10 @@ class SessionPool:
         actor.post(event, handled)
 
     async def ask(self, key: str, event: Event) -> State:
-        """Give an event and wait until it was carried out; answers with the state after it."""
+        """Give an event and wait until it was carried out; answers with the state after it.
+
+        Raises `Unhandled` when that was not possible.
+        """
         handled: asyncio.Future[State] = asyncio.get_running_loop().create_future()
         self.post(key, event, handled)
         return await handled
@@ -79,7 +82,8 @@ class SessionPool:
             handled.append(loop.create_future())
             self.post(key, Begin(), handled[-1])
         for each in handled:
-            await each
+            with contextlib.suppress(Unhandled):  # one broken conversation holds up no other
+                await each
 
     async def drain(
         self,

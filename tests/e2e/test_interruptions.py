@@ -15,6 +15,7 @@ from agent.tools.define import tool
 from gateway.turns import STOPPED_RUNNING
 from gateway.wreckage import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
 from platforms.core.contract import Address, InboundMessage, Live, Sender, Text
+from sessions.actor import Unhandled
 from sessions.changes import Checkpoint, SetSession
 from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState
 from sessions.settings import SessionSettings
@@ -329,3 +330,26 @@ async def test_what_was_only_noted_is_forgotten_after_a_week(tmp_path: Path) -> 
         async with opened(tmp_path) as store:
             assert await store.trace("memory:666") == ()
             assert len(await store.trace(f"memory:{CHAT}")) == 2
+
+
+async def test_a_conversation_that_cannot_be_read_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    screen = Screen(live=Live.NONE)
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.say(CHAT, "hello")
+            await screen.shows(CHAT, "echo: hello")
+            store = house.runner._store
+            assert store
+            (seen,) = await store.trace(f"memory:{CHAT}")
+            broken = msgspec.structs.replace(
+                _command(seen.entry, "x", "memory:1001"), state=InboxState.WAITING, payload=b"{"
+            )
+            assert await store.accept(broken)
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.say("8", "fine here")
+            await screen.shows("8", "echo: fine here")
+            with pytest.raises(Unhandled):
+                await house.runner.operations["stop"](session=seen.entry.session_id)
