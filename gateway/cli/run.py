@@ -2,12 +2,16 @@
 
 import asyncio
 import gc
-from collections.abc import Mapping
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import click
 
 gc.disable()  # importing makes many objects and no garbage
 try:
+    from agent.providers.registry import available
     from gateway.cli.common import configured, settings_of
     from gateway.config import Loaded, Options, environment
     from gateway.observe import log
@@ -49,7 +53,8 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
         claim = None
         if used(loaded) and not runner.has_admin:
             claim = await runner.operations["pair_claim"]()
-        for line in greeting(loaded, str(link) if link else None, _code(claim)):
+        name = own_name(sys.argv[0], Path.cwd(), shutil.which)
+        for line in greeting(loaded, str(link) if link else None, _code(claim), name):
             click.echo(line)
 
     await serve(runner, loaded.home, environment(), then=greet)
@@ -71,20 +76,31 @@ _ENVIRONMENT: Mapping[str, str] = {
 }
 
 
-def greeting(loaded: Loaded, link: str | None, claim: str | None) -> list[str]:
+_KEYS: Mapping[str, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+
+def own_name(started_as: str, folder: Path, which: Callable[[str], str | None]) -> str:
+    """How a person who started it here starts it again: it may not be on their PATH."""
+    found = Path(started_as)
+    if which(found.name) or not found.is_absolute():
+        return found.name if which(found.name) else started_as
+    return str(found.relative_to(folder)) if found.is_relative_to(folder) else started_as
+
+
+def greeting(
+    loaded: Loaded, link: str | None, claim: str | None, name: str = "holdfast"
+) -> list[str]:
     """What somebody who starts the gateway should know, a few lines."""
     lines = ["Holdfast is running. Ctrl-C stops it."]
     if link:
         lines.append(f"  Chat in the browser:   {link}")
         lines.append(
-            "                         (opens once, within an hour; `holdfast link` prints another)"
+            f"                         (opens once, within an hour; `{name} link` prints another)"
         )
-    lines.append("  Chat in a terminal:    holdfast chat")
+    lines.append(f"  Chat in a terminal:    {name} chat")
     if loaded.settings.model.provider in {None, "demo"}:
-        lines.append(
-            "  No model is configured: the demo answers. For a real one set OPENAI_API_KEY or "
-            "ANTHROPIC_API_KEY."
-        )
+        keys = " or ".join(key for provider, key in _KEYS.items() if provider in available())
+        lines.append(f"  No model is configured: the demo answers. For a real one set {keys}.")
     known = specs()
     missing = [
         f"{platform} ({variables})"
