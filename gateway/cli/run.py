@@ -54,7 +54,8 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
         if used(loaded) and not runner.has_admin:
             claim = await runner.operations["pair_claim"]()
         name = own_name(sys.argv[0], Path.cwd(), shutil.which)
-        for line in greeting(loaded, str(link) if link else None, _code(claim), name):
+        lines = greeting(loaded, str(link) if link else None, _code(claim), name)
+        for line in (*lines, *not_yet(environment())):
             click.echo(line)
 
     await serve(runner, loaded.home, environment(), then=greet)
@@ -85,6 +86,17 @@ def own_name(started_as: str, folder: Path, which: Callable[[str], str | None]) 
     if which(found.name) or not found.is_absolute():
         return found.name if which(found.name) else started_as
     return str(found.relative_to(folder)) if found.is_relative_to(folder) else started_as
+
+
+def not_yet(environ: Mapping[str, str]) -> list[str]:
+    """Say of tokens that are set that nothing uses them yet, rather than keep silent."""
+    known = specs()
+    return [
+        f"  {variable} is set, but this version does not speak to {platform} yet."
+        for platform, variables in _ENVIRONMENT.items()
+        for variable in variables.split(" and ")
+        if environ.get(variable) and platform.lower() not in known
+    ]
 
 
 def greeting(

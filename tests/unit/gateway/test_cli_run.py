@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.run import greeting, own_name
+from gateway.cli.run import greeting, not_yet, own_name
 from gateway.config import Options, load
 
 HOME = Path("/home/ann/holdfast")
@@ -36,3 +36,8 @@ def test_with_a_model_and_no_page_the_greeting_is_short(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
     loaded = load(Options(None, ("http.ui=false",)), environ, {})
     assert len(greeting(loaded, None, None)) == 2
+
+
+def test_a_token_that_nothing_uses_yet_is_not_passed_over_in_silence() -> None:
+    (line,) = not_yet({"TELEGRAM_BOT_TOKEN": "1:abc", "SLACK_APP_TOKEN": ""})
+    assert line == "  TELEGRAM_BOT_TOKEN is set, but this version does not speak to Telegram yet."
