@@ -15,7 +15,9 @@ from gateway.notices import Fields
 from gateway.people import People
 from gateway.routing import Command, Unknown, parse_command
 from platforms.core.contract import Address, Capabilities, Inbound, InboundAction, InboundMessage
+from sessions.actor import Unhandled
 from sessions.changes import Change, PutItem, SetInbox
+from sessions.errors import StoreError
 from sessions.events import (
     Begin,
     Event,
@@ -65,18 +67,25 @@ class Desk:
 
     async def carry_out(self, entry: InboxEntry, event: Inbound, allowed: Allowed) -> None:
         """Do what a stored command or button says; its row is done with the change it makes."""
-        if isinstance(event, InboundAction):
-            outcome = self._pressed(event, by(entry, allowed))
-        elif isinstance(event, InboundMessage):
-            outcome = await self._commanded(entry, event, allowed)
-        else:
-            return
+        try:
+            outcome = await self._outcome(entry, event, allowed)
+        except (TimeoutError, Unhandled, StoreError) as error:
+            log.warning(
+                "%s could not be carried out: %s", entry.id, str(error) or "it took too long"
+            )
+            outcome = Tell("not_now")
         match outcome:
             case Act(event=act, key=key):
                 self._pool.post(key or entry.key, act)
             case Tell(notice=notice, fields=fields):
                 done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
                 await self.tell(notice, entry.address, fields, done)
+
+    async def _outcome(self, entry: InboxEntry, event: Inbound, allowed: Allowed) -> Outcome:
+        if isinstance(event, InboundAction):
+            return self._pressed(event, by(entry, allowed))
+        assert isinstance(event, InboundMessage)  # noqa: S101 - edits and deletes are no commands
+        return await self._commanded(entry, event, allowed)
 
     async def _commanded(
         self, entry: InboxEntry, event: InboundMessage, allowed: Allowed

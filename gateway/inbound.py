@@ -51,6 +51,8 @@ from sessions.values.ids import Ids
 
 log = logging.getLogger(__name__)
 
+_REMEMBERED = 1_000
+
 Post = Callable[[str, Event], None]
 CarryOut = Callable[[InboxEntry, Inbound, Allowed], Awaitable[None]]
 Tell = Callable[[str, str, Fields], Awaitable[None]]
@@ -87,6 +89,7 @@ class Reception:
         self._tell = tell
         self._meet = meet
         self._limit = MessageLimit()
+        self._begun: dict[str, None] = {}  # commands of late, by inbox row: none is begun twice
 
     async def receive(self, event: Inbound) -> Accepted:
         """See `platforms.core.contract.Inbox`."""
@@ -143,10 +146,24 @@ class Reception:
 
     async def _command(self, event: Inbound, allowed: Allowed, decision: str) -> Accepted:
         entry = self._entry(event, InboxState.COMMAND, decision)
+        accepted = Accepted.STORED
         if not await self._store.accept(entry):
-            return Accepted.DUPLICATE
-        await self._carry_out(entry, event, allowed)
-        return Accepted.STORED
+            accepted = Accepted.DUPLICATE
+            known = await self._store.inbox_entry(entry.source, entry.event)
+            if known is None or known.state is not InboxState.COMMAND or known.id in self._begun:
+                return accepted
+            entry = known  # stored, and then something went wrong: now it is carried out
+        self._begun[entry.id] = None
+        if len(self._begun) > _REMEMBERED:
+            del self._begun[next(iter(self._begun))]
+        carried_out = False
+        try:
+            await self._carry_out(entry, event, allowed)
+            carried_out = True
+        finally:
+            if not carried_out:
+                self._begun.pop(entry.id, None)
+        return accepted
 
     async def _not_taken(
         self, event: InboundMessage, decision: str, notice: str, fields: Fields

@@ -70,6 +70,7 @@ CATALOGUE = {
     "sessions": "{list}\n{c:resume} NUMBER brings one back.",
     "pair_usage": "Say {c:pair} list, {c:pair} approve CODE or {c:pair} revoke ID.",
     "refused_mention": "👤 {name} ({principal}) mentioned me in {chat} and is not let in.",
+    "not_now": "This could not be done just now. Please try again in a moment.",
     "admins_only": "Only an admin may do that.",
     "text": "{text}",
     "stale": "Your message from {when} reached me only now; it was too old to be answered. "

@@ -14,7 +14,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.turns import STOPPED_RUNNING
 from gateway.wreckage import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
-from platforms.core.contract import Address, InboundMessage, Live, Sender, Text
+from platforms.core.contract import Accepted, Address, InboundMessage, Live, Sender, Text
 from sessions.actor import Unhandled
 from sessions.changes import Checkpoint, SetSession
 from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState
@@ -353,3 +353,48 @@ async def test_a_conversation_that_cannot_be_read_holds_up_no_other(
             await screen.shows("8", "echo: fine here")
             with pytest.raises(Unhandled):
                 await house.runner.operations["stop"](session=seen.entry.session_id)
+
+
+async def test_a_command_that_could_not_be_carried_out_is_when_it_comes_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen, store = house.screen, house.runner._store
+        assert store
+        await screen.say(CHAT, "hello")
+        await screen.shows(CHAT, "echo: hello")
+        (seen,) = await store.trace(f"memory:{CHAT}")
+        await store.accept(_command(seen.entry, "/whoami", "memory:1001"))  # and then it was cut
+        for _ in range(3):
+            assert await screen.say(CHAT, "/whoami", event="/whoami") is Accepted.DUPLICATE
+        await screen.shows(CHAT, "You are memory:1001")
+        await screen.say(CHAT, "/undo", event="u1")
+        await screen.say(CHAT, "/undo", event="u1")
+        await screen.shows(CHAT, "↩️ Taken back: “hello”")
+        await screen.say(CHAT, "next")
+        await screen.shows(CHAT, "echo: next")
+    shown = [message.text for message in screen.messages(CHAT)]
+    assert sum("You are memory:1001" in text for text in shown) == 1
+    assert not any("nothing to take back" in text for text in shown)
+
+
+async def test_a_status_of_a_broken_conversation_is_still_an_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen, store = house.screen, house.runner._store
+        assert store
+        await screen.say("8", "hello")
+        await screen.shows("8", "echo: hello")
+        (seen,) = await store.trace("memory:8")
+        broken = msgspec.structs.replace(
+            _command(seen.entry, "x", "memory:1001"),
+            key=f"memory:{CHAT}",
+            state=InboxState.WAITING,
+            payload=b"{",
+        )
+        await store.accept(broken)
+        await screen.say(CHAT, "/status")
+        await screen.shows(CHAT, "This could not be done just now.")
