@@ -19,6 +19,7 @@ from sessions.events import (
 log = logging.getLogger(__name__)
 
 KEPT = 256
+BEGUN_WITHIN = 10.0
 
 
 class SessionPool:
@@ -81,9 +82,13 @@ class SessionPool:
         for key in keys:
             handled.append(loop.create_future())
             self.post(key, Begin(), handled[-1])
-        for each in handled:
-            with contextlib.suppress(Unhandled):  # one broken conversation holds up no other
-                await each
+        try:
+            async with asyncio.timeout(BEGUN_WITHIN):
+                for each in handled:
+                    with contextlib.suppress(Unhandled):  # a broken one holds up no other
+                        await each
+        except TimeoutError:
+            log.warning("not all conversations are taken up yet; the others need not wait")
 
     async def drain(
         self,
