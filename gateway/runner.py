@@ -63,7 +63,6 @@ SETTLE_SECONDS = 5.0
 FIRST_CHANCE_SECONDS = 10.0
 TIDY_SECONDS = 3600.0
 IGNORED_KEPT_MILLISECONDS = 7 * 86_400_000
-ALWAYS_THERE = ("console", "web")
 
 
 class GatewayRunner:
@@ -84,11 +83,7 @@ class GatewayRunner:
         self._home = home
         self._specs = specs
         self._clock = clock or SystemClock()
-        self._http = (
-            HttpServer(settings.http.host, settings.http.port)
-            if http and settings.http.ui
-            else None
-        )
+        self._http = HttpServer(settings.http.host, settings.http.port) if http else None
         self._redactor = redactor or Redactor()
         self._tools = tuple(tools)  # besides ours and those of installed distributions
         self._ids = Ids(self._clock)
@@ -285,7 +280,7 @@ class GatewayRunner:
         for name, spec in self._specs.items():
             config = self._settings.platforms.get(name)
             if config is None:
-                if name not in ALWAYS_THERE or (name == "web" and self._http is None):
+                if name not in self._always_there():
                     continue
                 config = spec.config()
             shelf = StoreShelf(store, f"platform:{name}")
@@ -303,6 +298,11 @@ class GatewayRunner:
                 connected=lambda each: delivery.connected(each.name, each.account),
                 disconnected=lambda each: delivery.disconnected(each.name, each.account),
             )
+
+    def _always_there(self) -> frozenset[str]:
+        """Platforms that need no configuration."""
+        page = self._http is not None and self._settings.http.ui
+        return frozenset({"console", "web"} if page else {"console"})
 
     def adapter(self, name: str, account: str = "") -> Adapter | None:
         """One of the adapters in use."""
@@ -325,8 +325,8 @@ class GatewayRunner:
 
     @property
     def url(self) -> str | None:
-        """The address of the page."""
-        return self._http.url if self._http else None
+        """The address of the page, when there is one."""
+        return self._http.url if self._http and self._settings.http.ui else None
 
     @property
     def has_admin(self) -> bool:

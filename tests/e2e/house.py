@@ -115,6 +115,7 @@ async def gateway(
     settings: Settings | None = None,
     tools: tuple[Tool, ...] = (),
     clock: Clock | None = None,
+    served: bool = False,
     **changes: Any,
 ) -> AsyncIterator[House]:
     """Run a gateway on a state folder until the block ends; then it drains."""
@@ -137,7 +138,7 @@ async def gateway(
         msgspec.structs.replace(base, **changes),
         home,
         specs={"memory": PlatformSpec("memory", Nothing, lambda _config, _given: used)},
-        http=False,
+        http=served,
         tools=tools,
         clock=clock,
     )

@@ -4,9 +4,10 @@ import asyncio
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from gateway.settings import GatewaySettings, LimitSettings
+from gateway.settings import GatewaySettings, HttpSettings, LimitSettings
 from platforms.core.contract import (
     Accepted,
     Address,
@@ -611,3 +612,20 @@ async def test_a_member_cannot_stop_everybody(tmp_path: Path) -> None:
         await house.screen.shows(CHAT, "Only an admin may do that.")
         assert len(house.runner.operations) > 5
         await house.screen.shows("8", "so far")
+
+
+async def test_without_the_page_the_port_still_tells_how_things_stand(tmp_path: Path) -> None:
+    settings = HttpSettings(port=0, ui=False)
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, served=True, http=settings) as house,
+        aiohttp.ClientSession() as http,
+    ):
+        assert house.runner.url is None
+        assert house.runner._http
+        address = house.runner._http.url
+        for path, status in (("livez", 200), ("readyz", 200), ("", 404)):
+            async with http.get(f"{address}{path}") as response:
+                assert response.status == status, path
+        with pytest.raises(Exception, match="page is switched off"):
+            await house.runner.operations["link"]()
