@@ -120,11 +120,9 @@ def step(state: State, event: Event, env: Env) -> Result:
 
 def _arrived(result: Result, event: Arrived, env: Env) -> None:
     state, pending = result.state, event.pending
-    if any(pending.id == known.id for known in state.waiting):
-        # It was stored, and read back, before it was announced.
-        _start_next(result, env)
-        return
-    if len(state.waiting) >= env.queue_limit:
+    others = tuple(each for each in state.waiting if each.id != pending.id)
+    known = len(others) < len(state.waiting)  # read back from the store before it was announced
+    if not known and len(others) >= env.queue_limit:
         result.changes.append(SetInbox((pending.id,), InboxState.REFUSED, env.now))
         result.acts.append(Say("N16", pending.address, {"limit": env.queue_limit}))
         return
@@ -134,11 +132,12 @@ def _arrived(result: Result, event: Arrived, env: Env) -> None:
         )
         result.acts.append(Say("expired", pending.address, {"reason": event.expired.value}))
         _set(result, session=None)
-    _set(result, waiting=(*state.waiting, pending))
+    if not known:
+        _set(result, waiting=(*others, pending))
     if state.turn is None or state.turn.leaving:
         _start_next(result, env)
     elif pending.mode is Busy.INTERRUPT and not state.draining:
-        _set(result, waiting=(pending, *state.waiting))
+        _set(result, waiting=(pending, *others))
         _end_running(result, TurnState.INTERRUPTED, "new message", env)
         return
     state = result.state

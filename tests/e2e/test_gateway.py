@@ -149,6 +149,7 @@ async def test_a_full_queue_says_what_was_not_taken(tmp_path: Path) -> None:
     settings = GatewaySettings(drain_seconds=0, queue_limit=2)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
         await house.screen.say(CHAT, "hang")
+        await house.screen.shows(CHAT, "so far")
         for text in ("a", "b", "c"):
             await house.screen.say(CHAT, text)
         await house.screen.shows(CHAT, "⛔ 2 messages are already waiting here.")

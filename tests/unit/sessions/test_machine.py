@@ -194,7 +194,12 @@ def test_a_turn_that_is_over_is_given_nothing_to_steer_by() -> None:
 def test_a_message_read_back_while_loading_is_not_taken_twice() -> None:
     result = after(busy(pending("a")), Arrived(pending("a")))
     assert [p.id for p in result.state.waiting] == ["a"]
-    assert said(result) == []
+    assert said(result) == ["N15"]
+    result = after(
+        busy(pending("a"), pending("b", Busy.INTERRUPT)), Arrived(pending("b", Busy.INTERRUPT))
+    )
+    assert [p.id for p in result.state.waiting] == ["b", "a"]
+    assert of(CancelTask, result)
 
 
 def test_an_over_aged_session_is_closed_and_the_user_told() -> None:
