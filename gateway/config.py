@@ -258,6 +258,7 @@ NOT_YET = frozenset(
         "agent.show_reasoning",
         "bus.url",
         "mcp",
+        "model.context_window",
         "model.fallback",
         "model.timeouts.first_token_soft",
         "model.timeouts.min_rate",

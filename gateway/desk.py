@@ -75,8 +75,8 @@ class Desk:
             )
             outcome = Tell("not_now")
         match outcome:
-            case Act(event=act, key=key):
-                self._pool.post(key or entry.key, act)
+            case Act(event=act):
+                self._pool.post(entry.key, act)
             case Tell(notice=notice, fields=fields):
                 done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
                 await self.tell(notice, entry.address, fields, done)
@@ -105,7 +105,6 @@ class Desk:
             role=allowed.role,
             principal=allowed.principal,
             name=event.sender.name,
-            chat=event.address.chat,
             direct=event.direct,
             form=self._form(event.address),
             desk=self,

@@ -78,8 +78,6 @@ CATALOGUE = {
     "too_many": "⛔ That was more than {limit} messages in a minute. This one was NOT taken; "
     "please send it again in a moment.",
     "stopped_all": "⏹ {n} {n|task|tasks} stopped.",
-    "draft_lost": "This part of the message was taken back.",
-    "usage": "{text}",
     "queue_usage": "Write the message behind it: {c:queue} and then your text.",
     "steer_usage": "Write the message behind it: {c:steer} and then your text.",
 }

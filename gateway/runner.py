@@ -359,7 +359,6 @@ class GatewayRunner:
                 each.name: each.trouble or each.standing.value for each in self._supervised.values()
             },
             "running": len(running),
-            "has_admin": self.has_admin,
         }
 
     async def _new_link(self, base_url: str | None) -> str:

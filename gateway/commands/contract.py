@@ -28,10 +28,9 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 class Act(msgspec.Struct, frozen=True):
-    """Let the owner of a conversation do something; `key` when it is not this one."""
+    """Let the owner of the conversation do something."""
 
     event: Event
-    key: str = ""
 
 
 Outcome = Tell | Act
@@ -90,7 +89,6 @@ class Call(msgspec.Struct, frozen=True):
     role: Role
     principal: str
     name: str
-    chat: str
     direct: bool
     form: str  # how a command is written there, such as `/{word}`
     desk: Desk
