@@ -6,6 +6,7 @@ far, at any moment: an answer that broke off is judged by the very same record a
 
 import enum
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from agent.providers.contract import (
     Chunk,
     DoneChunk,
     FinishChunk,
+    OpaqueChunk,
     OpenedChunk,
     PingChunk,
     ReasoningChunk,
@@ -24,6 +26,7 @@ from agent.providers.contract import (
 )
 from agent.slots import Slots, StepCall
 from agent.think import ThinkSplitter
+from agent.thoughts import merge
 
 
 class Finish(enum.StrEnum):
@@ -55,6 +58,7 @@ class StepResult(msgspec.Struct, frozen=True):
     usage: UsageChunk | None = None
     received: int = 0  # characters of text, reasoning and arguments
     request_id: str = ""
+    opaque: tuple[dict[str, Any], ...] = ()  # parts of the thinking that the service wants back
 
     @property
     def ended(self) -> bool:
@@ -112,6 +116,7 @@ class Accumulator:
         self._done = False
         self._usage: UsageChunk | None = None
         self._request_id = ""
+        self._opaque: dict[int, dict[str, Any]] = {}
 
     @property
     def ended(self) -> bool:
@@ -133,6 +138,8 @@ class Accumulator:
                 self._usage = chunk
             case DoneChunk():
                 self._done = True
+            case OpaqueChunk(index, fields):
+                merge(self._opaque, index, fields)
             case OpenedChunk(request_id):
                 self._request_id = request_id
             case PingChunk():
@@ -159,6 +166,7 @@ class Accumulator:
             usage=self._usage,
             received=self.received,
             request_id=self._request_id,
+            opaque=tuple(self._opaque[index] for index in sorted(self._opaque)),
         )
 
     def _said(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:

@@ -5,8 +5,12 @@ ProviderError          the model service did not answer as asked
 ├── Overloaded         a short wait, then the next target
 ├── Stalled            our clock ran out: the connection was dead or silent
 ├── Cut                the connection ended in the middle of an answer
+├── Looping            the model repeats itself without end; given up
 ├── ContextTooLong     shorten the conversation, then try again
+├── OutputTooLong      ask for a smaller output limit, then try again
 ├── BadRequest         deterministic: the same request would fail again
+│   └── CannotStream   ask for the answer in one piece
+├── Declined           the service's filter refused to answer
 ├── Unauthorized       the operator must act: key refused
 └── OutOfCredit        the operator must act: account empty
 ToolError              text for the model, as the call's result
@@ -47,12 +51,36 @@ class Cut(ProviderError):
     """The connection to the model service broke."""
 
 
+class Looping(ProviderError):
+    """The model repeats itself without end."""
+
+
 class ContextTooLong(ProviderError):
     """The conversation is longer than the model can take."""
+
+    def __init__(self, message: str = "", limit: int | None = None) -> None:
+        super().__init__(*([message] if message else []))
+        self.limit = limit  # tokens the model takes in, where the message tells
+
+
+class OutputTooLong(ProviderError):
+    """The output limit is more than the model can give."""
+
+    def __init__(self, message: str = "", limit: int | None = None) -> None:
+        super().__init__(*([message] if message else []))
+        self.limit = limit  # tokens, where the message tells
 
 
 class BadRequest(ProviderError):
     """The model service refused the request."""
+
+
+class CannotStream(BadRequest):
+    """The model service cannot stream its answers."""
+
+
+class Declined(ProviderError):
+    """The model service declined to answer."""
 
 
 class Unauthorized(ProviderError):

@@ -4,6 +4,7 @@ import enum
 
 import msgspec
 
+from agent.spend import Usage
 from sessions.records import Message
 
 
@@ -11,6 +12,18 @@ class TextDelta(msgspec.Struct, frozen=True):
     """More of the answer's visible text."""
 
     text: str
+
+
+class TextReplaced(msgspec.Struct, frozen=True):
+    """The visible text of the present step is this, whatever was shown of it before."""
+
+    text: str
+
+
+class ReasoningReplaced(msgspec.Struct, frozen=True):
+    """What the model thinks in the present step is this; `text` is empty when it begins anew."""
+
+    text: str = ""
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
@@ -63,8 +76,20 @@ class TurnDone(msgspec.Struct, frozen=True):
     message: Message | None = None  # the row for the history; None when the model said nothing
     tries: int = 0  # requests sent to the model
     tools: tuple[str, ...] = ()  # what was carried out, in order
-    input_tokens: int = 0
-    output_tokens: int = 0
+    usage: Usage = Usage()
+    notice: str = "N7"  # what a failed turn says: an id of the catalogue
+    drafts: tuple[str, ...] = ()  # files that were not finished, as people are told of them
+    tell_operator: bool = False  # only the operator can mend it
 
 
-AgentEvent = TextDelta | ReasoningDelta | ToolStarted | ToolFinished | Notice | StepDone | TurnDone
+AgentEvent = (
+    TextDelta
+    | TextReplaced
+    | ReasoningDelta
+    | ReasoningReplaced
+    | ToolStarted
+    | ToolFinished
+    | Notice
+    | StepDone
+    | TurnDone
+)

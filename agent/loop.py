@@ -2,46 +2,58 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from agent import context
 from agent.accumulate import Accumulator
 from agent.attempt import AttemptResult, run_attempt
+from agent.compaction import compact
 from agent.continuation import (
-    MOST_RETRIES,
-    Counters,
+    MOST_FAILURES,
+    Again,
+    AskSmaller,
+    Budget,
+    Compact,
     Finish,
     GiveUp,
-    Retry,
+    Recovery,
+    Reissue,
     RunTools,
-    next_action,
+    Switch,
 )
-from agent.errors import RateLimited
+from agent.errors import CannotStream, ContextTooLong, Looping, OutputTooLong, RateLimited, Stalled
 from agent.events import (
     AgentEvent,
     Ending,
     Notice,
-    ReasoningDelta,
     StepDone,
-    TextDelta,
     TurnDone,
 )
-from agent.prompt import LAST_STEP, build_request
+from agent.experience import Experience, Learned
+from agent.fallback import Chain
+from agent.prompt import LAST_STEP, Report, as_seen
 from agent.providers.contract import ModelRequest, ToolSchema
 from agent.providers.registry import Target
+from agent.salvage import Salvage, sort_calls
+from agent.spend import Usage
+from agent.step import Step
+from agent.tokens import estimate_message, estimate_request
+from agent.tools.drafts import Draft, Drafts
 from agent.tools.registry import ToolRegistry
-from agent.tools.run import Approve, ToolJournal, ToolRunner
-from agent.verdict import Cut
-from sessions.records import Message, ToolCall
+from agent.tools.run import Approve, ToolJournal, ToolRunner, record_of
+from agent.tools.spill import caps_for
+from agent.traits import facts
+from agent.verdict import Capped, Complete, Cut, Empty, SoftComplete
+from sessions.records import Message
 from sessions.values.clock import Clock
 
-_CHECKPOINT_SIZE = 1024
-_CHECKPOINT_TIME = 2.0
-_TELL_AFTER = 5.0  # seconds of recovery that nobody needs to hear about
+_MOST_REFUSED = 3  # steps in a row whose calls could all not run
+_SMALLEST_ANSWER = 4096  # tokens, where no output limit was set and the service's own was met
 
 
 class TurnJournal(ToolJournal, Protocol):
@@ -49,7 +61,8 @@ class TurnJournal(ToolJournal, Protocol):
 
     The final assistant row is not written here: it is in `TurnDone.message`, so that the caller
     commits it together with the end of the turn. A turn that is cancelled leaves its last attempt
-    and its running tools open; the caller closes them with the turn.
+    and its running tools open; the caller closes them with the turn. The visible text of the
+    present step is what was emitted; the caller keeps it.
     """
 
     async def attempt_started(self, number: int, target: str) -> None:
@@ -64,8 +77,8 @@ class TurnJournal(ToolJournal, Protocol):
         """An assistant row with tool calls. It takes the place of the checkpoint so far."""
         ...
 
-    def checkpoint(self, text: str) -> None:
-        """All visible text of the present step; may be written later, with the next commit."""
+    async def compacted(self, keep: int, summary: str) -> None:
+        """From now on the summary stands for all but the newest `keep` rows."""
         ...
 
 
@@ -77,7 +90,11 @@ class TurnTask(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     history: tuple[Message, ...]  # ends with the user's row
     workspace: Path
+    summary: str = ""  # of what came before the history
     notes: tuple[str, ...] = ()  # told to the model in this turn only, see `agent.prompt`
+    taken_up: bool = False  # the turn was interrupted; what follows the user's row belongs to it
+    partial: str = ""  # of a turn taken up: the text that was visible, to be gone on with
+    may_replace: bool = True  # text that is shown can still be changed
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,64 +114,46 @@ Steers = Callable[[], Awaitable[tuple[Message, ...]]]
 async def run_turn(
     task: TurnTask,
     *,
-    target: Target,
+    targets: Sequence[Target],
     tools: ToolRegistry,
     journal: TurnJournal,
     clock: Clock,
     emit: Emit,
     steers: Steers,
+    experience: Experience,
+    drafts: Drafts,
     approve: Approve | None = None,
     limits: TurnLimits = DEFAULT_LIMITS,
     randomness: Callable[[], float] = random.random,
 ) -> TurnDone:
     """Answer the task; events go to `emit` as they happen, the last one is the return value.
 
-    `TurnDone` is returned and not emitted: the caller first commits it. `steers` is asked after
-    every tool result for user rows that came meanwhile (committed by the caller). Cancel this
-    coroutine to stop the turn: the connection to the model closes at once and running tools are
-    cancelled.
+    `targets` are asked in this order: the next one when the ones before do not answer. `TurnDone`
+    is returned and not emitted: the caller first commits it. `steers` is asked after every tool
+    result for user rows that came meanwhile (committed by the caller). Cancel this coroutine to
+    stop the turn: the connection to the model closes at once and running tools are cancelled.
     """
-    turn = _Turn(task, target, tools, journal, clock, emit, approve, limits, randomness)
-    for step in range(1, limits.max_steps + 1):
-        outcome = await turn.step(step)
+    turn = _Turn(
+        task, targets, tools, journal, clock, emit, experience, drafts, approve, limits, randomness
+    )
+    for number in range(1, limits.max_steps + 1):
+        outcome = await turn.step(number)
         if isinstance(outcome, TurnDone):
             return outcome
-        await turn.run_tools(outcome)
+        refused = await turn.run_tools(outcome)
+        if refused:
+            return refused
         turn.rows.extend(await steers())
     return await turn.summary(limits.max_steps + 1)
 
 
-class _Visible:
-    """The text of one step as it is shown, with its checkpoints."""
+class _Answer(msgspec.Struct, frozen=True):
+    """A model answer whose calls are to be run."""
 
-    def __init__(self, journal: TurnJournal, clock: Clock, emit: Emit) -> None:
-        self._journal = journal
-        self._clock = clock
-        self._emit = emit
-        self._pieces: list[str] = []
-        self._since = 0  # characters since the last checkpoint
-        self._at = clock.monotonic()
-
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
-
-    def show(self, delta: TextDelta | ReasoningDelta) -> None:
-        self._emit(delta)
-        if isinstance(delta, ReasoningDelta):
-            return
-        self._pieces.append(delta.text)
-        self._since += len(delta.text)
-        if (
-            self._since >= _CHECKPOINT_SIZE
-            or self._clock.monotonic() - self._at >= _CHECKPOINT_TIME
-        ):
-            self.keep()
-
-    def keep(self) -> None:
-        if self._since:
-            self._journal.checkpoint(self.text)
-        self._since, self._at = 0, self._clock.monotonic()
+    text: str
+    result: AttemptResult
+    salvage: Salvage
+    drafts: tuple[Draft | None, ...]  # one for each lost call
 
 
 class _Turn:
@@ -163,140 +162,443 @@ class _Turn:
     def __init__(
         self,
         task: TurnTask,
-        target: Target,
+        targets: Sequence[Target],
         tools: ToolRegistry,
         journal: TurnJournal,
         clock: Clock,
         emit: Emit,
+        experience: Experience,
+        drafts: Drafts,
         approve: Approve | None,
         limits: TurnLimits,
         randomness: Callable[[], float],
     ) -> None:
         self.rows = list(task.history)
+        self._summary = task.summary
         self._task = task
-        self._target = target
+        self._targets = tuple(targets)
+        self._learned = [
+            experience.of(t.provider.name, t.settings.base_url or "", t.model) for t in targets
+        ]
+        places = [(t.provider.name, t.settings.base_url, t.model) for t in targets]
+        self._chain = Chain(len(targets), places)
         self._tools = tools
         self._journal = journal
         self._clock = clock
         self._emit = emit
+        self._drafts = drafts
         self._randomness = randomness
+        self._budget = Budget(clock.monotonic())
+        self._current = 0  # index of the target that was asked last
         self._attempts = 0
-        self._usage = (0, 0)
+        self._usage = Usage()
+        self._unfinished: dict[str, Draft] = {}  # drafts of this turn, by path
+        self._report: Report | None = None  # what the next request tells about lost calls
+        self._form: AskSmaller | None = None  # in which form the next answer is asked for
+        self._recovered = task.taken_up  # the next answer is the first after a recovery
+        self._refused_steps = 0
         self._runner = ToolRunner(
             tools,
             journal,
             emit,
             clock=clock,
             workspace=task.workspace,
+            drafts=drafts,
             key=f"{task.session_id}:{task.turn_id}",
             approve=approve,
             timeout=limits.tool_timeout,
+            caps=caps_for(self._window),
+        )
+        if task.taken_up:
+            self._runner.remember(_of_this_turn(self.rows))
+
+    @property
+    def _target(self) -> Target:
+        return self._targets[self._current]
+
+    @property
+    def _known(self) -> Learned:
+        return self._learned[self._current]
+
+    @property
+    def _window(self) -> int | None:
+        target = self._target
+        return context.window_of(
+            target.settings.context_window, self._known.window, facts(target.model)
         )
 
-    async def step(self, number: int) -> AttemptResult | TurnDone:
+    # --- steps ---------------------------------------------------------------------------------
+
+    async def step(self, number: int) -> _Answer | TurnDone:
         """Get one model answer: give it where it asks for tools, else the end of the turn."""
-        request = self._request(self.rows, self._tools.schemas)
-        return await self._recovered(number, request)
+        return await self._recovered_answer(number, self._tools.schemas, ())
 
     async def summary(self, number: int) -> TurnDone:
         """All steps are used up: have the model say what it has; calls of it do not count."""
-        outcome = await self._recovered(number, self._request([*self.rows, LAST_STEP], ()))
+        outcome = await self._recovered_answer(number, (), (LAST_STEP,))
         if isinstance(outcome, TurnDone):
             return outcome
-        if outcome.step.text.strip():
-            return self._answered(outcome)
-        return self._failed("", "it used up all its steps without coming to an answer")
+        if outcome.text.strip():
+            return self._answered(outcome.text, outcome.result)
+        return self._failed("", GiveUp("it used up all its steps without coming to an answer"))
 
-    async def run_tools(self, answer: AttemptResult) -> None:
+    async def run_tools(self, answer: _Answer) -> TurnDone | None:
         """Carry out what the answer asks for; the rows are durable before anything runs."""
-        calls = answer.step.calls
-        records = tuple(ToolCall(c.id, c.name, c.arguments, c.extra) for c in calls)
-        message = Message("assistant", answer.step.text, tool_calls=records)
+        calls = self._runner.prepare(answer.salvage.ready)
+        message = Message(
+            "assistant",
+            answer.text,
+            tool_calls=tuple(map(record_of, calls)),
+            reasoning=answer.result.thoughts(self._target.label),
+        )
         await self._journal.step_done(message)
         self._emit(StepDone())
         self.rows.append(message)
-        self.rows.extend(await self._runner.run(calls))
+        self.rows.extend(await self._runner.run(calls, after_recovery=self._recovered))
+        await self._look_at_drafts()
+        self._budget.came_on(self._clock.monotonic(), (call.name for call in calls))
+        self._report_losses(answer)
+        self._refused_steps = self._refused_steps + 1 if self._runner.all_refused else 0
+        if self._refused_steps < _MOST_REFUSED:
+            return None
+        cause = "the model kept making tool calls that cannot be carried out"
+        return self._failed("", GiveUp(cause))
 
-    def _request(self, rows: list[Message], tools: tuple[ToolSchema, ...]) -> ModelRequest:
-        return build_request(
-            rows,
-            model=self._target.model,
-            settings=self._target.settings,
-            system=self._task.system,
-            notes=self._task.notes,
-            tools=tools,
+    def _report_losses(self, answer: _Answer) -> None:
+        salvage = answer.salvage
+        missing = [call.name for call in (*salvage.lost, *salvage.unsealed)]
+        self._recovered = bool(missing)
+        self._report = self._form = None
+        if not missing:
+            return
+        names = [call.name for call in salvage.lost]
+        self._budget.lost(names)
+        self._form = self._budget.smaller(names)
+        done = tuple(f"{call.name} ({call.id})" for call in salvage.ready)
+        self._report = Step.report(salvage, answer.drafts, self._form, done)
+
+    # --- one answer, with all that it takes ------------------------------------------------------
+
+    async def _recovered_answer(
+        self, number: int, schemas: tuple[ToolSchema, ...], more: tuple[Message, ...]
+    ) -> _Answer | TurnDone:
+        step = Step(
+            schemas,
+            more,
+            text=self._task.partial if number == 1 else "",
+            report=self._report,
+            form=self._form,
+            emit=self._emit,
+            clock=self._clock,
+            may_replace=self._task.may_replace,
+        )
+        recovery = Recovery(self._budget, backoff=self._target.settings.timeouts.backoff)
+        after_tools = bool(self.rows) and self.rows[-1].role == "tool"
+        if not await self._fits(step):
+            await self._compact(None)
+        while True:
+            self._choose(
+                recovery, step
+            )  # another conversation may have found out that nobody is there
+            result = await self._attempt(number, step)
+            salvage = sort_calls(result.step.calls, result.verdict, self._tools.by_name)
+            drafts = await self._keep_drafts(salvage, result)
+            seen = step.seen(
+                result,
+                salvage,
+                drafted=sum(draft.grew for draft in drafts if draft),
+                after_tools=after_tools,
+                others=self._chain.has_other(self._current),
+            )
+            action = recovery.next(seen, self._clock.monotonic())
+            self._learn(result, recovery)
+            if isinstance(action, Finish):
+                return self._answered(step.text, result)
+            if isinstance(action, RunTools):
+                self._tell_losses(salvage, drafts)
+                return _Answer(step.text, result, salvage, drafts)
+            if isinstance(action, GiveUp):
+                return self._failed(step.text, action, result)
+            self._recovered = True
+            self._tell_losses(salvage, drafts)
+            given_up = await self._prepare_next(step, action, result, salvage, drafts)
+            if given_up:
+                return given_up
+
+    async def _prepare_next(
+        self,
+        step: Step,
+        action: Again | AskSmaller | Reissue | Compact | Switch,
+        result: AttemptResult,
+        salvage: Salvage,
+        drafts: tuple[Draft | None, ...],
+    ) -> TurnDone | None:
+        """Get ready for the next request of this step; the end of the turn if there is none."""
+        wait = 0.0
+        match action:
+            case Again():
+                step.ask_again(action, self._raised_cap(step, result))
+                wait = action.wait if action.exact else self._spread(action.wait)
+            case AskSmaller():
+                report = Step.report(salvage, drafts, action, ())
+                step.ask_smaller(action, report, self._raised_cap(step, result))
+                wait = self._spread(action.wait)
+            case Reissue():
+                step.reissue(Step.report(salvage, drafts, None, ()))
+                wait = self._spread(action.wait)
+            case Compact(limit):
+                if not await self._compact(limit):
+                    cause = "the conversation has become too long for the model"
+                    return self._failed(step.text, GiveUp(cause), result)
+            case Switch(cause):
+                if not self._chain.has_other(self._current):
+                    return self._failed(step.text, GiveUp(cause), result)
+                self._chain.failed(self._current)
+        if not salvage.lost:  # that was told already
+            self._tell(step, result, wait)
+        await asyncio.sleep(wait)
+        return None
+
+    def _spread(self, wait: float) -> float:
+        """Clients that broke off together must not come back together."""
+        return wait * (0.5 + self._randomness() / 2)
+
+    def _raised_cap(self, step: Step, result: AttemptResult) -> int:
+        """Twice the output limit that was met, as far as the model can go."""
+        before = step.cap or self._target.settings.max_output_tokens
+        if before is None:
+            before = max(result.usage.output_tokens, _SMALLEST_ANSWER // 2)
+        most = self._known.output_limit or facts(self._target.model).max_output
+        return max(before, min(2 * before, most or 2 * before))
+
+    # --- targets -------------------------------------------------------------------------------
+
+    def _choose(self, recovery: Recovery, step: Step) -> None:
+        """Settle on the target to ask; says so when it is another one than before."""
+        now = self._clock.monotonic()
+        chosen = self._chain.pick(lambda index: self._learned[index].breaker.allows(now))
+        if chosen is None or chosen == self._current:
+            return
+        before, self._current = self._target.label, chosen
+        recovery.new_target()
+        step.other_target()
+        self._emit(Notice("N5", {"a": before, "b": self._target.label}))
+
+    def _learn(self, result: AttemptResult, recovery: Recovery) -> None:
+        """What this request shows about the model, for all conversations."""
+        now, known = self._clock.monotonic(), self._known
+        error = result.error
+        match result.verdict:
+            case Complete() | SoftComplete() | Capped() | Empty():
+                known.breaker.succeeded(now)
+            case Cut(error=Stalled()):
+                known.breaker.killed(now)
+            case _:
+                known.breaker.given_up(now)
+        if result.step.ended:
+            known.terminator()
+        if recovery.confirmed_bare_end:
+            known.bare_end()
+        if isinstance(error, CannotStream):
+            known.cannot_stream(now)
+        if isinstance(error, ContextTooLong) and error.limit:
+            known.window = error.limit
+        if isinstance(error, OutputTooLong) and error.limit:
+            known.output_limit = error.limit
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def _request(self, step: Step) -> ModelRequest:
+        target = self._target
+        history = list(self.rows)
+        if self._summary:
+            history.insert(0, context.as_summary_row(self._summary))
+        return ModelRequest(
+            model=target.model,
+            system="\n\n".join(
+                [self._task.system, *(f"[{note}]" for note in self._task.notes)]
+            ).strip(),
+            messages=as_seen([*history, *step.asks()]),
+            tools=step.tools(self._tools.by_name),
+            max_output_tokens=step.cap or target.settings.max_output_tokens,
+            temperature=target.settings.temperature,
+            reasoning_effort=step.effort(target.settings.reasoning_effort),
+            stream=self._known.streams(self._clock.monotonic()) and not step.unstreamed,
         )
 
-    async def _recovered(self, number: int, request: ModelRequest) -> AttemptResult | TurnDone:
-        """Send the request, and again where that is right."""
-        visible = _Visible(self._journal, self._clock, self._emit)
-        counters = Counters(backoff=self._target.settings.timeouts.backoff)
-        began = self._clock.monotonic()
-        while True:
-            result = await self._attempt(number, request, visible)
-            counters = replace(
-                counters, shown=bool(visible.text.strip()), calls=bool(result.step.calls)
-            )
-            match next_action(result.verdict, counters):
-                case Finish():
-                    return self._answered(result)
-                case RunTools():
-                    return result
-                case GiveUp(cause):
-                    return self._failed(visible.text, cause)
-                case Retry(wait, exact):
-                    wait = wait if exact else wait * (0.5 + self._randomness() / 2)
-                    counters = replace(counters, retries=counters.retries + 1)
-                    self._tell(result, counters.retries, wait, self._clock.monotonic() - began)
-                    await asyncio.sleep(wait)
-
-    async def _attempt(self, step: int, request: ModelRequest, visible: _Visible) -> AttemptResult:
+    async def _attempt(self, step_number: int, step: Step) -> AttemptResult:
         self._attempts += 1
         number = self._attempts
-        await self._journal.attempt_started(number, self._target.label)
+        target, known = self._target, self._known
+        request = self._request(step)
+        await self._journal.attempt_started(number, target.label)
         taken = frozenset(call.id for row in self.rows for call in row.tool_calls)
-        prefix = f"call_{self._task.turn_id}_{step}"
+        prefix = f"call_{self._task.turn_id}_{step_number}"
         accumulator = Accumulator(request.tools, prefix, taken)
+        step.begin()
         try:
             result = await run_attempt(
-                self._target, request, accumulator, clock=self._clock, show=visible.show
+                target,
+                request,
+                accumulator,
+                clock=self._clock,
+                learned=known,
+                show=step.show,
+                silence=self._silent,
             )
         except asyncio.CancelledError:
-            visible.keep()
+            known.breaker.given_up(self._clock.monotonic())
             raise
-        self._usage = (
-            self._usage[0] + result.input_tokens,
-            self._usage[1] + result.output_tokens,
-        )
+        finally:
+            step.quiet()
+        step.end(result)
+        self._usage += result.usage
         await self._journal.attempt_ended(number, result)
         return result
 
-    def _tell(self, result: AttemptResult, retries: int, wait: float, spent: float) -> None:
+    # --- compaction ----------------------------------------------------------------------------
+
+    async def _fits(self, step: Step) -> bool:
+        """Whether the conversation is short enough to be sent, as far as that is known."""
+        window = self._window
+        characters = len(self._task.system) + sum(map(_length, self.rows))
+        if window is None or characters < window:
+            return True  # no text has more tokens than characters
+        request = self._request(step)
+        tokens = estimate_request(request.system, request.messages, request.tools)
+        return not context.too_long(
+            round(tokens * self._known.correction), window, request.max_output_tokens
+        )
+
+    async def _compact(self, limit: int | None) -> bool:
+        """Put a summary in place of the oldest rows; false when nothing can be left out."""
+        self._emit(Notice("N12", {}))
+        whole = sum(map(estimate_message, self.rows))
+        done = await compact(
+            self.rows,
+            self._summary,
+            room=min(limit or self._window or whole, whole) // 2,
+            target=self._target,
+            ask=self._ask_aside,
+        )
+        if done is None:
+            return False
+        await self._journal.compacted(done.keep, done.summary)
+        self.rows, self._summary = list(done.rows), done.summary
+        return True
+
+    async def _ask_aside(self, request: ModelRequest) -> AttemptResult:
+        """Send a request of our own, beside the steps of the turn; nobody sees the answer."""
+        self._attempts += 1
+        number = self._attempts
+        await self._journal.attempt_started(number, self._target.label)
+        result = await run_attempt(
+            self._target,
+            replace(request, stream=self._known.streams(self._clock.monotonic())),
+            Accumulator((), "aside"),
+            clock=self._clock,
+            learned=self._known,
+            show=lambda _: None,
+            silence=self._silent,
+        )
+        self._usage += result.usage
+        await self._journal.attempt_ended(number, result)
+        return result
+
+    # --- what was cut off ----------------------------------------------------------------------
+
+    async def _keep_drafts(
+        self, salvage: Salvage, result: AttemptResult
+    ) -> tuple[Draft | None, ...]:
+        if isinstance(result.error, Looping):
+            return (None,) * len(salvage.lost)  # what is repeated without end is not kept
+        kept: list[Draft | None] = []
+        for call in salvage.lost:
+            known = call.name in self._tools.by_name
+            draft = await self._drafts.keep(call.name, call.arguments) if known else None
+            kept.append(draft)
+            if draft:
+                self._unfinished[draft.path] = draft
+        return tuple(kept)
+
+    async def _look_at_drafts(self) -> None:
+        """Forget those that were finished."""
+        if self._unfinished:
+            kept = {draft.id for draft in await self._drafts.kept()}
+            left = self._unfinished.items()
+            self._unfinished = {path: draft for path, draft in left if draft.id in kept}
+
+    def _tell_losses(self, salvage: Salvage, drafts: Sequence[Draft | None]) -> None:
+        if salvage.lost:
+            names = ", ".join(dict.fromkeys(call.name or "a tool" for call in salvage.lost))
+            self._emit(Notice("N4", {"tool": names}))
+        for draft in drafts:
+            if draft:
+                self._emit(Notice("N13", {"n": draft.lines, "path": draft.path}))
+
+    # --- news ----------------------------------------------------------------------------------
+
+    def _silent(self, seconds: float, remaining: float) -> None:
+        fields: dict[str, str | int] = {
+            "model": self._target.model,
+            "n": round(seconds),
+            "d": round(seconds + remaining),
+        }
+        self._emit(Notice("N1", fields))
+
+    def _tell(self, step: Step, result: AttemptResult, wait: float) -> None:
         """News for the status line, where the user would otherwise wonder."""
         provider = self._target.provider.name
-        verdict = result.verdict
-        if isinstance(verdict, Cut) and isinstance(verdict.error, RateLimited):
+        if isinstance(result.error, RateLimited):
             self._emit(Notice("N6", {"provider": provider, "n": round(wait)}))
-        elif spent + wait > _TELL_AFTER:
-            fields: dict[str, str | int] = {"provider": provider, "k": retries, "max": MOST_RETRIES}
-            self._emit(Notice("N2", fields))
+            return
+        step.failures += 1
+        notice = Notice("N3", {})
+        if not step.text:
+            tries = min(step.failures, MOST_FAILURES - 1)
+            notice = Notice("N2", {"provider": provider, "k": tries, "max": MOST_FAILURES - 1})
+        after = self._target.settings.timeouts.notice_after / 6
+        step.tell_later(notice, wait, after)
 
-    def _answered(self, result: AttemptResult) -> TurnDone:
-        text = result.step.text
-        return self._done(Ending.ANSWERED, text, "", Message("assistant", text))
+    # --- the end -------------------------------------------------------------------------------
 
-    def _failed(self, text: str, cause: str) -> TurnDone:
-        kept = Message("assistant", text, interrupted=cause) if text.strip() else None
-        return self._done(Ending.FAILED, text, cause, kept)
+    def _answered(self, text: str, result: AttemptResult) -> TurnDone:
+        row = Message("assistant", text, reasoning=result.thoughts(self._target.label))
+        return self._done(Ending.ANSWERED, text, row if text.strip() else None)
 
-    def _done(self, ending: Ending, text: str, cause: str, message: Message | None) -> TurnDone:
+    def _failed(
+        self,
+        text: str,
+        why: GiveUp,
+        result: AttemptResult | None = None,
+    ) -> TurnDone:
+        cause = why.cause
+        if why.notice == "N9" and result is not None:
+            error = result.error
+            cause = (str(error) if error else result.step.text.strip()) or "it gave no reason"
+        kept = Message("assistant", text, interrupted=why.cause) if text.strip() else None
+        done = self._done(Ending.FAILED, text, kept)
+        return replace(done, cause=cause, notice=why.notice, tell_operator=why.tell_operator)
+
+    def _done(self, ending: Ending, text: str, message: Message | None) -> TurnDone:
         return TurnDone(
             ending,
             text,
-            cause,
             message=message,
             tries=self._attempts,
-            tools=tuple(self._runner.ran),
-            input_tokens=self._usage[0],
-            output_tokens=self._usage[1],
+            tools=tuple(self._runner.done),
+            usage=self._usage,
+            drafts=tuple(
+                f"{draft.path} ({draft.size:,} characters, {draft.id})"
+                for draft in self._unfinished.values()
+            ),
         )
+
+
+def _length(row: Message) -> int:
+    return len(row.content) + sum(len(call.arguments) for call in row.tool_calls)
+
+
+def _of_this_turn(rows: Sequence[Message]) -> Sequence[Message]:
+    last = max((at for at, row in enumerate(rows) if row.role == "user"), default=-1)
+    return rows[last + 1 :]

@@ -6,6 +6,9 @@ every call has a result, is added here, for one request; nothing of it is stored
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
+from agent.continuation import Kind
 from agent.providers.contract import ModelRequest, ToolSchema
 from agent.settings import TargetSettings
 from sessions.records import Message, ToolCall
@@ -30,6 +33,16 @@ NO_RESULT = (
     "No result: the call was interrupted. It may have had its effect; look before you repeat it."
 )
 
+NUDGE = Message("user", "[Your last answer was empty. Please give your answer now.]")
+
+REPEATING = (
+    "[You had begun to repeat the same words over and over and were stopped. What you repeated was "
+    "removed. Do not fall into it again.]"
+)
+
+_QUOTED = 200  # characters of a cut text that are shown again
+_REPEATED = 40  # of these, what the model is to begin with
+_NAMED = 3  # lost calls that are listed
 _LONGEST_REQUEST = 1000
 _GOES_ON = "[The conversation goes on.]"
 
@@ -38,6 +51,24 @@ def interrupted_request(request: str) -> str:
     """Tell of a request that was being worked on when the process went down."""
     shown = request[:_LONGEST_REQUEST]
     return f"Before this conversation an interruption ended the work on this request: «{shown}»"
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """A call that was cut off on its way."""
+
+    tool: str
+    received: int  # bytes of its arguments
+    draft: str = ""  # what was kept of it, in words for the model
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What the model is told about calls of its last answer."""
+
+    lost: tuple[Lost, ...] = ()
+    unsealed: tuple[str, ...] = ()  # whole, but not run: nothing proves that they had ended
+    done: tuple[str, ...] = ()  # calls of that answer that ran
+    limit: int = 8  # thousand tokens for each call
+    withheld: str = ""  # this tool cannot be used now
 
 
 def build_request(
@@ -58,6 +89,77 @@ def build_request(
         max_output_tokens=settings.max_output_tokens,
         temperature=settings.temperature,
         reasoning_effort=settings.reasoning_effort,
+    )
+
+
+def carried_on(text: str, kind: Kind, more: str = "") -> tuple[Message, ...]:
+    """Ask for the rest of a text that broke off; the seam is found by what the model repeats."""
+    why = {
+        Kind.CAP: "was truncated by the output length limit",
+        Kind.NETWORK: "was cut off by a network error while it was being sent",
+    }[kind]
+    start = text[-_REPEATED:]
+    asked = (
+        f"[Your answer above {why}. What arrived of it ends with:\n«{text[-_QUOTED:]}»\n"
+        f"Go on exactly there: start by repeating its last words, «{start}», to the letter, and "
+        "continue directly behind them to the end of the answer. Do not begin anew, and do not "
+        "speak of the interruption.]"
+    )
+    return Message("assistant", text), Message("user", "\n\n".join(filter(None, (asked, more))))
+
+
+def lost_calls(report: Report, text: str = "") -> str:
+    """Tell which calls did not arrive, and ask for them in a form that will."""
+    parts: list[str] = []
+    if report.lost:
+        named = "; ".join(
+            f"`{each.tool or 'a tool'}` (cut off after {each.received:,} bytes received)"
+            for each in report.lost[:_NAMED]
+        )
+        parts.append(
+            f"This call was too large, timed out on the way and has not run: {named}."
+            if len(report.lost) == 1
+            else f"These calls were too large, timed out on the way and have not run: {named}."
+        )
+    if report.unsealed:
+        named = ", ".join(f"`{tool}`" for tool in report.unsealed[:_NAMED])
+        parts.append(
+            f"The connection broke right behind your call of {named}; it has not run. If you "
+            "still want it, make the same call again."
+        )
+    if report.done:
+        parts.append(
+            f"Done already, with the results above: {', '.join(report.done)}. Do not repeat these."
+        )
+    parts.extend(each.draft for each in report.lost if each.draft)
+    if report.withheld:
+        parts.append(
+            f"`{report.withheld}` cannot be used for your next answer: say in plain words what "
+            "you have done and what is missing."
+        )
+    elif report.lost:
+        again = (
+            ""
+            if all(each.draft for each in report.lost)
+            else ("Do not make the same call with the same content again. ")
+        )
+        parts.append(
+            f"{again}Split the work into several smaller calls, each with less than about "
+            f"{report.limit}K tokens of arguments."
+        )
+    if text:
+        parts.append("The text above was already shown; do not repeat it, go on with the calls.")
+    return f"[{' '.join(parts)}]"
+
+
+def draft_note(draft_id: str, path: str, size: int, lines: int, tail: str) -> str:
+    """Tell how a file goes on whose beginning was kept."""
+    return (
+        f"The beginning of {path} was kept as draft {draft_id} ({size:,} characters, {lines:,} "
+        f"{'line' if lines == 1 else 'lines'}). Nothing of it stands in the file yet. It ends with:\n«{tail}»\nContinue with "
+        f'`write_file_continue` (draft_id "{draft_id}"): give only what follows directly behind '
+        "these characters, without repeating them, in several calls if need be, and set `final` "
+        "with the last one."
     )
 
 

@@ -21,7 +21,6 @@ ANTHROPIC_MODEL = "claude-sonnet-5-5"
 # Clocks that adapt to the model and to the size of a request are left open in `Timeouts`. This is
 # what they start from; a value in the configuration replaces the whole calculation.
 FIRST_TOKEN = 90.0
-FIRST_TOKEN_SOFT = 20.0
 GAP_TEXT = 90.0
 GAP_TOOL = 150.0
 GAP_REASONING = 180.0
@@ -44,12 +43,13 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first_token_soft: Annotated[
         Seconds | None,
         Meta(
-            description="Until a model counts as slow; nothing is given up. "
-            "Left open: 20, or more where the model is known to be slow."
+            description="Until the user is told that a model has not begun to answer. "
+            "Left open: as notice_after, or later where the model is known to be slow."
         ),
     ] = None
     notice_after: Annotated[
-        Seconds, Meta(description="Silence after which the user is told about it.")
+        Seconds, Meta(description="Silence after which the user is told about it; a recovery that takes "
+            "a sixth of this is told as well.")
     ] = 30.0
     gap_text: Annotated[
         Seconds | None, Meta(description="Silence inside a text. Left open: 90, adapting.")
@@ -84,6 +84,17 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """See the module."""
         if self.first_token is not None and self.lifetime < self.first_token:
             yield ("lifetime",), f"must not be shorter than first_token ({self.first_token:g} s)"
+
+
+class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a model costs, in dollars for a million tokens; `/usage` shows it."""
+
+    input: Annotated[float, Meta(ge=0, description="What the model reads.")]
+    output: Annotated[float, Meta(ge=0, description="What the model writes.")]
+    cached: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        Meta(description="Reading what the service still had. Left out: as other input."),
+    ] = None
 
 
 ProviderName = Literal["openai", "openai-responses", "anthropic", "demo"]
@@ -135,6 +146,7 @@ class TargetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Annotated[int, Meta(ge=1024)] | None,
         Meta(description="Tokens the model can take in. Left out: what is known of the model."),
     ] = None
+    price: Annotated[PriceSettings | None, Meta(description="See `[model.price]`.")] = None
     timeouts: Annotated[Timeouts, Meta(description="See `[model.timeouts]`.")] = Timeouts()
 
 

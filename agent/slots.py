@@ -51,7 +51,7 @@ def shape_of(arguments: str) -> Shape:
 class _Slot:
     """One call under construction; `started` and `touched` count pieces, to see what is sealed."""
 
-    __slots__ = ("extra", "id", "index", "name", "pieces", "size", "started", "touched")
+    __slots__ = ("ended", "extra", "id", "index", "name", "pieces", "size", "started", "touched")
 
     def __init__(self, index: int | None, at: int) -> None:
         self.index = index
@@ -60,6 +60,7 @@ class _Slot:
         self.pieces: list[str] = []
         self.size = 0  # characters of arguments
         self.extra: bytes | None = None
+        self.ended = False  # the wire said so
         self.started = self.touched = at
 
     @property
@@ -102,6 +103,7 @@ class Slots:
         named = bool(piece.name) and self._add_name(slot, piece.name or "")
         if piece.extra is not None:
             slot.extra = piece.extra
+        slot.ended = slot.ended or piece.ended
         if not piece.arguments or slot.is_restated_by(piece.arguments):
             return named
         slot.pieces.append(piece.arguments)
@@ -120,7 +122,7 @@ class Slots:
         newest = max((slot.started for slot in slots), default=0)
         calls: list[StepCall] = []
         for slot in slots:
-            sealed = ended or newest > slot.touched
+            sealed = ended or slot.ended or newest > slot.touched
             for number, arguments in enumerate(_split(slot.arguments)):
                 wanted = slot.id if slot.id and not number else f"{prefix}_{len(calls)}"
                 call_id = _unused(wanted, used)

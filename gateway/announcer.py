@@ -24,6 +24,10 @@ class Announcer:
         self._clock = clock
         self._capabilities = capabilities
 
+    def capabilities(self, address: str) -> Capabilities | None:
+        """What the platform can do that this address belongs to; None while it is not there."""
+        return self._capabilities(read_address(address))
+
     def item(
         self,
         notice: str,

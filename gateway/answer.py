@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from gateway.delivery.view import Body, write_body
 from sessions.records import Item, ItemState, Message
 
@@ -17,6 +19,12 @@ def answer_item(turn_id: str, address: str, text: str, now: int) -> Item:
         created_at=now,
         turn_id=turn_id,
     )
+
+
+def reasoning_item(turn_id: str, address: str, text: str, now: int) -> Item:
+    """Make what the model thought in a turn something the chat should show."""
+    item = answer_item(turn_id, address, text, now)
+    return msgspec.structs.replace(item, id=f"r_{turn_id.partition('_')[2]}", kind="notice")
 
 
 def answer_id(turn_id: str) -> str:

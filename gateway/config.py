@@ -16,6 +16,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -127,10 +128,11 @@ class _Loader:
             self._take_setting(text)
         self._report(complete_model(self._tree, self._environ))
         settings = self._decode()
+        if settings is not None:
+            self._refuse_what_is_to_come(settings)
         if self._problems or settings is None:
             raise ConfigError(*dict.fromkeys(self._problems))
         self._warn_of_entries(settings)
-        self._warn_of_what_is_to_come()
         origins = self._tree.origins().items()
         sources = {path: origin.label for path, origin in origins if origin.kind != "default"}
         home = state_folder(self._environ)
@@ -232,13 +234,23 @@ class _Loader:
                 f"run: chmod 600 {self._path}"
             )
 
-    def _warn_of_what_is_to_come(self) -> None:
+    def _refuse_what_is_to_come(self, settings: Settings) -> None:
         """A key that is known and does nothing yet must not look as if it did."""
+        usual = Settings()
         for path, origin in self._tree.origins().items():
             words = [str(part) for part in path]
             starts = (".".join(words[:length]) for length in range(1, len(words) + 1))
-            if origin.kind != "default" and not NOT_YET.isdisjoint({words[-1], *starts}):
-                self._warnings.append(f"{origin.label}: {dotted(path)} has no effect yet")
+            if origin.kind == "default" or NOT_YET.isdisjoint({words[-1], *starts}):
+                continue
+            if _at(settings, path) != _at(usual, path):
+                self._problems.append(
+                    f"{origin.label}: {dotted(path)} has no effect in this version; remove it"
+                )
+        missing = [name for name in settings.tools.enabled if name not in FAMILIES]
+        if missing:
+            where = self._where(("tools", "enabled"))
+            named = ", ".join(missing)
+            self._problems.append(f"{where}: tools.enabled: this version has no tools for {named}")
 
     def _warn_of_entries(self, settings: Settings) -> None:
         known = {*self._specs, "console", "web"}
@@ -255,18 +267,8 @@ class _Loader:
 
 NOT_YET = frozenset(
     {
-        "agent.show_reasoning",
         "bus.url",
-        "mcp",
-        "model.context_window",
-        "model.fallback",
-        "model.timeouts.first_token_soft",
-        "model.timeouts.min_rate",
-        "model.timeouts.min_rate_window",
-        "model.timeouts.notice_after",
         "sessions.keep_days",
-        "tools.approval",
-        "tools.enabled",
         "tools.shell",
         "voice",
         # wherever they stand
@@ -275,6 +277,23 @@ NOT_YET = frozenset(
     }
 )
 """Keys of the fixed interface whose feature is still to be built."""
+
+FAMILIES = frozenset({"files"})
+"""Families of tools that are there; the others of `tools.enabled` are still to be built."""
+
+
+def _at(settings: object, path: KeyPath) -> object:
+    """The value under a path; None where a part of it is left out."""
+    found: Any = settings
+    for part in path:
+        if isinstance(found, dict):
+            found = found.get(part)
+        elif isinstance(found, tuple):
+            found = found[int(part)] if int(part) < len(found) else None
+        else:
+            found = getattr(found, str(part), None)
+    return found
+
 
 _PLACES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME"})
 _SHOWN = 5  # characters of a --set value that an error may repeat; a secret has more

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from gateway.access import Allowed, Stranger
 from gateway.announcer import Announcer
+from gateway.approvals import Approvals
+from gateway.asides import Asides
 from gateway.commands.contract import Act, Call, Outcome, Tell
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
@@ -53,7 +55,11 @@ class Desk:
         delivery: Delivery,
         capabilities: Callable[[Address], Capabilities | None],
         stopping: asyncio.Event,
+        questions: Approvals,
+        asides: Asides,
     ) -> None:
+        self.questions = questions
+        self.asides = asides
         self._store = store
         self._clock = clock
         self._pool = pool
@@ -83,7 +89,7 @@ class Desk:
 
     async def _outcome(self, entry: InboxEntry, event: Inbound, allowed: Allowed) -> Outcome:
         if isinstance(event, InboundAction):
-            return self._pressed(event, by(entry, allowed))
+            return await self._pressed(event, by(entry, allowed), allowed)
         assert isinstance(event, InboundMessage)  # noqa: S101 - edits and deletes are no commands
         return await self._commanded(entry, event, allowed)
 
@@ -111,7 +117,7 @@ class Desk:
         )
         return await COMMANDS.run(parsed.word, call)
 
-    def _pressed(self, event: InboundAction, who: By) -> Outcome:
+    async def _pressed(self, event: InboundAction, who: By, allowed: Allowed) -> Outcome:
         """What stands behind a button is bound to one turn: an old button does nothing new."""
         action, _, turn = event.action.partition(":")
         match action:
@@ -119,6 +125,10 @@ class Desk:
                 return Act(Stop(who))
             case "retry":
                 return Act(Retry(who, None, turn=turn))
+            case "approve" | "deny":
+                return await self.questions.pressed(
+                    turn, who, event.address, role=allowed.role, allow=action == "approve"
+                )
             case "resume.go":
                 return Act(Resume(who, None, go_on=True, turn=turn))
             case _:

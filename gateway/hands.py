@@ -7,7 +7,8 @@ import msgspec
 from gateway.announcer import Announcer
 from gateway.delivery.outbox import Delivery
 from gateway.messages import Reader
-from gateway.turns import Turns, Work
+from gateway.turns import Turns
+from gateway.work import Work
 from sessions.changes import Change, PutItem
 from sessions.events import (
     Pending,

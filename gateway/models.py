@@ -1,14 +1,17 @@
-"""Which model answers where: the configured one, or another one by `[[route]]`."""
+"""Which models answer where: the configured ones, those of a `[[route]]`, or what people chose."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
+from msgspec.structs import replace
 
 from agent.errors import ProviderError
+from agent.experience import Experience
 from agent.loop import TurnLimits
 from agent.prompt import SYSTEM
+from agent.providers.contract import Provider
 from agent.providers.registry import (
     ModelNotChosen,
     Target,
@@ -16,26 +19,42 @@ from agent.providers.registry import (
     build,
     choose_model,
 )
+from agent.settings import TargetSettings, Timeouts
 from agent.tools.contract import Tool
-from agent.tools.registry import BUILT_IN, ToolRegistry, from_entry_points
+from agent.tools.drafts import Drafts
+from agent.tools.registry import BUILT_IN, ToolRegistry, enabled, from_entry_points
+from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
 from gateway.routing import route_of
-from gateway.settings import Settings
-from gateway.turns import Setting
+from gateway.settings import RouteSettings, Settings
+from gateway.work import Setting
 from sessions.key import parse_key
+from sessions.values.clock import Clock
 
 
 class Models:
     """The settings of every conversation's turns."""
 
     def __init__(
-        self, settings: Settings, home: Path, target: Target, tools: Iterable[Tool] = ()
+        self,
+        settings: Settings,
+        home: Path,
+        targets: Sequence[Target],
+        *,
+        clock: Clock,
+        tools: Iterable[Tool] = (),
+        choice: Callable[[str], Choice] = lambda _: Choice(),
+        more_tools: Callable[[], Sequence[Tool]] = lambda: (),
     ) -> None:
+        self.targets = tuple(targets)  # the configured one, then who takes over
+        self.experience = Experience()
+        self.choice = choice  # what people chose for a conversation
+        self.more_tools = more_tools  # those that come and go
         self._settings = settings
         self._home = home
-        self._target = target
+        self._clock = clock
         self._system = _system_prompt(settings)
-        self._tools = ToolRegistry((*BUILT_IN, *from_entry_points(), *tools))
+        self._tools = (*BUILT_IN, *from_entry_points(), *tools)
         self._limits = TurnLimits(
             max_steps=settings.agent.max_steps, tool_timeout=settings.agent.tool_timeout
         )
@@ -43,14 +62,33 @@ class Models:
     def setting(self, key: str, person: str) -> Setting:
         """What a turn of this conversation runs with."""
         route = route_of(self._settings.route, parse_key(key)) if self._settings.route else None
-        target, system, tools = self._target, self._system, self._tools
-        if route and route.model:
-            target = msgspec.structs.replace(target, model=route.model)
-        if route and route.system_prompt:
-            system = route.system_prompt
+        return Setting(
+            targets=self._targets(key, route),
+            tools=self._registry(route),
+            system=(route and route.system_prompt) or self._system,
+            workspace=self._workspace(person),
+            drafts=Drafts(self._home / "drafts" / quote(key, safe=""), self._clock),
+            limits=self._limits,
+            experience=self.experience,
+            show_reasoning=self._settings.agent.show_reasoning,
+        )
+
+    def _targets(self, key: str, route: RouteSettings | None) -> tuple[Target, ...]:
+        targets = list(self.targets)
+        chosen = self.choice(key)
+        name = chosen.model or (route.model if route else None)
+        if name:
+            targets = _led_by(name, targets)
+        if chosen.effort:
+            settings = replace(targets[0].settings, reasoning_effort=chosen.effort)
+            targets[0] = replace(targets[0], settings=settings)
+        return tuple(targets)
+
+    def _registry(self, route: RouteSettings | None) -> ToolRegistry:
         if route and route.tools == ():
-            tools = ToolRegistry(())
-        return Setting(target, tools, system, self._workspace(person), self._limits)
+            return ToolRegistry(())
+        families = self._settings.tools.enabled if not route or route.tools is None else route.tools
+        return ToolRegistry((*enabled(self._tools, families), *self.more_tools()))
 
     def _workspace(self, person: str) -> Path:
         configured = self._settings.agent.workspace
@@ -58,19 +96,51 @@ class Models:
             return Path(configured).expanduser()
         return self._home / "workspace" / quote(person or "nobody", safe="")
 
+    async def sweep(self) -> None:
+        """Forget drafts that nobody finished within a day."""
+        folder = self._home / "drafts"
+        for each in sorted(folder.iterdir()) if folder.is_dir() else ():
+            await Drafts(each, self._clock).sweep()
+
     async def aclose(self) -> None:
         """Let go of all connections."""
-        await self._target.provider.aclose()
+        for target in self.targets:
+            await target.provider.aclose()
 
 
-async def open_models(settings: Settings, home: Path, tools: Iterable[Tool] = ()) -> Models:
-    """Build the provider and find the model's name; says plainly what is missing."""
+def _led_by(name: str, targets: list[Target]) -> list[Target]:
+    """Put the model of this name first; one that is nobody's own is reached like the first."""
+    own = next((target for target in targets if target.model == name), None)
+    first = own or replace(targets[0], model=name)
+    return [first, *(each for each in targets if each is not own)] if own else [first, *targets[1:]]
+
+
+async def open_models(
+    settings: Settings, home: Path, tools: Iterable[Tool] = (), *, clock: Clock
+) -> Models:
+    """Build the providers and find the model's name; says plainly what is missing."""
+    targets: list[Target] = []
+    async with contextlib.AsyncExitStack() as opened:
+        for each in (settings.model, *settings.model.fallback):
+            target = await _target(_patient_as(settings.model.timeouts, each))
+            opened.push_async_callback(target.provider.aclose)
+            targets.append(target)
+        opened.pop_all()  # all are there: they are closed by `Models`
+    return Models(settings, home, targets, clock=clock, tools=tools)
+
+
+def _patient_as(timeouts: Timeouts, settings: TargetSettings) -> TargetSettings:
+    """Clocks set for the model hold for those that take over, unless they have their own."""
+    return replace(settings, timeouts=timeouts) if settings.timeouts == Timeouts() else settings
+
+
+async def _target(settings: TargetSettings) -> Target:
     try:
-        provider = build(settings.model)
+        provider: Provider = build(settings)
     except UnknownProvider as error:
         raise ConfigError(str(error)) from error
     try:
-        name = await choose_model(provider, settings.model)
+        return Target(provider, await choose_model(provider, settings), settings)
     except ModelNotChosen as error:
         await provider.aclose()
         raise ConfigError(str(error)) from error
@@ -78,7 +148,6 @@ async def open_models(settings: Settings, home: Path, tools: Iterable[Tool] = ()
         await provider.aclose()
         msg = f"Cannot ask the model service which models it has: {error} Set model.name."
         raise CannotStart(msg) from error
-    return Models(settings, home, Target(provider, name, settings.model), tools)
 
 
 def _system_prompt(settings: Settings) -> str:

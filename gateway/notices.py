@@ -18,7 +18,8 @@ CATALOGUE = {
     "nothing to do for you.",
     "N5": "⇄ {a} is not responding, continuing with {b}",
     "N6": "⏱ {provider} rate limit, retrying in {n}s",
-    "N7": "❌ I could not finish: {cause}[+  ({k} tries, {min} min)].[+  Done so far: {list}.]"
+    "N7": "❌ I could not finish: {cause} ({k} {k|try|tries}, {min} min).[+  Done so far: {list}.]"
+    "[+  Kept for a day as a draft: {draft}.]"
     "[+  {operator_told}The operator has been told.]",
     "N8": "⚠️ The model used its whole output budget on reasoning, twice. "
     "Try {c:reasoning} low or {c:model}.",
@@ -31,7 +32,7 @@ CATALOGUE = {
     "[+  {tool}({preview}) was running: I do not know whether it finished and have not run it "
     "again.] Your next message starts fresh; {c:resume} picks this one up.",
     "N12": "🗜 Compacting the conversation",
-    "N13": "💾 Kept {n} lines of {path} as a draft, continuing from there",
+    "N13": "💾 Kept {n} {n|line|lines} of {path} as a draft, continuing from there",
     "N14": "🆕 Fresh conversation: the previous session was stopped or interrupted. "
     "{c:resume} brings it back.",
     "N15": "⏳ {n} waiting. Working on “{request}” for {min} min. {c:stop} ends it.",
@@ -77,6 +78,30 @@ CATALOGUE = {
     "Please send it again if it still matters.",
     "too_many": "⛔ That was more than {limit} messages in a minute. This one was NOT taken; "
     "please send it again in a moment.",
+    "operator": "🛠 The model cannot be used: {cause}. Conversations fail until this is mended.",
+    "ask": "🔐 {tool} wants to run[+  for {person}]:\n```\n{arguments}\n```\n"
+    "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
+    "ask.admin": "🔐 {tool} wants to run:\n```\n{arguments}\n```\n"
+    "An admin has to answer[+  within {min} {min|minute|minutes}]: {c:approve} {code} or {c:deny} {code}",
+    "ask.again": "🔐 {tool} wants to run once more; the time before it may have taken effect:\n"
+    "```\n{arguments}\n```\n{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
+    "ask.allowed": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n✅ Allowed by {by}.",
+    "ask.denied": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n"
+    "🚫 Denied by {by}[+ : {reason}].",
+    "ask.expired": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n"
+    "⌛ Nobody answered in time; it does not run.",
+    "ask.over": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n"
+    "⏹ This is over: what it was for has ended; it does not run.",
+    "ask.may": "✅ Allowed: {tool} runs once.",
+    "ask.may_not": "🚫 Denied: {tool} does not run.",
+    "ask.noted": "📝 Noted. It counts when the conversation goes on; {c:resume} brings it back.",
+    "ask.silent": "",  # the question itself says it
+    "ask.answered": "This was answered already.",
+    "ask.late": "This is over; nothing waits for an answer to it.",
+    "ask.none": "Nothing waits for an answer here.",
+    "ask.unknown": "No open question has the code {code}; it may be answered, or over.",
+    "ask.several": "Several questions are open:\n{list}\n"
+    "Say which: {c:approve} CODE or {c:deny} CODE.",
     "stopped_all": "⏹ {n} {n|task|tasks} stopped.",
     "queue_usage": "Write the message behind it: {c:queue} and then your text.",
     "steer_usage": "Write the message behind it: {c:steer} and then your text.",

@@ -16,7 +16,10 @@ from starlette.routing import BaseRoute
 
 from agent.tools.contract import Tool
 from gateway.announcer import Announcer
+from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
+from gateway.asides import Asides
+from gateway.choices import Choices
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.desk import Desk
@@ -29,6 +32,7 @@ from gateway.messages import Reader, read_event
 from gateway.models import Models, open_models
 from gateway.observe.redact import Redactor
 from gateway.operations import Operation, Operations
+from gateway.operators import Operators
 from gateway.people import People
 from gateway.settings import Settings
 from gateway.supervision import Standing, Supervised
@@ -45,6 +49,7 @@ from platforms.core.contract import (
 from sessions.actor import Shared
 from sessions.errors import StoreError, StoreTooNew
 from sessions.events import (
+    Begin,
     Busy,
     Interrupt,
     RunningTurn,
@@ -107,7 +112,9 @@ class GatewayRunner:
             except PortTaken as error:
                 raise CannotStart(str(error)) from error
         async with self._opened_store() as store:
-            models = await open_models(self._settings, self._home, self._tools)
+            models = await open_models(
+                self._settings, self._home, self._tools, clock=self._clock
+            )
             try:
                 await self._serve(store, models)
             finally:
@@ -150,7 +157,7 @@ class GatewayRunner:
                 reception = await self._open_conversations(
                     store, models, delivery, announcer, people, conversations
                 )
-                tasks.append(connections.create_task(self._tidy(store), name="tidy"))
+                tasks.append(connections.create_task(self._tidy(store, models), name="tidy"))
                 tasks += [
                     connections.create_task(each.run(reception.receive), name=each.name)
                     for each in self._supervised.values()
@@ -183,8 +190,29 @@ class GatewayRunner:
         settings = self._settings
         take_up = settings.sessions.on_interrupted == "resume"
         reader = Reader(Busy(settings.gateway.busy))
+        self._approvals = Approvals(
+            store,
+            self._clock,
+            self._ids,
+            announcer,
+            delivery,
+            people,
+            mode=settings.tools.approval,
+            capabilities=self._capabilities,
+            tasks=tasks.create_task,
+        )
+        choices = Choices(store)
+        await choices.open()
+        models.choice = choices.of
         self._turns = Turns(
-            store, delivery, announcer, self._clock, models.setting, take_up=take_up
+            store,
+            delivery,
+            announcer,
+            self._approvals,
+            Operators(people.admins, announcer, self._clock, self._capabilities),
+            self._clock,
+            models.setting,
+            take_up=take_up,
         )
         shared = Shared(
             store=store,
@@ -205,6 +233,17 @@ class GatewayRunner:
             delivery=delivery,
             capabilities=self._capabilities,
             stopping=self.stopping,
+            questions=self._approvals,
+            asides=Asides(
+                store=store,
+                clock=self._clock,
+                models=models,
+                choices=choices,
+                announcer=announcer,
+                delivery=delivery,
+                look=lambda key: pool.ask(key, Begin()),
+                tasks=tasks,
+            ),
         )
         self.operations.update(
             Operations(
@@ -247,12 +286,14 @@ class GatewayRunner:
         for entry in await store.commands():
             await reception.again(entry, read_event(entry))
 
-    async def _tidy(self, store: SessionStore) -> None:
-        """Forget what was only noted, once its time is over."""
+    async def _tidy(self, store: SessionStore, models: Models) -> None:
+        """Forget what was only noted, and drafts and questions, once their time is over."""
         while True:
             try:
                 await store.sweep(self._clock.now() - IGNORED_KEPT_MILLISECONDS)
-            except StoreError as error:
+                await models.sweep()
+                await self._approvals.expire()
+            except (StoreError, OSError) as error:
                 log.warning("cannot tidy up: %s", error)
             await asyncio.sleep(TIDY_SECONDS)
 

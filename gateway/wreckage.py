@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from agent.tools.contract import Risk
+from agent.tools.risk import Risk
 from gateway.answer import answer_item, answers, partial_row, said, since_request
 from sessions.changes import AppendMessages, Change, PutItem
 from sessions.events import RunningTurn, Wrecked

@@ -315,8 +315,9 @@ class Actor:
         person = last.person if last else ""
         wrecks = []
         for turn in stored.running:
+            asked_by = turn.person or person
             running = RunningTurn(
-                turn.id, turn.session_id, turn.address, person, turn.request, turn.started_at
+                turn.id, turn.session_id, turn.address, asked_by, turn.request, turn.started_at
             )
             if self._turn is None or self._turn.id != turn.id:
                 wrecks.append(await shared.hands.wrecked(turn, running))
@@ -416,5 +417,5 @@ class Actor:
             turn.address,
             tuple(p.id for p in pendings),
             tuple(p.message for p in pendings),
-            pendings[-1].person if pendings else "",
+            turn.person or (pendings[-1].person if pendings else ""),
         )

@@ -7,6 +7,8 @@ or nothing. Moments (`at`) are milliseconds since 1970.
 import msgspec
 
 from sessions.records import (
+    Approval,
+    ApprovalState,
     InboxState,
     Item,
     ItemState,
@@ -46,6 +48,7 @@ class StartTurn(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     request: str
     at: int
+    person: str = ""  # who asked; a turn that is taken up again stays with whom it had
 
 
 class AppendMessages(msgspec.Struct, frozen=True):
@@ -87,6 +90,19 @@ class TakeBack(msgspec.Struct, frozen=True):
     at: int
 
 
+class Compact(msgspec.Struct, frozen=True):
+    """From now on a model is shown `summary` in place of all but the newest `keep` rows.
+
+    Only what stands behind an earlier summary is counted, so that no row is ever covered and then
+    shown again. Where there are fewer rows than `keep`, nothing changes. The rows stay as they are.
+    """
+
+    session_id: str
+    keep: int
+    summary: str
+    at: int
+
+
 class StartAttempt(msgspec.Struct, frozen=True):
     """One request to a model is about to be sent."""
 
@@ -109,6 +125,8 @@ class EndAttempt(msgspec.Struct, frozen=True):
     request_id: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None  # dollars; None: not known
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -137,6 +155,26 @@ class EndTool(msgspec.Struct, frozen=True):
     ok: bool
     result: str
     at: int
+
+
+class PutApproval(msgspec.Struct, frozen=True):
+    """Somebody is to be asked; a second question of the same id is refused."""
+
+    approval: Approval
+
+
+class AnswerApproval(msgspec.Struct, frozen=True):
+    """A question is settled, or what it allowed is used.
+
+    Only an open question can be answered, and only an allowed one be used: whoever comes second is
+    refused with `Conflict`. Using it changes nothing of what is known about the answer.
+    """
+
+    id: str
+    state: ApprovalState
+    by: str
+    at: int
+    reason: str = ""
 
 
 class PutItem(msgspec.Struct, frozen=True):
@@ -172,11 +210,14 @@ Change = (
     | EndTurn
     | SetInbox
     | TakeBack
+    | Compact
     | StartAttempt
     | EndAttempt
     | Checkpoint
     | StartTool
     | EndTool
+    | PutApproval
+    | AnswerApproval
     | PutItem
     | SetItem
     | SetTitle

@@ -14,13 +14,16 @@ from sqlalchemy.exc import IntegrityError
 
 from sessions import statements as sql
 from sessions.changes import (
+    AnswerApproval,
     AppendMessages,
     Change,
     Checkpoint,
+    Compact,
     EndAttempt,
     EndTool,
     EndTurn,
     OpenSession,
+    PutApproval,
     PutItem,
     SetInbox,
     SetItem,
@@ -34,6 +37,8 @@ from sessions.changes import (
 from sessions.engine import insert_for
 from sessions.errors import AlreadyStarted, Conflict, Missing
 from sessions.records import (
+    Approval,
+    ApprovalState,
     InboxEntry,
     InboxState,
     Item,
@@ -122,6 +127,12 @@ class Journal:
                 _set_session(connection, change)
             case TakeBack():
                 _take_back(connection, change)
+            case Compact():
+                _compact(connection, change)
+            case PutApproval():
+                _put_approval(connection, change.approval)
+            case AnswerApproval():
+                _answer_approval(connection, change)
             case SetTitle():
                 row = {"session": change.session_id, "title": change.title}
                 _one(connection, sql.SET_TITLE, row, change.session_id)
@@ -137,6 +148,7 @@ class Journal:
             "state": TurnState.RUNNING.value,
             "request": change.request,
             "started_at": change.at,
+            "person": change.person,
         }
         connection.execute(self._upserts.start_turn, row)
         _many(
@@ -174,8 +186,11 @@ def _many(connection: Connection, statement: sa.Executable, rows: list[Row]) -> 
 
 def _one(connection: Connection, statement: sa.Executable, row: Row, what: str) -> None:
     if connection.execute(statement, row).rowcount == 0:
-        msg = f"{what} is not in the database"
-        raise Missing(msg)
+        raise _missing(what)
+
+
+def _missing(what: str) -> Missing:
+    return Missing(f"{what} is not in the database")
 
 
 def _refused(change: Change, error: IntegrityError) -> Conflict:
@@ -253,6 +268,46 @@ def _take_back(connection: Connection, change: TakeBack) -> None:
     hidden = connection.execute(sql.HIDE_MESSAGES, found).rowcount
     grown = {"session": change.session_id, "more": -hidden, "updated_at": change.at, "title": None}
     _one(connection, sql.GROW_SESSION, grown, change.session_id)
+
+
+def _compact(connection: Connection, change: Compact) -> None:
+    found = {"session": change.session_id, "keep": change.keep}
+    row = connection.execute(sql.TO_COMPACT, found).first()
+    if row is None:
+        raise _missing(change.session_id)
+    mark, behind, newest_covered = row
+    if change.keep > behind:
+        return
+    summed_up = {
+        "session": change.session_id,
+        "summary": change.summary,
+        "summary_upto": mark if newest_covered is None else newest_covered,
+        "updated_at": change.at,
+    }
+    connection.execute(sql.SET_SUMMARY, summed_up)
+
+
+def _put_approval(connection: Connection, approval: Approval) -> None:
+    row = msgspec.structs.asdict(approval)
+    row["state"] = approval.state.value
+    connection.execute(sql.ADD_APPROVAL, row)
+
+
+def _answer_approval(connection: Connection, change: AnswerApproval) -> None:
+    row = {"approval": change.id}
+    if change.state is ApprovalState.USED:
+        done = connection.execute(sql.USE_APPROVAL, row).rowcount
+    elif change.state is not ApprovalState.OPEN:
+        row |= {"state": change.state.value, "answered_by": change.by, "reason": change.reason}
+        done = connection.execute(sql.ANSWER_APPROVAL, row | {"answered_at": change.at}).rowcount
+    else:
+        done = 0
+    if not done:
+        state = connection.scalar(sql.APPROVAL_STATE, {"approval": change.id})
+        if state is None:
+            raise _missing(change.id)
+        msg = f"The question {change.id} is {state}, it cannot become {change.state.value}"
+        raise Conflict(msg)
 
 
 def _end_turn(connection: Connection, change: EndTurn) -> None:

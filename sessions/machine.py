@@ -238,6 +238,7 @@ def _start_turn(
             messages,
             request,
             env.now,
+            source.person,
         )
     )
     result.acts.append(StartTask(turn, fresh_after, interrupted_request, taken_up))
@@ -279,6 +280,7 @@ def _wrecked(result: Result, event: Wrecked, env: Env) -> None:
                 (),
                 turn.request,
                 env.now,
+                turn.person,
             )
         )
         result.acts.append(StartTask(turn, taken_up=True))

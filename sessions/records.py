@@ -64,6 +64,16 @@ class ItemState(enum.StrEnum):
     DEAD = "dead"
 
 
+class ApprovalState(enum.StrEnum):
+    """Life of a question whether a tool may run."""
+
+    OPEN = "open"
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    USED = "used"  # the call that was allowed has begun
+
+
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A call as the model made it; `arguments` is its exact text."""
 
@@ -136,6 +146,7 @@ class Turn(msgspec.Struct, frozen=True):
     cause: str | None = None
     partial: str = ""  # last checkpoint of the visible text
     resumed: int = 0  # how often an interrupted turn was taken up again
+    person: str = ""  # who asked
 
 
 class ToolRun(msgspec.Struct, frozen=True):
@@ -150,6 +161,37 @@ class ToolRun(msgspec.Struct, frozen=True):
     finished_at: int | None = None
     ok: bool | None = None
     result: str | None = None
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A question whether one call may run with exactly these arguments, and its answer."""
+
+    id: str
+    key: str
+    session_id: str
+    turn_id: str
+    call_id: str
+    tool: str
+    arguments: str  # exact text
+    person: str  # who asked for the turn
+    by_requester: bool  # that person may answer, not only an admin
+    address: str
+    asked_at: int
+    expires_at: int
+    state: ApprovalState
+    answered_by: str = ""
+    answered_at: int | None = None
+    reason: str = ""
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What requests to models used, together."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0  # of the input
+    cost: float | None = None  # dollars, of the requests whose cost is known; None: of none
+    requests: int = 0
 
 
 class Item(msgspec.Struct, frozen=True):

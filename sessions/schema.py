@@ -7,6 +7,7 @@ writes must cost the same with any length of history: hence no index on anything
 every message.
 """
 
+import math
 from typing import Any
 
 import sqlalchemy as sa
@@ -50,6 +51,42 @@ class Words(sa.TypeDecorator[str]):
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         """Make a value fit on its way in."""
         return None if value is None else storable(value)
+
+
+class Exact(sa.TypeDecorator[str]):
+    """Text that others make and of which no sign may become another one: kept as bytes."""
+
+    impl: TypeEngine[bytes] | type[TypeEngine[bytes]] = sa.LargeBinary
+    cache_ok: bool | None = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002
+        """Write it as UTF-8, and what UTF-8 leaves out as if it did not."""
+        return None if value is None else value.encode("utf-8", "surrogatepass")
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Read it back."""
+        return None if value is None else value.decode("utf-8", "surrogatepass")
+
+
+_PARTS_OF_A_DOLLAR = 1_000_000_000  # a token may cost less than a millionth
+_MOST_DOLLARS = 1_000_000
+
+
+class Dollars(sa.TypeDecorator[float]):
+    """Money as whole billionths of a dollar, so that sums are exact and the same everywhere."""
+
+    impl: TypeEngine[int] | type[TypeEngine[int]] = sa.BigInteger
+    cache_ok: bool | None = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> int | None:  # noqa: ARG002
+        """Round it; what no request can cost is taken as not known (services send nonsense)."""
+        if value is None or not math.isfinite(value) or abs(value) > _MOST_DOLLARS:
+            return None
+        return round(value * _PARTS_OF_A_DOLLAR)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> float | None:  # noqa: ANN401, ARG002
+        """Read it back; PostgreSQL gives a sum as a decimal number."""
+        return None if value is None else int(value) / _PARTS_OF_A_DOLLAR
 
 
 Moment = sa.BigInteger()
@@ -105,6 +142,8 @@ sessions = sa.Table(
     _number("messages"),
     sa.Column("created_at", Moment, nullable=False),
     sa.Column("updated_at", Moment, nullable=False),
+    _text("summary", empty=True),  # stands for the rows up to `summary_upto`
+    _number("summary_upto"),
     sa.Index("ix_sessions_key", "key", "id"),
     _partial("ux_sessions_active", "key", where="state = 'active'", unique=True),
     _partial("ix_sessions_suspended", "key", "updated_at", where="state = 'suspended'"),
@@ -164,7 +203,9 @@ turns = sa.Table(
     _text("partial", empty=True),
     _number("resumed"),
     sa.Column("taken_back", sa.Boolean, nullable=False, server_default=sa.false()),
+    _text("person", empty=True),
     sa.Index("ix_turns_session", "session_id", "id"),
+    sa.Index("ix_turns_person", "person", "started_at"),  # neither ever changes
     _partial("ix_turns_running", "key", "id", where="state = 'running'"),
 )
 
@@ -183,6 +224,8 @@ attempts = sa.Table(
     _text("request_id", empty=True),
     _number("input_tokens"),
     _number("output_tokens"),
+    _number("cached_tokens"),
+    sa.Column("cost", Dollars),
     sqlite_with_rowid=False,
 )
 
@@ -198,6 +241,29 @@ tool_runs = sa.Table(
     sa.Column("finished_at", Moment),
     sa.Column("ok", sa.Boolean),
     sa.Column("result", Words),
+)
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    _id(),
+    _text("key"),
+    sa.Column("session_id", Name, nullable=False),
+    _of("turns", "turn_id"),
+    _text("call_id"),
+    _text("tool"),
+    sa.Column("arguments", Exact, nullable=False),
+    _text("person"),
+    sa.Column("by_requester", sa.Boolean, nullable=False),
+    _text("address"),
+    sa.Column("asked_at", Moment, nullable=False),
+    sa.Column("expires_at", Moment, nullable=False),
+    sa.Column("state", Name, nullable=False),
+    _text("answered_by"),
+    sa.Column("answered_at", Moment),
+    _text("reason"),
+    _partial("ix_approvals_open", "key", "asked_at", "id", where="state = 'open'"),
+    _partial("ix_approvals_allowed", "session_id", "asked_at", "id", where="state = 'allowed'"),
 )
 
 # An item gets its number when it is put, and another one when it becomes final: who has read the

@@ -10,8 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 
-from sessions.records import InboxState, TurnState
+from sessions.records import ApprovalState, InboxState, TurnState
 from sessions.schema import (
+    approvals,
     attempts,
     inbox,
     messages,
@@ -43,7 +44,9 @@ def state_is(column: sa.Column[Any], *states: str) -> sa.ColumnElement[bool]:
 
 # --- writing: sessions and their history -----------------------------------------------------
 
-ADD_SESSION = sa.insert(sessions).values(_all_of(sessions, "reason", "title", "messages"))
+ADD_SESSION = sa.insert(sessions).values(
+    {name: given(name) for name in ("id", "key", "address", "state", "created_at", "updated_at")}
+)
 SET_SESSION = (
     sa.update(sessions)
     .where(sessions.c.id == given("session"))
@@ -70,6 +73,28 @@ HIDE_MESSAGES = (
         messages.c.taken_back == sa.false(),
     )
     .values(taken_back=sa.true())
+)
+
+_behind_summary = (
+    messages.c.session_id == sessions.c.id,
+    messages.c.id > sessions.c.summary_upto,
+    messages.c.taken_back == sa.false(),
+)
+# The mark of the summary, how many rows stand behind it, and the newest that would be covered.
+TO_COMPACT = sa.select(
+    sessions.c.summary_upto,
+    sa.select(sa.func.count()).select_from(messages).where(*_behind_summary).scalar_subquery(),
+    sa.select(messages.c.id)
+    .where(*_behind_summary)
+    .order_by(messages.c.id.desc())
+    .limit(1)
+    .offset(given("keep", type_=sa.BigInteger()))
+    .scalar_subquery(),
+).where(sessions.c.id == given("session"))
+SET_SUMMARY = (
+    sa.update(sessions)
+    .where(sessions.c.id == given("session"))
+    .values({name: given(name) for name in ("summary", "summary_upto", "updated_at")})
 )
 
 # --- writing: what was received --------------------------------------------------------------
@@ -137,6 +162,21 @@ END_TOOL = (
     .where(tool_runs.c.turn_id == given("turn"), tool_runs.c.call_id == given("call"))
     .values(finished_at=given("finished_at"), ok=given("ok"), result=given("result"))
 )
+
+# --- writing: questions whether a tool may run -----------------------------------------------
+
+ADD_APPROVAL = sa.insert(approvals).values(_all_of(approvals))
+ANSWER_APPROVAL = (
+    sa.update(approvals)
+    .where(approvals.c.id == given("approval"), state_is(approvals.c.state, ApprovalState.OPEN))
+    .values({name: given(name) for name in ("state", "answered_by", "answered_at", "reason")})
+)
+USE_APPROVAL = (
+    sa.update(approvals)
+    .where(approvals.c.id == given("approval"), state_is(approvals.c.state, ApprovalState.ALLOWED))
+    .values(state=ApprovalState.USED.value)
+)
+APPROVAL_STATE = sa.select(approvals.c.state).where(approvals.c.id == given("approval"))
 
 # --- writing: what is to be shown ------------------------------------------------------------
 

@@ -15,13 +15,24 @@ from sessions.database import Counts, Database
 from sessions.engine import place
 from sessions.errors import Ambiguous, OutcomeUnknown, StoreCorrupt
 from sessions.journal import Journal
-from sessions.queries import inbox, outbox, sessions, together, turns, values
+from sessions.queries import (
+    approvals,
+    costs,
+    inbox,
+    outbox,
+    sessions,
+    together,
+    turns,
+    values,
+)
 from sessions.records import (
+    Approval,
     Conversation,
     InboxEntry,
     Item,
     Message,
     Session,
+    Spent,
     Swept,
     ToolRun,
     Traced,
@@ -139,6 +150,13 @@ class SessionStore:
         """The rows of a session that were not taken back, in order; `limit`: the newest of them."""
         return await self.database.read(lambda c: sessions.history(c, session_id, limit))
 
+    async def context(self, session_id: str) -> tuple[str, tuple[Message, ...]]:
+        """What a model is to see of a session: a summary of its oldest rows, and the rows behind.
+
+        Without a summary ('') these are all rows; never those that were taken back.
+        """
+        return await self.database.read(lambda c: sessions.context(c, session_id))
+
     # --- reading: turns -----------------------------------------------------------------------
 
     async def turn(self, turn_id: str) -> Turn | None:
@@ -160,6 +178,48 @@ class SessionStore:
     async def tool_runs(self, turn_id: str) -> tuple[ToolRun, ...]:
         """The tools a turn has started, in that order."""
         return await self.database.read(lambda c: turns.tools(c, turn_id))
+
+    async def spent(
+        self,
+        *,
+        turn_id: str | None = None,
+        session_id: str | None = None,
+        key: str | None = None,
+        person: str | None = None,
+        since: int | None = None,
+    ) -> Spent:
+        """What the requests of turns used together, of those that fit all that is given.
+
+        `since`: turns that began then or later. Turns that were taken back count as well, and
+        requests that are still under way.
+        """
+        given = {
+            "turn_id": turn_id,
+            "session_id": session_id,
+            "key": key,
+            "person": person,
+            "since": since,
+        }
+        only = {name: value for name, value in given.items() if value is not None}
+        return await self.database.read(lambda c: costs.spent(c, only))
+
+    # --- reading: questions whether a tool may run --------------------------------------------
+
+    async def approval(self, approval_id: str) -> Approval | None:
+        """A question."""
+        return await self.database.read(lambda c: approvals.approval(c, approval_id))
+
+    async def open_approvals(self, key: str | None = None) -> tuple[Approval, ...]:
+        """Questions that nobody has answered, the oldest first; `key`: of one conversation."""
+        return await self.database.read(lambda c: approvals.unanswered(c, key))
+
+    async def allowed_approval(
+        self, session_id: str, tool: str, arguments: str, since: int
+    ) -> Approval | None:
+        """The newest permission for exactly this call that was not used, asked since a moment."""
+        return await self.database.read(
+            lambda c: approvals.allowed(c, session_id, tool, arguments, since)
+        )
 
     # --- reading: what was received -----------------------------------------------------------
 

@@ -31,6 +31,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     reasoning_effort: str | None = None
+    stream: bool = True  # False for a service that is known not to stream
 
 
 class OpenedChunk(msgspec.Struct, frozen=True):
@@ -51,6 +52,17 @@ class ReasoningChunk(msgspec.Struct, frozen=True):
     text: str
 
 
+class OpaqueChunk(msgspec.Struct, frozen=True):
+    """A piece of what a service wants back with the next request: signatures, encrypted thoughts.
+
+    Pieces of one `index` belong to one part; see `agent.thoughts` for how they are put together.
+    It is no progress: nothing in it can be shown.
+    """
+
+    index: int
+    fields: dict[str, Any]
+
+
 class CallChunk(msgspec.Struct, frozen=True):
     """More of a tool call; a field that the wire left out is None."""
 
@@ -59,6 +71,7 @@ class CallChunk(msgspec.Struct, frozen=True):
     name: str | None = None
     arguments: str | None = None
     extra: bytes | None = None
+    ended: bool = False  # the wire said that this call is over: it is sealed
 
 
 class FinishChunk(msgspec.Struct, frozen=True):
@@ -73,6 +86,8 @@ class UsageChunk(msgspec.Struct, frozen=True):
     input_tokens: int
     output_tokens: int
     alone: bool = False  # in an event of its own, which services send only at the end
+    cached_tokens: int = 0  # of the input, read from the service's cache
+    cost: float | None = None  # in dollars, where the service says so
 
 
 class DoneChunk(msgspec.Struct, frozen=True):
@@ -87,6 +102,7 @@ Chunk = (
     OpenedChunk
     | TextChunk
     | ReasoningChunk
+    | OpaqueChunk
     | CallChunk
     | FinishChunk
     | UsageChunk

@@ -21,8 +21,10 @@ Build = Callable[[TargetSettings], Provider]
 GROUP = "holdfast.providers"
 
 _OURS = {
+    "anthropic": "agent.providers.anthropic.messages",
     "demo": "agent.providers.demo",
     "openai": "agent.providers.openai.chat",
+    "openai-responses": "agent.providers.openai.responses",
 }
 
 

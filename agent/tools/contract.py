@@ -3,7 +3,6 @@
 A tool sees its arguments and a narrow `ToolContext`; it knows no session, platform or model.
 """
 
-import enum
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,16 +10,9 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.providers.contract import ToolSchema
+from agent.tools.drafts import Drafts
+from agent.tools.risk import Risk as Risk  # part of the contract
 from sessions.values.clock import Clock
-
-
-class Risk(enum.StrEnum):
-    """What a call can do to the world; everything but `READ` has side effects."""
-
-    READ = "read"
-    WRITE = "write"
-    EXEC = "exec"
-    NET = "net"
 
 
 class ToolContext(Protocol):
@@ -41,6 +33,11 @@ class ToolContext(Protocol):
         """Session, turn and call: the same for a repeat of the very same call."""
         ...
 
+    @property
+    def drafts(self) -> Drafts:
+        """Files whose writing was cut off, to be finished."""
+        ...
+
 
 class Tool(msgspec.Struct, frozen=True):
     """One tool: what the model is shown, how a call is decoded, and what carries it out."""
@@ -48,12 +45,22 @@ class Tool(msgspec.Struct, frozen=True):
     name: str
     risk: Risk
     schema: ToolSchema
-    arguments: type[msgspec.Struct]
+    arguments: Any  # the type that the arguments are decoded into
     call: Callable[[Any, ToolContext], Awaitable[str]]
     emoji: str = "🔧"
     timeout: float | None = None  # seconds; None: the configured default
     parallel: bool = False  # may run beside other parallel calls
     label: str = ""  # the argument whose value names the call to a person
+    sends: bool = True  # of `NET`: it does something out there, it does not only look
+    touches: str = ""  # the argument that is a path: two calls on one path never run side by side
+    grows: str = ""  # the argument that may become long: shortened when calls keep being cut off
+    check: Callable[[Any], str | None] | None = None  # what is wrong with decoded arguments
+    family: str = ""  # as in `tools.enabled`; empty: always there
+
+    @property
+    def must_ask(self) -> bool:
+        """Somebody has to allow each call."""
+        return self.risk is Risk.EXEC or (self.risk is Risk.NET and self.sends)
 
     @property
     def read_only(self) -> bool:

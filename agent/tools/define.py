@@ -22,12 +22,15 @@ def tool(
     emoji: str = "🔧",
     parallel: bool = False,
     label: str = "",
+    touches: str = "",
+    grows: str = "",
+    family: str = "",
 ) -> Callable[[Function], Tool]:
     """Declare a tool.
 
     The function's first parameter is its `ToolContext`; the others are the arguments the model
     gives, described under `Args:` in the docstring. `label` names the one that tells a person what
-    a call is about.
+    a call is about; `touches` and `grows` name arguments, too, as `Tool` says.
     """
 
     def made(function: Function) -> Tool:
@@ -37,9 +40,10 @@ def tool(
         if not description.strip():
             msg = f"the tool {name} needs a docstring: the model reads it"
             raise TypeError(msg)
-        if label and label not in arguments.__struct_fields__:
-            msg = f"the tool {name} has no argument {label!r} to be its label"
-            raise TypeError(msg)
+        for role, argument in (("label", label), ("touches", touches), ("grows", grows)):
+            if argument and argument not in arguments.__struct_fields__:
+                msg = f"the tool {name} has no argument {argument!r} to be its {role}"
+                raise TypeError(msg)
 
         async def call(given: msgspec.Struct, context: ToolContext) -> str:
             return await function(context, **msgspec.structs.asdict(given))
@@ -54,6 +58,9 @@ def tool(
             timeout=timeout,
             parallel=parallel,
             label=label,
+            touches=touches,
+            grows=grows,
+            family=family,
         )
 
     return made

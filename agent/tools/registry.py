@@ -1,15 +1,26 @@
 """Which tools there are."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import entry_points
 
 from agent.providers.contract import ToolSchema
 from agent.tools.clock import current_time
 from agent.tools.contract import Tool
+from agent.tools.files.reading import list_dir, read_file
+from agent.tools.files.searching import search_files
+from agent.tools.files.writing import edit_file, write_file, write_file_continue
 
 GROUP = "holdfast.tools"
 
-BUILT_IN: tuple[Tool, ...] = (current_time,)
+BUILT_IN: tuple[Tool, ...] = (
+    current_time,
+    read_file,
+    write_file,
+    write_file_continue,
+    edit_file,
+    list_dir,
+    search_files,
+)
 """Every tool of ours; a new one is added here."""
 
 
@@ -35,3 +46,8 @@ class ToolRegistry:
 def from_entry_points() -> tuple[Tool, ...]:
     """Tools that other distributions bring; each entry point of `holdfast.tools` is one `Tool`."""
     return tuple(entry.load() for entry in entry_points(group=GROUP))
+
+
+def enabled(tools: Iterable[Tool], families: Collection[str]) -> tuple[Tool, ...]:
+    """Leave out the tools of families that are not among these; tools of no family stay."""
+    return tuple(tool for tool in tools if not tool.family or tool.family in families)

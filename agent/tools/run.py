@@ -1,34 +1,39 @@
 """Carries out the tool calls of one turn: journalled, bounded in time, in the order of the calls."""
 
 import asyncio
+import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from agent.errors import ToolError, ToolTimeout
+from agent.errors import ToolError, ToolTimeout, ToolUnknownOutcome
 from agent.events import AgentEvent, ToolFinished, ToolStarted
-from agent.slots import StepCall
+from agent.slots import StepCall, shape_of
+from agent.tools.batches import Place, batches, whole_path
 from agent.tools.contract import Risk, Tool
-from agent.tools.gate import Refuse, Run, admit
+from agent.tools.deadline import bounded
+from agent.tools.drafts import Drafts
+from agent.tools.gate import Identity, Refuse, Run, admit
+from agent.tools.guard import LoopGuard
 from agent.tools.registry import ToolRegistry
+from agent.tools.spill import ResultCaps, caps_for, cut, fits, preview, spill
+from agent.tools.tally import tally
+from agent.tools.twins import UNKNOWN, Twin, Twins, carried_out
 from sessions.records import Message, ToolCall
 from sessions.values.clock import Clock
 
 Approve = Callable[[Tool, ToolCall], Awaitable[str | None]]
 """May this call run? None: yes; else the reason why not, as the model is to read it."""
 
-MOST_AT_ONCE = 8
-LONGEST_RESULT = 100_000  # characters
-LONGEST_RESULTS = 200_000  # of one turn together
-_GRACE = 3.0  # seconds a tool has to end after its time was up
-_STOP_GRACE = 0.1  # the same when somebody waits for the stop
+BATCH_TIMEOUT = 420.0  # seconds for calls that run side by side
 _LONGEST_LABEL = 80
+_READER = "read_file"
 
 _log = logging.getLogger(__name__)
-_let_go: set[asyncio.Task[str]] = set()
 
 
 class ToolJournal(Protocol):
@@ -43,12 +48,22 @@ class ToolJournal(Protocol):
         ...
 
 
+@runtime_checkable
+class LateJournal(Protocol):
+    """What a journal may offer besides, to hear of tools that ended after they were given up."""
+
+    async def tool_late(self, call: ToolCall, result: str) -> None:
+        """A call that had timed out came to this result; the turn may be over by now."""
+        ...
+
+
 class Context(msgspec.Struct, frozen=True):
     """See `ToolContext`."""
 
     clock: Clock
     workspace: Path
     idempotency_key: str
+    drafts: Drafts
 
 
 class _Same(msgspec.Struct, frozen=True):
@@ -61,9 +76,23 @@ class _Result(msgspec.Struct, frozen=True):
     ok: bool
     text: str
     ran: bool = False
+    refused: bool = False  # there was no sense in it, whoever might have allowed it
 
 
-_Decided = tuple[StepCall, Run[Tool] | Refuse | _Same]
+class _Work(msgspec.Struct, frozen=True):
+    """A call that may run."""
+
+    run: Run[Tool]
+    identity: Identity
+    label: str
+    doubt: Twin | None = None  # a call like it that may have had its effect
+
+    @property
+    def asks(self) -> bool:
+        return self.run.tool.must_ask or self.doubt is not None
+
+
+_Case = tuple[StepCall, _Work | _Same | _Result]
 
 
 class ToolRunner:
@@ -77,156 +106,235 @@ class ToolRunner:
         *,
         clock: Clock,
         workspace: Path,
+        drafts: Drafts,
         key: str,
         approve: Approve | None = None,
         timeout: float = 300.0,
+        batch_timeout: float = BATCH_TIMEOUT,
+        caps: ResultCaps | None = None,
     ) -> None:
         self.ran: list[str] = []  # names, in order
+        self.all_refused = False  # every call of the last run, by the gate or as a loop
         self._tools = registry.by_name
         self._journal = journal
         self._emit = emit
         self._clock = clock
         self._workspace = workspace
+        self._drafts = drafts
         self._key = key  # of the turn
         self._approve = approve
         self._timeout = timeout
-        self._room = LONGEST_RESULTS
+        self._batch_timeout = batch_timeout
+        self._caps = caps or caps_for(None)
+        self._room = self._caps.turn
+        self._guard = LoopGuard()
+        self._twins = Twins()
+        self._did: list[tuple[str, str]] = []
 
-    async def run(self, calls: Sequence[StepCall]) -> tuple[Message, ...]:
-        """Give every call its result, in the order of the calls."""
+    @property
+    def done(self) -> list[str]:
+        """What was carried out without an error, in a few words for people."""
+        return tally(self._did)
+
+    def remember(self, rows: Sequence[Message]) -> None:
+        """Take in what this turn did before it was interrupted: its rows with calls and results."""
+        for made, result in carried_out(rows):
+            shape = shape_of(made.arguments)
+            call = StepCall(made.id, made.name, made.arguments, shape, sealed=True)
+            how = self._admitted(call)
+            if isinstance(how, Run) and not how.tool.read_only:
+                self._twins.add(how.identity, Twin(call.id, result))
+
+    def prepare(self, calls: Sequence[StepCall]) -> tuple[StepCall, ...]:
+        """Give the calls as they will be carried out, with slips put right; ids stay."""
+        return tuple(self._admitted(call).call for call in calls)
+
+    async def run(
+        self, calls: Sequence[StepCall], *, after_recovery: bool = False
+    ) -> tuple[Message, ...]:
+        """Give every call its result, in the order of the calls.
+
+        `after_recovery`: the answer is the first one after a break; what was carried out earlier
+        in the turn is not repeated.
+        """
+        self.all_refused = False
+        self._guard.next_answer()
+        cases = list(self._cases(calls, after_recovery=after_recovery))
         results: dict[str, _Result] = {}
         rows: list[Message] = []
-        for batch in _batches(_decide(calls, self._tools)):
-            ready = [await self._prepare(decided, results) for decided in batch]
-            for (call, _), outcome in zip(batch, await _together(ready), strict=True):
-                results[call.id] = outcome
-                rows.append(await self._finish(call, outcome))
+        for where in batches([self._place(how) for _, how in cases]):
+            batch = cases[where.start : where.stop]
+            for case, result in zip(batch, await self._together(batch, results), strict=True):
+                results[case[0].id] = result
+                rows.append(await self._finish(case, result))
+        self.all_refused = bool(results) and all(each.refused for each in results.values())
         return tuple(rows)
 
-    async def _prepare(
-        self, decided: _Decided, results: dict[str, _Result]
-    ) -> _Result | Coroutine[Any, Any, _Result]:
+    # --- what to do with each call ---------------------------------------------------------------
+
+    def _admitted(self, call: StepCall) -> Run[Tool] | Refuse:
+        try:
+            return admit(call, self._tools)
+        except Exception as error:  # noqa: BLE001 - a tool's check is a part of the tool
+            _log.exception("the arguments of %s could not be checked", call.name)
+            why = f"{type(error).__name__}: {error}"
+            text = f"{call.name} has NOT run, its arguments could not be checked: {why}"
+            return Refuse(call, text)
+
+    def _cases(self, calls: Sequence[StepCall], *, after_recovery: bool) -> Iterator[_Case]:
+        first: dict[Identity, str] = {}
+        for call in calls:
+            how = self._admitted(call)
+            if isinstance(how, Refuse):
+                yield how.call, self._refused(how)
+                continue
+            identity = how.identity
+            earlier = first.setdefault(identity, call.id)
+            if earlier != call.id:
+                yield how.call, _Same(earlier)
+                continue
+            twin = self._twins.get(identity) if after_recovery else None
+            if twin is not None and not twin.unknown:
+                yield how.call, _Result(ok=True, text=twin.answer)
+            else:
+                yield how.call, _Work(how, identity, _label(how), twin)
+
+    def _refused(self, how: Refuse) -> _Result:
+        known = how.call.name in self._tools
+        warning = self._guard.failed(how.call.name) if known else ""
+        return _Result(ok=False, text=_joined(how.text, warning), refused=True)
+
+    def _place(self, how: _Work | _Same | _Result) -> Place:
+        if not isinstance(how, _Work):
+            return Place(beside=isinstance(how, _Result))
+        tool = how.run.tool
+        path = _argument(how.run.arguments, tool.touches)
+        return Place(
+            beside=tool.parallel and not how.asks,
+            path=None if path is None else whole_path(str(self._workspace), str(path)),
+        )
+
+    # --- running ---------------------------------------------------------------------------------
+
+    async def _together(self, batch: Sequence[_Case], results: dict[str, _Result]) -> list[_Result]:
+        ready = [await self._begin(how, results) for _, how in batch]
+        alone = sum(isinstance(each, _Work) for each in ready) == 1
+        limit = math.inf if alone else self._batch_timeout
+        async with asyncio.TaskGroup() as group:
+            running = [
+                each
+                if isinstance(each, _Result)
+                else group.create_task(self._carry_out(each.run, limit))
+                for each in ready
+            ]
+        return [each if isinstance(each, _Result) else each.result() for each in running]
+
+    async def _begin(
+        self, how: _Work | _Same | _Result, results: dict[str, _Result]
+    ) -> _Work | _Result:
         """Give the result where nothing is to run, else what runs; its start is then durable."""
-        call, how = decided
-        if isinstance(how, Refuse):
-            return _Result(ok=False, text=how.text)
         if isinstance(how, _Same):
             return msgspec.structs.replace(results[how.as_id], ran=False)
-        denied = await self._denied(how.tool, _record(call))
-        if denied is not None:
+        if isinstance(how, _Result):
+            return how
+        call, tool = how.run.call, how.run.tool
+        if refusal := self._guard.refusal(how.identity):
+            return _Result(ok=False, text=refusal, refused=True)
+        if how.asks and (denied := await self._denied(how)) is not None:
             return _Result(ok=False, text=f"{call.name} has NOT run: {denied}")
-        await self._journal.tool_started(_record(call), how.tool.risk)
+        await self._journal.tool_started(record_of(call), tool.risk)
         self.ran.append(call.name)
-        label = str(getattr(how.arguments, how.tool.label, ""))[:_LONGEST_LABEL]
-        self._emit(ToolStarted(call.id, call.name, label, how.tool.emoji))
-        return self._carry_out(call, how)
+        self._emit(ToolStarted(call.id, call.name, how.label, tool.emoji))
+        return how
 
-    async def _denied(self, tool: Tool, call: ToolCall) -> str | None:
-        if tool.risk in (Risk.READ, Risk.WRITE):
-            return None
-        if self._approve is None:
+    async def _denied(self, work: _Work) -> str | None:
+        if self._approve is not None:
+            return await self._approve(work.run.tool, record_of(work.run.call))
+        if work.doubt is None:
             return "it needs somebody's approval, and nobody here can give it."
-        return await self._approve(tool, call)
+        return (
+            f"the same call ({work.doubt.id}) was begun earlier in this turn and may have had its "
+            "effect. To repeat it needs somebody's approval, and nobody here can give it."
+        )
 
-    async def _carry_out(self, call: StepCall, how: Run[Tool]) -> _Result:
-        context = Context(self._clock, self._workspace, f"{self._key}:{call.id}")
-        timeout = how.tool.timeout or self._timeout
+    async def _carry_out(self, run: Run[Tool], limit: float) -> _Result:
+        call, tool = run.call, run.tool
+        context = Context(self._clock, self._workspace, f"{self._key}:{call.id}", self._drafts)
+        seconds = min(tool.timeout or self._timeout, limit)
+        late = functools.partial(self._late, call)
         try:
-            text = await _bounded(how.tool.call(how.arguments, context), call.name, timeout)
+            text = await bounded(tool.call(run.arguments, context), call.name, seconds, late)
+        except (ToolTimeout, ToolUnknownOutcome) as error:
+            doubt = "" if tool.read_only else f"{UNKNOWN}: "
+            return _Result(ok=False, text=doubt + _said(error), ran=True)
         except ToolError as error:
-            return _Result(ok=False, text=str(error) or (type(error).__doc__ or ""), ran=True)
+            return _Result(ok=False, text=_said(error), ran=True)
         except Exception as error:  # noqa: BLE001 - the boundary of tools
             _log.exception("tool %s failed", call.name)
             said = f"{call.name} failed: {type(error).__name__}: {error}"
             return _Result(ok=False, text=said, ran=True)
         return _Result(ok=True, text=text, ran=True)
 
-    async def _finish(self, call: StepCall, result: _Result) -> Message:
-        text = _capped(result.text, min(LONGEST_RESULT, self._room))
+    async def _late(self, call: StepCall, result: str) -> None:
+        _log.warning("tool %s came to a result after it was given up", call.name)
+        if isinstance(self._journal, LateJournal):
+            await self._journal.tool_late(record_of(call), result[: self._caps.each])
+
+    # --- results ---------------------------------------------------------------------------------
+
+    async def _finish(self, case: _Case, result: _Result) -> Message:
+        call, how = case
+        text = await self._capped(call, result.text)
+        if result.ran and isinstance(how, _Work):
+            text = self._note(how, result, text)
         self._room = max(0, self._room - len(text))
-        await self._journal.tool_finished(_record(call), result.ok, text)
+        await self._journal.tool_finished(record_of(call), result.ok, text)
         if result.ran:
             self._emit(ToolFinished(call.id, call.name, result.ok))
         return Message("tool", text, tool_call_id=call.id)
 
+    def _note(self, work: _Work, result: _Result, text: str) -> str:
+        """Keep in mind what the rest of the turn must know; gives the text with its warnings."""
+        call, changes = work.run.call, not work.run.tool.read_only
+        warning = self._guard.ran(work.identity, result.text, ok=result.ok, changes=changes)
+        if result.ok:
+            self._did.append((call.name, work.label))
+        if changes:
+            self._twins.add(work.identity, Twin(call.id, text))
+        return _joined(text, warning)
 
-def _record(call: StepCall) -> ToolCall:
+    async def _capped(self, call: StepCall, text: str) -> str:
+        room = min(self._caps.each, self._room)
+        if fits(text, room):
+            return text
+        try:
+            spilled = await spill(self._workspace, call.id, text)
+        except OSError as error:
+            _log.warning("the result of %s could not be kept: %s", call.name, error)
+            return cut(text, room)
+        return preview(text, spilled, reader=_READER if _READER in self._tools else None)
+
+
+def record_of(call: StepCall) -> ToolCall:
+    """Write down a call."""
     return ToolCall(call.id, call.name, call.arguments, call.extra)
 
 
-def _decide(calls: Sequence[StepCall], tools: dict[str, Tool]) -> Iterator[_Decided]:
-    first: dict[tuple[str, str], str] = {}
-    for call in calls:
-        earlier = first.setdefault((call.name, call.arguments), call.id)
-        yield call, _Same(earlier) if earlier != call.id else admit(call, tools)
+def _said(error: ToolError) -> str:
+    return str(error) or type(error).__doc__ or ""
 
 
-def _batches(decided: Iterator[_Decided]) -> Iterator[list[_Decided]]:
-    """Neighbours that may run side by side stay together; everything else stands alone."""
-    batch: list[_Decided] = []
-    for each in decided:
-        how = each[1]
-        beside = isinstance(how, Run) and how.tool.parallel
-        if batch and (not beside or len(batch) == MOST_AT_ONCE):
-            yield batch
-            batch = []
-        if beside:
-            batch.append(each)
-        else:
-            yield [each]
-    if batch:
-        yield batch
+def _joined(text: str, warning: str) -> str:
+    return f"{text}\n\n{warning}" if warning else text
 
 
-async def _together(ready: Sequence[_Result | Coroutine[Any, Any, _Result]]) -> list[_Result]:
-    async with asyncio.TaskGroup() as group:
-        running = [r if isinstance(r, _Result) else group.create_task(r) for r in ready]
-    return [r if isinstance(r, _Result) else r.result() for r in running]
+def _label(run: Run[Tool]) -> str:
+    value = _argument(run.arguments, run.tool.label)
+    return "" if value is None else " ".join(str(value).split())[:_LONGEST_LABEL]
 
 
-async def _bounded(work: Awaitable[str], name: str, seconds: float) -> str:
-    """Run a tool, but never wait for one that does not end when it is told to."""
-    # A task of its own and of no group: a group would wait for it for ever.
-    task = asyncio.get_running_loop().create_task(_awaited(work), name=f"tool {name}")
-    grace = _STOP_GRACE
-    try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-        grace = _GRACE
-    finally:
-        if not task.done():
-            await _end(task, grace)
-    if done and task.cancelled():
-        msg = f"{name} broke off by itself. Its effect is unknown."
-        raise ToolError(msg)
-    if not done:
-        # Whatever it may still have said while it ended comes too late to be relied upon.
-        msg = f"{name} was given up after {seconds:g} s. Its effect is unknown."
-        raise ToolTimeout(msg)
-    return task.result()
-
-
-async def _awaited(work: Awaitable[str]) -> str:
-    return await work
-
-
-async def _end(task: asyncio.Task[str], grace: float) -> None:
-    task.cancel()
-    try:
-        await asyncio.wait({task}, timeout=grace)
-    finally:
-        if not task.done():
-            _log.warning("%s does not end although it was cancelled", task.get_name())
-            _let_go.add(task)
-            task.add_done_callback(_forget)
-
-
-def _forget(task: asyncio.Task[str]) -> None:
-    _let_go.discard(task)
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("%s failed long after it was given up: %s", task.get_name(), error)
-
-
-def _capped(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    return f"{text[:room]}\n[{len(text) - room} more characters were left out]"
+def _argument(arguments: object, name: str) -> object:
+    """Look up one argument by its name, which may be empty; None when it is not there."""
+    if isinstance(arguments, dict):
+        return arguments.get(name)
+    return getattr(arguments, name, None) if name else None

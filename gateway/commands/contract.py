@@ -36,8 +36,50 @@ class Act(msgspec.Struct, frozen=True):
 Outcome = Tell | Act
 
 
+class Questions(Protocol):
+    """Answers to what tools ask; see `gateway.approvals`."""
+
+    async def answer(self, call: "Call", *, allow: bool) -> Outcome:
+        """Allow or deny a tool call: the one whose code is given, or the only open one here."""
+        ...
+
+
+class Asides(Protocol):
+    """What is asked beside the conversation; see `gateway.asides`."""
+
+    async def model(self, call: "Call") -> Outcome:
+        """Show which model answers here and which others there are, or switch."""
+        ...
+
+    async def reasoning(self, call: "Call") -> Outcome:
+        """Show or set how long the model may think here."""
+        ...
+
+    async def usage(self, call: "Call") -> Outcome:
+        """What the last turn, this conversation and today cost."""
+        ...
+
+    async def compact(self, call: "Call") -> Outcome:
+        """Put a summary in place of what was said so far."""
+        ...
+
+    async def btw(self, call: "Call") -> Outcome:
+        """Answer a question that the conversation does not learn of."""
+        ...
+
+
 class Desk(Protocol):
     """What handlers may use of the gateway."""
+
+    @property
+    def questions(self) -> Questions:
+        """Answers to what tools ask."""
+        ...
+
+    @property
+    def asides(self) -> Asides:
+        """What is asked beside the conversation."""
+        ...
 
     async def look(self, key: str) -> State:
         """How a conversation stands."""
@@ -85,7 +127,7 @@ class Call(msgspec.Struct, frozen=True):
 
     key: str
     args: str
-    by: By
+    by: By  # its `address` is where an answer goes, its `inbox` the stored command
     role: Role
     principal: str
     name: str

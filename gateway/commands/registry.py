@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gateway.access import Role
-from gateway.commands import conversation, people
+from gateway.commands import beside, conversation, people
 from gateway.commands.contract import Call, Command, Outcome, Tell
 
 
@@ -51,6 +51,7 @@ COMMANDS = Commands(
         *people.COMMANDS[:1],
         Command("help", "this list", _help, role=Role.GUEST),
         *conversation.COMMANDS,
+        *beside.COMMANDS,
         *people.COMMANDS[1:],
     )
 )

@@ -122,8 +122,8 @@ def render_live(text: str, capabilities: Capabilities, status: str = "") -> tupl
     """
     room = _room(capabilities)
     found = pieces(text, room, capabilities.unit)
-    if not found:
-        return ()
+    if not found:  # where it can be taken away again, the status is shown alone
+        return (status,) if status and capabilities.live is Live.EDIT else ()
     done = tuple(piece.before + piece.text + piece.after for piece in found[:-1])
     last = found[-1].before + found[-1].text
     if capabilities.live is not Live.STREAM:

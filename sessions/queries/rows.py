@@ -10,6 +10,8 @@ from sqlalchemy import bindparam as given
 
 from sessions import schema
 from sessions.records import (
+    Approval,
+    ApprovalState,
     InboxEntry,
     InboxState,
     Item,
@@ -26,6 +28,7 @@ _SESSION_STATES = {state.value: state for state in SessionState}
 _REASONS: dict[str | None, Reason | None] = {None: None, **{r.value: r for r in Reason}}
 _INBOX_STATES = {state.value: state for state in InboxState}
 _TURN_STATES = {state.value: state for state in TurnState}
+_APPROVAL_STATES = {state.value: state for state in ApprovalState}
 _ITEM_STATES = {state.value: state for state in ItemState}
 
 R = TypeVar("R")
@@ -44,6 +47,7 @@ SESSION = _columns(schema.sessions, Session)
 ENTRY = _columns(schema.inbox, InboxEntry)
 TURN = _columns(schema.turns, Turn)
 RUN = _columns(schema.tool_runs, ToolRun)
+APPROVAL = _columns(schema.approvals, Approval)
 ITEM = _columns(schema.outbox, Item)
 
 
@@ -76,6 +80,7 @@ def read_session(row: Sequence[Any]) -> Session:
 
 read_entry = _reader(InboxEntry, _INBOX_STATES, 5)
 read_turn = _reader(Turn, _TURN_STATES, 4)
+read_approval = _reader(Approval, _APPROVAL_STATES, 12)
 read_item = _reader(Item, _ITEM_STATES, 3)
 
 

@@ -1,5 +1,6 @@
 """Sessions and their history."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -130,6 +131,18 @@ _HISTORY = (
     .order_by(schema.messages.c.id.desc())
     .limit(LIMIT)
 )
+_SUMMARY = sa.select(schema.sessions.c.summary, schema.sessions.c.summary_upto).where(
+    schema.sessions.c.id == given("session")
+)
+_BEHIND_SUMMARY = (
+    sa.select(schema.messages.c.body)
+    .where(
+        schema.messages.c.session_id == given("session"),
+        schema.messages.c.id > given("mark"),
+        schema.messages.c.taken_back == sa.false(),
+    )
+    .order_by(schema.messages.c.id)
+)
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
 
 
@@ -137,4 +150,18 @@ def history(connection: Connection, session_id: str, limit: int | None) -> tuple
     """Read the newest rows of a session's history, in order."""
     most = EVERYTHING if limit is None else limit
     rows = connection.scalars(_HISTORY, {"session": session_id, "limit": most}).all()
-    return _decoder.decode(f"[{','.join(reversed(rows))}]")
+    return _decode(reversed(rows))
+
+
+def context(connection: Connection, session_id: str) -> tuple[str, tuple[Message, ...]]:
+    """Read what a model is to see: the summary of the oldest rows, and the rows behind it."""
+    found = connection.execute(_SUMMARY, {"session": session_id}).first()
+    if found is None:
+        return "", ()
+    summary, mark = found
+    rows = connection.scalars(_BEHIND_SUMMARY, {"session": session_id, "mark": mark})
+    return summary, _decode(rows)
+
+
+def _decode(rows: Iterable[str]) -> tuple[Message, ...]:
+    return _decoder.decode(f"[{','.join(rows)}]")

@@ -1,7 +1,16 @@
 """Short ways to write what the store keeps."""
 
 from sessions.changes import Change, EndTurn, OpenSession, StartTurn
-from sessions.records import InboxEntry, InboxState, Item, ItemState, Message, TurnState
+from sessions.records import (
+    Approval,
+    ApprovalState,
+    InboxEntry,
+    InboxState,
+    Item,
+    ItemState,
+    Message,
+    TurnState,
+)
 from sessions.store import SessionStore
 
 KEY = "telegram:1001"
@@ -42,13 +51,42 @@ def started(
     key: str = KEY,
     said: str = "hello",
     at: int = 2000,
+    person: str = "",
 ) -> StartTurn:
     messages = (Message("user", said),) if said else ()
-    return StartTurn(turn, session, key, ADDRESS, inbox, messages, said, at)
+    return StartTurn(turn, session, key, ADDRESS, inbox, messages, said, at, person)
 
 
 def ended(turn: str, state: TurnState = TurnState.DONE, *, at: int = 3000) -> EndTurn:
     return EndTurn(turn, state, at)
+
+
+def question(
+    id_: str,
+    *,
+    session: str = "s1",
+    turn: str = "t1",
+    key: str = KEY,
+    tool: str = "pay",
+    arguments: str = '{"amount": 1}',
+    asked_at: int = 2100,
+    state: ApprovalState = ApprovalState.OPEN,
+) -> Approval:
+    return Approval(
+        id=id_,
+        key=key,
+        session_id=session,
+        turn_id=turn,
+        call_id=f"call of {id_}",
+        tool=tool,
+        arguments=arguments,
+        person="telegram:7",
+        by_requester=True,
+        address=ADDRESS,
+        asked_at=asked_at,
+        expires_at=asked_at + 1_800_000,
+        state=state,
+    )
 
 
 def item(

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import httpx2
+import msgspec
 import pytest
 
 from agent import errors
+from agent.providers.connections import STREAMS_PER_CLIENT, keep_alive
 from agent.providers.contract import (
     CallChunk,
     Chunk,
@@ -23,12 +25,13 @@ from agent.providers.contract import (
     UsageChunk,
 )
 from agent.providers.demo import Demo
-from agent.providers.openai.chat import OpenAIChat
-from agent.providers.openai.clients import STREAMS_PER_CLIENT, keep_alive
+from agent.providers.openai.chat import OpenAIChat, build
+from agent.providers.openai.responses import OpenAIResponses
 from agent.providers.registry import ListsModels
+from agent.settings import TargetSettings
 from sessions.records import Message
-from tests.fakes.agent_kit import openai_settings
-from tests.fakes.model_script import Script, ok, status
+from tests.fakes.agent_kit import openai_settings, settings_for
+from tests.fakes.model_script import End, Head, Raw, Script, ok, status
 from tests.fakes.model_server import Handler, ModelServer, Received, always
 
 Available = Callable[[], AbstractAsyncContextManager[Provider]]
@@ -61,7 +64,17 @@ async def openai() -> AsyncIterator[Provider]:
         yield provider
 
 
-@pytest.mark.parametrize("available", [demo, openai])
+@asynccontextmanager
+async def responses() -> AsyncIterator[Provider]:
+    async with ModelServer(always(ok("You wrote: hello"))) as server:
+        provider = OpenAIResponses(settings_for("responses", server.url))
+        try:
+            yield provider
+        finally:
+            await provider.aclose()
+
+
+@pytest.mark.parametrize("available", [demo, openai, responses])
 class TestEveryProvider:
     async def test_an_answer_opens_speaks_and_says_that_it_is_over(
         self, available: Available
@@ -163,7 +176,17 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
         pytest.param("FIN", errors.Cut, "disconnected", id="closed before the headers"),
         pytest.param('H T"a" RST', errors.Cut, "ReadError", id="reset in the body"),
         pytest.param('H T"a" FIN', errors.Cut, "incomplete", id="closed in the body"),
-        pytest.param('H J{"error":"gone"} EOF', errors.Cut, "gone", id="an error as an event"),
+        pytest.param(
+            'H J{"error":"connection lost"} EOF', errors.Cut, "lost", id="an error of the network"
+        ),
+        pytest.param('H J{"error":"odd"} EOF', errors.BadRequest, "odd", id="an error as an event"),
+        pytest.param('S413"too big"', errors.ContextTooLong, "too big", id="413"),
+        pytest.param(
+            'S400"max_tokens: 9 > 5"', errors.OutputTooLong, "9 > 5", id="too much asked for"
+        ),
+        pytest.param(
+            'S400"Streaming is not supported"', errors.CannotStream, "Stream", id="no streams"
+        ),
         pytest.param(
             'H X"event: error\ndata: upstream\n\n" EOF', errors.Cut, "upstream", id="in plain text"
         ),
@@ -245,6 +268,63 @@ async def test_a_service_that_does_not_know_stream_options_is_asked_without() ->
         assert asked == [True, False, False]
 
 
+async def test_an_answer_in_one_piece_is_asked_for_and_read() -> None:
+    request = msgspec.structs.replace(REQUEST, stream=False)
+    script = 'H R"hm" T"Hello" C(0,c1,read,{"path":"a"}) F tool_calls U(7,20,4) D'
+    async with serving(script) as (provider, server):
+        chunks = await collect(provider, request)
+        assert not server.requests[0].body.keys() & {"stream", "stream_options"}
+    assert [chunk for chunk in chunks if chunk != PingChunk()] == [
+        OPENED,
+        ReasoningChunk("hm"),
+        TextChunk("Hello"),
+        CallChunk(None, "c1", "read", '{"path":"a"}'),
+        FinishChunk("tool_calls"),
+        UsageChunk(20, 7, cached_tokens=4),
+        DoneChunk(),
+    ]
+
+
+async def test_a_server_that_answers_a_stream_with_one_piece_is_understood() -> None:
+    whole = '{"choices":[{"message":{"content":"all"},"finish_reason":"stop"}]}'
+    async with serving((Head(bare=True), Raw(whole.encode()), End())) as (provider, _):
+        chunks = await collect(provider)
+    assert chunks == [OPENED, PingChunk(), TextChunk("all"), FinishChunk("stop"), DoneChunk()]
+
+
+async def test_an_error_after_the_reason_to_stop_comes_after_it() -> None:
+    seen: list[Chunk] = []
+
+    async def read(provider: Provider) -> None:
+        async with asyncio.timeout(5), provider.stream(REQUEST) as chunks:
+            async for chunk in chunks:
+                seen.append(chunk)  # noqa: PERF401 - what came before the error is kept
+
+    async with serving('H T"all" F stop RST') as (provider, _):
+        with pytest.raises(errors.Cut):
+            await read(provider)
+    assert seen == [OPENED, TextChunk("all"), FinishChunk("stop")]
+
+
+async def test_a_service_that_wants_the_output_limit_by_its_newer_name_gets_it() -> None:
+    def picky(body: dict[str, object]) -> Script:
+        if "max_tokens" in body:
+            return (status(400, message="'max_tokens': use 'max_completion_tokens' instead."),)
+        return ok("fine")
+
+    async with serving(picky) as (provider, server):
+        request = msgspec.structs.replace(REQUEST, max_output_tokens=9)
+        assert TextChunk("fine") in await collect(provider, request)
+        assert server.requests[1].body["max_completion_tokens"] == 9
+
+
+async def test_openai_itself_is_told_the_output_limit_by_the_newer_name() -> None:
+    provider = build(TargetSettings(provider="openai", base_url="https://api.openai.com/v1"))
+    request = msgspec.structs.replace(REQUEST, max_output_tokens=9)
+    assert b'"max_completion_tokens":9' in provider._wire.write(request, frozenset())
+    await provider.aclose()
+
+
 async def until_left(server: ModelServer, number: int = 1) -> Received:
     received = await server.request(number)
     await received.closed.wait()
@@ -289,10 +369,10 @@ async def test_many_streams_at_once_are_shared_out_over_several_clients() -> Non
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(collect(provider)) for _ in range(count)]
             await server.request(count)
-            assert sorted(provider._clients._live.values()) == [10, STREAMS_PER_CLIENT]
+            assert sorted(provider._clients.loads) == [10, STREAMS_PER_CLIENT]
             for task in tasks:
                 task.cancel()
-        assert sorted(provider._clients._live.values()) == [0, 0]
+        assert sorted(provider._clients.loads) == [0, 0]
 
 
 async def test_lists_the_models_of_the_server() -> None:
@@ -300,6 +380,15 @@ async def test_lists_the_models_of_the_server() -> None:
         provider = OpenAIChat(openai_settings(server.url))
         assert isinstance(provider, ListsModels)
         assert await provider.list_models() == ("a", "b")
+        await provider.aclose()
+
+
+async def test_a_page_instead_of_the_list_of_models_is_told_as_such() -> None:
+    async with ModelServer() as server:
+        url = server.url.replace("/v1", "/nonsense/v1")
+        provider = OpenAIChat(openai_settings(url))
+        with pytest.raises(errors.BadRequest, match="does not give a list of models"):
+            await provider.list_models()
         await provider.aclose()
 
 

@@ -51,7 +51,7 @@ def fill(connection: Connection, sessions: int, history: int, ids: Ids) -> list[
         sa.insert(schema.turns),
         [
             {"id": ids.new("t"), "session_id": name, "key": key, "address": key, "state": "done"}
-            | {"request": "hello", "started_at": 1}
+            | {"request": "hello", "started_at": 1, "person": key}
             for name, key in names
         ],
     )
@@ -75,11 +75,11 @@ async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
     inbox, name = ids.new("i"), ids.new("t")
     await store.accept(entry(inbox, key=key, address=key, source=key, state=InboxState.WAITING))
     await store.conversation(key)
-    await store.apply(started(name, session, inbox, key=key, at=2))
-    await store.history(session, limit=50)
+    await store.apply(started(name, session, inbox, key=key, at=2, person=key))
+    await store.context(session)
     await store.apply(StartAttempt(name, 1, "openai/one", 3))
     await store.apply(
-        EndAttempt(name, 1, "DONE", 4),
+        EndAttempt(name, 1, "DONE", 4, input_tokens=900, cached_tokens=800, cost=0.0012),
         AppendMessages(session, name, (Message("assistant", ANSWER),), 4),
         EndTurn(name, TurnState.DONE, 4),
         PutItem(item(name, text=ANSWER, turn=name, address=key)),

@@ -153,8 +153,12 @@ async def test_only_what_was_ignored_long_ago_is_forgotten(store: SessionStore) 
 
 
 async def test_a_turn_is_read_back_as_it_went(store: SessionStore) -> None:
-    await store.apply(opened("s1"), started("t1", "s1", said="what time is it?"))
-    begun = Turn("t1", "s1", KEY, ADDRESS, TurnState.RUNNING, "what time is it?", 2000)
+    await store.apply(
+        opened("s1"), started("t1", "s1", said="what time is it?", person="telegram:7")
+    )
+    begun = Turn(
+        "t1", "s1", KEY, ADDRESS, TurnState.RUNNING, "what time is it?", 2000, person="telegram:7"
+    )
     assert await store.turn("t1") == begun
     assert await store.running_turns() == (begun,)
     await store.apply(Checkpoint("t1", "it is"), StartAttempt("t1", 1, "openai/one", 2100))
@@ -177,12 +181,22 @@ async def test_a_turn_is_read_back_as_it_went(store: SessionStore) -> None:
 
 async def test_a_turn_that_is_taken_up_again_goes_on_as_the_same(store: SessionStore) -> None:
     await store.accept(entry("i1"))
-    await store.apply(opened("s1"), started("t1", "s1", "i1"), Checkpoint("t1", "half"))
+    start = started("t1", "s1", "i1", person="telegram:7")
+    await store.apply(opened("s1"), start, Checkpoint("t1", "half"))
     await store.apply(EndTurn("t1", TurnState.INTERRUPTED, 2500, "crash"))
-    await store.apply(StartTurn("t1", "s1", KEY, ADDRESS, (), (), "hello", 9000))
+    await store.apply(StartTurn("t1", "s1", KEY, ADDRESS, (), (), "hello", 9000, "telegram:8"))
     turn, session = await store.turn("t1"), await store.session("s1")
     assert turn == Turn(
-        "t1", "s1", KEY, ADDRESS, TurnState.RUNNING, "hello", 2000, partial="half", resumed=1
+        "t1",
+        "s1",
+        KEY,
+        ADDRESS,
+        TurnState.RUNNING,
+        "hello",
+        2000,
+        partial="half",
+        resumed=1,
+        person="telegram:7",
     )
     assert session
     assert (session.messages, session.updated_at) == (1, 9000)

@@ -16,6 +16,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from sessions import migrations, opening
+from sessions.changes import Compact, PutApproval
 from sessions.engine import migrator, place
 from sessions.errors import (
     StoreCorrupt,
@@ -24,10 +25,11 @@ from sessions.errors import (
     StoreTooOld,
     StoreUnavailable,
 )
+from sessions.records import Message, Spent
 from sessions.schema import metadata
 from sessions.store import SessionStore
 from sessions.values.clock import SystemClock
-from tests.contract.store_kit import talk
+from tests.contract.store_kit import question, talk
 
 
 @pytest.fixture
@@ -75,6 +77,42 @@ def test_the_steps_and_the_schema_lead_to_the_same_tables(
         connection.exec_driver_sql("DROP TABLE alembic_version")
     opening.prepare(place(store_url))
     assert shape(connection) == by_steps
+
+
+WRITTEN_AT_0001 = """
+INSERT INTO sessions (id, key, address, state, messages, created_at, updated_at)
+VALUES ('s1', 'web:a', 'web/a', 'active', 1, 1, 2);
+INSERT INTO messages (session_id, turn_id, at, body)
+VALUES ('s1', 't1', 1, '{"role":"user","content":"hello"}');
+INSERT INTO turns (id, session_id, key, address, state, request, started_at)
+VALUES ('t1', 's1', 'web:a', 'web/a', 'done', 'hello', 1);
+INSERT INTO attempts (turn_id, number, target, started_at, input_tokens)
+VALUES ('t1', 1, 'openai/one', 1, 7)
+"""
+
+
+async def test_what_an_older_version_wrote_is_there_after_the_steps(
+    connection: sa.Connection, store_url: str
+) -> None:
+    opening.migrate(connection, "0001")
+    connection.rollback()
+    with connection.begin():
+        for statement in WRITTEN_AT_0001.split(";"):
+            connection.exec_driver_sql(statement)
+    with pytest.raises(StoreTooOld):
+        opening.check(place(store_url))
+    store = await SessionStore.open(store_url, clock=SystemClock())
+    try:
+        assert await store.context("s1") == ("", (Message("user", "hello"),))
+        turn = await store.turn("t1")
+        assert turn
+        assert turn.person == ""
+        assert await store.spent(key="web:a") == Spent(input_tokens=7, requests=1)
+        await store.apply(Compact("s1", 0, "greetings", 3))
+        await store.apply(PutApproval(question("p1")))
+        assert await store.context("s1") == ("greetings", ())
+    finally:
+        await store.close()
 
 
 def test_the_list_of_steps_is_that_of_the_files() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from gateway.turns import STOPPED_RUNNING
+from gateway.work import STOPPED_RUNNING
 from gateway.wreckage import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
 from platforms.core.contract import Accepted, Address, InboundMessage, Live, Sender, Text
 from sessions.actor import Unhandled

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from agent.attempt import AttemptResult
 from agent.providers.registry import Target, build
-from agent.settings import TargetSettings, Timeouts
+from agent.settings import ProviderName, TargetSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from sessions.records import Message, ToolCall
 from sessions.values.secret import Secret
+from tests.fakes.dialects.steps import ProtocolName
 
 SCALED = Timeouts(
     connect=0.5,
@@ -33,19 +34,36 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
 
-def openai_settings(url: str, timeouts: Timeouts = SCALED) -> TargetSettings:
+_PROVIDERS: dict[ProtocolName, ProviderName] = {
+    "chat": "openai",
+    "anthropic": "anthropic",
+    "responses": "openai-responses",
+}
+
+
+def settings_for(protocol: ProtocolName, url: str, timeouts: Timeouts = SCALED) -> TargetSettings:
+    """Settings for a model server that speaks the protocol at `url` (as `ModelServer.url`)."""
     return TargetSettings(
-        provider="openai",
+        provider=_PROVIDERS[protocol],
         name="scripted",
-        base_url=url,
+        # Anthropic's SDK is given the root and adds /v1 itself.
+        base_url=url.removesuffix("/v1") if protocol == "anthropic" else url,
         api_key=Secret("sk-test"),
         timeouts=timeouts,
     )
 
 
-def openai_target(url: str, timeouts: Timeouts = SCALED) -> Target:
-    settings = openai_settings(url, timeouts)
+def target_for(protocol: ProtocolName, url: str, timeouts: Timeouts = SCALED) -> Target:
+    settings = settings_for(protocol, url, timeouts)
     return Target(build(settings), "scripted", settings)
+
+
+def openai_settings(url: str, timeouts: Timeouts = SCALED) -> TargetSettings:
+    return settings_for("chat", url, timeouts)
+
+
+def openai_target(url: str, timeouts: Timeouts = SCALED) -> Target:
+    return target_for("chat", url, timeouts)
 
 
 class MemoryJournal:

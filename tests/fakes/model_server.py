@@ -1,7 +1,8 @@
 """A model service on loopback that does exactly what its script says, byte by byte.
 
 In a test: `async with ModelServer('H T"Hel" RST', ok("done")) as server:` and then `server.url`,
-`server.requests`. As a process: `python -m tests.fakes.model_server --script echo`
+`server.requests`. The path of a request tells the protocol: `/chat/completions`, `/messages` or
+`/responses`. As a process: `python -m tests.fakes.model_server --script echo`
 prints its URL and serves until it is killed. The language is described in `model_script`.
 """
 
@@ -14,10 +15,13 @@ import struct
 import sys
 import termios
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Self
 
+from tests.fakes.dialects.choose import dialect_for, protocol_of, refusal_in
+from tests.fakes.dialects.requests import Asked, last_user_text, read_request
+from tests.fakes.dialects.steps import ProtocolName, first_usage
 from tests.fakes.model_script import (
-    Body,
     Close,
     End,
     Hang,
@@ -54,14 +58,51 @@ class Received:
         self.answered = asyncio.Event()  # the script is through
 
     @property
+    def protocol(self) -> ProtocolName:
+        """What the client speaks, by the path; for other paths by what its headers tell."""
+        if found := protocol_of(self.path):
+            return found
+        return "anthropic" if "anthropic-version" in self.headers else "chat"
+
+    @cached_property
+    def asked(self) -> Asked:
+        """The request in no protocol's words."""
+        return read_request(self.protocol, self.raw or b"{}")
+
+    @property
     def last_user_text(self) -> str:
-        said = [m["content"] for m in self.body["messages"] if m["role"] == "user"]
-        last = said[-1]
-        return last if isinstance(last, str) else "".join(part.get("text", "") for part in last)
+        return self.asked.last_user_text
+
+    @property
+    def system(self) -> str:
+        return self.asked.system
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """All but the system prompt; see `Asked` for their keys."""
+        return self.asked.messages
+
+    @property
+    def tools(self) -> dict[str, Any]:
+        """The JSON schemas of the tools on offer, by name."""
+        return self.asked.tools
+
+    @property
+    def max_tokens(self) -> int | None:
+        return self.asked.max_tokens
+
+    @property
+    def model(self) -> str | None:
+        named: str | None = (self.body or {}).get("model")
+        return named
+
+    @property
+    def stream(self) -> bool:
+        return (self.body or {}).get("stream") is True
 
 
 class ModelServer:
-    """Answers chat requests by the given scripts in order, or by a function of the request's body.
+    """Answers requests to a model by the given scripts in order, or by a function of the request's body.
 
     When the scripts are used up it answers with status 599, so that a request too many is seen.
     """
@@ -85,7 +126,7 @@ class ModelServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     async def request(self, number: int) -> Received:
-        """Wait until that many chat requests have come (counted from 1), and give that one."""
+        """Wait until that many requests to a model have come (counted from 1), and give that one."""
         async with self._seen:
             await self._seen.wait_for(lambda: len(self.requests) >= number)
         return self.requests[number - 1]
@@ -115,15 +156,15 @@ class ModelServer:
         task.add_done_callback(self._running.discard)
 
     async def _answer(self, connection: "_Connection", request: Received) -> None:
-        if request.path == "/v1/models":
-            listed = [{"id": name, "object": "model"} for name in self.models]
-            body = json.dumps({"object": "list", "data": listed}).encode()
+        route = request.path.partition("?")[0]
+        if route in {"/v1/models", "/v1/v1/models"}:
+            body = json.dumps(self._listing(request.protocol)).encode()
             await connection.play((Status(200, {}, body),), request)
             return
-        if request.path == "/nonsense/v1/models":
+        if route == "/nonsense/v1/models":
             await connection.play((Status(200, {}, b"<html>"),), request)
             return
-        if not request.path.endswith("/chat/completions"):
+        if protocol_of(request.path) is None:
             await connection.play((status(404, message="no such page"),), request)
             return
         async with self._seen:
@@ -131,6 +172,13 @@ class ModelServer:
             script = self._script_for(request)
             self._seen.notify_all()
         await connection.play(steps(script), request)
+
+    def _listing(self, protocol: ProtocolName) -> dict[str, Any]:
+        if protocol == "anthropic":
+            listed = [{"id": name, "type": "model"} for name in self.models]
+            return {"data": listed, "has_more": False}
+        named = [{"id": name, "object": "model"} for name in self.models]
+        return {"object": "list", "data": named}
 
     def _script_for(self, request: Received) -> Script:
         if self._handler is not None:
@@ -191,9 +239,11 @@ class _Connection(asyncio.Protocol):
         self._server.receive(self, self._request)
 
     async def play(self, script: Sequence[Step], request: Received) -> None:
+        self._protocol = request.protocol
+        self._dialect = dialect_for(request.protocol, first_usage(script), stream=request.stream)
         ended = await self._steps(script)
         if not ended:
-            self.transport.write(b"0\r\n\r\n")
+            await self._ending(End())
         request.answered.set()
 
     async def _steps(self, script: Sequence[Step]) -> bool:
@@ -205,36 +255,40 @@ class _Connection(asyncio.Protocol):
 
     async def _step(self, step: Step) -> bool:
         match step:
-            case Head():
-                self.transport.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
-                    b"x-request-id: req_scripted\r\ntransfer-encoding: chunked\r\n\r\n"
-                )
-            case Body(raw) if raw:
-                self.transport.write(b"%x\r\n%b\r\n" % (len(raw), raw))
-                await self._writable.wait()
-            case Body():
-                pass
-            case Wait(seconds):
-                await self._pause(seconds)
+            case Status():
+                self.transport.write(_whole(step, self._protocol))
+                return True
+            case End() | Close() | Reset() | Hang():
+                await self._ending(step)
+                return True
             case Repeat(inner, times):
                 return await self._repeat(inner, times)
-            case Status():
-                self.transport.write(_whole(step))
-                return True
+            case Head():
+                self.transport.write(_head(self._dialect.headers))
+                await self._write(self._dialect.feed(step))
+            case Wait(seconds):
+                await self._write(self._dialect.feed(step))
+                await self._pause(seconds)
+            case _:
+                await self._write(self._dialect.feed(step))
+        return False
+
+    async def _write(self, raw: bytes) -> None:
+        if raw:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(raw), raw))
+            await self._writable.wait()
+
+    async def _ending(self, step: End | Close | Reset | Hang) -> None:
+        await self._write(self._dialect.close())
+        match step:
             case End():
                 self.transport.write(b"0\r\n\r\n")
-                return True
             case Close():
                 self.transport.close()
-                return True
             case Reset():
                 await self._reset()
-                return True
             case Hang():
                 await self._lost.wait()
-                return True
-        return False
 
     async def _repeat(self, inner: Sequence[Step], times: int | None) -> bool:
         done = 0
@@ -269,14 +323,21 @@ def _unacknowledged(sock: socket.socket) -> int:
     return waiting
 
 
-def _whole(response: Status) -> bytes:
+def _head(headers: dict[str, str]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 200 OK\r\n{lines}transfer-encoding: chunked\r\n\r\n".encode()
+
+
+def _whole(response: Status, protocol: ProtocolName) -> bytes:
+    said = response.message
+    body = response.body if said is None else refusal_in(protocol, response.code, said)
     headers = {
         "content-type": "application/json",
         **response.headers,
-        "content-length": str(len(response.body)),
+        "content-length": str(len(body)),
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {response.code} Scripted\r\n{lines}\r\n".encode() + response.body
+    return f"HTTP/1.1 {response.code} Scripted\r\n{lines}\r\n".encode() + body
 
 
 def always(script: Script) -> Handler:
@@ -287,11 +348,7 @@ def always(script: Script) -> Handler:
 def echo(delay: float = 0.0) -> Handler:
     """Answers `echo: ` and what the user said last, word by word."""
 
-    def answer(body: dict[str, Any]) -> Script:
-        said = [m["content"] for m in body["messages"] if m["role"] == "user"]
-        return words(f"echo: {said[-1]}", delay)
-
-    return answer
+    return lambda body: words(f"echo: {last_user_text(body)}", delay)
 
 
 async def _serve(handler: Handler, port: int) -> None:

@@ -4,47 +4,65 @@ Written for OpenAI and for everything that calls itself compatible: fields may b
 another type, several choices may share one answer, reasoning has four names.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from agent import errors
+from agent.errors import ProviderError
+from agent.providers.body import DONE, PING, BodyReader, read_event, read_json
+from agent.providers.classify import complaint_in, failed_inside
 from agent.providers.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
     FinishChunk,
     ModelRequest,
-    PingChunk,
+    OpaqueChunk,
     ReasoningChunk,
     TextChunk,
     ToolSchema,
-    UsageChunk,
 )
-from agent.providers.openai.classify import complaint_in, failed_inside
-from agent.providers.sse import SseComment, SseEvent, SseReader
+from agent.providers.openai.odd_forms import flat, usage_chunk, whole_number
+from agent.providers.sse import SseComment, SseEvent
+from agent.thoughts import read_thoughts
 from sessions.records import Message, ToolCall
 
 # --- ours to theirs --------------------------------------------------------------------------
+
+OPTIONAL = {
+    "stream_options": re.compile(r"stream_options"),
+    "max_tokens": re.compile(r"max_completion_tokens\W+instead"),
+    "thoughts": re.compile(r"reasoning_details|reasoning_content"),
+}
+"""What a service may refuse, and how it says so; `max_tokens` is then sent by its other name."""
+
+_WANTS_THOUGHTS = ("deepseek", "kimi")
+"""Models that refuse a call of theirs in the history without the thoughts that led to it."""
 
 
 class Dialect(msgspec.Struct, frozen=True):
     """What a service wants to be told differently."""
 
     output_limit: str = "max_tokens"
-    usage_option: bool = True  # it takes `stream_options`
+    without: frozenset[str] = frozenset()  # names of `OPTIONAL`
 
 
 def to_body(request: ModelRequest, dialect: Dialect) -> bytes:
-    """Write the body of a streaming request."""
-    body: dict[str, Any] = {"model": request.model, "messages": _messages(request), "stream": True}
-    if dialect.usage_option:
-        body["stream_options"] = {"include_usage": True}
+    """Write the body of a request."""
+    body: dict[str, Any] = {"model": request.model, "messages": _messages(request, dialect)}
+    if request.stream:
+        body["stream"] = True
+        if "stream_options" not in dialect.without:
+            body["stream_options"] = {"include_usage": True}
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
     if request.max_output_tokens is not None:
-        body[dialect.output_limit] = request.max_output_tokens
+        renamed = "max_tokens" in dialect.without
+        limit = "max_completion_tokens" if renamed else dialect.output_limit
+        body[limit] = request.max_output_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.reasoning_effort is not None:
@@ -52,9 +70,13 @@ def to_body(request: ModelRequest, dialect: Dialect) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _messages(request: ModelRequest) -> list[dict[str, Any]]:
-    system = [{"role": "system", "content": request.system}] if request.system else []
-    return system + [_message(message) for message in request.messages]
+def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
+    messages = [{"role": "system", "content": request.system}] if request.system else []
+    replay = "thoughts" not in dialect.without
+    for row in request.messages:
+        thoughts = _thoughts(row, request.model) if replay and row.role == "assistant" else {}
+        messages.append(_message(row) | thoughts)
+    return messages
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -64,6 +86,17 @@ def _message(message: Message) -> dict[str, Any]:
         return {"role": message.role, "content": message.content}
     calls = [_call(call) for call in message.tool_calls]
     return {"role": message.role, "content": message.content or None, "tool_calls": calls}
+
+
+def _thoughts(row: Message, model: str) -> dict[str, Any]:
+    """Give a model back what it thought, in the form in which its service wants it."""
+    thoughts = read_thoughts(row.reasoning, by=f"openai/{model}")
+    if thoughts is None:
+        return {}
+    if thoughts.parts:
+        return {"reasoning_details": thoughts.parts}
+    wanted = row.tool_calls and any(name in model.lower() for name in _WANTS_THOUGHTS)
+    return {"reasoning_content": thoughts.text} if wanted else {}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -97,8 +130,9 @@ class _Delta(msgspec.Struct):
     reasoning: Any = None
     reasoning_text: Any = None
     thinking: Any = None
+    reasoning_details: Any = None
     refusal: Any = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_Call | None] | _Call | None = None
     function_call: _Function | None = None
 
 
@@ -109,129 +143,131 @@ class _Choice(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    choices: list[_Choice] | None = None
+    choices: list[_Choice | None] | None = None
     usage: Any = None
     error: Any = None
     error_type: Any = None
     error_message: Any = None
+    object: Any = None
     last_one: Any = msgspec.field(default=None, name="lastOne")
 
 
-_decode = msgspec.json.Decoder(_Event).decode
-_PING = [PingChunk()]
-_DONE = DoneChunk()
+_EVENT = msgspec.json.Decoder(_Event)
+
+_FAILED = {
+    "network_error": errors.Cut,
+    "insufficient_system_resource": errors.Overloaded,
+}
+"""Reasons to stop that are none of the model's; what it had said until then counts."""
 
 
-def from_event(event: SseEvent | SseComment) -> list[Chunk]:
-    """Read one event; raises the `ProviderError` that the service put into the stream."""
-    if isinstance(event, SseComment):
-        return list(_PING)
-    if event.data.strip() == b"[DONE]":
-        return [_DONE]
-    try:
-        decoded = _decode(event.data)
-    except msgspec.ValidationError:  # JSON of a shape that has nothing for us, such as `null`
-        return list(_PING)
-    except msgspec.DecodeError:
-        raise _not_json(event) from None
-    if decoded.error or decoded.error_message or event.name == "error":
-        raise failed_inside(complaint_in(_error_of(decoded, event)))
-    return list(_chunks(decoded)) or list(_PING)
-
-
-class ChatReader:
-    """Reads the body of one answer: a stream of events, or one piece of JSON all the same."""
+class ChatReader(BodyReader):
+    """Reads the body of one answer."""
 
     def __init__(self) -> None:
-        self.done = False  # the wire's own end mark came: nothing of interest follows
-        self._events = SseReader()
-        self._whole: list[bytes] | None = None
-        self._begun = False
-
-    def feed(self, received: bytes) -> Iterator[Chunk]:
-        """Take bytes; what stands before an error is given before it is raised."""
-        if not self._begun:
-            self._begun = bool(received.strip())
-            self._whole = [] if received.lstrip().startswith(b"{") else None
-        if self._whole is not None:
-            self._whole.append(received)
-            yield PingChunk()
-            return
-        for event in self._events.feed(received):
-            for chunk in from_event(event):
-                self.done = self.done or chunk is _DONE
-                yield chunk
-            if self.done:
-                return
-
-    def close(self) -> Iterator[Chunk]:
-        """The body is over."""
-        if self._whole is not None:
-            yield from from_event(SseEvent("", b"".join(self._whole)))
-            yield _DONE
-        for event in self._events.close():
-            # The last event may be a torn one.
-            if isinstance(event, SseEvent) and _is_readable(event.data):
-                yield from from_event(event)
+        super().__init__(from_event)
 
 
-def _is_readable(data: bytes) -> bool:
-    try:
-        msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        return data.strip() == b"[DONE]"
-    return True
+def from_event(event: SseEvent | SseComment) -> Iterator[Chunk]:
+    """Read one event; raises the `ProviderError` that the service put into the stream."""
+    if isinstance(event, SseComment):
+        yield PING
+        return
+    if event.data.strip() == b"[DONE]":
+        yield DONE
+        return
+    decoded = read_event(event, _EVENT)
+    if decoded is None:
+        yield PING
+        return
+    if _is_error(decoded, event):
+        raise failed_inside(complaint_in(_error_of(decoded, event)))
+    nothing = True
+    for chunk in _chunks(decoded):
+        nothing = False
+        yield chunk
+    if nothing:
+        yield PING
 
 
-def _not_json(event: SseEvent) -> errors.ProviderError:
-    said = event.data.decode("utf-8", "replace")
-    if event.name == "error":
-        return failed_inside(complaint_in(said))
-    return errors.Cut(f"the model service sent something unreadable: {said[:80]!r}")
+def _is_error(decoded: _Event, event: SseEvent) -> bool:
+    named = event.name == "error" or decoded.object == "error"
+    return bool(named or decoded.error or decoded.error_message)
 
 
 def _error_of(decoded: _Event, event: SseEvent) -> object:
-    if decoded.error:
-        return decoded.error
-    if decoded.error_message:
-        return {"message": decoded.error_message, "type": decoded.error_type}
-    return msgspec.json.decode(event.data)
+    return {"error": decoded.error} if decoded.error else read_json(event.data, dict[str, Any])
 
 
 def _chunks(event: _Event) -> Iterator[Chunk]:
     for choice in event.choices or ():
-        delta = choice.delta or choice.message
-        if delta is not None:
-            yield from _said(delta)
-        if choice.finish_reason:
-            yield from _finish(str(choice.finish_reason), delta)
+        if choice is not None:
+            yield from _choice(choice)
     if isinstance(event.usage, dict):
-        yield from _usage(event.usage, alone=not event.choices)
+        words = "prompt_tokens", "completion_tokens"
+        yield usage_chunk(event.usage, words, alone=not event.choices)
     if event.last_one:
         yield DoneChunk()  # the model is done, the wire is not
 
 
+def _choice(choice: _Choice) -> Iterator[Chunk]:
+    delta = choice.delta or choice.message
+    reason = str(choice.finish_reason or "")
+    if reason.lower() == "error":
+        raise _failure(reason, delta)
+    if delta is not None:
+        yield from _said(delta)
+    if reason.lower() in _FAILED:
+        raise _FAILED[reason.lower()](reason)
+    if reason:
+        yield FinishChunk(reason)
+
+
+def _failure(reason: str, delta: _Delta | None) -> ProviderError:
+    """An aggregator passes its upstream's failure on as if it were the answer's text."""
+    said = flat(delta.content) if delta is not None else ""
+    return failed_inside(complaint_in(said or reason))
+
+
 def _said(delta: _Delta) -> Iterator[Chunk]:
-    thought = (
-        delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.thinking or ""
+    thought = flat(
+        delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.thinking
     )
+    if delta.reasoning_details:
+        details = [each for each in _listed(delta.reasoning_details) if isinstance(each, dict)]
+        thought = thought or "".join(map(_shown, details))
+        yield from (_opaque(each, position) for position, each in enumerate(details))
     if thought:
-        yield ReasoningChunk(_flat(thought))
+        yield ReasoningChunk(thought)
     if delta.content:
-        yield TextChunk(_flat(delta.content))
+        yield TextChunk(flat(delta.content))
     if delta.refusal:
-        yield TextChunk(_flat(delta.refusal))
+        yield TextChunk(flat(delta.refusal))
         yield FinishChunk("refusal")
     if delta.tool_calls:
-        yield from _calls(delta.tool_calls)
+        yield from _calls([call for call in _listed(delta.tool_calls) if call is not None])
     if delta.function_call is not None:
         yield _call_chunk(_Call(index=0, function=delta.function_call), 0)
 
 
-def _finish(reason: str, delta: _Delta | None) -> Iterator[Chunk]:
-    if reason == "error":  # an aggregator passes its upstream's failure on as an answer
-        raise failed_inside(complaint_in(_flat(delta.content) if delta else reason))
-    yield FinishChunk(reason)
+_KINDS = {"reasoning.text": 0, "reasoning.summary": 1, "reasoning.encrypted": 2}
+
+
+def _opaque(detail: dict[str, Any], position: int) -> OpaqueChunk:
+    """Pieces of different kinds may share an index; they are parts of their own all the same."""
+    index = whole_number(detail.get("index"))
+    kind = _KINDS.get(str(detail.get("type")), len(_KINDS))
+    fields = {name: value for name, value in detail.items() if value is not None}
+    place = position if index is None else index
+    return OpaqueChunk(place * (len(_KINDS) + 1) + kind, fields)
+
+
+def _shown(detail: dict[str, Any]) -> str:
+    return flat(detail.get("text") or detail.get("summary"))
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _calls(calls: list[_Call]) -> Iterator[CallChunk]:
@@ -247,33 +283,9 @@ def _call_chunk(call: _Call, position: int | None) -> CallChunk:
     if arguments is not None and not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
     return CallChunk(
-        index=_index(call.index) if call.index is not None else position,
+        index=whole_number(call.index) if call.index is not None else position,
         id=None if call.id is None else str(call.id),
         name=None if function.name is None else str(function.name),
         arguments=arguments,
         extra=None if call.extra_content is None else msgspec.json.encode(call.extra_content),
     )
-
-
-def _index(index: object) -> int | None:
-    try:
-        return int(str(index))
-    except ValueError:
-        return None
-
-
-def _usage(usage: dict[str, Any], *, alone: bool) -> Iterator[UsageChunk]:
-    counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    sent, made = (count if isinstance(count, int) else 0 for count in counts)
-    yield UsageChunk(sent, made, alone)
-
-
-def _flat(content: object) -> str:
-    """Content may be text, a part with a text, or a list of such."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, dict):
-        return _flat(content.get("text") or "")
-    if isinstance(content, list):
-        return "".join(map(_flat, content))
-    return ""

@@ -7,20 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import errors
+from agent.accumulate import Accumulator
 from agent.providers.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
     FinishChunk,
     ModelRequest,
+    OpaqueChunk,
     PingChunk,
     ReasoningChunk,
     TextChunk,
     ToolSchema,
     UsageChunk,
 )
-from agent.providers.openai.chat_wire import ChatReader, Dialect, from_event, to_body
+from agent.providers.openai.chat_wire import OPTIONAL, ChatReader, Dialect, from_event, to_body
 from agent.providers.sse import SseComment, SseEvent
+from agent.thoughts import Thoughts, write_thoughts
+from agent.verdict import Cut, judge
 from sessions.records import Message, ToolCall
 from tests.fakes.model_script import body_of
 
@@ -41,7 +45,7 @@ def test_a_plain_request_says_only_what_was_asked_for() -> None:
 def test_every_option_has_its_place() -> None:
     tool = ToolSchema("read", "Reads.", {"type": "object"})
     request = ModelRequest("m", "sys", (), (tool,), 100, 0.5, "low")
-    assert body(request, Dialect("max_completion_tokens", usage_option=False)) == {
+    assert body(request, Dialect("max_completion_tokens", frozenset({"stream_options"}))) == {
         "model": "m",
         "messages": [{"role": "system", "content": "sys"}],
         "stream": True,
@@ -94,8 +98,67 @@ def test_calls_and_results_go_back_exactly_as_they_were() -> None:
     ]
 
 
+DETAIL = {"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}
+
+
+def test_what_a_service_does_not_take_is_left_out_or_named_differently() -> None:
+    kept = write_thoughts(Thoughts("openai/m", "hm", (DETAIL,)))
+    rows = (Message("assistant", "hi", reasoning=kept),)
+    request = ModelRequest("m", "", rows, (), 7)
+    assert body(request)["messages"] == [
+        {"role": "assistant", "content": "hi", "reasoning_details": [DETAIL]}
+    ]
+    assert body(request, Dialect(without=frozenset(OPTIONAL))) == {
+        "model": "m",
+        "messages": [{"role": "assistant", "content": "hi"}],
+        "stream": True,
+        "max_completion_tokens": 7,
+    }
+
+
+def test_a_request_for_one_piece_says_nothing_of_streams() -> None:
+    request = ModelRequest("m", "", (Message("user", "hi"),), stream=False)
+    assert body(request).keys() == {"model", "messages"}
+
+
+@pytest.mark.parametrize(
+    ("said", "option"),
+    [
+        ("Unknown field: stream_options", "stream_options"),
+        ("Use 'max_completion_tokens' instead.", "max_tokens"),
+        ("messages.1.reasoning_details: Extra inputs are not permitted", "thoughts"),
+        ("no such model", None),
+    ],
+)
+def test_an_error_names_the_option_to_leave_out(said: str, option: str | None) -> None:
+    named = [name for name, words in OPTIONAL.items() if words.search(said.lower())]
+    assert next(iter(named), None) == option
+
+
+CALL = (ToolCall("c1", "read", "{}"),)
+
+
+@pytest.mark.parametrize(
+    ("model", "by", "calls", "given_back"),
+    [
+        ("deepseek-reasoner", "openai/deepseek-reasoner", CALL, "hm"),
+        ("Kimi-K2", "openai/Kimi-K2", CALL, "hm"),
+        ("deepseek-reasoner", "openai/deepseek-reasoner", (), None),
+        ("deepseek-reasoner", "openai/other", CALL, None),
+        ("gpt", "openai/gpt", CALL, None),
+    ],
+    ids=["deepseek", "kimi", "no call", "thought by another", "does not want it"],
+)
+def test_only_models_that_want_their_thoughts_in_words_get_them(
+    model: str, by: str, calls: tuple[ToolCall, ...], given_back: str | None
+) -> None:
+    row = Message("assistant", "x", calls, reasoning=write_thoughts(Thoughts(by, "hm")))
+    (message,) = body(ModelRequest(model, "", (row,)))["messages"]
+    assert message.get("reasoning_content") == given_back
+
+
 def read(fields: object, name: str = "") -> list[Chunk]:
-    return from_event(SseEvent(name, json.dumps(fields).encode()))
+    return list(from_event(SseEvent(name, json.dumps(fields).encode())))
 
 
 def delta(fields: object, finish: object = None) -> dict[str, object]:
@@ -194,6 +257,78 @@ PING = [PingChunk()]
             [CallChunk(0, None, "read", "{}")],
             id="the old form of a call",
         ),
+        pytest.param(
+            delta({"tool_calls": {"index": 0, "id": "c1"}}),
+            [CallChunk(0, "c1")],
+            id="a call that is no list",
+        ),
+        pytest.param(
+            {"choices": [None, {"delta": {"content": "a", "tool_calls": [None]}}]},
+            [TextChunk("a")],
+            id="null among choices and calls",
+        ),
+        pytest.param(delta({}, "STOP"), [FinishChunk("STOP")], id="a reason in capitals"),
+        pytest.param(
+            {
+                **delta({}),
+                "usage": {
+                    "prompt_tokens": 9,
+                    "completion_tokens": 2,
+                    "prompt_tokens_details": {"cached_tokens": 5},
+                    "cost": 0.25,
+                },
+            },
+            [UsageChunk(9, 2, cached_tokens=5, cost=0.25)],
+            id="what came from the cache, and what it cost",
+        ),
+        pytest.param(
+            {
+                "usage": {
+                    "prompt_tokens": 9,
+                    "prompt_tokens_details": None,
+                    "prompt_cache_hit_tokens": 5,
+                    "cost": "free",
+                }
+            },
+            [UsageChunk(9, 0, alone=True, cached_tokens=5)],
+            id="another name for what came from the cache",
+        ),
+        pytest.param(
+            delta(
+                {
+                    "reasoning": "a",
+                    "reasoning_details": [
+                        {"type": "reasoning.text", "text": "a", "index": 1, "signature": None}
+                    ],
+                }
+            ),
+            [
+                OpaqueChunk(4, {"type": "reasoning.text", "text": "a", "index": 1}),
+                ReasoningChunk("a"),
+            ],
+            id="details beside reasoning",
+        ),
+        pytest.param(
+            delta(
+                {
+                    "reasoning_details": [
+                        {"type": "reasoning.text", "text": "a", "index": 0},
+                        {"type": "reasoning.summary", "summary": "b", "index": 0},
+                        {"type": "reasoning.encrypted", "data": "x", "index": 0},
+                        {"type": "odd"},
+                        "nonsense",
+                    ]
+                }
+            ),
+            [
+                OpaqueChunk(0, {"type": "reasoning.text", "text": "a", "index": 0}),
+                OpaqueChunk(1, {"type": "reasoning.summary", "summary": "b", "index": 0}),
+                OpaqueChunk(2, {"type": "reasoning.encrypted", "data": "x", "index": 0}),
+                OpaqueChunk(15, {"type": "odd"}),
+                ReasoningChunk("ab"),
+            ],
+            id="details alone",
+        ),
         pytest.param({"error": None, **delta({"content": "a"})}, [TextChunk("a")], id="no error"),
     ],
 )
@@ -202,14 +337,27 @@ def test_reads_an_event(fields: object, chunks: list[Chunk]) -> None:
 
 
 def test_comments_and_the_end_mark_are_read() -> None:
-    assert from_event(SseComment()) == PING
-    assert from_event(SseEvent("", b" [DONE] ")) == [DoneChunk()]
+    assert list(from_event(SseComment())) == PING
+    assert list(from_event(SseEvent("", b" [DONE] "))) == [DoneChunk()]
 
 
 @pytest.mark.parametrize(
     ("name", "data", "error", "words"),
     [
         ("", b'{"error":{"message":"Network connection lost."}}', errors.Cut, "Network connection"),
+        ("", b'{"error":{"message":"odd"}}', errors.BadRequest, "odd"),
+        ("", b'{"object":"error","message":"no","code":400}', errors.BadRequest, "no"),
+        ("", b'{"error":{"code":"content_filter","message":"no"}}', errors.Declined, "no"),
+        ("error", b'{"message":"x","n":NaN}', errors.BadRequest, "x"),
+        (
+            "",
+            (
+                b'{"choices":[{"delta":{"content":"data: {\\"error\\":{\\"message\\":\\"why\\",'
+                b'\\"code\\":503}}\\n\\n"},"finish_reason":"ERROR"}]}'
+            ),
+            errors.Overloaded,
+            "^why$",
+        ),
         ("", b'{"error":"Rate limit reached"}', errors.RateLimited, "Rate limit"),
         ("", b'{"error":{"code":502,"message":"bad"}}', errors.Overloaded, "bad"),
         (
@@ -237,7 +385,64 @@ def test_an_error_inside_the_stream_is_raised_with_the_service_s_words(
     name: str, data: bytes, error: type[errors.ProviderError], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        from_event(SseEvent(name, data))
+        list(from_event(SseEvent(name, data)))
+
+
+def test_parts_of_the_thinking_come_back_together() -> None:
+    details = [
+        {"type": "reasoning.text", "text": "a", "index": 0, "id": None},
+        {"type": "reasoning.text", "text": "b", "index": 0},
+        {"type": "reasoning.encrypted", "data": "x", "index": 0, "id": "c1"},
+        {"type": "reasoning.text", "signature": "s", "index": 0, "text": None},
+    ]
+    accumulator = Accumulator((), "call")
+    for detail in details:
+        for chunk in read(delta({"reasoning_details": [detail]})):
+            accumulator.feed(chunk)
+    step = accumulator.result()
+    assert step.reasoning == "ab"
+    assert step.opaque == (
+        {"type": "reasoning.text", "text": "ab", "index": 0, "signature": "s"},
+        {"type": "reasoning.encrypted", "data": "x", "index": 0, "id": "c1"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [("network_error", errors.Cut), ("insufficient_system_resource", errors.Overloaded)],
+)
+def test_a_reason_that_is_a_failure_is_raised_after_the_text(
+    reason: str, error: type[errors.ProviderError]
+) -> None:
+    chunks = from_event(SseEvent("", json.dumps(delta({"content": "half"}, reason)).encode()))
+    assert next(chunks) == TextChunk("half")
+    with pytest.raises(error, match=reason):
+        next(chunks)
+
+
+@pytest.mark.parametrize("after", ['J{"error":{"message":"odd"}}', 'X"event: error\ndata: x\n\n"'])
+@pytest.mark.parametrize("end", ["F stop", "F tool_calls", "F length"])
+def test_an_error_after_the_reason_to_stop_takes_nothing_from_the_answer(
+    end: str, after: str
+) -> None:
+    accumulator = Accumulator((), "call")
+    chunks = ChatReader().feed(body_of(f'T"all" {end} {after}'))
+    raised = None
+    try:
+        for chunk in chunks:
+            accumulator.feed(chunk)
+    except errors.ProviderError as error:
+        raised = error
+    assert raised is not None
+    without_error = judge(accumulator.result())
+    assert not isinstance(without_error, Cut)
+    assert judge(accumulator.result(), error=raised) == without_error
+
+
+def test_half_a_character_is_no_reason_to_give_up() -> None:
+    raw = b'{"choices":[{"delta":{"content":"a\\ud83d"},"logprobs":{"x":-Infinity}}]}'
+    assert list(from_event(SseEvent("", raw))) == [TextChunk("a\ufffd")]
+    assert list(from_event(SseEvent("", b'{"y":NaN,"choices":"x"}'))) == PING
 
 
 def whole(pieces: list[bytes]) -> list[Chunk]:
@@ -256,7 +461,7 @@ def test_every_way_to_split_the_body_gives_the_same_chunks(cuts: list[int]) -> N
 
 
 def test_what_stands_before_an_error_is_given_before_it_is_raised() -> None:
-    chunks = ChatReader().feed(body_of('T"half" J{"error":"gone"}'))
+    chunks = ChatReader().feed(body_of('T"half" J{"error":"connection gone"}'))
     assert next(chunks) == TextChunk("half")
     with pytest.raises(errors.Cut, match="gone"):
         next(chunks)
@@ -275,6 +480,7 @@ def test_nothing_after_the_end_mark_is_read() -> None:
         (b'data: {"choices":[{"delta":{"content":"a"}}]}', [TextChunk("a")]),
         (b'data: {"choices":[{"delta":{"cont', []),
         (b": pi", []),
+        (b"event: x", []),
     ],
 )
 def test_a_last_event_without_its_blank_line_counts_if_it_is_whole(
@@ -307,6 +513,14 @@ def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
     ]
 
 
-def test_an_error_that_came_with_status_200_is_still_one() -> None:
+@pytest.mark.parametrize(
+    "raw", [b'{"error":{"message":"overloaded"}}', b'[{"error":{"message":"overloaded"}}]']
+)
+def test_an_error_that_came_with_status_200_is_still_one(raw: bytes) -> None:
     with pytest.raises(errors.Overloaded):
-        whole([b'{"error":{"message":"overloaded"}}'])
+        whole([raw])
+
+
+def test_a_page_for_people_is_no_answer() -> None:
+    with pytest.raises(errors.Cut, match="unreadable: '<html>"):
+        whole([b"<html>\n", b"busy</html>"])

@@ -1,10 +1,16 @@
+from typing import Any
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agent.providers.contract import ToolSchema
 from agent.slots import Shape, StepCall, shape_of
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from agent.tools.gate import Refuse, Run, admit
+from agent.tools.gate import Refuse, Run, admit, dispatchable
+from agent.tools.names import distance, meant, nearest
 
 
 @tool(risk=Risk.WRITE)
@@ -28,7 +34,24 @@ async def read(_context: ToolContext, path: str) -> str:
     return path
 
 
-TOOLS: dict[str, Tool] = {"pay": pay, "read": read}
+async def _foreign(_given: dict[str, Any], _context: ToolContext) -> str:
+    return ""
+
+
+def _complaint(given: dict[str, Any]) -> str | None:
+    return None if "to" in given else "'to' is a required property."
+
+
+remote_pay = Tool(
+    name="remote_pay",
+    risk=Risk.NET,
+    schema=ToolSchema("remote_pay", "Pay elsewhere.", {"type": "object"}),
+    arguments=dict[str, Any],
+    call=_foreign,
+    check=_complaint,
+)
+
+TOOLS: dict[str, Tool] = {"pay": pay, "read": read, "remote_pay": remote_pay}
 
 
 def call(name: str, arguments: str, *, sealed: bool = True) -> StepCall:
@@ -36,29 +59,43 @@ def call(name: str, arguments: str, *, sealed: bool = True) -> StepCall:
 
 
 def test_a_whole_and_fitting_call_may_run_with_decoded_arguments() -> None:
-    admitted = admit(call("pay", '{"amount": 100}'), TOOLS)
+    made = call("pay", '{"amount": 100}')
+    admitted = admit(made, TOOLS)
     assert isinstance(admitted, Run)
     assert admitted.tool is pay
+    assert admitted.call == made
     assert msgspec.structs.asdict(admitted.arguments) == {"amount": 100, "note": ""}
+
+
+def test_arguments_of_any_type_are_decoded_and_checked_by_the_tool_itself() -> None:
+    admitted = admit(call("remote_pay", '{"to": "me", "x": [1]}'), TOOLS)
+    assert isinstance(admitted, Run)
+    assert admitted.arguments == {"to": "me", "x": [1]}
+    refused = admit(call("remote_pay", '{"from": "me"}'), TOOLS)
+    assert isinstance(refused, Refuse)
+    assert refused.text == (
+        "remote_pay has NOT run, its arguments do not fit: 'to' is a required property."
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("pay", '{"amount": 1', "truncated"),
-        ("pay", '{"amount": 1,}', "malformed"),
-        ("pay", "{'amount': 1}", "malformed"),
-        ("pay", '```json\n{"amount": 1}\n```', "malformed"),
-        ("pay", '{"amount": 1}{"amount": 1}', "trailing"),
-        ("pay", "[1]", "not a JSON object"),
-        ("pay", "", "no arguments"),
-        ("pay", "{}", "amount"),
-        ("pay", '{"amount": "1"}', "int"),
-        ("pay", '{"amount": 1, "to": "x"}', "to"),
-        ("pay", '{"amount": null}', "null"),
-        ("raed", '{"path": "a"}', "Did you mean read?"),
-        ("zzz", "{}", "no tool 'zzz'."),
-        (" ", "{}", "no tool name"),
+        pytest.param("pay", '{"amount": 1', "truncated (byte 12)", id="cut"),
+        pytest.param("pay", '{"amount": "é', "truncated (byte 14)", id="cut, in bytes"),
+        pytest.param("pay", '{"amount": 1,', "truncated (byte 13)", id="cut behind a comma"),
+        pytest.param("pay", "{'amount': 1}", "must be strings (byte 1)", id="single quotes"),
+        pytest.param(
+            "pay", '{"amount": 1}{"amount": 1}', "trailing characters (byte 14)", id="two objects"
+        ),
+        pytest.param("pay", "[1]", "not a JSON object", id="a list"),
+        pytest.param("pay", "", "no arguments", id="nothing"),
+        pytest.param("pay", "{}", "amount", id="a missing key"),
+        pytest.param("pay", '{"amount": "1"}', "int", id="an ill-typed key"),
+        pytest.param("pay", '{"amount": 1, "to": "x"}', "to", id="an unknown key"),
+        pytest.param("pay", '{"amount": null}', "null", id="null"),
+        pytest.param("pay", '{"amount": None,}', "null", id="repaired, but ill-typed"),
+        pytest.param("zzz", "{}", "no tool 'zzz'. The nearest names are: ", id="unknown"),
     ],
 )
 def test_anything_else_is_refused_with_a_reason_for_the_model(
@@ -67,7 +104,119 @@ def test_anything_else_is_refused_with_a_reason_for_the_model(
     refused = admit(call(name, arguments), TOOLS)
     assert isinstance(refused, Refuse)
     assert words in refused.text
-    assert "NOT run" in refused.text or "Nothing has run" in refused.text
+    assert refused.text.startswith((f"{name} has NOT run", "Nothing has run"))
+    assert refused.text.endswith((".", "remote_pay."))
+
+
+@pytest.mark.parametrize("name", ["", " ", "\n"])
+def test_a_call_without_a_name_is_told_so_without_a_catalogue(name: str) -> None:
+    refused = admit(call(name, "{}"), TOOLS)
+    assert isinstance(refused, Refuse)
+    assert refused.text == "Nothing has run: the call has no tool name."
+
+
+def test_an_unknown_name_is_answered_with_a_few_names_and_no_more_of_its_own_length() -> None:
+    many = {f"tool_{number}": read for number in range(50)}
+    refused = admit(call("x" * 5000, "{}"), many)
+    assert isinstance(refused, Refuse)
+    assert refused.text.count("tool_") == 20
+    assert len(refused.text) < 500
+    none: dict[str, Tool] = {}
+    nothing = admit(call("read", "{}"), none)
+    assert isinstance(nothing, Refuse)
+    assert nothing.text == "Nothing has run: there is no tool 'read'. There are no tools at all."
+
+
+def test_a_name_a_letter_off_runs_under_the_real_one_with_the_very_arguments() -> None:
+    admitted = admit(call("raed", '{"path":  "a"}'), TOOLS)
+    assert isinstance(admitted, Run)
+    assert admitted.tool is read
+    assert admitted.call == call("read", '{"path":  "a"}')
+
+
+def test_a_call_that_is_refused_bears_the_real_name_too() -> None:
+    refused = admit(call("remote_pya", "{}"), TOOLS)
+    assert refused.call.name == "remote_pay"
+
+
+def test_the_name_of_a_call_that_may_be_cut_off_is_not_guessed() -> None:
+    assert isinstance(admit(call("rea", '{"path": "a"}', sealed=False), TOOLS), Refuse)
+    assert isinstance(admit(call("rea", '{"path": "a"}'), TOOLS), Run)
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "found"),
+    [
+        pytest.param("read_fiel", ["read_file", "write_file"], "read_file", id="swapped"),
+        pytest.param("readfile", ["read_file"], "read_file", id="dropped"),
+        pytest.param("read_files_", ["read_file"], "read_file", id="two added"),
+        pytest.param("Read_File", ["read_file"], "read_file", id="two replaced"),
+        pytest.param("reed_fill_", ["read_file"], None, id="three wrong"),
+        pytest.param("read_filx", ["read_file", "read_fill"], None, id="two that are near"),
+        pytest.param("read_fil", ["read_file", "read_filled"], "read_file", id="the other is far"),
+        pytest.param("read_fil", ["read_file", "read_filed"], None, id="nearer is not enough"),
+        pytest.param("py", ["pay"], None, id="tiny"),
+        pytest.param("pya", ["pay"], "pay", id="short, one wrong"),
+        pytest.param("ypa", ["pay"], None, id="short, two wrong"),
+        pytest.param("loop", ["noop"], "noop", id="half of four would be too much, one is not"),
+        pytest.param("looq", ["noop"], None, id="half of four"),
+        pytest.param("", ["a"], None, id="empty"),
+        pytest.param("anything", [], None, id="no tools"),
+        pytest.param("x" * 101, ["x" * 100], None, id="longer than any name"),
+    ],
+)
+def test_a_slip_is_put_right_only_where_one_name_can_be_meant(
+    name: str, names: list[str], found: str | None
+) -> None:
+    assert meant(name, names) == found
+
+
+def test_the_nearest_names_come_first() -> None:
+    assert nearest("file_read", ["pay", "read_file", "file_reader"])[0] == "file_reader"
+
+
+WORDS = st.text(alphabet="ab_", max_size=6)
+
+
+@given(WORDS, WORDS)
+def test_distance_is_the_same_both_ways_and_nothing_only_between_equals(
+    one: str, other: str
+) -> None:
+    assert distance(one, other) == distance(other, one)
+    assert (distance(one, other) == 0) == (one == other)
+    assert abs(len(one) - len(other)) <= distance(one, other) <= max(len(one), len(other))
+
+
+@given(st.text(alphabet="abcd", min_size=2, max_size=8), st.data())
+def test_one_slip_is_a_distance_of_one(word: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(word) - 2))
+    assert distance(word, word[:at] + word[at + 1 :]) == 1
+    assert distance(word, word[:at] + "x" + word[at:]) == 1
+    assert distance(word, word[:at] + "x" + word[at + 1 :]) == 1
+    swapped = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+    assert distance(word, swapped) == (word != swapped)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "as_run"),
+    [
+        pytest.param('{"amount": 1,}', '{"amount": 1}', id="closed"),
+        pytest.param('```json\n{"amount": 1}\n```', '{"amount": 1}', id="fenced"),
+        pytest.param(
+            '{"amount": 1, "note": "a\nb"}', '{"amount": 1, "note": "a\\nb"}', id="line end"
+        ),
+    ],
+)
+def test_a_slip_in_the_arguments_is_put_right_and_what_runs_is_what_is_shown(
+    arguments: str, as_run: str
+) -> None:
+    admitted = admit(call("pay", arguments), TOOLS)
+    assert isinstance(admitted, Run)
+    assert admitted.call == call("pay", as_run)
+
+
+def test_arguments_that_may_be_cut_off_are_not_repaired() -> None:
+    assert isinstance(admit(call("read", '{"path": "a",}', sealed=False), TOOLS), Refuse)
 
 
 def test_a_call_that_may_have_been_cut_off_runs_only_if_it_changes_nothing() -> None:
@@ -76,8 +225,46 @@ def test_a_call_that_may_have_been_cut_off_runs_only_if_it_changes_nothing() -> 
     assert isinstance(admit(call("read", '{"path": "a"}', sealed=False), TOOLS), Run)
 
 
-def test_every_prefix_of_a_call_is_refused() -> None:
+@pytest.mark.parametrize("sealed", [True, False])
+def test_every_prefix_of_a_call_is_refused(sealed: bool) -> None:
     whole = '{"amount": 100, "note": "for {this} and \\"that\\""}'
     for end in range(len(whole)):
-        assert isinstance(admit(call("pay", whole[:end]), TOOLS), Refuse), whole[:end]
+        refused = admit(call("pay", whole[:end], sealed=sealed), TOOLS)
+        assert isinstance(refused, Refuse), whole[:end]
+        assert refused.call.arguments == whole[:end]
     assert call("pay", whole).shape is Shape.WHOLE
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ('{"amount": 1}', '{"note":"", "amount":1}', True),
+        ('{"amount": 1, "note": "a"}', '{"note": "\\u0061", "amount": 1}', True),
+        ('{"amount": 1}', '{"amount": 2}', False),
+    ],
+)
+def test_calls_are_identical_when_they_mean_the_same_however_written(
+    one: str, other: str, same: bool
+) -> None:
+    first, second = admit(call("pay", one), TOOLS), admit(call("pay", other), TOOLS)
+    assert isinstance(first, Run)
+    assert isinstance(second, Run)
+    assert (first.identity == second.identity) is same
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "sealed", "may"),
+    [
+        ("pay", '{"amount": 1}', True, True),
+        ("pay", '{"amount": 1}', False, False),
+        ("pay", '{"amount":', True, True),
+        ("read", '{"path": "a"}', False, True),
+        ("read", '{"path":', False, False),
+        ("raed", '{"path": "a"}', False, False),
+        ("raed", '{"path": "a"}', True, True),
+    ],
+)
+def test_of_a_cut_answer_what_had_ended_goes_on_and_what_only_reads_if_whole(
+    name: str, arguments: str, sealed: bool, may: bool
+) -> None:
+    assert dispatchable(call(name, arguments, sealed=sealed), TOOLS) is may

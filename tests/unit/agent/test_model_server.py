@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import (
-    Body,
     End,
+    Fault,
     Hang,
     Head,
+    Ping,
     Repeat,
     Reset,
     Status,
+    Text,
+    Usage,
     Wait,
     body_of,
     calls,
@@ -32,19 +36,38 @@ ROOT = __file__.partition("/tests/")[0]
 
 @asynccontextmanager
 async def asking(
-    server: ModelServer, body: object = None, path: str = "/v1/chat/completions"
+    server: ModelServer,
+    body: dict[str, Any] | None = None,
+    path: str = "/v1/chat/completions",
+    headers: str = "",
 ) -> AsyncIterator[asyncio.StreamReader]:
-    """Send one request over a bare socket."""
+    """Send one request over a bare socket; it asks for a stream unless the body says otherwise."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    raw = json.dumps(body or {}).encode()
-    writer.write(
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n".encode() + raw
-    )
+    raw = json.dumps({"stream": True} | (body or {})).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {len(raw)}\r\n\r\n"
+    writer.write(head.encode() + raw)
     try:
         async with asyncio.timeout(5):
             yield reader
     finally:
         writer.close()
+
+
+PATHS: dict[ProtocolName, str] = {
+    "chat": "/v1/chat/completions",
+    "anthropic": "/v1/messages?beta=true",
+    "responses": "/v1/responses",
+}
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+async def body_in(reader: asyncio.StreamReader) -> bytes:
+    """The body of a chunked response, to its end."""
+    await reader.readuntil(b"\r\n\r\n")
+    whole = b""
+    while size := int(await reader.readline(), 16):
+        whole += (await reader.readexactly(size + 2))[:-2]
+    return whole
 
 
 async def lines(reader: asyncio.StreamReader, count: int) -> list[bytes]:
@@ -58,15 +81,30 @@ def deltas(script: str) -> list[Any]:
 def test_the_language_reads_every_step() -> None:
     assert [type(step) for step in steps('H T"a" [P W.05]*3 S429 RST HANG EOF')] == [
         Head,
-        Body,
+        Text,
         Repeat,
         Status,
         Reset,
         Hang,
         End,
     ]
-    assert steps("[P W.05]*") == (Repeat((Body(b": ping\n\n"), Wait(0.05)), None),)
+    assert steps("[P W.05]*") == (Repeat((Ping(), Wait(0.05)), None),)
     assert steps(ok("x")) == ok("x")
+
+
+def test_the_language_knows_more_of_some_steps() -> None:
+    assert steps("U U(7) U(7,100) U(7,100,60)") == (
+        Usage(5, 10),
+        Usage(7, 10),
+        Usage(7, 100),
+        Usage(7, 100, 60),
+    )
+    assert steps('E"a \\"b\\"" E529"busy" EOF') == (Fault('a "b"', 500), Fault("busy", 529), End())
+    assert steps('S400"too long" S429:{"retry-after":"1"}"slow" S500') == (
+        Status(400, message="too long"),
+        Status(429, {"retry-after": "1"}, message="slow"),
+        Status(500, message="scripted error"),
+    )
 
 
 def test_the_language_writes_chat_completions() -> None:
@@ -91,7 +129,7 @@ def test_absent_fields_are_absent() -> None:
     ]
 
 
-@pytest.mark.parametrize("script", ["Z", 'T"a', "H Zzz", "C(1,2)"])
+@pytest.mark.parametrize("script", ["Z", 'T"a', "H Zzz", "C(1,2)", "E", "U(1,2,3,4)"])
 def test_a_script_that_makes_no_sense_is_refused(script: str) -> None:
     with pytest.raises(ValueError, match="not a step"):
         steps(script)
@@ -160,6 +198,160 @@ async def test_an_echo_answers_with_what_was_said() -> None:
         json.loads(e.partition(b"data: ")[2]) for e in answer.split(b"\r\n") if b'"content"' in e
     ]
     assert "".join(e["choices"][0]["delta"].get("content", "") for e in said) == "echo: good day"
+
+
+@every_protocol
+async def test_the_path_tells_the_protocol(protocol: ProtocolName) -> None:
+    script = 'H T"Hel" P T"lo" C(0,c1,read,{}) F tool_calls U D'
+    async with ModelServer(script) as server:
+        async with asking(server, {"model": "m"}, PATHS[protocol]) as reader:
+            assert await body_in(reader) == body_of(script, protocol)
+        received = await server.request(1)
+    assert (received.protocol, received.stream, received.model) == (protocol, True, "m")
+
+
+@every_protocol
+@pytest.mark.parametrize("body", [{"stream": False}, {"stream": None}], ids=str)
+async def test_who_asks_for_no_stream_gets_one_body(
+    protocol: ProtocolName, body: dict[str, Any]
+) -> None:
+    async with ModelServer(ok("a")) as server:
+        async with asking(server, body, PATHS[protocol]) as reader:
+            assert await body_in(reader) == body_of(ok("a"), protocol, stream=False)
+        assert not server.requests[0].stream
+
+
+@every_protocol
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("ending", ["RST", "FIN", "HANG"])
+async def test_every_protocol_may_be_cut_anywhere(
+    protocol: ProtocolName, stream: bool, ending: str
+) -> None:
+    whole = body_of(f'H T"abc" {ending}', protocol, stream=stream)
+    async with ModelServer(f'H T"abc" {ending}') as server:
+        async with asking(server, {"stream": stream}, PATHS[protocol]) as reader:
+            received = await _read_on(reader, whole)
+            if ending == "RST":
+                with pytest.raises(ConnectionResetError):
+                    await reader.read(1)
+            elif ending == "FIN":
+                assert await reader.read() == b""
+            else:
+                assert not server.requests[0].answered.is_set()
+        assert received == whole
+
+
+async def _read_on(reader: asyncio.StreamReader, expected: bytes) -> bytes:
+    """Read a chunked body as far as it is expected."""
+    await reader.readuntil(b"\r\n\r\n")
+    received = b""
+    while len(received) < len(expected):
+        size = int(await reader.readline(), 16)
+        received += (await reader.readexactly(size + 2))[:-2]
+    return received
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_request_may_be_left_without_any_response(stream: bool) -> None:
+    async with ModelServer("HANG") as server:
+        async with asking(server, {"stream": stream}) as reader:
+            received = await server.request(1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await reader.read(1)
+        async with asyncio.timeout(5):
+            await received.closed.wait()
+        assert received.left
+
+
+async def test_a_wait_is_a_wait_for_those_who_want_no_stream_as_well() -> None:
+    loop = asyncio.get_running_loop()
+    async with (
+        ModelServer('H P T"a" [W.02]*3 F stop') as server,
+        asking(server, {"stream": False}) as reader,
+    ):
+        await reader.readuntil(b"\r\n\r\n")
+        assert await lines(reader, 2) == [b"1", b""]  # an empty line, for a sign of life
+        assert b"chat.completion" in await reader.readuntil(b"\r\n0\r\n")
+        assert loop.time() - server.requests[0].at >= 0.06
+
+
+async def test_a_script_that_its_protocol_cannot_say_ends_the_test() -> None:
+    async def play() -> None:
+        async with (
+            ModelServer("H C(0,-,read,{})") as server,
+            asking(server, None, PATHS["anthropic"]) as reader,
+        ):
+            await reader.read()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await play()
+    assert caught.group_contains(ValueError, match="no counterpart")
+
+
+@every_protocol
+async def test_a_request_too_many_is_refused_in_its_own_protocol(protocol: ProtocolName) -> None:
+    async with ModelServer() as server, asking(server, None, PATHS[protocol]) as reader:
+        answer = await reader.readuntil(b"}}" if protocol != "anthropic" else b'scripted"}')
+        assert answer.startswith(b"HTTP/1.1 599")
+        assert (b'"type": "api_error"' in answer) == (protocol == "anthropic")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/v1/models?limit=9"])
+@pytest.mark.parametrize(
+    ("headers", "listed"),
+    [
+        ("", {"object": "list", "data": [{"id": "scripted", "object": "model"}]}),
+        (
+            "anthropic-version: 2023-06-01\r\n",
+            {"data": [{"id": "scripted", "type": "model"}], "has_more": False},
+        ),
+    ],
+    ids=["openai", "anthropic"],
+)
+async def test_models_are_listed_as_the_client_knows_it(
+    path: str, headers: str, listed: object
+) -> None:
+    async with ModelServer() as server, asking(server, None, path, headers) as reader:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        assert json.loads(await reader.readexactly(length)) == listed
+        assert not server.requests
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages/count_tokens"])
+async def test_nothing_answers_elsewhere(path: str) -> None:
+    async with ModelServer(ok("a")) as server, asking(server, None, path) as reader:
+        assert b"404" in await reader.readline()
+        assert not server.requests
+
+
+async def test_a_request_is_read_in_no_protocol_s_words() -> None:
+    body = {
+        "model": "m",
+        "system": "Be kind.",
+        "messages": [{"role": "user", "content": "go"}],
+        "tools": [{"name": "noop", "input_schema": {"type": "object"}}],
+        "max_tokens": 9,
+    }
+    async with ModelServer(ok("a")) as server:
+        async with asking(server, body, "/v1/v1/messages") as reader:
+            await body_in(reader)
+        received = await server.request(1)
+    assert received.system == "Be kind."
+    assert received.last_user_text == "go"
+    assert [message["role"] for message in received.messages] == ["user"]
+    assert received.tools == {"noop": {"type": "object"}}
+    assert received.max_tokens == 9
+
+
+@pytest.mark.parametrize("key", ["messages", "input"])
+async def test_an_echo_understands_every_protocol(key: str) -> None:
+    path = PATHS["responses" if key == "input" else "anthropic"]
+    async with ModelServer(echo()) as server:
+        body = {key: [{"role": "user", "content": "hello"}], "stream": False}
+        async with asking(server, body, path) as reader:
+            assert b"echo: hello" in await body_in(reader)
 
 
 async def test_it_serves_as_a_process_of_its_own() -> None:

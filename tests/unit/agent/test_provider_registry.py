@@ -32,8 +32,8 @@ def test_a_target_is_named_by_service_and_model() -> None:
 
 
 def test_a_provider_that_is_not_installed_is_named_with_those_that_are() -> None:
-    with pytest.raises(UnknownProvider, match=r"no model provider 'anthropic'.*demo, openai"):
-        build(TargetSettings(provider="anthropic"))
+    with pytest.raises(UnknownProvider, match=r"no model provider 'guest'.*anthropic, demo, openai"):
+        build(msgspec.structs.replace(TargetSettings(), provider="guest"))
 
 
 def test_providers_of_other_distributions_are_found_by_their_entry_points(
@@ -43,11 +43,11 @@ def test_providers_of_other_distributions_are_found_by_their_entry_points(
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[holdfast.providers]\nanthropic = agent.providers.demo:build\n"
+        "[holdfast.providers]\nguest = agent.providers.demo:build\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "anthropic" in available()
-    assert isinstance(build(TargetSettings(provider="anthropic")), Demo)
+    assert "guest" in available()
+    assert isinstance(build(msgspec.structs.replace(TargetSettings(), provider="guest")), Demo)
 
 
 async def choose(settings: TargetSettings) -> str:

@@ -1,49 +1,217 @@
 import asyncio
 import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.errors import ToolError, ToolUnknownOutcome
 from agent.events import AgentEvent, ToolFinished, ToolStarted
+from agent.providers.contract import ToolSchema
 from agent.slots import StepCall, shape_of
-from agent.tools import run
-from agent.tools.contract import Tool
+from agent.tools import deadline
+from agent.tools.batches import MOST_AT_ONCE
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
+from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
-from agent.tools.run import Approve, ToolRunner
-from sessions.records import ToolCall
-from tests.fakes.agent_kit import WORKSPACE, LoopClock, MemoryJournal, Workshop
+from agent.tools.run import ToolRunner
+from agent.tools.spill import ResultCaps
+from sessions.records import Message, ToolCall
+from tests.fakes.agent_kit import LoopClock, MemoryJournal, Workshop
+
+Made = tuple[str, str, str]
+
+
+class Journal(MemoryJournal):
+    """Remembers the calls as well, and hears of results that come too late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[ToolCall] = []
+        self.late: list[tuple[str, str]] = []
+
+    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
+        await super().tool_started(call, risk)
+        self.started.append(call)
+
+    async def tool_late(self, call: ToolCall, result: str) -> None:
+        self.late.append((call.id, result))
+
+
+class Annex:
+    """More tools than the workshop has."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self.shop = shop
+        self.words = "a"
+        self.inside: set[str] = set()
+        self.met: list[tuple[str, ...]] = []  # who was inside when somebody came
+
+    def tools(self) -> tuple[Tool, ...]:
+        annex, shop = self, self.shop
+
+        @tool(risk=Risk.READ)
+        async def look(_context: ToolContext) -> str:
+            """Look what there is."""
+            return annex.words
+
+        @tool(risk=Risk.READ)
+        async def moody(_context: ToolContext, ok: bool, number: int = 0) -> str:
+            """Fail on demand."""
+            if not ok:
+                msg = f"no {number}"
+                raise ToolError(msg)
+            return f"yes {number}"
+
+        @tool(risk=Risk.WRITE)
+        async def lose(_context: ToolContext) -> str:
+            """Lose the connection in the middle."""
+            shop.effects.append("lose")
+            raise ToolUnknownOutcome
+
+        @tool(risk=Risk.READ)
+        async def miss(_context: ToolContext) -> str:
+            """Lose the connection while only looking."""
+            raise ToolUnknownOutcome
+
+        @tool(risk=Risk.READ, parallel=True)
+        async def linger(_context: ToolContext, number: int) -> str:
+            """Wait until released."""
+            return f"{number} {await shop._wait()}"
+
+        @tool(risk=Risk.WRITE, parallel=True)
+        async def put(_context: ToolContext, path: str | None = None) -> str:
+            """Write beside others."""
+            annex.met.append((*sorted(annex.inside), path or "-"))
+            annex.inside.add(path or "-")
+            await asyncio.sleep(0)
+            annex.inside.remove(path or "-")
+            return f"put {path}"
+
+        async def remote(given: dict[str, Any], _context: ToolContext) -> str:
+            shop.effects.append(f"remote {given}")
+            return "sent"
+
+        def check(given: dict[str, Any]) -> str | None:
+            return str(given["complaint"]) if given else None
+
+        return (
+            look,
+            moody,
+            lose,
+            miss,
+            linger,
+            _with(put, touches="path"),
+            Tool(
+                name="remote",
+                risk=Risk.NET,
+                schema=ToolSchema("remote", "Far away.", {"type": "object"}),
+                arguments=dict[str, Any],
+                call=remote,
+                label="whom",
+                sends=False,
+            ),
+            Tool(
+                name="picky",
+                risk=Risk.READ,
+                schema=ToolSchema("picky", "Complains.", {"type": "object"}),
+                arguments=dict[str, Any],
+                call=remote,
+                check=check,
+            ),
+        )
+
+
+def _with(made: Tool, *, touches: str) -> Tool:
+    return Tool(
+        name=made.name,
+        risk=made.risk,
+        schema=made.schema,
+        arguments=made.arguments,
+        call=made.call,
+        parallel=made.parallel,
+        touches=touches,
+    )
 
 
 class Bench:
-    def __init__(self, approve: Approve | None = None) -> None:
+    def __init__(self, workspace: Path) -> None:
         self.shop = Workshop()
-        self.journal = MemoryJournal()
+        self.annex = Annex(self.shop)
+        self.journal = Journal()
         self.events: list[AgentEvent] = []
-        self.runner = ToolRunner(
-            ToolRegistry(self.shop.tools()),
-            self.journal,
+        self.asked: list[ToolCall] = []
+        self.verdict: Callable[[ToolCall], str | None] | None = None  # None: nobody can be asked
+        self.workspace = workspace
+        self.runner = self.new_runner()
+
+    def new_runner(
+        self,
+        *,
+        caps: ResultCaps | None = None,
+        batch_timeout: float = 420.0,
+        more: tuple[Tool, ...] = (),
+        journal: MemoryJournal | None = None,
+    ) -> ToolRunner:
+        return ToolRunner(
+            ToolRegistry((*self.shop.tools(), *self.annex.tools(), *more)),
+            journal or self.journal,
             self.events.append,
             clock=LoopClock(),
-            workspace=WORKSPACE,
+            workspace=self.workspace,
+            drafts=Drafts(self.workspace / "drafts", LoopClock()),
             key="s:t",
-            approve=approve,
+            approve=None if self.verdict is None else self._approve,
+            batch_timeout=batch_timeout,
+            caps=caps,
         )
 
-    async def run(self, *calls: tuple[str, str, str]) -> list[str]:
-        made = [StepCall(i, name, args, shape_of(args), sealed=True) for i, name, args in calls]
+    def answering(self, verdict: Callable[[ToolCall], str | None]) -> "Bench":
+        self.verdict = verdict
+        self.runner = self.new_runner()
+        return self
+
+    async def _approve(self, _tool: Tool, call: ToolCall) -> str | None:
+        log = self.journal.log
+        begun = [line.split()[1] for line in log if line.startswith("started")]
+        over = [line.split()[1] for line in log if line.startswith("finished")]
+        assert set(begun) <= set(over), "somebody is asked while a deadline runs"
+        self.asked.append(call)
+        assert self.verdict is not None
+        return self.verdict(call)
+
+    async def run(self, *calls: Made, after_recovery: bool = False) -> list[str]:
+        known = len(self.journal.rows)
         async with asyncio.timeout(5):
-            rows = await self.runner.run(made)
+            rows = await self.runner.run(made(*calls), after_recovery=after_recovery)
         assert [row.tool_call_id for row in rows] == [call_id for call_id, _, _ in calls]
-        assert list(rows) == self.journal.rows
+        assert list(rows) == self.journal.rows[known:]
         return [row.content for row in rows]
 
 
+def made(*calls: Made) -> list[StepCall]:
+    return [StepCall(i, name, args, shape_of(args), sealed=True) for i, name, args in calls]
+
+
+async def entered(bench: Bench) -> None:
+    async with asyncio.timeout(5):
+        await bench.shop.entered.wait()
+
+
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+PAY_5 = ("c1", "pay", '{"amount":5}')
+
+# --- one call -----------------------------------------------------------------------------------
 
 
 async def test_a_call_is_written_down_before_and_after_its_effect(bench: Bench) -> None:
-    assert await bench.run(("c1", "pay", '{"amount":5}')) == ["paid 5"]
+    assert await bench.run(PAY_5) == ["paid 5"]
     assert bench.journal.log == ["started c1 write", "finished c1 ok"]
     assert bench.shop.effects == ["pay 5"]
     assert bench.shop.keys == ["s:t:c1"]
@@ -57,7 +225,7 @@ async def test_a_call_is_written_down_before_and_after_its_effect(bench: Bench) 
 async def test_a_tool_whose_start_cannot_be_written_down_does_not_run(bench: Bench) -> None:
     bench.journal.refuses_tools = True
     with pytest.raises(OSError, match="disk full"):
-        await bench.run(("c1", "pay", '{"amount":5}'))
+        await bench.run(PAY_5)
     assert bench.shop.effects == []
     assert bench.events == []
 
@@ -69,12 +237,92 @@ async def test_a_refused_call_never_starts_but_has_its_result(bench: Bench) -> N
     assert bench.events == []
 
 
+async def test_arguments_of_a_foreign_tool_are_given_and_labelled_as_they_are(
+    bench: Bench,
+) -> None:
+    said = await bench.run(("c1", "remote", '{"whom": "you\\n  two", "n": [1]}'))
+    assert said == ["sent"]
+    assert bench.shop.effects == ["remote {'whom': 'you\\n  two', 'n': [1]}"]
+    assert bench.events[0] == ToolStarted("c1", "remote", "you two", "🔧")
+
+
+async def test_a_long_label_is_cut(bench: Bench) -> None:
+    await bench.run(("c1", "read", f'{{"path":"{"x" * 200}"}}'))
+    assert bench.events[0] == ToolStarted("c1", "read", "x" * 80, "🔧")
+
+
+async def test_one_that_fails_says_so_and_its_neighbours_go_on(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = await bench.run(("c1", "broken", "{}"), ("c2", "pay", '{"amount":1}'))
+    assert said == ["broken failed: RuntimeError: no luck", "paid 1"]
+    assert bench.journal.log[1] == "finished c1 failed"
+    assert "tool broken failed" in caplog.text
+
+
+async def test_a_check_that_breaks_refuses_the_call_and_nothing_else(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = await bench.run(
+        ("c1", "picky", '{"complaint": "too many."}'),
+        ("c2", "picky", '{"x": 1}'),
+        ("c3", "picky", "{}"),
+    )
+    assert said == [
+        "picky has NOT run, its arguments do not fit: too many.",
+        "picky has NOT run, its arguments could not be checked: KeyError: 'complaint'",
+        "sent",
+    ]
+    assert "the arguments of picky could not be checked" in caplog.text
+
+
+async def test_only_what_may_have_had_an_effect_is_called_unknown(bench: Bench) -> None:
+    changed, looked = await bench.run(("c1", "lose", "{}"), ("c2", "miss", "{}"))
+    assert changed.startswith("UNKNOWN: The tool was started")
+    assert looked.startswith("The tool was started")
+
+
+# --- slips ---------------------------------------------------------------------------------------
+
+
+async def test_what_is_prepared_is_what_runs_and_what_is_written_down(bench: Bench) -> None:
+    calls = made(
+        ("c1", "raed", '{"path":"a"}'),
+        ("c2", "pay", '{"amount": 5,}'),
+        ("c3", "zzz", "{,}"),
+        ("c4", "pay", '{"amount":'),
+    )
+    prepared = bench.runner.prepare(calls)
+    assert [(call.id, call.name, call.arguments) for call in prepared] == [
+        ("c1", "read", '{"path":"a"}'),
+        ("c2", "pay", '{"amount": 5}'),
+        ("c3", "zzz", "{,}"),
+        ("c4", "pay", '{"amount":'),
+    ]
+    assert bench.runner.prepare(prepared) == prepared
+    async with asyncio.timeout(5):
+        rows = await bench.runner.run(prepared)
+    assert [row.content for row in rows[:2]] == ["content of a", "paid 5"]
+    assert bench.journal.started == [
+        ToolCall("c1", "read", '{"path":"a"}'),
+        ToolCall("c2", "pay", '{"amount": 5}'),
+    ]
+
+
+async def test_slips_are_put_right_without_preparation_too(bench: Bench) -> None:
+    assert await bench.run(("c1", "raed", '{"path":"a",}')) == ["content of a"]
+    assert bench.events[0] == ToolStarted("c1", "read", "a", "🔧")
+
+
+# --- several calls -------------------------------------------------------------------------------
+
+
 async def test_neighbours_that_only_read_run_side_by_side_in_the_order_of_the_calls(
     bench: Bench,
 ) -> None:
     calls = [(f"c{n}", "read", f'{{"path":"{n}"}}') for n in range(10)]
     assert await bench.run(*calls) == [f"content of {n}" for n in range(10)]
-    assert bench.shop.at_once == run.MOST_AT_ONCE
+    assert bench.shop.at_once == MOST_AT_ONCE
     assert [line for line in bench.journal.log if line.startswith("finished")] == [
         f"finished c{n} ok" for n in range(10)
     ]
@@ -92,55 +340,163 @@ async def test_a_call_with_effects_waits_for_those_before_it_and_holds_up_those_
     assert bench.shop.at_once == 1
 
 
+@pytest.mark.parametrize(
+    ("paths", "met"),
+    [
+        pytest.param(("a", "b"), [("a",), ("a", "b")], id="apart"),
+        pytest.param(("a", "./a"), [("a",), ("./a",)], id="the same"),
+        pytest.param(("a/b", "a"), [("a/b",), ("a",)], id="inside"),
+        pytest.param((".", "a"), [(".",), ("a",)], id="everything"),
+    ],
+)
+async def test_two_calls_never_touch_one_path_side_by_side(
+    bench: Bench, paths: tuple[str, ...], met: list[tuple[str, ...]]
+) -> None:
+    await bench.run(*((f"c{n}", "put", f'{{"path":"{path}"}}') for n, path in enumerate(paths)))
+    assert bench.annex.met == met
+
+
+async def test_a_path_is_the_same_however_it_is_written(bench: Bench) -> None:
+    whole = bench.workspace / "a"
+    await bench.run(("c1", "put", '{"path":"a"}'), ("c2", "put", f'{{"path":"{whole}"}}'))
+    assert bench.annex.met == [("a",), (str(whole),)]
+
+
+async def test_a_call_that_touches_no_path_disturbs_nobody(bench: Bench) -> None:
+    await bench.run(("c1", "put", "{}"), ("c2", "put", '{"path":"a"}'))
+    assert bench.annex.met == [("-",), ("-", "a")]
+
+
+async def test_refused_calls_do_not_part_their_neighbours(bench: Bench) -> None:
+    said = await bench.run(
+        ("c1", "read", '{"path":"a"}'), ("c2", "read", "{}"), ("c3", "read", '{"path":"b"}')
+    )
+    assert bench.shop.at_once == 2
+    assert "NOT run" in said[1]
+
+
 async def test_the_same_call_twice_in_one_answer_runs_once_and_both_get_the_result(
     bench: Bench,
 ) -> None:
-    said = await bench.run(("c1", "pay", '{"amount":5}'), ("c2", "pay", '{"amount":5}'))
+    said = await bench.run(PAY_5, ("c2", "pay", '{ "amount": 5 }'))
     assert said == ["paid 5", "paid 5"]
     assert bench.shop.effects == ["pay 5"]
     assert bench.journal.log == ["started c1 write", "finished c1 ok", "finished c2 ok"]
+    assert bench.runner.ran == ["pay"]
 
 
-async def test_one_that_fails_says_so_and_its_neighbours_go_on(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    said = await bench.run(("c1", "broken", "{}"), ("c2", "pay", '{"amount":1}'))
-    assert said == ["broken failed: RuntimeError: no luck", "paid 1"]
-    assert bench.journal.log[1] == "finished c1 failed"
-    assert "tool broken failed" in caplog.text
+# --- time ----------------------------------------------------------------------------------------
 
 
 async def test_one_that_takes_too_long_is_cancelled_and_its_effect_called_unknown(
     bench: Bench,
 ) -> None:
     (said,) = await bench.run(("c1", "slow", "{}"))
-    assert "given up after 0.05 s" in said
-    assert "effect is unknown" in said
+    assert said == "UNKNOWN: slow timed out after 0.05 s; its effect is unknown."
     assert bench.shop.ended == ["cancelled"]
     assert bench.journal.log == ["started c1 write", "finished c1 failed"]
+    assert bench.journal.late == []
 
 
-async def test_one_that_does_not_end_when_told_is_left_behind_and_logged(
+async def test_calls_side_by_side_share_a_deadline_of_their_own(bench: Bench) -> None:
+    bench.runner = bench.new_runner(batch_timeout=0.05)
+    said = await bench.run(
+        ("c1", "linger", '{"number":1}'),
+        ("c2", "linger", '{"number":2}'),
+        ("c3", "read", '{"path":"a"}'),
+    )
+    assert said == [
+        "linger timed out after 0.05 s; its effect is unknown.",
+        "linger timed out after 0.05 s; its effect is unknown.",
+        "content of a",
+    ]
+
+
+async def test_a_call_that_runs_alone_has_all_of_its_own_time(bench: Bench) -> None:
+    bench.runner = bench.new_runner(batch_timeout=0.01)
+    asyncio.get_running_loop().call_later(0.05, bench.shop.release.set)
+    said = await bench.run(("c1", "linger", '{"number":1}'), ("c2", "linger", "{}"))
+    assert said[0] == "1 woke up"
+
+
+async def test_one_that_does_not_end_when_told_is_left_behind_and_what_it_says_reported(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_GRACE", 0.05)
+    monkeypatch.setattr(deadline, "_GRACE", 0.05)
     with caplog.at_level(logging.WARNING):
         (said,) = await bench.run(("c1", "stubborn", "{}"))
-    assert "given up" in said
+    assert "timed out" in said
     assert "stubborn does not end although it was cancelled" in caplog.text
-    assert len(run._let_go) == 1
+    assert len(deadline._let_go) == 1
+    assert bench.journal.late == []
+    await _released(bench)
+    assert bench.journal.late == [("c1", "late")]
+    assert [row.content for row in bench.journal.rows] == [said]
+
+
+async def _released(bench: Bench) -> None:
+    left = set(deadline._let_go)
     bench.shop.release.set()
     async with asyncio.timeout(5):
-        await asyncio.wait(run._let_go)
+        await asyncio.wait(left)
     await asyncio.sleep(0)  # its farewell is a callback of the loop
-    assert not run._let_go
+    assert not deadline._let_go
+
+
+def _after_all(bench: Bench) -> Tool:
+    @tool(risk=Risk.WRITE, timeout=0.05)
+    async def after_all(_context: ToolContext) -> str:
+        """Finish although it is told to end."""
+        try:
+            return await bench.shop._wait()
+        except asyncio.CancelledError:
+            return "finished after all"
+
+    return after_all
+
+
+async def test_a_result_that_comes_while_a_tool_ends_is_reported_and_not_relied_upon(
+    bench: Bench,
+) -> None:
+    bench.runner = bench.new_runner(more=(_after_all(bench),))
+    (said,) = await bench.run(("c1", "after_all", "{}"))
+    assert said.startswith("UNKNOWN: after_all timed out")
+    assert bench.journal.late == [("c1", "finished after all")]
+
+
+async def test_a_journal_need_not_hear_of_late_results(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = bench.new_runner(more=(_after_all(bench),), journal=MemoryJournal())
+    async with asyncio.timeout(5):
+        (row,) = await runner.run(made(("c1", "after_all", "{}")))
+    assert row.content.startswith("UNKNOWN: after_all timed out")
+    assert "after_all came to a result after it was given up" in caplog.text
+
+
+async def test_one_that_fails_while_it_ends_is_logged(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(risk=Risk.WRITE, timeout=0.05)
+    async def clumsy(_context: ToolContext) -> str:
+        """Fail at the end."""
+        try:
+            return await bench.shop._wait()
+        except asyncio.CancelledError:
+            msg = "fell over"
+            raise RuntimeError(msg) from None
+
+    bench.runner = bench.new_runner(more=(clumsy,))
+    (said,) = await bench.run(("c1", "clumsy", "{}"))
+    assert "timed out" in said
+    await asyncio.sleep(0)
+    assert "tool clumsy failed after it was given up: fell over" in caplog.text
 
 
 async def test_stopping_cancels_what_runs_at_once_and_starts_nothing_more(bench: Bench) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(bench.run(("c1", "sleepy", "{}"), ("c2", "pay", '{"amount":1}')))
-        async with asyncio.timeout(5):
-            await bench.shop.entered.wait()
+        await entered(bench)
         task.cancel()
     assert task.cancelled()
     assert bench.shop.ended == ["cancelled"]
@@ -152,51 +508,270 @@ async def test_stopping_does_not_wait_for_a_tool_that_does_not_end(bench: Bench)
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(bench.run(("c1", "stubborn", "{}")))
-        async with asyncio.timeout(5):
-            await bench.shop.entered.wait()
+        await entered(bench)
         told = loop.time()
         task.cancel()
     assert task.cancelled()
     assert loop.time() - told < 0.3
-    bench.shop.release.set()
-    async with asyncio.timeout(5):
-        await asyncio.wait(set(run._let_go))
+    await _released(bench)
+    assert bench.journal.late == []  # whoever stops a turn closes its calls
 
 
 async def test_a_tool_that_cancels_itself_does_not_take_the_turn_with_it(bench: Bench) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(bench.run(("c1", "sleepy", "{}")))
-        async with asyncio.timeout(5):
-            await bench.shop.entered.wait()
+        await entered(bench)
         (inner,) = (t for t in asyncio.all_tasks() if t.get_name() == "tool sleepy")
         inner.cancel()
-    assert "broke off by itself" in task.result()[0]
+    assert task.result() == ["UNKNOWN: sleepy broke off by itself; its effect is unknown."]
 
 
-async def test_long_results_are_cut_with_a_word_about_it(bench: Bench) -> None:
-    said = await bench.run(*((f"c{n}", "long", f'{{"size":{150_000 + n}}}') for n in range(3)))
-    assert [len(text) // 1000 for text in said] == [100, 100, 0]
-    assert said[0].endswith("[50000 more characters were left out]")
-    assert said[2].endswith("characters were left out]")
+# --- approval ------------------------------------------------------------------------------------
 
 
 async def test_what_needs_approval_does_not_run_where_nobody_can_give_it(bench: Bench) -> None:
     (said,) = await bench.run(("c1", "shell", '{"command":"ls"}'))
-    assert "NOT run" in said
-    assert "approval" in said
+    assert said.startswith("shell has NOT run: it needs somebody's approval")
     assert bench.shop.effects == []
     assert bench.journal.log == ["finished c1 failed"]
+    assert not bench.runner.all_refused
 
 
-async def test_an_approver_decides_about_the_exact_call() -> None:
-    asked: list[ToolCall] = []
-
-    async def approve(_tool: Tool, call: ToolCall) -> str | None:
-        asked.append(call)
-        return None if "ls" in call.arguments else "nobody allowed it."
-
-    bench = Bench(approve)
+async def test_an_approver_decides_about_the_exact_call(bench: Bench) -> None:
+    bench.answering(lambda call: None if "ls" in call.arguments else "nobody allowed it.")
     said = await bench.run(("c1", "shell", '{"command":"ls"}'), ("c2", "shell", '{"command":"rm"}'))
     assert said == ["ran", "shell has NOT run: nobody allowed it."]
     assert bench.shop.effects == ["shell ls"]
-    assert [call.arguments for call in asked] == ['{"command":"ls"}', '{"command":"rm"}']
+    assert [call.arguments for call in bench.asked] == ['{"command":"ls"}', '{"command":"rm"}']
+
+
+async def test_only_what_must_be_asked_for_is_asked_for(bench: Bench) -> None:
+    bench.answering(lambda _call: None)
+    await bench.run(PAY_5, ("c2", "remote", "{}"), ("c3", "read", '{"path":"a"}'))
+    assert bench.asked == []
+
+
+async def test_nothing_else_is_under_way_while_somebody_is_asked(bench: Bench) -> None:
+    @tool(risk=Risk.EXEC, parallel=True)
+    async def ask_me(_context: ToolContext, number: int) -> str:
+        """Run beside others, once allowed."""
+        return f"ran {number}"
+
+    bench.verdict = lambda _call: None
+    bench.runner = bench.new_runner(more=(ask_me,))
+    said = await bench.run(
+        ("c1", "read", '{"path":"a"}'),
+        ("c2", "ask_me", '{"number":1}'),
+        ("c3", "ask_me", '{"number":2}'),
+        ("c4", "read", '{"path":"b"}'),
+    )
+    assert said == ["content of a", "ran 1", "ran 2", "content of b"]
+    assert len(bench.asked) == 2
+
+
+# --- twins ---------------------------------------------------------------------------------------
+
+
+async def test_after_a_break_what_was_done_already_is_not_done_again(bench: Bench) -> None:
+    await bench.run(("c2", "pay", '{"amount":5}'))
+    known = list(bench.events)
+    said = await bench.run(
+        ("c3", "pay", '{ "amount": 5 }'), ("c4", "pay", '{"amount":6}'), after_recovery=True
+    )
+    assert said == ["already done in this turn (call c2): paid 5", "paid 6"]
+    assert bench.shop.effects == ["pay 5", "pay 6"]
+    assert bench.journal.log[2] == "finished c3 ok"
+    assert bench.events[len(known)] == ToolStarted("c4", "pay", "6", "💶")
+
+
+async def test_otherwise_the_same_call_is_as_good_as_any(bench: Bench) -> None:
+    await bench.run(PAY_5)
+    (said,) = await bench.run(("c2", "pay", '{"amount":5}'))
+    assert said.startswith("paid 5")
+    assert bench.shop.effects == ["pay 5", "pay 5"]
+
+
+async def test_after_a_break_what_only_reads_is_read_again(bench: Bench) -> None:
+    for number in range(2):
+        await bench.run((f"c{number}", "read", '{"path":"a"}'), after_recovery=True)
+    assert bench.shop.effects == ["read a", "read a"]
+
+
+async def test_after_a_break_what_may_have_had_its_effect_is_not_repeated_unasked(
+    bench: Bench,
+) -> None:
+    await bench.run(("c1", "lose", "{}"))
+    (said,) = await bench.run(("c2", "lose", "{}"), after_recovery=True)
+    assert said.startswith("lose has NOT run: the same call (c1) was begun earlier")
+    assert "nobody here can give it" in said
+    assert bench.shop.effects == ["lose"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "effects"),
+    [pytest.param(None, 2, id="allowed"), pytest.param("better not.", 1, id="denied")],
+)
+async def test_somebody_may_have_it_repeated(
+    bench: Bench, answer: str | None, effects: int
+) -> None:
+    bench.answering(lambda _call: answer)
+    await bench.run(("c1", "lose", "{}"))
+    (said,) = await bench.run(("c2", "lose", "{}"), after_recovery=True)
+    assert said.startswith("UNKNOWN" if answer is None else "lose has NOT run: better not.")
+    assert bench.asked == [ToolCall("c2", "lose", "{}")]
+    assert len(bench.shop.effects) == effects
+
+
+def rows(*runs: tuple[str, str, str, str]) -> list[Message]:
+    calls = tuple(ToolCall(call_id, name, args) for call_id, name, args, _ in runs)
+    results = [Message("tool", result, tool_call_id=call_id) for call_id, _, _, result in runs]
+    return [Message("assistant", tool_calls=calls), *results]
+
+
+async def test_what_was_done_before_a_crash_is_remembered(bench: Bench) -> None:
+    bench.runner.remember(
+        rows(
+            ("c1", "pay", '{"amount":1}', "paid 1"),
+            ("c2", "pay", '{"amount":2}', "UNKNOWN: the program was restarted."),
+            ("c3", "pay", '{"amount":3}', "Not run: the program was restarted."),
+            ("c4", "read", '{"path":"a"}', "content of a"),
+            ("c5", "gone", "{}", "done"),
+        )
+    )
+    said = await bench.run(
+        ("d1", "pay", '{"amount":1}'),
+        ("d2", "pay", '{"amount":2}'),
+        ("d3", "pay", '{"amount":3}'),
+        ("d4", "read", '{"path":"a"}'),
+        ("d5", "gone", "{}"),
+        after_recovery=True,
+    )
+    assert said[0] == "already done in this turn (call c1): paid 1"
+    assert said[1].startswith("pay has NOT run: the same call (c2)")
+    assert said[2:4] == ["paid 3", "content of a"]
+    assert said[4].startswith("Nothing has run: there is no tool 'gone'.")
+    assert bench.shop.effects == ["pay 3", "read a"]
+
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+async def test_the_same_read_for_the_sixth_time_does_not_run(bench: Bench) -> None:
+    said = [(await bench.run((f"c{n}", "look", "{}")))[0] for n in range(6)]
+    assert said[0] == "a"
+    assert all(each.startswith("a\n\n[The same call gave the same") for each in said[1:5])
+    assert said[5].startswith("look has NOT run: this very call gave the same result 5 times")
+    assert bench.runner.ran == ["look"] * 5
+    assert bench.journal.log[-1] == "finished c5 failed"
+    assert bench.runner.all_refused
+
+
+async def test_a_result_that_differs_begins_the_count_anew(bench: Bench) -> None:
+    for number in range(12):
+        bench.annex.words = str(number // 4)
+        await bench.run((f"c{number}", "look", "{}"))
+    assert len(bench.runner.ran) == 12
+
+
+async def test_a_tool_that_keeps_failing_is_off_for_the_rest_of_the_turn(bench: Bench) -> None:
+    said = [
+        (await bench.run((f"c{n}", "moody", f'{{"ok":false,"number":{n}}}')))[0] for n in range(8)
+    ]
+    assert [each == f"no {n}" for n, each in enumerate(said)] == [True] * 2 + [False] * 6
+    assert said[2].startswith("no 2\n\n[moody failed 3 times in a row.")
+    assert not bench.runner.all_refused
+    fails, works = await bench.run(("c9", "moody", '{"ok":true}'), ("c10", "look", "{}"))
+    assert fails.startswith("moody has NOT run: it failed 8 times in a row")
+    assert works == "a"
+
+
+async def test_arguments_that_never_fit_count_as_failures_of_the_tool(bench: Bench) -> None:
+    said = [(await bench.run((f"c{n}", "pay", "{}")))[0] for n in range(3)]
+    assert "in a row" not in said[1]
+    assert "[pay failed 3 times in a row." in said[2]
+    unknown = [(await bench.run((f"d{n}", "zzz", "{}")))[0] for n in range(3)]
+    assert len(set(unknown)) == 1
+
+
+@pytest.mark.parametrize(
+    ("calls", "refused"),
+    [
+        pytest.param([], False, id="no calls"),
+        pytest.param([("c1", "pay", "{}")], True, id="one"),
+        pytest.param([("c1", "pay", "{}"), ("c2", "zzz", "{}")], True, id="two"),
+        pytest.param([("c1", "pay", "{}"), ("c2", "look", "{}")], False, id="not all"),
+        pytest.param([("c1", "broken", "{}")], False, id="one that failed"),
+    ],
+)
+async def test_an_answer_with_nothing_but_refused_calls_is_known(
+    bench: Bench, calls: list[Made], refused: bool
+) -> None:
+    await bench.run(("c0", "zzz", "{}"))
+    assert bench.runner.all_refused
+    await bench.run(*calls)
+    assert bench.runner.all_refused is refused
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+async def test_a_long_result_is_kept_in_a_file_and_shown_in_part(bench: Bench) -> None:
+    (said,) = await bench.run(("c1", "long", '{"size":150000}'))
+    assert len(said) < 1800
+    assert "150,000 characters" in said
+    assert ".holdfast/results/c1.txt. It begins" in said
+    kept = bench.workspace / ".holdfast" / "results" / "c1.txt"
+    assert kept.read_text(encoding="utf-8") == "x" * 150_000
+
+
+async def test_the_tool_that_reads_on_is_named_where_there_is_one(bench: Bench) -> None:
+    @tool(risk=Risk.READ)
+    async def read_file(_context: ToolContext) -> str:
+        """Read on."""
+        return ""
+
+    bench.runner = bench.new_runner(more=(read_file,))
+    (said,) = await bench.run(("c1", "long", '{"size":150000}'))
+    assert "read on with read_file" in said
+
+
+async def test_the_results_of_a_turn_share_their_room_but_short_ones_always_fit(
+    bench: Bench,
+) -> None:
+    bench.runner = bench.new_runner(caps=ResultCaps(each=5000, turn=9000))
+    said = await bench.run(
+        ("c1", "long", '{"size":5000}'),
+        ("c2", "long", '{"size":4100}'),
+        ("c3", "long", '{"size":3000}'),
+        ("c4", "long", '{"size":2000}'),
+        ("c5", "pay", '{"amount":5}'),
+    )
+    assert [text.startswith("x") for text in said[:4]] == [True, False, False, False]
+    assert said[4] == "paid 5"
+
+
+async def test_what_cannot_be_kept_is_cut_with_a_word_about_it(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.workspace = Path("/nonexistent")
+    bench.runner = bench.new_runner()
+    said = await bench.run(*((f"c{n}", "long", f'{{"size":{150_000 + n}}}') for n in range(3)))
+    assert [len(text) // 1000 for text in said] == [100, 100, 1]
+    assert said[0].endswith("[50000 more characters were left out]")
+    assert said[2].endswith("characters were left out]")
+    assert "the result of long could not be kept" in caplog.text
+
+
+async def test_warnings_stand_behind_what_was_cut(bench: Bench) -> None:
+    await bench.run(("c1", "long", '{"size":150000}'))
+    (said,) = await bench.run(("c2", "long", '{"size":150000}'))
+    assert said.endswith("it is refused.]")
+
+
+async def test_what_was_done_is_told_without_what_failed(bench: Bench) -> None:
+    await bench.run(
+        PAY_5, ("c2", "broken", "{}"), ("c3", "read", '{"path":"a"}'), ("c4", "pay", "{}")
+    )
+    await bench.run(("c5", "pay", '{"amount":5}'))
+    assert bench.runner.done == ["pay 5 \N{MULTIPLICATION SIGN}2", "read a"]
+    assert bench.runner.ran == ["pay", "broken", "read", "pay"]

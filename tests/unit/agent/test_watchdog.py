@@ -1,4 +1,7 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agent.accumulate import Progress
 from agent.settings import Timeouts
@@ -9,11 +12,21 @@ LIMITS = Limits(
     gaps={Progress.TEXT: 6.0, Progress.TOOL: 8.0, Progress.REASONING: 9.0},
     wire_dead=5.0,
     lifetime=50.0,
+    min_rate=0.0,
+    min_rate_window=2.0,
+    first_notice=4.0,
+    notice_after=3.0,
+)
+# As the scenarios of slow answers have them: five characters a second over two seconds.
+RATED = replace(
+    LIMITS,
+    gaps={Progress.TEXT: 0.6, Progress.TOOL: 0.8, Progress.REASONING: 3.0},
+    min_rate=5.0,
 )
 
 
-def started() -> Watchdog:
-    return Watchdog(LIMITS, 100.0)
+def started(limits: Limits = LIMITS) -> Watchdog:
+    return Watchdog(limits, 100.0)
 
 
 def test_silence_from_the_start_is_given_the_time_of_the_first_token() -> None:
@@ -73,6 +86,180 @@ def test_after_the_reason_to_stop_the_wire_gets_little_time_to_close() -> None:
     assert dog.deadline() == Deadline(104.0, Cause.LINGER)
 
 
+Pieces = list[tuple[float, int]]  # when, and how many characters
+
+
+def killed(pieces: Pieces, limits: Limits, kind: Progress = Progress.TEXT) -> Deadline:
+    """Feed pieces that come at times from the sending on, with one timer as an attempt has it."""
+    dog = Watchdog(limits, 0.0)
+    timer = dog.deadline().when
+    for now, size in pieces:
+        while timer <= now:
+            deadline = dog.deadline()
+            if deadline.when <= timer:
+                return Deadline(timer, deadline.cause)
+            timer = deadline.when
+        if dog.progress(now, kind, size):
+            timer = dog.deadline().when
+    return dog.deadline()
+
+
+def drip(interval: float, size: int, until: float) -> Pieces:
+    return [(step * interval, size) for step in range(1, int(until / interval))]
+
+
+@pytest.mark.parametrize(
+    ("interval", "size", "window"),
+    [
+        pytest.param(0.45, 1, 2.0, id="one character now and then"),
+        pytest.param(0.1, 1, 2.0, id="one missing in a hundred"),
+        pytest.param(0.45, 1, 0.5, id="hardly two of them in a span"),
+        pytest.param(0.3, 1, 0.5, id="more than half a span between two"),
+        pytest.param(0.01, 0, 2.0, id="names that count for nothing"),
+    ],
+)
+def test_an_answer_that_drips_is_given_up_after_one_span(
+    interval: float, size: int, window: float
+) -> None:
+    rate = 5.0 if interval > 0.2 else 12.0
+    limits = replace(RATED, min_rate=rate, min_rate_window=window)
+    end = killed(drip(interval, size, 40.0), limits)
+    assert end.cause is Cause.MIN_RATE
+    assert end.when == pytest.approx(interval + window)
+
+
+def test_an_answer_that_begins_to_drip_is_given_up_within_the_span_and_a_third() -> None:
+    quick = drip(0.05, 10, 6.0)
+    slow = [(quick[-1][0] + at, size) for at, size in drip(0.45, 1, 40.0)]
+    end = killed(quick + slow, RATED)
+    assert end.cause is Cause.MIN_RATE
+    assert 1.9 <= end.when - quick[-1][0] <= 2.6
+
+
+def test_an_answer_above_the_rate_lives_to_its_end() -> None:
+    assert killed(drip(0.1, 1, 60.0), RATED) == Deadline(50.0, Cause.LIFETIME)
+
+
+def test_without_a_rate_an_answer_may_drip() -> None:
+    end = killed(drip(0.45, 1, 60.0), replace(RATED, min_rate=0.0))
+    assert end == Deadline(50.0, Cause.LIFETIME)
+
+
+def test_silence_is_judged_by_the_gap_though_the_rate_is_missed_in_it() -> None:
+    pieces = drip(0.05, 10, 4.0)
+    end = killed(pieces, RATED, Progress.REASONING)
+    assert end == Deadline(pieces[-1][0] + 3.0, Cause.GAP_REASONING)
+
+
+def test_after_a_long_silence_the_rate_is_taken_anew() -> None:
+    before, pause = drip(0.05, 10, 4.0), 2.3
+    begun = before[-1][0] + pause
+    after = [(begun + at, size) for at, size in drip(0.1, 1, 60.0)]
+    end = killed([*before, *after], RATED, Progress.REASONING)
+    assert end == Deadline(50.0, Cause.LIFETIME)
+    dripping = [(begun + at, 1) for at, _ in drip(0.45, 1, 60.0)]
+    end = killed([*before, *dripping], RATED, Progress.REASONING)
+    assert end.cause is Cause.MIN_RATE
+    assert end.when == pytest.approx(begun + 0.45 + 2.0)
+
+
+def test_a_drip_is_not_forgiven_because_the_timer_rang_late() -> None:
+    dog = started(RATED)
+    for now, size in drip(0.45, 1, 4.0):
+        dog.progress(100.0 + now, Progress.REASONING, size)
+    assert dog.deadline().cause is Cause.MIN_RATE
+    assert dog.deadline().when == pytest.approx(102.45)
+
+
+def test_before_the_first_sign_and_after_the_end_the_rate_does_not_count() -> None:
+    dog = started(RATED)
+    assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
+    dog.progress(105.0, Progress.REASONING, 1)
+    dog.progress(106.9, Progress.REASONING, 1)
+    assert dog.deadline() == Deadline(107.0, Cause.MIN_RATE)
+    dog.ended(106.95)
+    assert dog.deadline() == Deadline(108.95, Cause.LINGER)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 2.5), st.integers(0, 40)), max_size=60),
+    st.sampled_from(Progress),
+)
+def test_the_rate_ends_no_answer_that_keeps_it(
+    steps: list[tuple[float, int]], kind: Progress
+) -> None:
+    pieces: Pieces = []
+    for wait, size in steps:
+        pieces.append(((pieces[-1][0] if pieces else 0.0) + wait, size))
+    end = killed(pieces, RATED, kind)
+    if end.cause is Cause.MIN_RATE:
+        assert end.when >= pieces[0][0] + 2.0 - 1e-6
+        # The pieces that came until then, less those that had left the span.
+        span = [size for at, size in pieces if end.when - 2.0 + 1e-6 < at <= end.when]
+        assert sum(span) < 10
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 0.99), st.integers(0, 4)), min_size=3, max_size=80))
+def test_no_answer_stays_below_the_rate_for_long(steps: list[tuple[float, int]]) -> None:
+    pieces: Pieces = []
+    for wait, size in steps:
+        pieces.append(((pieces[-1][0] if pieces else 0.0) + wait, size))
+    end = killed(pieces, replace(RATED, gaps=dict.fromkeys(Progress, 99.0), lifetime=99.0))
+    begun = pieces[0][0]
+    slow_since: float | None = None
+    for now, _ in pieces:
+        recent = sum(size for at, size in pieces if now - 2.25 < at <= now)
+        slow = now >= begun + 2.25 and recent < 10
+        slow_since = (slow_since or now) if slow else None
+        if slow_since is not None:
+            assert end.when <= now
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 3.0), st.integers(0, 12), st.sampled_from(Progress)), max_size=40
+    )
+)
+def test_a_timer_set_anew_only_when_told_rings_as_one_that_is_always_set(
+    steps: list[tuple[float, int, Progress]],
+) -> None:
+    dog = Watchdog(RATED, 0.0)
+    now = 0.0
+    timer = dog.deadline().when
+    for wait, size, kind in steps:
+        now += wait
+        deadline = dog.deadline()
+        assert timer <= deadline.when
+        if deadline.when <= now:
+            return
+        if timer <= now:
+            timer = deadline.when
+        if dog.progress(now, kind, size):
+            timer = dog.deadline().when
+
+
+def test_the_user_is_told_of_silence_before_the_first_sign_and_inside_an_answer() -> None:
+    dog = started()
+    assert dog.notice_at() == 104.0
+    assert dog.silence(104.0) == 4.0
+    assert dog.reconnects_in(104.0) == 6.0
+    dog.wire(105.0, ping=False)
+    dog.progress(106.0, Progress.TOOL)
+    assert dog.notice_at() == 109.0
+    assert dog.silence(109.5) == 3.5
+    assert dog.reconnects_in(109.5) == 4.5
+    assert dog.reconnects_in(200.0) == 0.0
+    dog.ended(110.0)
+    assert dog.notice_at() is None
+
+
+def test_progress_says_when_the_deadline_may_have_come_nearer() -> None:
+    dog = started()
+    said = [Progress.TEXT, Progress.TEXT, Progress.TOOL, Progress.TOOL]
+    told = [dog.progress(100.0 + at, kind, 5) for at, kind in enumerate(said)]
+    assert told == [True, False, True, False]
+
+
 def limits(timeouts: Timeouts, tokens: int = 0, effort: str | None = None, url: str = "") -> Limits:
     return limits_for(timeouts, input_tokens=tokens, effort=effort, base_url=url or None)
 
@@ -103,12 +290,101 @@ def test_gaps_are_longer_on_a_machine_of_one_s_own() -> None:
     assert limits(Timeouts(), url="http://localhost/v1").gaps[Progress.TEXT] == 270.0
 
 
+@pytest.mark.parametrize(
+    ("floor", "first", "text", "reasoning"),
+    [
+        pytest.param(60.0, 90.0, 90.0, 180.0, id="below all"),
+        pytest.param(160.0, 160.0, 160.0, 180.0, id="between"),
+        pytest.param(600.0, 600.0, 600.0, 600.0, id="above all"),
+    ],
+)
+def test_a_model_known_to_be_slow_is_given_its_time(
+    floor: float, first: float, text: float, reasoning: float
+) -> None:
+    found = limits_for(Timeouts(), input_tokens=0, effort=None, base_url=None, floor=floor)
+    assert found.first_token == first
+    assert found.gaps[Progress.TEXT] == text
+    assert found.gaps[Progress.REASONING] == reasoning
+
+
+@pytest.mark.parametrize(
+    ("url", "learned", "gap"),
+    [
+        pytest.param("", 10.0, 90.0, id="quicker than usual"),
+        pytest.param("", 200.0, 200.0, id="slower than usual"),
+        pytest.param("", 1000.0, 300.0, id="never more"),
+        pytest.param("http://localhost", 280.0, 280.0, id="a machine of one's own"),
+        pytest.param("http://localhost", 10.0, 270.0, id="which keeps its time"),
+    ],
+)
+def test_a_gap_adapts_to_what_was_learned(url: str, learned: float, gap: float) -> None:
+    found = limits_for(
+        Timeouts(),
+        input_tokens=0,
+        effort=None,
+        base_url=url or None,
+        gaps={Progress.TEXT: learned},
+    )
+    assert found.gaps[Progress.TEXT] == gap
+    assert found.gaps[Progress.TOOL] == (450.0 if url else 150.0)
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "soft", "notice"),
+    [
+        pytest.param(Timeouts(), None, 30.0, id="nothing learned"),
+        pytest.param(Timeouts(), 20.0, 30.0, id="quick"),
+        pytest.param(Timeouts(), 45.0, 45.0, id="slow"),
+        pytest.param(Timeouts(), 500.0, 60.0, id="very slow"),
+        pytest.param(Timeouts(notice_after=100.0), 500.0, 100.0, id="told late"),
+        pytest.param(Timeouts(notice_after=0.3), 0.1, 0.3, id="told early"),
+        pytest.param(Timeouts(first_token_soft=2.0), 45.0, 2.0, id="configured"),
+    ],
+)
+def test_the_first_notice_waits_for_a_model_that_is_usually_late(
+    timeouts: Timeouts, soft: float | None, notice: float
+) -> None:
+    found = limits_for(timeouts, input_tokens=0, effort=None, base_url=None, soft=soft)
+    assert found.first_notice == notice
+    assert found.notice_after == timeouts.notice_after
+
+
+def test_a_clock_that_adapts_does_not_outlive_the_request() -> None:
+    assert limits(Timeouts(lifetime=20.0)).first_token == 20.0
+    assert limits(Timeouts(lifetime=20.0)).lifetime == 20.0
+
+
 def test_a_configured_clock_is_taken_as_it_is() -> None:
     configured = Timeouts(
-        first_token=1, gap_text=0.6, gap_tool=0.8, gap_reasoning=0.7, wire_dead=0.5, lifetime=5
+        first_token=1,
+        first_token_soft=0.3,
+        notice_after=0.2,
+        gap_text=0.6,
+        gap_tool=0.8,
+        gap_reasoning=0.7,
+        wire_dead=0.5,
+        lifetime=5,
+        min_rate=7,
+        min_rate_window=2,
     )
-    assert limits(configured, 1_000_000, "xhigh", "http://localhost") == Limits(
-        1, {Progress.TEXT: 0.6, Progress.TOOL: 0.8, Progress.REASONING: 0.7}, 0.5, 5
+    found = limits_for(
+        configured,
+        input_tokens=1_000_000,
+        effort="xhigh",
+        base_url="http://localhost",
+        floor=600.0,
+        soft=50.0,
+        gaps=dict.fromkeys(Progress, 200.0),
+    )
+    assert found == Limits(
+        first_token=1,
+        gaps={Progress.TEXT: 0.6, Progress.TOOL: 0.8, Progress.REASONING: 0.7},
+        wire_dead=0.5,
+        lifetime=5,
+        min_rate=7,
+        min_rate_window=2,
+        first_notice=0.3,
+        notice_after=0.2,
     )
 
 

@@ -105,6 +105,14 @@ def test_the_first_message_opens_a_session_and_starts_its_turn_in_one_transactio
     assert said(result) == []
 
 
+def test_a_turn_belongs_to_who_asked_for_it() -> None:
+    result = after(idle(), Arrived(pending("a", person="web:ann")))
+    assert of(StartTurn, result)[0].person == "web:ann"
+    last = LastTurn("t_1", "s_1", "there", (), (Message("user", content="go"),), "web:ann")
+    result = after(idle(session="s_1"), Retry(BY, last))
+    assert of(StartTurn, result)[0].person == BY.person
+
+
 def test_the_next_message_goes_on_in_the_same_session() -> None:
     result = after(idle(session="s_old"), Arrived(pending("a")))
     assert [type(change) for change in result.changes] == [StartTurn]
@@ -439,7 +447,8 @@ def test_a_turn_taken_up_too_often_is_stuck() -> None:
 
 def test_a_turn_to_be_taken_up_runs_again_under_its_own_id() -> None:
     result = after(idle(session="s_1"), wreck(take_up=True))
-    assert of(StartTurn, result)[0].id == "t_dead"
+    (start,) = of(StartTurn, result)
+    assert (start.id, start.person) == ("t_dead", "web:owner")
     assert of(StartTask, result)[0].taken_up
     assert said(result) == []
 

@@ -1,5 +1,6 @@
 """No statement that a turn needs reads a whole table."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -8,9 +9,15 @@ from sqlalchemy.dialects import sqlite
 
 from sessions import opening, statements
 from sessions.engine import place, reader
-from sessions.queries import inbox, outbox, sessions, turns, values
+from sessions.queries import approvals, costs, inbox, outbox, sessions, turns, values
 
-PARTIAL = {"ix_inbox_waiting", "ix_inbox_command", "ix_turns_running", "ix_outbox_open"}
+PARTIAL = {
+    "ix_inbox_waiting",
+    "ix_inbox_command",
+    "ix_turns_running",
+    "ix_outbox_open",
+    "ix_approvals_open",
+}
 """Indexes of what is under way: as short as that is, so they may be read from end to end."""
 
 LISTS = {
@@ -26,7 +33,8 @@ LISTS = {
 
 def everything() -> Iterator[tuple[str, sa.ClauseElement]]:
     upserts = statements.Upserts(sqlite.insert)
-    for home in (statements, sessions, inbox, turns, outbox, values, upserts):
+    homes = (statements, sessions, inbox, turns, outbox, approvals, values, upserts)
+    for home in homes:
         for name, thing in vars(home).items():
             each = thing if isinstance(thing, tuple) else (thing,)
             for number, statement in enumerate(each):
@@ -47,14 +55,44 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Connection
 
 
 def test_all_statements_are_looked_at() -> None:
-    assert len(ALL) > 45
+    assert len(ALL) > 56
+
+
+def plan(statement: sa.ClauseElement, database: sa.Connection) -> list[str]:
+    text = f"EXPLAIN QUERY PLAN {statement.compile(dialect=database.dialect)}"
+    return [str(row[3]) for row in database.exec_driver_sql(text, (1,) * text.count("?"))]
 
 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - LISTS.keys()))
 def test_a_statement_finds_its_rows_by_an_index(name: str, database: sa.Connection) -> None:
-    text = f"EXPLAIN QUERY PLAN {ALL[name].compile(dialect=database.dialect)}"
-    for row in database.exec_driver_sql(text, (1,) * text.count("?")):
-        step = str(row[3])
+    for step in plan(ALL[name], database):
         if step.startswith("SCAN"):
             assert step.rsplit(maxsplit=1)[-1] in PARTIAL, step
         assert "TEMP B-TREE" not in step
+
+
+def test_what_a_model_sees_is_read_without_what_the_summary_covers(
+    database: sa.Connection,
+) -> None:
+    [step] = plan(sessions._BEHIND_SUMMARY, database)
+    assert "ix_messages_session (session_id=? AND id>?)" in step.replace("rowid", "id")
+
+
+FILTERS = ("turn_id", "session_id", "key", "person", "since")
+NARROW = [
+    names
+    for count in range(1, len(FILTERS) + 1)
+    for names in itertools.combinations(FILTERS, count)
+    if names != ("since",)  # of everybody: a person asks for everything
+]
+
+
+@pytest.mark.parametrize("names", NARROW, ids="+".join)
+def test_costs_are_summed_by_an_index(names: tuple[str, ...], database: sa.Connection) -> None:
+    steps = plan(costs.question(frozenset(names)), database)
+    assert not [step for step in steps if step.startswith("SCAN")], steps
+
+
+def test_the_costs_of_a_persons_day_are_found_by_one_index(database: sa.Connection) -> None:
+    steps = plan(costs.question(frozenset({"person", "since"})), database)
+    assert any("ix_turns_person (person=? AND started_at>?)" in step for step in steps), steps

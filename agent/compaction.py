@@ -1,0 +1,62 @@
+"""Puts a summary in place of the oldest rows of a conversation; the model writes it if it can."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from agent import context
+from agent.attempt import AttemptResult
+from agent.providers.contract import ModelRequest
+from agent.providers.registry import Target
+from agent.tokens import estimate_message
+from agent.verdict import Complete, SoftComplete
+from sessions.records import Message
+
+Ask = Callable[[ModelRequest], Awaitable[AttemptResult]]
+"""Sends a request whose answer nobody is shown."""
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """A conversation that became shorter."""
+
+    summary: str
+    keep: int  # newest rows that stay as they are
+    rows: tuple[Message, ...]  # what is to be shown behind the summary
+    before: int  # tokens, as estimated
+    after: int
+
+
+async def compact(
+    rows: Sequence[Message], earlier: str, *, room: int, target: Target, ask: Ask
+) -> Compacted | None:
+    """Make it at most `room` tokens long where that can be; None when it would not help.
+
+    `earlier` is the summary of what came before the rows.
+    """
+    whole = [context.as_summary_row(earlier), *rows] if earlier else list(rows)
+    sizes = [estimate_message(row) for row in whole]
+    plan = context.plan(whole, sizes, room)
+    if plan is None:
+        return None
+    summary = await _summarised(plan.covered, target, room, ask)
+    kept = rows[len(rows) - plan.keep :]
+    shown = (*([plan.pinned] if plan.pinned else []), *kept)
+    after = sum(map(estimate_message, (*shown, context.as_summary_row(summary))))
+    if not context.shrunk(sum(sizes), after):
+        return None
+    return Compacted(summary, plan.keep, shown, sum(sizes), after)
+
+
+async def _summarised(covered: Sequence[Message], target: Target, room: int, ask: Ask) -> str:
+    system, messages = context.summary_request(covered, budget=room)
+    result = await ask(
+        ModelRequest(
+            model=target.model,
+            system=system,
+            messages=messages,
+            max_output_tokens=target.settings.max_output_tokens,
+        )
+    )
+    whole = isinstance(result.verdict, Complete | SoftComplete)
+    said = result.step.text.strip()
+    return said if whole and said else context.without_summary(covered)

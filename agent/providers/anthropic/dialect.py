@@ -1,0 +1,139 @@
+"""Sans-IO: what a model takes, by its name, and what to leave out once it was refused.
+
+Claude models differ most in how they are told to think. Up to 3.5 they do not; up to 4.5 they take
+a budget of tokens; from 4.6 on they are told an effort and decide for themselves; from 5 on they
+think unless told not to, and some cannot be told. Other models behind the same protocol are taken
+to be like 4.5, but to think as they please.
+"""
+
+import enum
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+
+
+class Form(enum.Enum):
+    """How a model is told to think."""
+
+    ADAPTIVE = "adaptive"
+    BUDGET = "budget"
+    NONE = "none"  # it is not told
+
+
+class Off(enum.Enum):
+    """How a model is told not to think."""
+
+    SILENT = "silent"  # by saying nothing
+    DISABLED = "disabled"
+    BETWEEN_TOOLS = "between_tools"  # but for short notes between its tool calls
+    LOW = "low"  # it cannot be stopped, only slowed
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What one model of one service is sent."""
+
+    form: Form = Form.BUDGET
+    off: Off = Off.SILENT
+    unasked: bool = True  # it thinks when nothing is said about it
+    signed: bool = False  # it takes thoughts back only with their signature
+    summary: bool = False  # its thoughts stay hidden unless a summary is asked for
+    effort: bool = True  # takes an effort, where it is told one at all
+    xhigh: bool = True  # knows the effort of that name
+    binding: bool = False  # its thoughts hold only for what stood before them
+    temperature: bool = True
+    eager: bool = True  # streams a call's arguments as they are made
+    cache: bool = True  # keeps what it read, when asked to
+    # Not of the model but of one conversation, and so not remembered:
+    replay: bool = True  # its earlier thoughts are sent back
+    think: bool = True
+
+
+_NAME = re.compile(
+    r"claude-(?:(?P<old>\d(?:[-.]\d)?)-)?(?P<family>[a-z]+)(?:-(?P<new>\d{1,2}(?:[-.]\d{1,2})?)(?!\d))?"
+)
+_NEWEST = (99, 0)
+_ALWAYS_THINKING = frozenset({"fable", "mythos"})
+
+
+def dialect_for(model: str) -> Dialect:
+    """Say what is known of a model; prefixes and dates in its name do not matter."""
+    name = _NAME.search(model.lower())
+    if name is None:
+        return Dialect()
+    family, version = name["family"], _version(name["old"] or name["new"])
+    always = family in _ALWAYS_THINKING
+    return Dialect(
+        form=_form((5, 0) if always else version),
+        off=_off(family, version),
+        unasked=always or version >= (5, 0),
+        signed=True,
+        summary=always or version >= (4, 7),
+        xhigh=always or version >= (4, 7),
+        binding=version >= (5, 1),
+        temperature=not always and version < (4, 7),
+    )
+
+
+def simpler(dialect: Dialect, complaint: str) -> Iterator[Dialect]:
+    """Say what could be sent instead after such a refusal, the likeliest first."""
+    said = complaint.lower()
+    for words, sent, instead in _RULES:
+        asked = all(getattr(dialect, field) == value for field, value in sent.items())
+        if asked and any(word in said for word in words):
+            yield msgspec.structs.replace(dialect, **instead)
+
+
+def lasting(dialect: Dialect) -> Dialect:
+    """Keep what will be true of the next conversation, too."""
+    return msgspec.structs.replace(dialect, replay=True, think=True)
+
+
+_Fields = dict[str, Any]
+_RULES: tuple[tuple[tuple[str, ...], _Fields, _Fields], ...] = (
+    (("eager_input_streaming",), {"eager": True}, {"eager": False}),
+    (("cache_control",), {"cache": True}, {"cache": False}),
+    (("temperature",), {"temperature": True}, {"temperature": False}),
+    (("block_binding", "anthropic-beta", BINDING_BETA), {"binding": True}, {"binding": False}),
+    (("display",), {"summary": True}, {"summary": False}),
+    (("expected `thinking`",), {"think": True}, {"think": False}),
+    (
+        ("signature", "cannot be modified", "different conversation", "redacted_thinking"),
+        {"replay": True},
+        {"replay": False},
+    ),
+    (("between_tools",), {"off": Off.DISABLED}, {"off": Off.BETWEEN_TOOLS}),
+    (("disabled",), {"off": Off.DISABLED}, {"off": Off.LOW}),
+    (("between_tools",), {"off": Off.BETWEEN_TOOLS}, {"off": Off.LOW}),
+    (("type.enabled", "budget"), {"form": Form.BUDGET}, {"form": Form.ADAPTIVE}),
+    (("adaptive",), {"form": Form.ADAPTIVE}, {"form": Form.BUDGET}),
+    (("xhigh",), {"xhigh": True}, {"xhigh": False}),
+    (("effort", "output_config"), {"effort": True}, {"effort": False}),
+    (("thinking",), {"form": Form.ADAPTIVE}, {"form": Form.NONE}),
+    (("thinking",), {"form": Form.BUDGET}, {"form": Form.NONE}),
+)
+"""Words of a refusal; what must have been sent for them to be about it; what to send instead."""
+
+
+def _version(written: str | None) -> tuple[int, int]:
+    if written is None:  # an alias for the latest one
+        return _NEWEST
+    major, _, minor = written.replace("-", ".").partition(".")
+    return int(major), int(minor or 0)
+
+
+def _form(version: tuple[int, int]) -> Form:
+    if version < (3, 7):
+        return Form.NONE
+    return Form.BUDGET if version < (4, 6) else Form.ADAPTIVE
+
+
+def _off(family: str, version: tuple[int, int]) -> Off:
+    if family in _ALWAYS_THINKING or (family == "opus" and version >= (5, 5)):
+        return Off.LOW
+    if version < (5, 0):
+        return Off.SILENT
+    return Off.BETWEEN_TOOLS if family == "sonnet" and version >= (5, 5) else Off.DISABLED

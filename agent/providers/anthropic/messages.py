@@ -1,0 +1,146 @@
+"""The provider for Anthropic's Messages, over the official SDK."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from typing import cast
+
+import anthropic
+import httpx2
+import msgspec
+
+from agent.errors import BadRequest
+from agent.providers.anthropic.clients import address, clients_for, in_our_words
+from agent.providers.anthropic.dialect import Dialect, dialect_for, lasting, simpler
+from agent.providers.anthropic.request import betas, to_body
+from agent.providers.anthropic.wire import MessageReader
+from agent.providers.connections import keep_alive
+from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
+from agent.settings import TargetSettings
+
+_CLOSE_WITHIN = 2.0
+_AFTER_DONE = 0.1  # a connection whose body ends in this time can be used again
+_HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
+_MOST_MODELS = 1000  # that one page of the list may hold
+
+
+def build(settings: TargetSettings) -> "Anthropic":
+    """Make the provider."""
+    return Anthropic(settings)
+
+
+class Anthropic:
+    """Any service that offers `/v1/messages`."""
+
+    name = "anthropic"
+
+    def __init__(self, settings: TargetSettings) -> None:
+        self._url = address(settings)
+        self._clients = clients_for(settings)
+        self._dialects: dict[str, Dialect] = {}  # by model: what proved to be taken
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        """See `Provider`."""
+        return self._stream(request)
+
+    async def list_models(self) -> tuple[str, ...]:
+        """See `ListsModels`."""
+        with in_our_words(self._url), self._clients.lease() as client:
+            listed = await client.get(
+                "/v1/models", cast_to=httpx2.Response, options={"params": {"limit": _MOST_MODELS}}
+            )
+        try:
+            models = msgspec.json.decode(listed.content, type=_Models)
+        except msgspec.DecodeError:
+            msg = f"{self._url}/v1/models does not give a list of models"
+            raise BadRequest(msg) from None
+        return tuple(model.id for model in models.data)
+
+    async def aclose(self) -> None:
+        """See `Provider`."""
+        await self._clients.aclose()
+
+    @asynccontextmanager
+    async def _stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        with self._clients.lease() as client:
+            response = await self._open(client, request)
+            try:
+                async with aclosing(self._chunks(response)) as chunks:
+                    yield chunks
+            finally:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLOSE_WITHIN):
+                        await response.aclose()
+
+    async def _open(
+        self, client: anthropic.AsyncAnthropic, request: ModelRequest
+    ) -> httpx2.Response:
+        """Send the request; what the service says it does not know is left out and remembered.
+
+        This is not a second try: the refused request and the next one are not the same.
+        """
+        dialect = self._dialects.get(request.model) or dialect_for(request.model)
+        tried: set[bytes] = set()
+        while True:
+            body = to_body(request, dialect)
+            tried.add(body)
+            try:
+                response = await self._send(client, body, betas(request, dialect))
+            except BadRequest as error:
+                others = simpler(dialect, str(error))
+                other = next((o for o in others if to_body(request, o) not in tried), None)
+                if other is None:
+                    raise
+                dialect = other
+            else:
+                pass
+                return response
+
+    async def _send(
+        self, client: anthropic.AsyncAnthropic, body: bytes, beta: str
+    ) -> httpx2.Response:
+        # The SDK's own method for messages walks through all of them; a long history would hold
+        # up the loop. Its general one gives the same headers, errors and connections.
+        headers = _HEADERS | ({"anthropic-beta": beta} if beta else {})
+        with in_our_words(self._url):
+            answer: object = await client.post(
+                "/v1/messages",
+                cast_to=httpx2.Response,
+                content=body,
+                options={"headers": headers},
+                stream=True,
+                stream_cls=anthropic.AsyncStream[object],
+            )
+        response = cast("httpx2.Response", answer)  # as `cast_to` asks, whatever the types say
+        keep_alive(response)
+        return response
+
+    async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
+        yield OpenedChunk(response.headers.get("request-id", ""))
+        reader = MessageReader()
+        with in_our_words(self._url):
+            async with aclosing(response.aiter_bytes()) as received:
+                async for data in received:
+                    for chunk in reader.feed(data):
+                        yield chunk
+                    if reader.done:
+                        await _finish(received)
+                        return
+            for chunk in reader.close():
+                yield chunk
+
+
+async def _finish(received: AsyncIterator[bytes]) -> None:
+    """Read the rest of a body that has said its last; what happens now is of no interest."""
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(_AFTER_DONE):
+            async for _ in received:
+                pass
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]

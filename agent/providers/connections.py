@@ -1,0 +1,115 @@
+"""Connections to model services, as every SDK that stands on httpx2 needs them."""
+
+import functools
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
+
+import httpx2
+
+from agent import errors
+from agent.errors import ProviderError
+from agent.providers.sse import EventTooLong
+from agent.settings import Timeouts
+
+STREAMS_PER_CLIENT = 50
+"""What one connection pool carries well: its work grows with the square of what it holds."""
+
+LIMITS = httpx2.Limits(max_keepalive_connections=STREAMS_PER_CLIENT, keepalive_expiry=30)
+
+_KEEPALIVE = (
+    ("SOL_SOCKET", "SO_KEEPALIVE", 1),
+    ("IPPROTO_TCP", "TCP_KEEPIDLE", 30),
+    ("IPPROTO_TCP", "TCP_KEEPINTVL", 10),
+    ("IPPROTO_TCP", "TCP_KEEPCNT", 3),
+    ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 60_000),
+)
+
+
+class Closes(Protocol):
+    """A client of an SDK."""
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+Client = TypeVar("Client", bound=Closes)
+
+
+class Pool(Generic[Client]):
+    """As many clients of one service as its live streams need."""
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self._make = make
+        self._live: dict[Client, int] = {}
+
+    @property
+    def loads(self) -> list[int]:
+        """How many streams each client carries."""
+        return list(self._live.values())
+
+    @contextmanager
+    def lease(self) -> Iterator[Client]:
+        """Lend a client for one stream."""
+        free = (client for client, live in self._live.items() if live < STREAMS_PER_CLIENT)
+        client = next(free, None) or self._make()
+        self._live[client] = self._live.get(client, 0) + 1
+        try:
+            yield client
+        finally:
+            self._live[client] -= 1
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for client in list(self._live):
+            await client.close()
+        self._live.clear()
+
+
+@functools.cache
+def tls() -> ssl.SSLContext:
+    """Make it once: it takes longer than all the rest of a client."""
+    return httpx2.create_ssl_context()
+
+
+def backstop(timeouts: Timeouts) -> httpx2.Timeout:
+    """Give the sockets' own clocks; ours are shorter, these only stand behind them."""
+    return httpx2.Timeout(timeouts.lifetime + 5, connect=timeouts.connect)
+
+
+def keep_alive(response: httpx2.Response) -> None:
+    """Have the system notice a dead connection; left out where it does not know how."""
+    stream = response.extensions.get("network_stream")
+    sock = stream.get_extra_info("socket") if stream is not None else None
+    if sock is None:
+        return
+    for level, name, value in _KEEPALIVE:
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(getattr(socket, level), option, value)
+
+
+BROKEN = (httpx2.HTTPError, httpx2.StreamError, EventTooLong)
+"""How a connection fails; SDKs wrap these before the headers and let them through after."""
+
+_TABLE: tuple[tuple[type[Exception], type[ProviderError], str], ...] = (
+    (httpx2.ConnectError, errors.Overloaded, "no connection to {url}"),
+    (httpx2.ConnectTimeout, errors.Overloaded, "no connection to {url} in time"),
+    (httpx2.PoolTimeout, errors.Overloaded, "no free connection to {url}"),
+    (httpx2.ProxyError, errors.Overloaded, "the proxy on the way to {url} failed"),
+    (httpx2.TimeoutException, errors.Stalled, "{url} stopped sending"),
+    (httpx2.UnsupportedProtocol, errors.BadRequest, "{url} is not an address we can use"),
+    (httpx2.TooManyRedirects, errors.BadRequest, "{url} redirects for ever"),
+    (httpx2.LocalProtocolError, errors.BadRequest, "the request could not be written: {error}"),
+    *((each, errors.Cut, "{error}") for each in BROKEN),
+    (Exception, errors.BadRequest, "{error}"),
+)
+
+
+def translated(error: Exception, url: str) -> ProviderError:
+    """Put a failure into our words; what is not of the connection is the request's own fault."""
+    ours, said = next((ours, said) for theirs, ours, said in _TABLE if isinstance(error, theirs))
+    return ours(said.format(url=url, error=str(error) or type(error).__name__))

@@ -1,0 +1,159 @@
+"""What the protocols of OpenAI's kind have in common, over the official SDK: posting, reading."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from typing import Protocol, cast
+
+import httpx2
+import msgspec
+import openai
+
+from agent.errors import BadRequest
+from agent.providers.connections import keep_alive
+from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
+from agent.providers.openai.clients import Clients, in_our_words
+
+_CLOSE_WITHIN = 2.0
+_AFTER_DONE = 0.1  # a connection whose body ends in this time can be used again
+_HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
+
+
+class Reader(Protocol):
+    """Turns the body of one answer into chunks."""
+
+    done: bool
+
+    def feed(self, received: bytes) -> Iterator[Chunk]:
+        """Take bytes."""
+        ...
+
+    def close(self) -> Iterator[Chunk]:
+        """The body is over."""
+        ...
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """A protocol: where it is spoken, and its two conversions.
+
+    `write` leaves out what it is told to. `optional` are the names of what it can leave out, each
+    with what services say that do not know it.
+    """
+
+    path: str
+    write: Callable[[ModelRequest, frozenset[str]], bytes]
+    reader: Callable[[], Reader]
+    optional: Mapping[str, re.Pattern[str]]
+
+
+class Service:
+    """A model service at one address."""
+
+    def __init__(self, clients: Clients, wire: Wire) -> None:
+        self._clients = clients
+        self._wire = wire
+        self._left_out: dict[str, frozenset[str]] = {}  # by model: what it does not take
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        """See `Provider`."""
+        return self._stream(request)
+
+    async def list_models(self) -> tuple[str, ...]:
+        """See `ListsModels`."""
+        with in_our_words(self._clients.base_url), self._clients.lease() as client:
+            listed = await client.get("/models", cast_to=httpx2.Response)
+        try:
+            models = msgspec.json.decode(listed.content, type=_Models)
+        except msgspec.DecodeError:
+            msg = f"{self._clients.base_url}/models does not give a list of models"
+            raise BadRequest(msg) from None
+        return tuple(model.id for model in models.data)
+
+    async def aclose(self) -> None:
+        """See `Provider`."""
+        await self._clients.aclose()
+
+    @asynccontextmanager
+    async def _stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        with self._clients.lease() as client:
+            response = await self._open(client, request)
+            try:
+                async with aclosing(self._chunks(response)) as chunks:
+                    yield chunks
+            finally:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLOSE_WITHIN):
+                        await response.aclose()
+
+    async def _open(self, client: openai.AsyncOpenAI, request: ModelRequest) -> httpx2.Response:
+        without = self._left_out.get(request.model, frozenset())
+        body = self._wire.write(request, without)
+        while True:
+            try:
+                return await self._send(client, body)
+            except BadRequest as error:
+                option, body = self._lesser(request, without, body, str(error))
+                if option is None:
+                    raise
+            # Not a second try of the same thing: this service does not know that option.
+            without |= {option}
+            known = self._left_out.get(request.model, frozenset())
+            self._left_out[request.model] = known | without
+
+    def _lesser(
+        self, request: ModelRequest, without: frozenset[str], body: bytes, said: str
+    ) -> tuple[str | None, bytes]:
+        """Write the request without the first option that the service names, if it had one."""
+        named = (n for n, words in self._wire.optional.items() if words.search(said.lower()))
+        for option in named:
+            lesser = self._wire.write(request, without | {option})
+            if lesser != body:
+                return option, lesser
+        return None, body
+
+    async def _send(self, client: openai.AsyncOpenAI, body: bytes) -> httpx2.Response:
+        # The SDK's own methods check and copy every message; a long history would hold up the
+        # loop. Its general one gives the same headers, errors and connections.
+        with in_our_words(self._clients.base_url):
+            answer: object = await client.post(
+                self._wire.path,
+                cast_to=httpx2.Response,
+                content=body,
+                options={"headers": _HEADERS},
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+            )
+        response = cast("httpx2.Response", answer)  # as `cast_to` asks, whatever the types say
+        keep_alive(response)
+        return response
+
+    async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
+        yield OpenedChunk(response.headers.get("x-request-id", ""))
+        reader = self._wire.reader()
+        with in_our_words(self._clients.base_url):
+            async with aclosing(response.aiter_bytes()) as received:
+                async for data in received:
+                    for chunk in reader.feed(data):
+                        yield chunk
+                    if reader.done:
+                        await _finish(received)
+                        return
+            for chunk in reader.close():
+                yield chunk
+
+
+async def _finish(received: AsyncIterator[bytes]) -> None:
+    """Read the rest of a body that has said its last; what happens now is of no interest."""
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(_AFTER_DONE):
+            async for _ in received:
+                pass
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]

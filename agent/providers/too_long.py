@@ -1,0 +1,125 @@
+"""Sans-IO: finds in a service's words that something was too long, and how long it may be.
+
+Two things can be: what was sent, or what was asked for in return. Where both together are more than
+the model takes, the output limit is lowered if that leaves room for an answer.
+"""
+
+import re
+
+from agent.errors import ContextTooLong, OutputTooLong
+
+_ROOM = 512
+"""Tokens that an answer needs at the least; with less the conversation has to be shortened."""
+
+_COUNT = r"(\d[\d,._]*)"
+_THEN = r"\D{0,3}" + _COUNT  # a count after a colon, a bracket, a quote or just a space
+_OUTPUT_NAME = r"max_(?:completion_|output_|new_)?tokens"
+
+# All of these look into lower case; the first group is the limit.
+_OUTPUT = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"at most{_THEN} (?:completion|output) tokens",
+        rf"{_OUTPUT_NAME}\W{{0,4}}\d+ ?>{_THEN}",
+        (
+            rf"{_OUTPUT_NAME}\W?(?:\d+ )? ?(?:must|should|cannot) be \D{{0,20}}(?:less|lower|greater)"
+            rf"\D{{0,40}}{_COUNT}"
+        ),
+        rf"{_OUTPUT_NAME}.{{0,60}}range\D{{0,20}}\d+\s*,{_THEN}",
+        rf"range of {_OUTPUT_NAME}\D{{0,20}}\d+\s*,{_THEN}",
+        rf"{_OUTPUT_NAME}.{{0,60}}<={_THEN}",
+        rf"maximum tokens you requested exceeds the model limit of{_THEN}",
+        rf"{_OUTPUT_NAME}\W? (?:is )?(?:too (?:large|big|high)|exceeds)\b",
+    )
+)
+
+_WINDOW = re.compile(
+    r"(?:context (?:length|window|size|limit)(?: is| of|:)?(?: only)?|must be <=)" + _THEN
+)
+_SENT = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"{_COUNT} input tokens",
+        rf"{_COUNT} `inputs` tokens",
+        rf"{_COUNT} (?:tokens )?(?:in|from) the (?:input )?messages",
+        rf"{_COUNT} of text input(?:, {_COUNT} of tool input)?",
+    )
+)
+_AT_LEAST = re.compile(r"at least \d+ input tokens")
+_ASKED = re.compile(
+    r"\d+ (?:output tokens|in the (?:completion|output)|tokens for the completion"
+    r"|`max_new_tokens`)|max_(?:completion_)?tokens"
+)
+_SUM = re.compile(r"(\d+) \+ \d+ > (\d+)")
+
+_INPUT_LIMIT = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"tokens ?>{_THEN} maximum",
+        r"n_ctx\W{1,4}(\d+)",
+        rf"exceeds the available context size{_THEN}",
+        rf"too large for model with{_THEN}",
+        rf"maximum number of tokens allowed{_THEN}",
+        rf"maximum (?:prompt|input|model|context) length(?: is| of|:)?(?: only)?{_THEN}",
+        rf"context[ _](?:length|window|size|limit)(?: is| of|:)?(?: only)?{_THEN}",
+        rf"exceed(?:s|ed)? (?:the |model )?(?:token )?limit(?: of|:){_THEN}",
+        rf"must have less than{_THEN}",
+        rf"range of input length\D{{0,20}}\d+\s*,{_THEN}",
+        rf"cannot exceed{_THEN}",
+        rf"\(tpm\): limit{_THEN}",
+    )
+)
+_INPUT = re.compile(
+    r"context[ _](?:length|window|size|limit)|exceeds? the available context|context the overflows"
+    r"|exceeded max context|exceed_context|maximum context|maximum (?:prompt|model|input) length"
+    r"|max_prompt_tokens|maximum number of tokens|too many (?:input )?tokens|token limit"
+    r"|(?:prompt|input|conversation|request|entity)(?: \w+){0,2} (?:is |was )?too (?:long|large)"
+    r"|(?:prompt|request|entity) too (?:long|large)|too large for model|range of input length"
+    r"|reduce the length|prompt token count|`inputs` (?:tokens|must have)"
+    r"|tokens to keep from the initial prompt|max_(?:completion_)?tokens must be at least 1, got -"
+)
+_RATE = re.compile(r"rate.?limit|quota|per (?:minute|day|hour|min)\b")
+
+
+def too_long_in(words: str, said: str) -> ContextTooLong | OutputTooLong | None:
+    """Say which of the two was too long, if any; `words` are in lower case, `said` is for people."""
+    together = _together(words, said)
+    if together is not None:
+        return together
+    for pattern in _OUTPUT:
+        found = pattern.search(words)
+        if found:
+            return OutputTooLong(said, _number(found[1]) if pattern.groups else None)
+    # A limit on tokens per minute is no matter of length, unless one request alone is above it.
+    if "request too large" not in words and _RATE.search(words):
+        return None
+    return ContextTooLong(said, _first(_INPUT_LIMIT, words)) if _INPUT.search(words) else None
+
+
+def _together(words: str, said: str) -> ContextTooLong | OutputTooLong | None:
+    window, sent = _window_and_sent(words)
+    if window is None or sent is None:
+        return None
+    room = window - sent
+    if _AT_LEAST.search(words):
+        room //= 2  # the service stopped counting there; what was sent may well be more
+    return ContextTooLong(said, window) if room < _ROOM else OutputTooLong(said, room)
+
+
+def _window_and_sent(words: str) -> tuple[int | None, int | None]:
+    added = _SUM.search(words)
+    if added:
+        return _number(added[2]), _number(added[1])
+    sent = next((found for found in (each.search(words) for each in _SENT) if found), None)
+    if sent is None or not _ASKED.search(words):
+        return None, None
+    return _first((_WINDOW,), words), sum(_number(each) for each in sent.groups() if each)
+
+
+def _first(patterns: tuple[re.Pattern[str], ...], words: str) -> int | None:
+    found = next((each for each in (p.search(words) for p in patterns) if each), None)
+    return _number(found[1]) if found else None
+
+
+def _number(written: str) -> int:
+    return int(re.sub(r"\D", "", written))

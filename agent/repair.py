@@ -1,0 +1,64 @@
+"""Sans-IO: makes strict JSON of what a model meant as JSON, where nothing has to be guessed.
+
+Four slips leave no doubt about the meaning: raw control characters inside strings, a comma behind
+the last member, Python's words for true, false and null, and a code fence around the whole. A
+brace, bracket or quote is never added or taken away, so that arguments that were cut off stay
+unreadable.
+"""
+
+import re
+
+import msgspec
+
+_FENCE = "```"
+_FENCE_LINE = re.compile(r"```\w*")  # with the language's name
+_PIECE = re.compile(
+    r'(?P<string>"(?:[^"\\]++|\\.?)*+"?)'  # without its end it swallows all that follows
+    r"|(?P<last_comma>,(?=\s*+[}\]]))"
+    r"|(?P<word>[A-Za-z_]\w*+)"
+    r"|[{\[]\s*+,?"  # a comma with nothing before it is no last one
+    r'|[^",A-Za-z_{\[]++|,',
+    re.DOTALL,
+)
+_IN_STRING = re.compile(r"\\.|[\x00-\x1f]", re.DOTALL)
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def repaired(arguments: str) -> str | None:
+    """Give the same arguments as one strict JSON object; None where that would take a guess."""
+    text = _PIECE.sub(_strict, _without_fence(arguments))
+    return text if _is_object(text) else None
+
+
+def _without_fence(arguments: str) -> str:
+    text = arguments.strip()
+    begin = _FENCE_LINE.match(text)
+    if begin is None or not text.endswith(_FENCE):
+        return arguments
+    return text[begin.end() : -len(_FENCE)].strip()
+
+
+def _strict(piece: re.Match[str]) -> str:
+    match piece.lastgroup:
+        case "string":
+            return _IN_STRING.sub(_escaped, piece[0])
+        case "last_comma":
+            return ""
+        case "word":
+            return _WORDS.get(piece[0], piece[0])
+        case _:
+            return piece[0]
+
+
+def _escaped(found: re.Match[str]) -> str:
+    if found[0].startswith("\\"):  # an escape; a wrong one is nothing we can put right
+        return found[0]
+    return _SHORT.get(found[0], f"\\u{ord(found[0]):04x}")
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False

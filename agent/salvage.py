@@ -1,0 +1,35 @@
+"""Sans-IO: which calls of an answer may run although the answer as a whole is not whole."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from agent.slots import Shape, StepCall
+from agent.tools.gate import Gated
+from agent.verdict import Complete, SoftComplete, Verdict
+
+
+class Salvage(msgspec.Struct, frozen=True):
+    """The calls of one answer, sorted."""
+
+    ready: tuple[StepCall, ...] = ()  # they may go to the gate
+    unsealed: tuple[StepCall, ...] = ()  # whole, but nothing proves that they had ended
+    lost: tuple[StepCall, ...] = ()  # cut off
+
+
+def sort_calls(calls: Sequence[StepCall], verdict: Verdict, tools: Mapping[str, Gated]) -> Salvage:
+    """Sort them: what changes nothing may run when it is whole, all else only when it had ended."""
+    if isinstance(verdict, Complete | SoftComplete):
+        return Salvage(ready=tuple(calls))
+    ready: list[StepCall] = []
+    unsealed: list[StepCall] = []
+    lost: list[StepCall] = []
+    for call in calls:
+        tool = tools.get(call.name)
+        if call.shape is Shape.WHOLE and not call.sealed and not (tool and tool.read_only):
+            unsealed.append(call)
+        elif call.shape is Shape.WHOLE or (call.shape is Shape.BAD and call.sealed):
+            ready.append(call)
+        else:
+            lost.append(call)
+    return Salvage(tuple(ready), tuple(unsealed), tuple(lost))

@@ -1,0 +1,188 @@
+"""Sans-IO: joins the text of an answer that broke off with what the model sends to carry it on.
+
+The model is asked to begin by repeating the last words, so that the place is found to the letter.
+It may repeat more or fewer of them, none, or begin the whole answer anew. What it sends is held
+back for as long as something that follows could change how it is joined, and never longer than
+it agrees with the old text: a start that occurs nowhere near its end is shown at once.
+
+Where several repetitions are possible the longest counts, and it counts before a new beginning:
+a wrong guess then shows something twice or drops one of several equal pieces, but loses nothing
+that was said once. So a text that only repeats itself ("abab…", "=====") may come out shorter by
+some of its equal pieces, never longer.
+"""
+
+import re
+import unicodedata
+
+import msgspec
+
+_WINDOW = 4000  # characters at the end of the old text in which a repetition may begin
+_LEAST_OVERLAP = 12  # characters; fewer are the same by chance
+_LEAST_RESTART = 48
+_KEEP_OLD = 0.8  # of the old text, said again: the rest of the old text is kept as it is
+
+_CLOSING = frozenset(".,;:!?)]}»›”’…%'。、，．：；！？）】」』》")  # noqa: RUF001 - as Chinese writes
+_OPENING = frozenset("([{«‹“„¿¡（【「『《")  # noqa: RUF001
+_JOINER = "\u200d"  # between the parts of one emoji
+_PAIRED = re.compile(r"\*+|_+|`+|~+|\"")
+_BLOCK = re.compile(r"\s*(?:[-*+][ \t]|\d+[.)][ \t]|#{1,6}[ \t]|>|\|)")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
+
+
+class Joint(msgspec.Struct, frozen=True):
+    """What to do with the text that is shown."""
+
+    text: str = ""  # to be appended to it
+    replaces: bool = False  # `text` takes the place of all of it: the model says something else
+
+
+class Seam:
+    """Feed the pieces of the continuation; each gives what becomes of the text that is shown.
+
+    Without `may_replace` the old text stays whatever comes: a model that begins anew and says
+    something else is not listened to.
+    """
+
+    def __init__(self, old: str, *, may_replace: bool = True) -> None:
+        self._old = old
+        self._tail = old[-_WINDOW:]
+        self._may_replace = may_replace
+        self._pieces: list[str] = []  # held back
+        self._size = 0  # of them, in characters
+        self._same = 0  # characters that agree with the beginning of the old text
+        self._at = 0  # where in the tail all that is held occurs first; -1: nowhere
+        self._joined = not old
+        self._deaf = False
+        self._added = False
+        self._anew = False
+
+    @property
+    def no_op(self) -> bool:
+        """Nothing was added, or blanks only; final after `close`."""
+        return not self._added
+
+    @property
+    def began_anew(self) -> bool:
+        """The model began the answer from its beginning; final after `close`."""
+        return self._anew
+
+    def feed(self, text: str) -> Joint:
+        """Take a piece of the continuation."""
+        if self._joined:
+            return self._pass(text)
+        self._hold(text)
+        return Joint() if self._undecided() else self._join("".join(self._pieces))
+
+    def close(self) -> Joint:
+        """Nothing follows, whether the continuation is whole or was cut off as well."""
+        return Joint() if self._joined else self._join("".join(self._pieces), closed=True)
+
+    def _hold(self, text: str) -> None:
+        if self._same == self._size:
+            expected = self._old[self._size : self._size + len(text)]
+            self._same += len(text) if text == expected else _common(text, expected)
+        self._pieces.append(text)
+        # The place stays the same for as long as what comes is what stands there.
+        if self._at >= 0 and not self._tail.startswith(text, self._at + self._size):
+            self._at = self._tail.find("".join(self._pieces), self._at)
+        self._size += len(text)
+
+    def _undecided(self) -> bool:
+        # All that is held occurs near the end: the overlap may still become longer.
+        # All that is held is the old text's beginning: the model may be saying all of it again.
+        return self._at >= 0 or self._same == self._size < len(self._old)
+
+    def _join(self, held: str, *, closed: bool = False) -> Joint:
+        self._joined = True
+        self._pieces = []
+        self._anew = self._same >= self._counts_as_restart(closed=closed)
+        overlap = self._overlap(held, closed=closed)
+        if overlap:
+            self._anew = overlap == len(self._old)
+            return self._pass(held[overlap:])
+        if not self._anew:
+            return self._pass(_between(self._old, held) + held)
+        if self._same == len(held):
+            return Joint()
+        if self._same >= _KEEP_OLD * len(self._old):
+            rest = held[self._same :]
+            return self._pass(_between(self._old, rest) + rest)
+        self._deaf = not self._may_replace
+        return msgspec.structs.replace(self._pass(held), replaces=self._may_replace)
+
+    def _counts_as_restart(self, *, closed: bool) -> float:
+        # An answer cut off early in its second beginning had no time to show more of it, and most
+        # of a short text says as much as a piece of a long one.
+        whole = closed and self._same == self._size
+        most = 0.0 if whole else _KEEP_OLD * len(self._old)
+        return min(max(_LEAST_OVERLAP, most), _LEAST_RESTART, len(self._old))
+
+    def _overlap(self, held: str, *, closed: bool) -> int:
+        """How many characters at the end of the old text are repeated."""
+        if self._same == len(self._old):
+            return self._same
+        if closed and self._tail.endswith(held):
+            return len(held)
+        most = min(len(held), len(self._tail))
+        sizes = range(most, _LEAST_OVERLAP - 1, -1)
+        return next((size for size in sizes if self._tail.endswith(held[:size])), 0)
+
+    def _pass(self, text: str) -> Joint:
+        if self._deaf:
+            return Joint()
+        self._added = self._added or bool(text.strip())
+        return Joint(text)
+
+
+def _common(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _between(old: str, new: str) -> str:
+    """Say what belongs between two texts of which neither repeats anything of the other."""
+    if not new or old[-1].isspace() or new[0].isspace():
+        return ""
+    open_fence, last_closes = _fences(old)
+    if last_closes:
+        return "\n"  # anything else on the line of a closing fence would open it again
+    last_line = old[old.rfind("\n") + 1 :]
+    if open_fence or _goes_on(old[-1], new[0]) or _closes(last_line, new):
+        return ""
+    return "\n" if _BLOCK.match(last_line) else " "
+
+
+def _goes_on(last: str, first: str) -> bool:
+    """Tell whether a character may stand directly behind another inside one sentence or word.
+
+    Letters that have no case, as Chinese or Arabic ones, say nothing about where a word begins;
+    like small letters they are taken for the rest of one.
+    """
+    letter = first.isalpha() and not first.isupper() and not first.istitle()
+    number = last.isdecimal() and first.isdecimal()
+    part = unicodedata.category(first) in ("Mn", "Me", "Mc", "Sk") or _JOINER in (last, first)
+    return letter or number or part or first in _CLOSING or last in _OPENING
+
+
+def _closes(line: str, new: str) -> bool:
+    """Tell whether a text begins with the second of two equal marks, as around bold words."""
+    mark = _PAIRED.match(new)
+    return mark is not None and line.count(mark[0]) % 2 == 1
+
+
+def _fences(text: str) -> tuple[bool, bool]:
+    """Tell whether a text ends inside a code block, and whether its last line closes one."""
+    opening = ""
+    closes = False
+    for line in text.split("\n"):
+        closes = False
+        fence = _FENCE.match(line)
+        if fence is None:
+            continue
+        marks, rest = fence[1], fence[2]
+        if not opening:
+            # Backticks behind the marks make it a piece of code inside a line.
+            opening = "" if marks[0] == "`" and "`" in rest else marks
+        elif marks.startswith(opening) and not rest.strip():
+            opening, closes = "", True
+    return bool(opening), closes

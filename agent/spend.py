@@ -1,0 +1,45 @@
+"""Sans-IO: what model answers cost, in tokens and in money."""
+
+import msgspec
+
+_PER = 1_000_000
+
+
+class Price(msgspec.Struct, frozen=True):
+    """Dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None  # of input read from the service's cache; None: as other input
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What one request used, or several together."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0  # of the input
+    cost: float | None = None  # dollars; None: not known
+
+    def __add__(self, other: "Usage") -> "Usage":
+        known = [each for each in (self.cost, other.cost) if each is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            sum(known) if known else None,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.input_tokens + self.output_tokens
+
+
+def cost_of(usage: Usage, price: Price | None) -> float | None:
+    """Dollars: as the service said, else by the price list, else not known."""
+    if usage.cost is not None or price is None:
+        return usage.cost
+    fresh = usage.input_tokens - usage.cached_tokens
+    cached = usage.cached_tokens * (price.input if price.cached is None else price.cached)
+    return (fresh * price.input + cached + usage.output_tokens * price.output) / _PER

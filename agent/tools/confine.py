@@ -1,0 +1,307 @@
+"""Opens files and folders of one folder, the workspace, and never anything outside of it.
+
+The kernel is asked to look the path up beneath the workspace (`openat2`): `..`, links that lead out
+and folders that are exchanged meanwhile then lead nowhere, whoever changes what at which moment.
+Where the kernel cannot do this, the path is walked step by step and no link is followed at all.
+What was opened is worked on by its descriptor only, never by its path again.
+
+Everything here blocks; tools call it in a thread.
+"""
+
+import contextlib
+import ctypes
+import errno
+import functools
+import hashlib
+import os
+import platform
+import stat
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from agent.errors import ToolError
+
+Opener = Callable[[int, str, int], int]
+"""Opens a path beneath a folder (a descriptor) with `os.open`'s flags; raises OSError."""
+
+TEMPORARY = ".holdfast-"
+"""How the names of files begin that are being written; nobody is shown them."""
+
+_OPENAT2 = 437  # the same on every machine that `_can_ask` knows
+_NO_MAGIC_LINKS, _BENEATH = 0x02, 0x08
+_TRIES = 32  # the kernel gives up a look-up when folders are moved meanwhile
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LONGEST = 4096  # of a path
+_LONGEST_NAME = 255
+
+_REASONS = {
+    errno.ENOENT: "There is no {path!r} in the workspace.",
+    errno.EXDEV: "{path!r} leads out of the workspace.",
+    errno.ELOOP: "{path!r} leads through a link that is not followed.",
+    errno.ENOTDIR: "{path!r}: a part of it is not a folder.",
+    errno.EISDIR: "{path!r} is a folder.",
+    errno.ENXIO: "{path!r} is not an ordinary file.",
+    errno.EAGAIN: "{path!r} is being changed at this moment. Try again.",
+}
+
+
+@functools.cache
+def _syscall() -> Callable[..., int]:
+    function = ctypes.CDLL(None, use_errno=True).syscall
+    function.restype = ctypes.c_long
+    return function
+
+
+def open_beneath(folder: int, path: str, flags: int) -> int:
+    """Let the kernel see to it that the path stays beneath the folder."""
+    how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, _NO_MAGIC_LINKS | _BENEATH)
+    wanted = (ctypes.c_long(_OPENAT2), ctypes.c_int(folder), ctypes.c_char_p(os.fsencode(path)))
+    manner = (ctypes.c_char_p(how), ctypes.c_size_t(len(how)))
+    code = 0
+    for _ in range(_TRIES):
+        opened = _syscall()(*wanted, *manner)
+        if opened >= 0:
+            return opened
+        code = ctypes.get_errno()
+        if code not in (errno.EAGAIN, errno.EINTR):
+            break
+    raise OSError(code, os.strerror(code), path)
+
+
+def open_by_steps(folder: int, path: str, flags: int) -> int:
+    """Open one part after the other, and no part that is a link."""
+    *steps, last = PurePosixPath(path).parts or (".",)
+    at = os.dup(folder)
+    try:
+        for step in steps:
+            beneath = os.open(step, _STEP, dir_fd=at)
+            os.close(at)
+            at = beneath
+        return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+@functools.cache
+def best_opener() -> Opener:
+    """Choose by what the kernel can do."""
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        return open_by_steps
+    try:
+        os.close(open_beneath(-100, ".", _STEP))  # -100: the present folder
+    except OSError:  # an older kernel, or a filter that forbids the call
+        return open_by_steps
+    return open_beneath
+
+
+def relative(root: Path, path: str) -> str:
+    """Give a path as it is named from the workspace, or refuse it."""
+    if "\0" in path:
+        msg = "A path cannot hold a NUL character."
+        raise ToolError(msg)
+    parts = PurePosixPath(path)
+    if parts.is_absolute():
+        roots = (root.absolute(), root.resolve())
+        inside = next((each for each in roots if parts.is_relative_to(each)), None)
+        if inside is None:
+            raise ToolError(_REASONS[errno.EXDEV].format(path=_short(path)))
+        parts = parts.relative_to(inside)
+    if ".." in parts.parts:
+        msg = f"{_short(path)!r}: a path must not hold '..'; name it from the workspace's top."
+        raise ToolError(msg)
+    name = str(parts)
+    try:
+        encoded = [os.fsencode(part) for part in (name, *parts.parts)]
+    except UnicodeEncodeError:
+        msg = "The path holds half a character (a lone surrogate)."
+        raise ToolError(msg) from None
+    if len(encoded[0]) >= _LONGEST or any(len(part) > _LONGEST_NAME for part in encoded[1:]):
+        msg = f"{_short(path)!r} is too long for a path."
+        raise ToolError(msg)
+    return name
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= _LONGEST_NAME else f"{path[:_LONGEST_NAME]}…"
+
+
+class Workspace:
+    """A folder, opened; see `entered`."""
+
+    def __init__(self, root: Path, descriptor: int, opener: Opener) -> None:
+        self._root = root
+        self._descriptor = descriptor
+        self._opener = opener
+
+    def name(self, path: str) -> str:
+        """Give the path as it is named from the top."""
+        return relative(self._root, path)
+
+    def open(self, path: str) -> int:
+        """Open an ordinary file or a folder for reading; give its descriptor."""
+        with _explained(path):
+            found = self._opener(self._descriptor, self.name(path), _FILE)
+        mode = os.fstat(found).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            return found
+        os.close(found)
+        raise ToolError(_REASONS[errno.ENXIO].format(path=_short(path)))
+
+    def read(self, path: str, most: int) -> tuple[bytes, os.stat_result]:
+        """Read a whole file of at most so many bytes; tell its state, too."""
+        found = self.open(path)
+        state = os.fstat(found)
+        if stat.S_ISDIR(state.st_mode):
+            os.close(found)
+            raise ToolError(_REASONS[errno.EISDIR].format(path=_short(path)))
+        with open(found, "rb") as file, _explained(path):  # noqa: PTH123 - a descriptor
+            content = file.read(most + 1)
+        if len(content) > most:
+            msg = f"{_short(path)!r} has {state.st_size:,} bytes; more than {most:,} are not read."
+            raise ToolError(msg)
+        return content, state
+
+    def write(
+        self,
+        path: str,
+        content: bytes,
+        token: str,
+        *,
+        given_up: Callable[[], bool] = lambda: False,
+        since: os.stat_result | None = None,
+    ) -> bool:
+        """Put a file into its place in one step; true when it took the place of another.
+
+        Until then nothing of it stands there, and when it fails or is given up, nothing is left of
+        it anywhere. `token` tells this write from all others. With `since` only that very file is
+        replaced, and only if it is as it was.
+        """
+        name = PurePosixPath(self.name(path))
+        if path.endswith("/") or not name.name:
+            raise ToolError(_REASONS[errno.EISDIR].format(path=_short(path)))
+        with _explained(path):
+            folder = self._made(name.parent)
+            try:
+                old = _state_of(folder, name.name, path)
+                if since is not None and (old is None or _marks(old) != _marks(since)):
+                    msg = f"{_short(path)!r} was changed by somebody else meanwhile. Read it again."
+                    raise ToolError(msg)
+                _put(folder, name.name, content, token, given_up, old)
+            finally:
+                os.close(folder)
+        return old is not None
+
+    def _made(self, name: PurePosixPath) -> int:
+        """Open a folder; what is missing of it is created."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._opener(self._descriptor, str(name), _FOLDER)
+        parent = self._made(name.parent)
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name.name, dir_fd=parent)
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+        return self._opener(self._descriptor, str(name), _FOLDER)
+
+
+@contextmanager
+def entered(
+    root: Path, *, create: bool = False, opener: Opener | None = None
+) -> Iterator[Workspace]:
+    """Open the workspace; where it does not exist, it is created or refused."""
+    try:
+        if create:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(root, _FOLDER)
+    except FileNotFoundError:
+        msg = "There is nothing in the workspace yet."
+        raise ToolError(msg) from None
+    except OSError as error:
+        msg = f"The workspace cannot be opened: {error.strerror}."
+        raise ToolError(msg) from None
+    try:
+        yield Workspace(root, descriptor, opener or best_opener())
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, "{path!r}: {error}.")
+        said = reason.format(path=_short(path), error=error.strerror)
+        raise ToolError(said) from None
+
+
+def _marks(state: os.stat_result) -> tuple[int, ...]:
+    return (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size)
+
+
+def _state_of(folder: int, name: str, path: str) -> os.stat_result | None:
+    """Tell what stands where a file is to be put; anything but a file stays."""
+    try:
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(state.st_mode):
+        msg = f"{_short(path)!r} is a link; links are not written through."
+        raise ToolError(msg)
+    if not stat.S_ISREG(state.st_mode):
+        code = errno.EISDIR if stat.S_ISDIR(state.st_mode) else errno.ENXIO
+        raise ToolError(_REASONS[code].format(path=_short(path)))
+    return state
+
+
+def _put(
+    folder: int,
+    name: str,
+    content: bytes,
+    token: str,
+    given_up: Callable[[], bool],
+    old: os.stat_result | None,
+) -> None:
+    temporary, descriptor = _fresh(folder, token)
+    with contextlib.ExitStack() as undone:
+        undone.callback(os.unlink, temporary, dir_fd=folder)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            if old is not None:
+                _dress(descriptor, old)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        if given_up():
+            msg = "Nothing was written: the call was stopped."
+            raise ToolError(msg)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        undone.pop_all()
+    os.fsync(folder)
+
+
+def _fresh(folder: int, token: str) -> tuple[str, int]:
+    """Create a file that nobody else writes; the name of one that a crash left is passed over."""
+    number = 0
+    while True:
+        mark = hashlib.sha256(f"{token}\0{number}".encode()).hexdigest()[:16]
+        name = f"{TEMPORARY}{mark}.tmp"
+        try:
+            return name, os.open(name, _NEW, 0o666, dir_fd=folder)
+        except FileExistsError:
+            number += 1
+
+
+def _dress(descriptor: int, old: os.stat_result) -> None:
+    """Give the new file the owner and the mode of the one that it replaces."""
+    new = os.fstat(descriptor)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o777)

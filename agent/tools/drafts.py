@@ -1,0 +1,383 @@
+"""Keeps what was received of a file whose writing was cut off, until the model finishes it.
+
+A draft is two files in a folder of ours: its text, and a record of how much of that text counts.
+The text only grows, and the record follows when the text is safely on disk; so whatever is torn off
+in between belongs to no draft, and is written over. Where a draft loses its end, the record goes
+first. Everybody who works in the folder holds its lock.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from agent.errors import ToolError
+from agent.partial_json import Member, members
+from agent.tools.blocking import Stop, in_thread
+from agent.tools.text import encoded, lines_in, many, quoted
+from sessions.values.clock import Clock
+
+LARGEST = 20_000_000  # bytes of one draft
+MOST = 20  # drafts in a folder
+LIFETIME = 24 * 60 * 60 * 1000  # milliseconds since it last grew
+TAIL = 200  # characters that are quoted of its end
+SEAM = 4000  # characters at its end in which a place to go on from is looked for
+
+_ID = re.compile(r"d[0-9a-f]{6}")
+_OURS = re.compile(r"d[0-9a-f]{6}\.(text|json|new)")
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A file that is being written in parts; nothing of it stands at its target yet."""
+
+    id: str
+    path: str  # the target, as the model named it
+    size: int  # characters
+    lines: int
+    tail: str  # its last 200 characters
+    grew: int = 0  # characters that the last part added
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """What is known of a draft besides its text."""
+
+    path: str
+    moment: int  # when it last grew
+    length: int  # bytes of the text that count
+    size: int
+    lines: int
+    tail: str
+    key: str = ""  # the call that brought the last part
+
+    def draft(self, draft_id: str, grew: int = 0) -> Draft:
+        return Draft(draft_id, self.path, self.size, self.lines, self.tail, grew)
+
+
+class Drafts:
+    """The drafts of one conversation, as files in a folder of their own."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    async def keep(self, tool: str, arguments: str) -> Draft | None:
+        """Keep what a cut call of `write_file` or `write_file_continue` brought.
+
+        `arguments` is the received beginning of its JSON, cut anywhere. None when there is nothing
+        to keep: another tool, no path yet, no content yet, or a draft that does not exist. A draft
+        that is known but could not grow is given as it stands, so that the model can be told of it.
+        """
+        keeping = {"write_file": _Folder.keep_begun, "write_file_continue": _Folder.keep_more}
+        if tool not in keeping:
+            return None
+        folder = self._opened()
+
+        def work(_stop: Stop) -> Draft | None:
+            given = members(arguments)
+            return keeping[tool](folder, given)
+
+        try:
+            return await in_thread(work)
+        except OSError as error:
+            _log.warning("the beginning of a file could not be kept as a draft: %s", error)
+            return None
+
+    async def begin(self, path: str, content: str, key: str = "") -> Draft:
+        """Take the first part of a file; a repeat of the call `key` changes nothing."""
+        folder = self._opened()
+        return await _told(lambda: folder.begin(path, content, key))
+
+    async def extend(self, draft_id: str, content: str, after: str = "", key: str = "") -> Draft:
+        """Add a part; a repeat of the call `key` changes nothing.
+
+        `after` is the text that the part follows: the end of the draft. Where it stands a little
+        before the end, what is behind it is dropped. Where it cannot be found, nothing is changed.
+        """
+        folder = self._opened()
+        return await _told(lambda: folder.extend(draft_id, content, after, key))
+
+    async def text(self, draft_id: str) -> str:
+        """Give all of a draft."""
+        folder = self._opened()
+        return await _told(lambda: folder.text(draft_id))
+
+    async def kept(self) -> list[Draft]:
+        """Give all drafts, the one that grew last at the end."""
+        folder = self._opened()
+        return await _told(folder.kept)
+
+    async def discard(self, draft_id: str) -> None:
+        """Remove a draft, if it is there."""
+        folder = self._opened()
+        await _told(lambda: folder.discard(draft_id))
+
+    async def sweep(self) -> int:
+        """Remove drafts that nobody went on with for a day; tell how many."""
+        folder = self._opened()
+        return await _told(folder.sweep)
+
+    def _opened(self) -> "_Folder":
+        return _Folder(self._folder, self._clock.now())
+
+
+async def _told(work: Callable[[], T]) -> T:
+    try:
+        return await in_thread(lambda _stop: work())
+    except OSError as error:
+        msg = f"Drafts cannot be read or written: {error.strerror}."
+        raise ToolError(msg) from error
+
+
+class _Folder:
+    """What is done in the folder at one moment, by a thread."""
+
+    def __init__(self, folder: Path, now: int) -> None:
+        self._folder = folder
+        self._now = now
+        self._held = False  # its lock; where there is no folder, there is nothing to find
+
+    def keep_begun(self, given: dict[str, Member]) -> Draft | None:
+        path, content = given.get("path"), given.get("content")
+        if path is None or not path.whole or not path.text or content is None or not content.text:
+            return None
+        with self._locked(create=True):
+            return self._start(path.text, content.text, "")
+
+    def keep_more(self, given: dict[str, Member]) -> Draft | None:
+        known, content = given.get("draft_id"), given.get("content", Member("", whole=False))
+        after = given.get("after", Member("", whole=True))
+        if known is None or not known.whole:
+            return None
+        with self._locked():
+            record = self._record(known.text)
+            if record is None:
+                return None
+            if not content.text or not after.whole:
+                return record.draft(known.text)
+            try:
+                return self._append(known.text, record, content.text, after.text, "")
+            except ToolError:
+                return record.draft(known.text)
+
+    def begin(self, path: str, content: str, key: str) -> Draft:
+        with self._locked(create=True):
+            for draft_id, record in self._records().items():
+                if key and record.key == key:
+                    return record.draft(draft_id)
+            draft = self._start(path, content, key)
+        if draft is None:
+            raise ToolError(_TOO_LONG)
+        return draft
+
+    def extend(self, draft_id: str, content: str, after: str, key: str) -> Draft:
+        with self._locked():
+            record = self._known(draft_id)
+            if key and record.key == key:
+                return record.draft(draft_id)
+            return self._append(draft_id, record, content, after, key)
+
+    def text(self, draft_id: str) -> str:
+        with self._locked():
+            return self._content(draft_id, self._known(draft_id)).decode()
+
+    def kept(self) -> list[Draft]:
+        with self._locked():
+            return [record.draft(draft_id) for draft_id, record in self._records().items()]
+
+    def discard(self, draft_id: str) -> None:
+        with self._locked():
+            if self._record(draft_id) is not None:
+                self._remove(draft_id)
+
+    def sweep(self) -> int:
+        with self._locked():
+            records = self._records()
+            old = {
+                draft_id
+                for draft_id, record in records.items()
+                if record.moment < self._now - LIFETIME
+            }
+            alive = {f"{kept}.{end}" for kept in records.keys() - old for end in ("json", "text")}
+            for file in self._files():
+                if file.name not in alive:
+                    file.unlink()
+            if self._held:
+                with contextlib.suppress(OSError):  # not empty
+                    self._folder.rmdir()
+            return len(old)
+
+    def _start(self, path: str, content: str, key: str) -> Draft | None:
+        if len(encoded(content)) > LARGEST:
+            return None
+        records = self._records()
+        for oldest in list(records)[: max(0, len(records) - MOST + 1)]:
+            self._remove(oldest)
+        record = _Record(path, self._now, 0, 0, 0, "")
+        return self._append(self._unused(path), record, content, "", key)
+
+    def _append(self, draft_id: str, record: _Record, content: str, after: str, key: str) -> Draft:
+        text = self._content(draft_id, record).decode()
+        kept = text[: _seam(draft_id, text, after)]
+        added = encoded(content)
+        whole = kept + added.decode()
+        length = len(encoded(kept))
+        if length + len(added) > LARGEST:
+            raise ToolError(_TOO_LONG)
+        if len(kept) < len(text):
+            self._note(draft_id, _measured(record, kept, length))
+        with self._open(draft_id) as file:
+            file.seek(length)
+            file.truncate()
+            file.write(added)
+            file.flush()
+            os.fsync(file.fileno())
+        grown = _measured(record, whole, length + len(added))
+        self._note(draft_id, msgspec.structs.replace(grown, moment=self._now, key=key))
+        return grown.draft(draft_id, len(whole) - len(kept))
+
+    def _open(self, draft_id: str) -> BinaryIO:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.fdopen(os.open(self._path(draft_id, "text"), flags, 0o600), "r+b")
+
+    def _content(self, draft_id: str, record: _Record) -> bytes:
+        if not record.length:
+            return b""
+        return self._path(draft_id, "text").read_bytes()[: record.length]
+
+    def _known(self, draft_id: str) -> _Record:
+        record = self._record(draft_id)
+        if record is not None:
+            return record
+        there = "; ".join(
+            f"{each} of {kept.path} ({many(kept.lines, 'line')})"
+            for each, kept in self._records().items()
+        )
+        known = f"The drafts there are: {there}." if there else "There are no drafts."
+        msg = f"There is no draft {draft_id[:40]!r}. {known}"
+        raise ToolError(msg)
+
+    def _records(self) -> dict[str, _Record]:
+        found = {
+            file.stem: record
+            for file in self._files()
+            if file.suffix == ".json" and (record := self._record(file.stem)) is not None
+        }
+        return dict(sorted(found.items(), key=lambda item: (item[1].moment, item[0])))
+
+    def _record(self, draft_id: str) -> _Record | None:
+        """Read a record; None for one that is damaged, or whose text is."""
+        if not self._held or not _ID.fullmatch(draft_id):
+            return None
+        try:
+            written = self._path(draft_id, "json").read_bytes()
+            record = msgspec.json.decode(written, type=_Record)
+            there = self._path(draft_id, "text").stat().st_size
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return record if there >= record.length else None
+
+    def _note(self, draft_id: str, record: _Record) -> None:
+        new = self._path(draft_id, "new")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(record))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path(draft_id, "json"))
+        self._settle()
+
+    def _remove(self, draft_id: str) -> None:
+        for end in ("json", "text"):
+            self._path(draft_id, end).unlink(missing_ok=True)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make names durable."""
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _unused(self, path: str) -> str:
+        number = 0
+        while True:
+            mark = hashlib.sha256(f"{path}\0{self._now}\0{number}".encode()).hexdigest()
+            draft_id = f"d{mark[:6]}"
+            if not self._path(draft_id, "json").exists():
+                return draft_id
+            number += 1
+
+    def _files(self) -> list[Path]:
+        if not self._held:
+            return []
+        return [file for file in self._folder.iterdir() if _OURS.fullmatch(file.name)]
+
+    def _path(self, draft_id: str, end: str) -> Path:
+        return self._folder / f"{draft_id}.{end}"
+
+    @contextmanager
+    def _locked(self, *, create: bool = False) -> Iterator[None]:
+        """Hold the folder's lock, where there is a folder."""
+        while True:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    self._folder.mkdir(mode=0o700, parents=True)
+            try:
+                folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                if create:
+                    continue
+                yield
+                return
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                if self._is_still(folder):
+                    self._held = True
+                    yield
+                    return
+            finally:
+                os.close(folder)
+
+    def _is_still(self, folder: int) -> bool:
+        """Whoever swept may have removed the folder while others waited for its lock."""
+        try:
+            return os.path.samestat(self._folder.stat(), os.fstat(folder))
+        except FileNotFoundError:
+            return False
+
+
+_TOO_LONG = f"Nothing was kept: a draft may have at most {LARGEST:,} bytes."
+
+
+def _seam(draft_id: str, text: str, after: str) -> int:
+    """Tell how much of the text stays when a part is to follow `after`."""
+    if text.endswith(after):
+        return len(text)
+    start = max(0, len(text) - SEAM)
+    first = text.find(after, start)
+    if first >= 0 and first == text.rfind(after, start):
+        return first + len(after)
+    why = "is nowhere near its end" if first < 0 else "stands there more than once"
+    msg = (
+        f"Nothing was added to draft {draft_id}: `after` is not how it ends, and {why}. "
+        f"It ends with {quoted(text[-TAIL:])}."
+    )
+    raise ToolError(msg)
+
+
+def _measured(record: _Record, text: str, length: int) -> _Record:
+    return msgspec.structs.replace(
+        record, length=length, size=len(text), lines=lines_in(text), tail=text[-TAIL:]
+    )

@@ -1,0 +1,76 @@
+"""Sans-IO: the one line below an answer that says what is going on while it is written."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gateway.notices import render
+
+_WORTH_TELLING = 2.0  # seconds a tool may run before its time is shown
+_LASTING = frozenset({"N4", "N5", "N13"})
+"""Notices about something that stays true while the answer goes on; others end with the next sign
+of life."""
+
+
+class _Running(msgspec.Struct, frozen=True):
+    emoji: str
+    label: str
+    since: float
+
+
+class StatusLine:
+    """What the line says; `command` is the platform's form of a command."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._running: dict[str, _Running] = {}
+        self._notice = ""
+        self._lasting = False
+
+    def notice(self, notice: str, fields: Mapping[str, str | int]) -> str:
+        """News: they take the place of older ones; gives the words."""
+        self._notice = render(notice, fields, self._command)
+        self._lasting = notice in _LASTING
+        return self._notice
+
+    def alive(self) -> None:
+        """The model says something: what was told about its silence is over."""
+        if not self._lasting:
+            self._notice = ""
+
+    def step_done(self) -> None:
+        """The model's answer is whole."""
+        self._notice, self._lasting = "", False
+
+    def tool_started(self, call_id: str, emoji: str, label: str, now: float) -> None:
+        """A tool runs."""
+        self._running[call_id] = _Running(emoji, label, now)
+
+    def tool_finished(self, call_id: str) -> None:
+        """A tool has its result."""
+        self._running.pop(call_id, None)
+
+    @property
+    def tools_running(self) -> bool:
+        """Its words change as time goes by."""
+        return bool(self._running)
+
+    def words(self, now: float) -> str:
+        """The line as it is to be shown now."""
+        if not self._running:
+            return self._notice
+        return " · ".join(_of(each, now) for each in self._running.values())
+
+
+def _of(tool: _Running, now: float) -> str:
+    name = f"{tool.emoji} {tool.label}".strip()
+    seconds = now - tool.since
+    if seconds < _WORTH_TELLING:
+        return name
+    return f"{name} ({span(seconds)})"
+
+
+def span(seconds: float) -> str:
+    """Write a time for people: `8 s`, `3 min 5 s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,462 @@
+"""One turn under way: its journal, what the chat shows of it, and what it leaves behind."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from agent.attempt import AttemptResult
+from agent.events import (
+    AgentEvent,
+    Ending,
+    Notice,
+    ReasoningDelta,
+    ReasoningReplaced,
+    StepDone,
+    TextDelta,
+    TextReplaced,
+    ToolFinished,
+    ToolStarted,
+    TurnDone,
+)
+from agent.experience import Experience
+from agent.loop import TurnLimits, TurnTask, run_turn
+from agent.prompt import EARLIER_NOT_IN_VIEW, interrupted_request
+from agent.providers.registry import Target
+from agent.tools.contract import Risk, Tool
+from agent.tools.drafts import Drafts
+from agent.tools.registry import ToolRegistry
+from gateway.announcer import PLAIN_COMMAND, Announcer
+from gateway.answer import (
+    answer_item,
+    answers,
+    partial_row,
+    reasoning_item,
+    said,
+    since_request,
+)
+from gateway.approvals import Approvals, Asking
+from gateway.delivery.outbox import Delivery, LiveItem
+from gateway.observe.log import about
+from gateway.operators import Operators
+from gateway.progress import StatusLine
+from gateway.reasoning import ReasoningView
+from platforms.core.contract import Live
+from sessions.changes import (
+    AppendMessages,
+    Change,
+    Checkpoint,
+    Compact,
+    EndAttempt,
+    EndTool,
+    PutItem,
+    StartAttempt,
+    StartTool,
+)
+from sessions.errors import StoreError
+from sessions.events import Ended, StartTask
+from sessions.records import Item, Message, ToolCall, TurnState
+from sessions.store import SessionStore
+from sessions.values.clock import Clock
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_EVERY = 2.0
+STEERS_WITHIN = 5.0
+
+STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
+STOPPED_RUNNING = "Stopped while it was running; it may have taken effect."
+
+NOTE_TAKEN_UP = (
+    "Your last answer was interrupted before it was finished. Go on with the request from where "
+    "it stopped, without repeating what was already said or done."
+)
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What a conversation's turns run with."""
+
+    targets: tuple[Target, ...]  # asked in this order
+    tools: ToolRegistry
+    system: str
+    workspace: Path
+    drafts: Drafts
+    limits: TurnLimits
+    experience: Experience
+    show_reasoning: bool = False
+
+
+class Work:
+    """One turn under way; also its journal."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        delivery: Delivery,
+        announcer: Announcer,
+        approvals: Approvals,
+        operators: Operators,
+        clock: Clock,
+        setting: Setting,
+        key: str,
+        start: StartTask,
+        steers_wanted: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._delivery = delivery
+        self._announcer = announcer
+        self._approvals = approvals
+        self._operators = operators
+        self._clock = clock
+        self._setting = setting
+        self._key = key
+        self._start = start
+        self._turn = start.turn
+        self._steers_wanted = steers_wanted
+        self._steers: asyncio.Future[tuple[Message, ...]] | None = None
+        self._unsaved: list[Change] = []  # rides on the next commit
+        self._said: list[str] = []  # the visible text of steps that are over
+        self._text = ""  # of the present step
+        self._saved_text = ""
+        self._open: dict[str, ToolCall] = {}  # calls without a result
+        self._started: set[str] = set()
+        can = announcer.capabilities(self._turn.address)
+        self._status = StatusLine(can.command if can else PLAIN_COMMAND)
+        self._streams = can is not None and can.live is Live.STREAM
+        self._live: LiveItem = delivery.live(self._item("", final=False))
+        self._thoughts = ReasoningView()
+        self._thinking: LiveItem | None = None
+        self._cut = False
+        self._attempts_before = 0  # of a turn that is taken up again
+        self.steps = 0
+
+    @property
+    def running_tool(self) -> ToolCall | None:
+        """The call whose effect may be under way."""
+        for call in self._open.values():
+            if call.id in self._started:
+                return call
+        return None
+
+    # --- for the owner of the conversation ------------------------------------------------------
+
+    async def run(self) -> Ended:
+        """See `sessions.actor.TurnHandle`."""
+        with about(turn=self._turn.id, session=self._turn.session):
+            ended = await self._answer(await self._task())
+            seconds = (self._clock.now() - self._turn.started_at) / 1000
+            log.info("turn %s after %.1f s%s", ended.state, seconds, _because(ended.cause))
+            return ended
+
+    async def _task(self) -> TurnTask:
+        summary, history = await self._store.context(self._turn.session)
+        notes = _notes(self._start)
+        if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
+            self._attempts_before = before.attempts
+            if before.resumed:  # the same turn: what it showed stays
+                self._said = answers(since_request(history))
+                self._text = before.partial
+                notes = notes if not self._text else ()  # the text itself is carried on
+        return TurnTask(
+            turn_id=self._turn.id,
+            session_id=self._turn.session,
+            system=self._setting.system,
+            history=history,
+            workspace=self._setting.workspace,
+            summary=summary,
+            notes=notes,
+            taken_up=self._start.taken_up,
+            partial=self._text,
+            may_replace=not self._streams,
+        )
+
+    async def _answer(self, task: TurnTask) -> Ended:
+        try:
+            async with asyncio.TaskGroup() as beside:
+                keeper = beside.create_task(self._keep_checkpoints())
+                done = await run_turn(
+                    task,
+                    targets=self._setting.targets,
+                    tools=self._setting.tools,
+                    journal=self,
+                    clock=self._clock,
+                    emit=self._emit,
+                    steers=self._take_steers,
+                    experience=self._setting.experience,
+                    drafts=self._setting.drafts,
+                    approve=self._approve,
+                    limits=self._setting.limits,
+                )
+                keeper.cancel()
+            return self._ended(done)
+        except BaseExceptionGroup as group:
+            # The group holds one task of ours beside the turn; what broke is what counts.
+            raise group.exceptions[0] from None
+
+    def cut(self, cause: str) -> tuple[Change, ...]:
+        """See `sessions.actor.TurnHandle`."""
+        self._cut = True
+        rows = [
+            Message("tool", content=text, tool_call_id=call.id)
+            for call in self._open.values()
+            for text in [STOPPED_RUNNING if call.id in self._started else STOPPED_NOT_RUN]
+        ]
+        if self._text:
+            rows.append(partial_row(self._text, cause))
+        changes = list(self._unsaved)
+        if rows:
+            now = self._clock.now()
+            changes.append(AppendMessages(self._turn.session, self._turn.id, tuple(rows), now))
+        changes.extend(self._shown(self._visible()))
+        return tuple(changes)
+
+    def crashed(self, error: Exception) -> Ended:
+        """See `sessions.actor.TurnHandle`."""
+        cause = f"an error inside the gateway ({type(error).__name__})"
+        return self._failed(TurnDone(Ending.FAILED, "", cause, tries=1))
+
+    def partial(self) -> str:
+        """See `sessions.actor.TurnHandle`."""
+        return self._text
+
+    def steer(self, messages: tuple[Message, ...]) -> None:
+        """See `sessions.actor.TurnHandle`."""
+        if self._steers and not self._steers.done():
+            self._steers.set_result(messages)
+
+    # --- what the agent tells -------------------------------------------------------------------
+
+    def _emit(self, event: AgentEvent) -> None:
+        if self._cut:
+            return
+        match event:
+            case TextDelta():
+                self._text += event.text
+                self._status.alive()
+            case TextReplaced():
+                self._text = event.text
+            case ReasoningDelta():
+                self._status.alive()
+                self._thoughts.said(event.text)
+                self._show_thoughts()
+            case ReasoningReplaced():
+                self._thoughts.replaced(event.text)
+            case StepDone():
+                self._said.append(self._text)
+                self._text = ""
+                self._status.step_done()
+                self._thoughts.step_done()
+            case ToolStarted():
+                label = event.label or event.tool
+                now = self._clock.monotonic()
+                self._status.tool_started(event.call_id, event.emoji, label, now)
+            case ToolFinished():
+                self._status.tool_finished(event.call_id)
+            case Notice():
+                words = self._status.notice(event.id, event.fields)
+                log.info("told: %s %s", event.id, words)
+            case TurnDone():
+                return
+        self._refresh()
+
+    def _refresh(self) -> None:
+        text, status = self._visible(), self._status.words(self._clock.monotonic())
+        if text or status:  # a line that is over stays until something else is to be shown
+            self._live.update(text, status)
+
+    def _show_thoughts(self) -> None:
+        if not self._setting.show_reasoning or self._streams:
+            return
+        if self._thinking is None:
+            self._thinking = self._delivery.live(self._reasoning(final=False))
+        self._thinking.update(self._thoughts.text())
+
+    def _reasoning(self, *, final: bool) -> Item:
+        item = reasoning_item(
+            self._turn.id, self._turn.address, self._thoughts.text(), self._clock.now()
+        )
+        return msgspec.structs.replace(item, final=final)
+
+    async def _approve(self, tool: Tool, call: ToolCall) -> str | None:
+        asking = Asking(
+            key=self._key,
+            session_id=self._turn.session,
+            turn_id=self._turn.id,
+            address=self._turn.address,
+            person=self._turn.person,
+        )
+        return await self._approvals.ask(asking, tool, call)
+
+    async def _take_steers(self) -> tuple[Message, ...]:
+        self._steers = asyncio.get_running_loop().create_future()
+        self._steers_wanted()
+        try:
+            async with asyncio.timeout(STEERS_WITHIN):
+                return await self._steers
+        except TimeoutError:
+            return ()
+
+    # --- the journal ----------------------------------------------------------------------------
+
+    async def attempt_started(self, number: int, target: str) -> None:
+        """See `agent.loop.TurnJournal`."""
+        if number == 1 and not self._start.taken_up:
+            return  # on record since the turn began
+        number += self._attempts_before
+        await self._save(StartAttempt(self._turn.id, number, target, self._clock.now()))
+
+    async def attempt_ended(self, number: int, result: AttemptResult) -> None:
+        """See `agent.loop.TurnJournal`. Rides on the next commit."""
+        self._unsaved.append(
+            EndAttempt(
+                self._turn.id,
+                number + self._attempts_before,
+                result.name,
+                self._clock.now(),
+                phase=result.phase,
+                received=result.received,
+                cause=result.cause,
+                request_id=result.request_id,
+                input_tokens=result.usage.input_tokens,
+                output_tokens=result.usage.output_tokens,
+                cached_tokens=result.usage.cached_tokens,
+                cost=result.usage.cost,
+            )
+        )
+
+    async def step_done(self, message: Message) -> None:
+        """See `agent.loop.TurnJournal`."""
+        self.steps += 1
+        self._open = {call.id: call for call in message.tool_calls}
+        self._started.clear()
+        if self._text:  # from here on the row holds it
+            self._said.append(self._text)
+            self._text = ""
+        now = self._clock.now()
+        await self._save(
+            AppendMessages(self._turn.session, self._turn.id, (message,), now),
+            Checkpoint(self._turn.id, ""),
+        )
+
+    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
+        """See `agent.loop.TurnJournal`."""
+        self._started.add(call.id)
+        now = self._clock.now()
+        await self._save(
+            StartTool(self._turn.id, call.id, call.name, risk.value, call.arguments, now)
+        )
+
+    async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
+        """See `agent.loop.TurnJournal`."""
+        self._open.pop(call.id, None)
+        now = self._clock.now()
+        row = Message("tool", content=result, tool_call_id=call.id)
+        changes: list[Change] = [AppendMessages(self._turn.session, self._turn.id, (row,), now)]
+        if call.id in self._started:
+            changes.append(EndTool(self._turn.id, call.id, ok, result, now))
+        await self._save(*changes)
+
+    async def compacted(self, keep: int, summary: str) -> None:
+        """See `agent.loop.TurnJournal`."""
+        await self._save(Compact(self._turn.session, keep, summary, self._clock.now()))
+
+    async def _keep_checkpoints(self) -> None:
+        """Write down the text so far, and let the time of a running tool be seen."""
+        while True:
+            await asyncio.sleep(CHECKPOINT_EVERY)
+            if self._status.tools_running:
+                self._refresh()
+            if self._text and self._text != self._saved_text:
+                self._saved_text = self._text
+                try:
+                    await self._save(Checkpoint(self._turn.id, self._text))
+                except StoreError as error:  # the answer is more important than its copy
+                    log.warning("%s: no checkpoint: %s", self._turn.id, error)
+
+    async def _save(self, *changes: Change) -> None:
+        unsaved, self._unsaved = self._unsaved, []
+        await self._store.apply(*unsaved, *changes)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def _ended(self, done: TurnDone) -> Ended:
+        if done.ending is Ending.FAILED:
+            return self._failed(done)
+        changes = list(self._unsaved)
+        if done.message:
+            now = self._clock.now()
+            changes.append(AppendMessages(self._turn.session, self._turn.id, (done.message,), now))
+        changes.extend(self._shown(self._visible() or done.text))
+        return Ended(self._turn.id, TurnState.DONE, changes=tuple(changes))
+
+    def _failed(self, done: TurnDone) -> Ended:
+        now = self._clock.now()
+        message = done.message
+        if message is None and self._text:
+            message = partial_row(self._text, done.cause)
+        changes = list(self._unsaved)
+        rows = [
+            Message("tool", content=STOPPED_NOT_RUN, tool_call_id=call.id)
+            for call in self._open.values()
+        ]
+        if message:
+            rows.append(message)
+        if rows:
+            changes.append(AppendMessages(self._turn.session, self._turn.id, tuple(rows), now))
+        changes.extend(self._shown(self._visible()))
+        told = self._operators.tell(done.cause, self._turn.person) if done.tell_operator else ()
+        changes.extend(told)
+        fields: dict[str, str | int] = {
+            "cause": done.cause,
+            "text": done.cause,
+            "k": done.tries,
+            "min": (now - self._turn.started_at) // 60_000,
+            "list": ", ".join(done.tools),
+            "draft": ", ".join(done.drafts),
+            "operator_told": "yes" if told else "",
+        }
+        notice = self._announcer.item(done.notice, self._turn.address, fields, turn=self._turn.id)
+        changes.append(PutItem(notice))
+        return Ended(self._turn.id, TurnState.FAILED, done.cause, tuple(changes))
+
+    def _visible(self) -> str:
+        if not self._said:  # with every token: nothing is to be copied
+            return self._text
+        return said((*self._said, self._text))
+
+    def _shown(self, text: str) -> tuple[Change, ...]:
+        """The answer as it stands in the chat from now on."""
+        self._live.close()
+        shown: list[Change] = list(self._thoughts_shown())
+        if text:
+            shown.append(PutItem(self._item(text, final=True)))
+        else:
+            self._live.drop()
+        return tuple(shown)
+
+    def _thoughts_shown(self) -> Iterable[Change]:
+        if self._thinking:
+            self._thinking.close()
+        if self._setting.show_reasoning and self._thoughts.text():
+            yield PutItem(self._reasoning(final=True))
+
+    def _item(self, text: str, *, final: bool) -> Item:
+        item = answer_item(self._turn.id, self._turn.address, text, self._clock.now())
+        return msgspec.structs.replace(item, final=final)
+
+
+def _because(cause: str | None) -> str:
+    return f": {cause}" if cause else ""
+
+
+def _notes(start: StartTask) -> tuple[str, ...]:
+    notes = []
+    if start.fresh_after:
+        notes.append(EARLIER_NOT_IN_VIEW)
+    if start.interrupted_request:
+        notes.append(interrupted_request(start.interrupted_request))
+    if start.taken_up:
+        notes.append(NOTE_TAKEN_UP)
+    return tuple(notes)

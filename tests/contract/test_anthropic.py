@@ -1,0 +1,531 @@
+"""What the provider for Anthropic's Messages makes of a real server."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anthropic
+import httpx2
+import msgspec
+import pytest
+
+from agent import errors
+from agent.accumulate import Accumulator, Finish, StepResult
+from agent.providers.anthropic.messages import Anthropic
+from agent.providers.connections import STREAMS_PER_CLIENT
+from agent.providers.contract import (
+    CallChunk,
+    Chunk,
+    DoneChunk,
+    FinishChunk,
+    ModelRequest,
+    OpaqueChunk,
+    OpenedChunk,
+    PingChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolSchema,
+    UsageChunk,
+)
+from agent.providers.registry import ListsModels, build
+from agent.settings import TargetSettings
+from agent.slots import Shape
+from sessions.records import Message
+from tests.fakes.agent_kit import SCALED, settings_for
+from tests.fakes.model_script import Script, body_of, ok, status
+from tests.fakes.model_server import Handler, ModelServer, Received, always
+
+READ = ToolSchema("read", "Reads.", {"type": "object"})
+REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),), (READ,))
+OPENED = OpenedChunk("req_scripted")
+
+
+async def collect(provider: Anthropic, request: ModelRequest = REQUEST) -> list[Chunk]:
+    async with asyncio.timeout(5), provider.stream(request) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+async def until_it_breaks(
+    provider: Anthropic, request: ModelRequest
+) -> tuple[list[Chunk], errors.ProviderError | None]:
+    """What came, and how it ended."""
+    read: list[Chunk] = []
+    try:
+        async with asyncio.timeout(5), provider.stream(request) as chunks:
+            async for chunk in chunks:
+                read.append(chunk)  # noqa: PERF401 - what came before an error is kept
+    except errors.ProviderError as error:
+        return read, error
+    return read, None
+
+
+async def told(provider: Anthropic, request: ModelRequest = REQUEST) -> list[Chunk]:
+    return [chunk for chunk in await collect(provider, request) if chunk != PingChunk()]
+
+
+@asynccontextmanager
+async def serving(*scripts: Script | Handler) -> AsyncIterator[tuple[Anthropic, ModelServer]]:
+    async with ModelServer(*scripts) as server:
+        provider = Anthropic(settings_for("anthropic", server.url))
+        try:
+            yield provider, server
+        finally:
+            await provider.aclose()
+
+
+def put_together(chunks: list[Chunk]) -> StepResult:
+    accumulator = Accumulator((READ,), "call")
+    for chunk in chunks:
+        accumulator.feed(chunk)
+    return accumulator.result()
+
+
+# --- answers ---------------------------------------------------------------------------------
+
+BEGUN = UsageChunk(10, 1)
+
+
+@pytest.mark.parametrize(
+    ("script", "chunks"),
+    [
+        pytest.param(
+            'H R"hm" T"Hel" T"lo" F stop U(7,100,60) D',
+            [
+                UsageChunk(100, 1, cached_tokens=60),
+                OpaqueChunk(0, {"type": "thinking", "thinking": "", "signature": ""}),
+                ReasoningChunk("hm"),
+                OpaqueChunk(0, {"thinking": "hm"}),
+                OpaqueChunk(0, {"signature": "signature-0"}),
+                TextChunk("Hel"),
+                TextChunk("lo"),
+                FinishChunk("end_turn"),
+                UsageChunk(100, 7, cached_tokens=60),
+                DoneChunk(),
+            ],
+            id="a whole answer",
+        ),
+        pytest.param(
+            "H C(0,c1,read,-) C(0,-,-,'{\"path\":') C(0,-,-,'\"a\"}') C(1,c2,read,{}) F tool_calls D",
+            [
+                UsageChunk(10, 1),
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments='{"path":'),
+                CallChunk(0, arguments='"a"}'),
+                CallChunk(0, ended=True),
+                CallChunk(1, "c2", "read"),
+                CallChunk(1, arguments="{}"),
+                CallChunk(1, ended=True),
+                FinishChunk("tool_use"),
+                UsageChunk(10, 5),
+                DoneChunk(),
+            ],
+            id="two calls",
+        ),
+        pytest.param("H P B P EOF", [BEGUN], id="signs of life only"),
+        pytest.param('H T"a" EOF', [BEGUN, TextChunk("a")], id="a body that just ends"),
+        pytest.param(
+            'H T"a" D HANG', [BEGUN, TextChunk("a"), DoneChunk()], id="open after the end mark"
+        ),
+        pytest.param(
+            'H T"a" D RST', [BEGUN, TextChunk("a"), DoneChunk()], id="reset after the end mark"
+        ),
+    ],
+)
+async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> None:
+    async with serving(script) as (provider, server):
+        assert await told(provider) == [OPENED, *chunks]
+        assert len(server.requests) == 1
+
+
+async def test_every_sign_of_life_is_passed_on() -> None:
+    async with serving("H [P]*5 EOF") as (provider, _):
+        assert (await collect(provider)).count(PingChunk()) == 5
+
+
+WHOLE = 'H R"hm" T"Hello" C(0,c1,read,{"path":"a"}) F tool_calls U(7) D'
+
+
+async def test_an_answer_in_one_piece_says_the_same_as_a_stream() -> None:
+    async with serving(WHOLE, WHOLE) as (provider, server):
+        streamed = put_together(await collect(provider))
+        request = msgspec.structs.replace(REQUEST, stream=False)
+        whole = put_together(await collect(provider, request))
+        assert whole == msgspec.structs.replace(streamed, received=whole.received)
+        assert [request.stream for request in server.requests] == [True, False]
+    assert (streamed.text, streamed.reasoning, streamed.finish) == (
+        "Hello",
+        "hm",
+        Finish.TOOL_CALLS,
+    )
+    assert [(made.id, made.shape, made.sealed) for made in streamed.calls] == [
+        ("c1", Shape.WHOLE, True)
+    ]
+
+
+@pytest.mark.parametrize("ending", ["EOF", "RST", "FIN"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_call_that_was_cut_is_never_sealed(ending: str, stream: bool) -> None:
+    script = f'H C(0,c1,read,\'{{"path":"a"\') {ending}'
+    request = msgspec.structs.replace(REQUEST, stream=stream)
+    async with serving(script) as (provider, _):
+        chunks, _ = await until_it_breaks(provider, request)
+    step = put_together(chunks)
+    assert not step.ended
+    assert not any(made.sealed for made in step.calls)
+
+
+# --- the SDK as the measure ------------------------------------------------------------------
+
+RECORDED = 'H R"hm, ä" P T"Hel" T"lo 🙂" C(0,c1,read,-) C(0,-,-,\'{"pa\') C(0,-,-,\'th":"ß"}\') '
+RECORDED += 'C(1,c2,read,{"path":"b"}) F tool_calls U(7,100,60) D'
+
+
+async def sdk_reads(raw: bytes) -> list[tuple[str, ...]]:
+    """What the SDK's own iterator makes of a recorded body."""
+
+    async def answer(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=raw, headers={"content-type": "text/event-stream"})
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    read: list[tuple[str, ...]] = []
+    async with anthropic.AsyncAnthropic(api_key="x", http_client=http) as client:
+        async for event in await client.messages.create(
+            model="m", max_tokens=1, messages=[{"role": "user", "content": "x"}], stream=True
+        ):
+            read += sdk_says(event)
+    return read
+
+
+def sdk_says(event: Any) -> list[tuple[str, ...]]:
+    match event.type:
+        case "content_block_start" if event.content_block.type == "tool_use":
+            return [("call", event.content_block.id, event.content_block.name)]
+        case "content_block_delta":
+            (said,) = (v for k, v in event.delta if k != "type")
+            return [(event.delta.type, said)]
+        case "message_delta":
+            return [("finish", event.delta.stop_reason, str(event.usage.output_tokens))]
+        case "message_stop":
+            return [("done",)]
+        case _:
+            return []
+
+
+def we_say(chunks: list[Chunk]) -> list[tuple[str, ...]]:
+    said: list[tuple[str, ...]] = []
+    for at, chunk in enumerate(chunks):
+        match chunk:
+            case TextChunk(text):
+                said.append(("text_delta", text))
+            case ReasoningChunk(text):
+                said.append(("thinking_delta", text))
+            case OpaqueChunk(_, {"signature": str(signature)}) if signature:
+                said.append(("signature_delta", signature))
+            case CallChunk(id=str(call_id), name=str(name)):
+                said.append(("call", call_id, name))
+            case CallChunk(arguments=str(piece)):
+                said.append(("input_json_delta", piece))
+            case FinishChunk(reason):
+                usage = chunks[at + 1]
+                assert isinstance(usage, UsageChunk)
+                said.append(("finish", reason, str(usage.output_tokens)))
+            case DoneChunk():
+                said.append(("done",))
+            case _:
+                pass
+    return said
+
+
+async def test_the_content_is_what_the_sdk_itself_reads() -> None:
+    async with serving(RECORDED) as (provider, _):
+        ours = we_say(await collect(provider))
+    theirs = await sdk_reads(body_of(RECORDED, "anthropic"))
+    assert ours == theirs
+    assert len(ours) == 11
+
+
+# --- failures --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "words"),
+    [
+        pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
+        pytest.param("S401", errors.Unauthorized, "scripted error", id="401"),
+        pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
+        pytest.param("S403", errors.Unauthorized, "scripted error", id="403"),
+        pytest.param("S404", errors.BadRequest, "scripted error", id="404"),
+        pytest.param("S413", errors.ContextTooLong, "scripted error", id="413"),
+        pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
+        pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
+        pytest.param("S529", errors.Overloaded, "scripted error", id="529"),
+        pytest.param('S400"credit balance is too low"', errors.OutOfCredit, "low", id="credit"),
+        pytest.param("RST", errors.Cut, "ReadError", id="reset before the headers"),
+        pytest.param("FIN", errors.Cut, "disconnected", id="closed before the headers"),
+        pytest.param('H T"a" RST', errors.Cut, "ReadError", id="reset in the body"),
+        pytest.param('H T"a" FIN', errors.Cut, "incomplete", id="closed in the body"),
+        pytest.param('H E529"busy" EOF', errors.Overloaded, "busy", id="overloaded inside"),
+        pytest.param('H E429"slow" EOF', errors.RateLimited, "slow", id="rate limit inside"),
+        pytest.param('H E401"no" EOF', errors.Unauthorized, "no", id="key refused inside"),
+        pytest.param(
+            'H X"event: error\ndata: upstream\n\n" EOF', errors.Cut, "upstream", id="in plain text"
+        ),
+        pytest.param('H X"data: {]\n\n" EOF', errors.Cut, "unreadable", id="no JSON"),
+    ],
+)
+async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
+    script: str, error: type[errors.ProviderError], words: str
+) -> None:
+    async with serving(script) as (provider, server):
+        with pytest.raises(error, match=words) as raised:
+            await collect(provider)
+        assert type(raised.value) is error
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("place", ['S400"{}"', 'H E400"{}" EOF'], ids=["status", "stream"])
+async def test_limits_are_read_from_the_words_of_a_refusal(place: str) -> None:
+    long = place.format("prompt is too long: 210000 tokens > 200000 maximum")
+    much = place.format("max_tokens: 999999 > 64000, which is the maximum allowed number")
+    async with serving(long, much) as (provider, _):
+        with pytest.raises(errors.ContextTooLong) as too_long:
+            await collect(provider)
+        with pytest.raises(errors.OutputTooLong) as too_much:
+            await collect(provider)
+    assert (too_long.value.limit, too_much.value.limit) == (200_000, 64_000)
+
+
+async def test_the_time_to_wait_is_kept() -> None:
+    async with serving('S529:{"retry-after":"2"}') as (provider, _):
+        with pytest.raises(errors.Overloaded) as raised:
+            await collect(provider)
+        assert raised.value.retry_after == 2
+
+
+async def test_text_that_came_before_an_error_is_given_first() -> None:
+    async with serving('H T"half" RST') as (provider, _):
+        chunks, broken = await until_it_breaks(provider, REQUEST)
+    assert chunks[-1] == TextChunk("half")
+    assert type(broken) is errors.Cut
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    async with ModelServer() as server:
+        settings = settings_for("anthropic", server.url)
+    provider = Anthropic(settings)
+    with pytest.raises(errors.Overloaded, match=f"no connection to {settings.base_url}"):
+        await collect(provider)
+    with pytest.raises(errors.Overloaded, match=f"no connection to {settings.base_url}"):
+        await provider.list_models()
+    await provider.aclose()
+
+
+async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
+    provider = Anthropic(settings_for("anthropic", "gopher://127.0.0.1"))
+    with pytest.raises(
+        errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not an address we can use"
+    ):
+        await collect(provider)
+    await provider.aclose()
+
+
+# --- requests --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
+async def test_the_request_says_what_it_must_wherever_the_service_is(ending: str) -> None:
+    async with ModelServer(ok("x")) as server:
+        settings = settings_for("anthropic", server.url.removesuffix("/v1") + ending)
+        provider = Anthropic(settings)
+        await collect(provider)
+        await provider.aclose()
+        (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/v1/messages")
+    assert request.headers["accept-encoding"] == "identity"
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["anthropic-version"]
+    assert "anthropic-beta" not in request.headers
+    assert "sk-test" in {
+        request.headers.get("x-api-key"),
+        request.headers.get("authorization", "").removeprefix("Bearer "),
+    }
+    assert (request.system, request.last_user_text) == ("Be kind.", "hello")
+    assert request.tools == {"read": {"type": "object"}}
+    assert request.body["tools"][0]["eager_input_streaming"] is True
+    assert request.max_tokens == 8192
+
+
+async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ModelServer(ok("x")) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-other")
+        monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "other")
+        settings = msgspec.structs.replace(settings_for("anthropic", server.url), api_key=None)
+        provider = Anthropic(settings)
+        await collect(provider)
+        await provider.aclose()
+        assert not any("other" in value for value in server.requests[0].headers.values())
+        official = Anthropic(msgspec.structs.replace(settings, base_url=None))
+        with official._clients.lease() as client:
+            assert client.base_url.host == "api.anthropic.com"
+        await official.aclose()
+
+
+def refusing(*fields: str) -> Handler:
+    """Serves requests without these fields only, and names the first of them it meets."""
+
+    def answer(body: dict[str, Any]) -> Script:
+        written = json.dumps(body)
+        unknown = next((field for field in fields if f'"{field}"' in written), None)
+        return ok("fine") if unknown is None else (status(400, message=f"{unknown}: unknown"),)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("eager_input_streaming",),
+        ("cache_control",),
+        ("thinking",),
+        ("eager_input_streaming", "cache_control", "output_config", "thinking", "temperature"),
+    ],
+    ids="+".join,
+)
+async def test_what_a_service_does_not_know_is_left_out_and_remembered(
+    fields: tuple[str, ...],
+) -> None:
+    request = msgspec.structs.replace(REQUEST, reasoning_effort="high", temperature=0.5)
+    async with serving(refusing(*fields)) as (provider, server):
+        assert TextChunk("fine") in await collect(provider, request)
+        first = len(server.requests)
+        assert 2 <= first <= 1 + len(fields) * 2
+        assert TextChunk("fine") in await collect(provider, request)
+        assert len(server.requests) == first + 1
+        last = json.dumps(server.requests[-1].body)
+        assert not any(f'"{field}"' in last for field in fields)
+
+
+async def test_a_model_that_decides_for_itself_is_told_an_effort_instead_of_a_budget() -> None:
+    def newer(body: dict[str, Any]) -> Script:
+        if body["thinking"]["type"] == "enabled":
+            said = '"thinking.type.enabled" is not supported. Use "thinking.type.adaptive"'
+            return (status(400, message=said),)
+        return ok("fine")
+
+    request = msgspec.structs.replace(REQUEST, reasoning_effort="high")
+    async with serving(newer) as (provider, server):
+        assert TextChunk("fine") in await collect(provider, request)
+        assert server.requests[-1].body["output_config"] == {"effort": "high"}
+
+
+async def test_a_new_model_s_thoughts_are_dropped_where_they_no_longer_fit() -> None:
+    request = msgspec.structs.replace(REQUEST, model="claude-sonnet-5-5")
+    async with serving(ok("x")) as (provider, server):
+        await collect(provider, request)
+        (received,) = server.requests
+    assert received.headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
+    assert received.body["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
+
+
+async def test_a_refusal_that_nothing_can_be_left_out_for_is_final() -> None:
+    async with serving(always((status(400, message="cache_control, temperature: bad"),))) as (
+        provider,
+        server,
+    ):
+        for _ in range(2):
+            with pytest.raises(errors.BadRequest):
+                await collect(provider)
+        assert len(server.requests) == 4
+        assert "cache_control" in server.requests[2].body
+
+
+async def test_lists_the_models_of_the_server() -> None:
+    async with ModelServer(models=["a", "b"]) as server:
+        provider = build(settings_for("anthropic", server.url))
+        assert isinstance(provider, ListsModels)
+        assert await provider.list_models() == ("a", "b")
+        await provider.aclose()
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/nonsense"])
+async def test_a_server_without_a_list_is_said_to_have_none(path: str) -> None:
+    async with ModelServer() as server:
+        url = server.url.removesuffix("/v1") + path
+        settings = TargetSettings(provider="anthropic", base_url=url, timeouts=SCALED)
+        provider = Anthropic(settings)
+        with pytest.raises(errors.BadRequest):
+            await provider.list_models()
+        await provider.aclose()
+
+
+# --- connections -----------------------------------------------------------------------------
+
+
+async def until_left(server: ModelServer, number: int = 1) -> Received:
+    received = await server.request(number)
+    await received.closed.wait()
+    return received
+
+
+@pytest.mark.parametrize("script", ["HANG", "H HANG", 'H T"abc" HANG', 'H [T"a" W.005]*'])
+async def test_cancelling_the_reader_closes_the_socket_at_once(script: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(5), serving(script) as (provider, server):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(collect(provider))
+            await server.request(1)
+            told_at = loop.time()
+            task.cancel()
+        received = await until_left(server)
+        assert task.cancelled()
+        assert received.left
+        assert received.closed_at is not None
+        assert received.closed_at - told_at < 0.1
+
+
+async def test_leaving_the_context_closes_the_socket_at_once() -> None:
+    async with asyncio.timeout(5), serving('H T"abc" HANG') as (provider, server):
+        async with provider.stream(REQUEST) as chunks:
+            async for chunk in chunks:
+                if chunk == TextChunk("abc"):
+                    break
+        assert (await until_left(server)).left
+
+
+async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
+    async with serving(always(ok("x"))) as (provider, server):
+        for _ in range(3):
+            await collect(provider)
+        assert not any(request.closed.is_set() for request in server.requests)
+        assert server.connections_made == 1
+
+
+async def test_many_streams_at_once_are_shared_out_over_several_clients() -> None:
+    count = STREAMS_PER_CLIENT + 10
+    async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(collect(provider)) for _ in range(count)]
+            await server.request(count)
+            assert sorted(provider._clients.loads) == [10, STREAMS_PER_CLIENT]
+            for task in tasks:
+                task.cancel()
+        assert sorted(provider._clients.loads) == [0, 0]
+
+
+def test_nothing_loads_the_sdk_before_the_provider_is_built() -> None:
+    code = (
+        "import sys, agent.providers.registry, agent.providers.anthropic.request, "
+        "agent.providers.anthropic.wire; print('anthropic' in sys.modules); "
+        "from agent.settings import TargetSettings; "
+        "agent.providers.registry.build(TargetSettings(provider='anthropic')); "
+        "print('anthropic' in sys.modules, 'openai' in sys.modules)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=20
+    ).stdout.split()
+    assert shown == ["False", "True", "False"]

@@ -1,0 +1,423 @@
+"""What the provider for Responses makes of a real server, and of what the SDK makes of it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import msgspec
+import openai
+import pytest
+from openai.types import responses as sdk
+
+from agent import errors
+from agent.accumulate import Accumulator, StepResult
+from agent.providers.connections import STREAMS_PER_CLIENT
+from agent.providers.contract import (
+    CallChunk,
+    Chunk,
+    DoneChunk,
+    FinishChunk,
+    ModelRequest,
+    OpaqueChunk,
+    OpenedChunk,
+    PingChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolSchema,
+    UsageChunk,
+)
+from agent.providers.openai.responses import OpenAIResponses, build
+from agent.providers.registry import ListsModels
+from agent.settings import TargetSettings
+from agent.thoughts import Thoughts, write_thoughts
+from agent.verdict import Complete, Cut, judge
+from sessions.records import Message, ToolCall
+from sessions.values.secret import Secret
+from tests.fakes.model_script import Script, body_of, cut, ok, status
+from tests.fakes.model_server import Handler, ModelServer, always
+
+REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),))
+OPENED = OpenedChunk("req_scripted")
+
+
+@asynccontextmanager
+async def serving(
+    *scripts: Script | Handler,
+) -> AsyncIterator[tuple[OpenAIResponses, ModelServer]]:
+    async with ModelServer(*scripts) as server:
+        provider = build(
+            TargetSettings(
+                provider="openai-responses",
+                name="scripted",
+                base_url=server.url,
+                api_key=Secret("sk-test"),
+            )
+        )
+        try:
+            yield provider, server
+        finally:
+            await provider.aclose()
+
+
+async def collect(provider: OpenAIResponses, request: ModelRequest = REQUEST) -> list[Chunk]:
+    async with asyncio.timeout(5), provider.stream(request) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def telling(chunks: list[Chunk]) -> list[Chunk]:
+    return [chunk for chunk in chunks if chunk != PingChunk()]
+
+
+def collected(chunks: list[Chunk]) -> StepResult:
+    accumulator = Accumulator((), "call")
+    for chunk in chunks:
+        accumulator.feed(chunk)
+    return accumulator.result()
+
+
+FULL = (
+    'H R"hm" T"Hel" P T"lo" C(0,c1,read,-) C(0,-,-,\'{"path":\') C(0,-,-,\'"a"}\') '
+    'C(1,c2,pay,{"amount": 5}) F tool_calls U(7,20,4) D'
+)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in one piece"])
+async def test_a_whole_answer_is_read_whole(stream: bool) -> None:
+    request = msgspec.structs.replace(REQUEST, stream=stream)
+    async with serving(FULL) as (provider, server):
+        first, *chunks = await collect(provider, request)
+        assert first == OPENED
+        assert server.requests[0].body["stream"] is stream
+    step = collected(chunks)
+    assert (step.text, step.reasoning) == ("Hello", "hm")
+    assert [(c.id, c.name, c.arguments, c.sealed) for c in step.calls] == [
+        ("c1", "read", '{"path":"a"}', True),
+        ("c2", "pay", '{"amount": 5}', True),
+    ]
+    assert step.usage == UsageChunk(20, 7, cached_tokens=4)
+    (thought,) = step.opaque
+    assert thought["type"] == "reasoning"
+    assert thought["encrypted_content"]
+    assert "status" not in thought
+    assert judge(step) == Complete()
+    assert chunks[-1] == DoneChunk()
+
+
+@pytest.mark.parametrize(
+    ("script", "chunks"),
+    [
+        pytest.param("H P B EOF", [], id="signs of life only"),
+        pytest.param('H T"a" EOF', [TextChunk("a")], id="a body that just ends"),
+        pytest.param(
+            'H T"a" F stop HANG',
+            [TextChunk("a"), FinishChunk("stop"), DoneChunk()],
+            id="open after the end",
+        ),
+        pytest.param(
+            'H T"a" F stop RST',
+            [TextChunk("a"), FinishChunk("stop"), DoneChunk()],
+            id="reset after the end",
+        ),
+        pytest.param(
+            'H T"a" F length',
+            [TextChunk("a"), FinishChunk("length"), DoneChunk()],
+            id="the output limit",
+        ),
+        pytest.param(
+            'H R"a" T"b" EOF',
+            [
+                ReasoningChunk("a"),
+                OpaqueChunk(
+                    0,
+                    {
+                        "id": "rs_0",
+                        "type": "reasoning",
+                        "summary": [{"type": "summary_text", "text": "a"}],
+                        "encrypted_content": "sealed-0",
+                    },
+                ),
+                TextChunk("b"),
+            ],
+            id="thoughts are kept when they are done",
+        ),
+        pytest.param(
+            "H C(0,c1,read,{}) EOF",
+            [CallChunk(0, "c1", "read"), CallChunk(0, arguments="{}")],
+            id="a whole call that nothing has sealed",
+        ),
+    ],
+)
+async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> None:
+    async with serving(script) as (provider, server):
+        assert telling(await collect(provider)) == [OPENED, *chunks]
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "words"),
+    [
+        pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
+        pytest.param("S401", errors.Unauthorized, "scripted error", id="401"),
+        pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
+        pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
+        pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
+        pytest.param(
+            'S400"Your input exceeds the context window"',
+            errors.ContextTooLong,
+            "context window",
+            id="too long",
+        ),
+        pytest.param("RST", errors.Cut, "ReadError", id="reset before the headers"),
+        pytest.param("FIN", errors.Cut, "disconnected", id="closed before the headers"),
+        pytest.param('H T"a" RST', errors.Cut, "ReadError", id="reset in the body"),
+        pytest.param('H T"a" FIN', errors.Cut, "incomplete", id="closed in the body"),
+        pytest.param('H T"a" F failed', errors.Overloaded, "scripted error", id="it failed"),
+        pytest.param('H E429"slow"', errors.RateLimited, "slow", id="an error as an event"),
+        pytest.param('H E400"odd"', errors.BadRequest, "odd", id="an error of our making"),
+        pytest.param(
+            'H X"event: error\ndata: upstream\n\n" EOF', errors.Cut, "upstream", id="in plain text"
+        ),
+        pytest.param('H X"data: {]\n\n" EOF', errors.Cut, "unreadable", id="no JSON"),
+    ],
+)
+async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
+    script: str, error: type[errors.ProviderError], words: str
+) -> None:
+    async with serving(script) as (provider, server):
+        with pytest.raises(error, match=words):
+            await collect(provider)
+        assert len(server.requests) == 1
+
+
+WHOLE_BODY = body_of(FULL, "responses")
+
+
+@pytest.mark.parametrize("ending", ["EOF", "FIN", "RST"])
+@pytest.mark.parametrize("after", range(0, len(WHOLE_BODY), len(WHOLE_BODY) // 12))
+async def test_an_answer_cut_anywhere_gives_what_came_and_is_never_taken_for_whole(
+    after: int, ending: str
+) -> None:
+    accumulator, error = Accumulator((), "call"), None
+    async with serving(cut(FULL, after, ending, "responses")) as (provider, _):
+        try:
+            async with asyncio.timeout(5), provider.stream(REQUEST) as chunks:
+                async for chunk in chunks:
+                    accumulator.feed(chunk)
+        except errors.ProviderError as raised:
+            error = raised
+    step = accumulator.result()
+    assert "Hello".startswith(step.text)
+    assert (error is None) == (ending == "EOF")
+    assert isinstance(judge(step, error=error), Cut)
+    assert [c.arguments for c in step.calls if c.sealed] == ['{"path":"a"}', '{"amount": 5}'][
+        : sum(c.sealed for c in step.calls)
+    ]
+
+
+async def until_left(server: ModelServer) -> float:
+    received = await server.request(1)
+    await received.closed.wait()
+    assert received.left
+    assert received.closed_at is not None
+    return received.closed_at
+
+
+@pytest.mark.parametrize("script", ["HANG", "H HANG", 'H T"abc" HANG', 'H [T"a" W.005]*'])
+async def test_cancelling_the_reader_closes_the_socket_at_once(script: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(5), serving(script) as (provider, server):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(collect(provider))
+            await server.request(1)
+            told = loop.time()
+            task.cancel()
+        assert task.cancelled()
+        assert await until_left(server) - told < 0.1
+
+
+async def test_what_came_before_a_silence_is_given_and_leaving_closes_the_socket() -> None:
+    async with asyncio.timeout(5), serving('H T"abc" HANG') as (provider, server):
+        async with provider.stream(REQUEST) as chunks:
+            async for chunk in chunks:
+                if chunk == TextChunk("abc"):
+                    break
+        await until_left(server)
+
+
+async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
+    async with serving(always(ok("x"))) as (provider, server):
+        for _ in range(3):
+            await collect(provider)
+        assert server.connections_made == 1
+
+
+async def test_many_streams_at_once_are_shared_out_over_several_clients() -> None:
+    count = STREAMS_PER_CLIENT + 10
+    async with asyncio.timeout(10), serving(always('H T"a" HANG')) as (provider, server):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(collect(provider)) for _ in range(count)]
+            await server.request(count)
+            assert sorted(provider._clients.loads) == [10, STREAMS_PER_CLIENT]
+            for task in tasks:
+                task.cancel()
+        assert sorted(provider._clients.loads) == [0, 0]
+
+
+async def test_lists_the_models_of_the_server() -> None:
+    async with serving() as (provider, _):
+        assert isinstance(provider, ListsModels)
+        assert await provider.list_models() == ("scripted",)
+
+
+# --- the request -----------------------------------------------------------------------------
+
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+HISTORY = (
+    Message("user", "go"),
+    Message(
+        "assistant",
+        "",
+        (ToolCall("c1", "read", '{"path":"a"}'),),
+        reasoning=write_thoughts(Thoughts("openai-responses/scripted", "", (THOUGHT,))),
+    ),
+    Message("tool", "content", tool_call_id="c1"),
+)
+
+
+async def test_the_request_says_what_it_must() -> None:
+    tool = ToolSchema("read", "Reads.", {"type": "object"})
+    request = ModelRequest("scripted", "Be kind.", HISTORY, (tool,), 500)
+    async with serving(ok("x")) as (provider, server):
+        await collect(provider, request)
+        (received,) = server.requests
+    assert (received.method, received.path) == ("POST", "/v1/responses")
+    assert received.headers["authorization"] == "Bearer sk-test"
+    assert received.headers["accept-encoding"] == "identity"
+    assert received.body["instructions"] == "Be kind."
+    assert received.body["store"] is False
+    assert received.body["max_output_tokens"] == 500
+    assert [item["type"] for item in received.body["input"]] == [
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+    ]
+    assert received.body["input"][1] == THOUGHT
+
+
+def refusing(**words: str) -> Handler:
+    """A service that complains about one option at a time."""
+
+    def answer(body: dict[str, Any]) -> Script:
+        written = json.dumps(body)
+        for option, complaint in words.items():
+            if f'"{option}"' in written:
+                return (status(400, message=complaint),)
+        return ok("fine")
+
+    return answer
+
+
+async def test_a_service_that_knows_fewer_options_is_asked_with_fewer_from_then_on() -> None:
+    picky = refusing(
+        include="Unknown parameter: 'include'.",
+        store="Unknown parameter: 'store'.",
+        auto="Unsupported parameter: 'reasoning.summary'",  # its value
+        encrypted_content="The encrypted content x could not be verified.",
+    )
+    request = ModelRequest("scripted", "", HISTORY, reasoning_effort="low")
+    async with serving(picky) as (provider, server):
+        assert TextChunk("fine") in await collect(provider, request)
+        assert len(server.requests) == 5
+        assert TextChunk("fine") in await collect(provider, request)
+        assert len(server.requests) == 6
+        last = server.requests[-1].body
+        assert last["reasoning"] == {"effort": "low"}
+        assert not last.keys() & {"include", "store"}
+        # Another model of the same service may know them.
+        other = ModelRequest("other", "", HISTORY)
+        await collect(provider, other)
+        assert "include" in server.requests[6].body
+
+
+async def test_two_requests_at_once_may_both_find_out() -> None:
+    picky = refusing(include="Unknown parameter: 'include'.")
+    async with serving(picky) as (provider, server):
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(collect(provider)) for _ in range(2)]
+        assert all(TextChunk("fine") in task.result() for task in tasks)
+        assert len(server.requests) == 4
+
+
+async def test_a_complaint_about_what_was_not_sent_is_final() -> None:
+    complaint = status(400, message="Unsupported parameter: 'reasoning.summary'")
+    async with serving((complaint,)) as (provider, server):
+        with pytest.raises(errors.BadRequest):
+            await collect(provider)
+        assert len(server.requests) == 1
+
+
+# --- beside the SDK --------------------------------------------------------------------------
+
+
+class SdkView:
+    """What the SDK's own iterator says was in an answer."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.reasoning = ""
+        self.calls: list[tuple[str, str, str]] = []
+        self.usage: tuple[int, int] | None = None
+        self.status: str | None = None
+
+    def feed(self, event: sdk.ResponseStreamEvent) -> None:
+        match event:
+            case sdk.ResponseTextDeltaEvent():
+                self.text += event.delta
+            case sdk.ResponseReasoningSummaryTextDeltaEvent():
+                self.reasoning += event.delta
+            case sdk.ResponseCompletedEvent() | sdk.ResponseIncompleteEvent():
+                self._ended(event.response)
+            case _:
+                pass
+
+    def _ended(self, response: sdk.Response) -> None:
+        self.status = response.status
+        used = response.usage
+        self.usage = (used.input_tokens, used.output_tokens) if used else None
+        for item in response.output:
+            if isinstance(item, sdk.ResponseFunctionToolCall):
+                self.calls.append((item.call_id, item.name, item.arguments))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        FULL,
+        'H T"only text 😀" F stop U D',
+        'H R"think" R" more" T"said" F length U D',
+        'H C(0,c1,read,{"path":"ä"}) F tool_calls U(3) D',
+    ],
+    ids=["everything", "text", "the output limit", "a call"],
+)
+async def test_we_read_the_same_as_the_sdk(script: str) -> None:
+    async with serving(always(script)) as (provider, server):
+        ours = collected(await collect(provider))
+        view = SdkView()
+        async with (
+            asyncio.timeout(5),
+            openai.AsyncOpenAI(
+                api_key="x", base_url=server.url, max_retries=0, http_client=httpx2.AsyncClient()
+            ) as client,
+        ):
+            stream = await client.responses.create(model="scripted", input="hi", stream=True)
+            async for event in stream:
+                view.feed(event)
+    assert (ours.text, ours.reasoning) == (view.text, view.reasoning)
+    assert [(c.id, c.name, c.arguments) for c in ours.calls] == view.calls
+    assert ours.usage is not None
+    assert (ours.usage.input_tokens, ours.usage.output_tokens) == view.usage
+    assert (ours.finish_raw == "length") == (view.status == "incomplete")

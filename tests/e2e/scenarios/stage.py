@@ -1,0 +1,324 @@
+"""A scenario: a scripted model, the whole gateway, one message, and what came of it.
+
+Every scenario also asserts what must always hold (AGENT: I1 to I7 in `check`): nothing ran on half
+an argument or twice, the history holds only what was said, every call has one result, no text is
+shown twice, and the turn ended with words.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent.settings import ModelSettings, TargetSettings, Timeouts
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
+from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from platforms.core.contract import Live, Repeat
+from sessions.records import Message, Turn, TurnState
+from sessions.store import SessionStore
+from tests.e2e.house import House, Nothing, Screen, gateway
+from tests.fakes.agent_kit import settings_for
+from tests.fakes.dialects.steps import ProtocolName
+from tests.fakes.model_script import Script
+from tests.fakes.model_server import Handler, ModelServer, Received
+
+CHAT = "7"
+PATIENCE = 15.0
+
+SCALED = Timeouts(
+    connect=0.5,
+    first_token_soft=0.3,
+    first_token=1.0,
+    notice_after=0.3,
+    gap_text=0.6,
+    gap_tool=0.8,
+    gap_reasoning=0.8,
+    wire_dead=0.5,
+    lifetime=5.0,
+    min_rate=0,
+    min_rate_window=2.0,
+    backoff=0.01,
+)
+"""The clocks of a model request, made short."""
+
+PROMPTS = (
+    "[Your answer above",
+    "This call was too large",
+    "These calls were too large",
+    "network error",
+    "output length limit",
+    "(empty)",
+    "[System",
+    "reconnecting",
+    "Fresh conversation",
+)
+"""What is said to the model, or to the user about the machinery, and never belongs into a history."""
+
+
+class Desk:
+    """The tools of the scenarios, and what they did."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.begun = asyncio.Event()
+        self.cancelled = 0
+
+    def tools(self) -> tuple[Tool, ...]:
+        desk = self
+
+        @tool(risk=Risk.READ, label="path", parallel=True)
+        async def read(_context: ToolContext, path: str) -> str:
+            """Read something.
+
+            Args:
+                _context: Not part of the call.
+                path: Where it is.
+            """
+            desk.ran.append(f"read {path}")
+            return f"content of {path}"
+
+        @tool(risk=Risk.WRITE, label="amount")
+        async def pay(_context: ToolContext, amount: int) -> str:
+            """Pay.
+
+            Args:
+                _context: Not part of the call.
+                amount: How much.
+            """
+            desk.ran.append(f"pay {amount}")
+            return f"paid {amount}"
+
+        @tool(risk=Risk.WRITE)
+        async def noop(_context: ToolContext) -> str:
+            """Do nothing."""
+            desk.ran.append("noop")
+            return "nothing"
+
+        @tool(risk=Risk.WRITE)
+        async def sleepy(_context: ToolContext, s: float) -> str:
+            """Take a while.
+
+            Args:
+                _context: Not part of the call.
+                s: Seconds.
+            """
+            desk.ran.append(f"sleepy {s}")
+            desk.begun.set()
+            try:
+                await asyncio.sleep(s)
+            except asyncio.CancelledError:
+                desk.cancelled += 1
+                raise
+            return "awake"
+
+        return read, pay, noop, sleepy
+
+
+class Told(logging.Handler):
+    """Collects the notices that a turn's status line was given."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.notices: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(record.msg, str) and record.msg.startswith("told:"):
+            notice, words = record.args  # type: ignore[misc] - as gateway.work logs it
+            self.notices.append((str(notice), str(words)))
+
+    @property
+    def ids(self) -> list[str]:
+        """Each notice once, in the order in which it was first told."""
+        return list(dict.fromkeys(notice for notice, _ in self.notices))
+
+
+class Stage:
+    """A gateway on a scripted model, and the questions that a scenario asks afterwards."""
+
+    def __init__(self, house: House, desk: Desk, told: Told, home: Path) -> None:
+        self.house = house
+        self.desk = desk
+        self.told = told
+        self.home = home
+
+    @property
+    def requests(self) -> list[Received]:
+        """What the model was asked, in order."""
+        return self.house.model.requests
+
+    @property
+    def workspace(self) -> Path:
+        """Where the file tools work for the person of the scenarios."""
+        return self.home / "workspace" / "memory%3A1001"
+
+    @property
+    def _store(self) -> SessionStore:
+        store = self.house.runner._store
+        assert store is not None
+        return store
+
+    async def say(self, text: str = "go") -> None:
+        """A message from the user."""
+        await self.house.screen.say(CHAT, text)
+
+    async def ends(self, turns: int = 1, seconds: float = PATIENCE) -> Turn:
+        """Wait until that many turns have ended, and their words are shown; gives the last."""
+        async with asyncio.timeout(seconds):
+            while True:
+                ended = [turn for turn in await self.turns() if turn.state != TurnState.RUNNING]
+                if len(ended) >= turns and not await self._store.open_items():
+                    return ended[-1]
+                await asyncio.sleep(0.005)
+
+    async def go(self, text: str = "go", seconds: float = PATIENCE) -> Turn:
+        """Say it, and wait for the end of the turn."""
+        before = len([t for t in await self.turns() if t.state != TurnState.RUNNING])
+        await self.say(text)
+        return await self.ends(before + 1, seconds)
+
+    async def turns(self) -> list[Turn]:
+        """All turns of the chat, the oldest first."""
+        found: list[Turn] = []
+        for session in reversed(await self._store.sessions(key=f"memory:{CHAT}")):
+            found += await self._store.turns(session.id)
+        return found
+
+    async def rows(self) -> list[Message]:
+        """The history of the newest session."""
+        sessions = await self._store.sessions(key=f"memory:{CHAT}")
+        return list(await self._store.history(sessions[0].id)) if sessions else []
+
+    async def history(self) -> list[str]:
+        """The same in short: `U:go`, `A:text`, `A{read,pay}`, `T:result`, and a `!` where cut."""
+        return [_short(row) for row in await self.rows()]
+
+    def shown(self) -> list[str]:
+        """What the chat shows that is not the user's."""
+        return [each.text for each in self.house.screen.messages(CHAT)]
+
+    def asked(self, number: int) -> list[dict[str, Any]]:
+        """The messages of the n-th request, whatever its protocol."""
+        return self.requests[number - 1].messages
+
+    async def check(self) -> None:
+        """What must hold after every turn."""
+        rows = await self.rows()
+        _check_rows(rows)
+        self._check_effects(rows)
+        for turn in await self.turns():
+            assert turn.state != TurnState.RUNNING
+        assert any(text.strip() for text in self.shown()), "the user was left without a word"
+
+    def _check_effects(self, rows: Sequence[Message]) -> None:
+        asked = [
+            f"{call.name} {_only(call.arguments)}".strip()
+            for row in rows
+            for call in row.tool_calls
+        ]
+        for effect in set(self.desk.ran):
+            made = asked.count(effect)
+            assert self.desk.ran.count(effect) <= made, f"{effect} ran without being in the history"
+
+
+def _only(arguments: str) -> str:
+    values = list(json.loads(arguments).values())
+    return str(values[0]) if values else ""
+
+
+def _short(row: Message) -> str:
+    mark = "!" if row.interrupted else ""
+    if row.role == "user":
+        return f"U:{row.content}"
+    if row.role == "tool":
+        return f"T:{row.content}"
+    calls = ",".join(call.name for call in row.tool_calls)
+    return f"A{mark}{f'{{{calls}}}' if calls else ''}:{row.content}".removesuffix(
+        ":" * (not row.content)
+    )
+
+
+def _check_rows(rows: Sequence[Message]) -> None:
+    """I3 and I4: rows alternate, every call has one result, nothing of ours is among them."""
+    open_calls: list[str] = []
+    ids: set[str] = set()
+    before = "assistant"
+    for row in rows:
+        if row.role == "tool":
+            assert row.tool_call_id in open_calls, f"a result without its call: {row}"
+            open_calls.remove(row.tool_call_id)
+        else:
+            assert not open_calls, f"calls without a result: {open_calls}"
+            if row.role == "assistant":
+                assert before != "assistant" or row.content or row.tool_calls
+                assert row.content.strip() or row.tool_calls, "an empty row"
+                open_calls = [call.id for call in row.tool_calls]
+                assert not ids.intersection(open_calls), "an id used twice"
+                ids.update(open_calls)
+                for call in row.tool_calls:
+                    assert isinstance(json.loads(call.arguments), dict)
+        before = row.role
+        for words in PROMPTS:
+            assert words not in row.content or row.role == "user", f"{words!r} in the history"
+            assert row.role != "user" or words not in row.content, f"{words!r} in the history"
+    assert not open_calls, f"calls without a result: {open_calls}"
+
+
+@contextlib.asynccontextmanager
+async def stage(
+    home: Path,
+    protocol: ProtocolName,
+    *scripts: Script | Handler,
+    fallbacks: Sequence[ModelServer] = (),
+    timeouts: Timeouts = SCALED,
+    tools: Sequence[Tool] = (),
+    screen: Screen | None = None,
+    model: dict[str, Any] | None = None,
+    **changes: Any,
+) -> AsyncIterator[Stage]:
+    """A gateway whose model follows the scripts; its parts end with the block."""
+    told = Told()
+    logger = logging.getLogger("gateway.work")
+    logger.addHandler(told)
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    desk = Desk()
+    used = screen or Screen(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
+    try:
+        async with ModelServer(*scripts) as server:
+            base = settings_for(protocol, server.url, timeouts)
+            others = tuple(
+                _named(settings_for(protocol, each.url, timeouts), f"f{number}")
+                for number, each in enumerate(fallbacks, 1)
+            )
+            configured = ModelSettings(
+                **{f: getattr(base, f) for f in base.__struct_fields__} | (model or {}),
+                fallback=others,
+            )
+            settings = Settings(
+                gateway=GatewaySettings(drain_seconds=0),
+                model=configured,
+                access=AccessSettings(allow=("memory:1001",)),
+                limits=LimitSettings(messages_per_minute=10_000),
+                platforms={"memory": Nothing()},
+            )
+            async with gateway(
+                home,
+                server,
+                used,
+                settings=msgspec.structs.replace(settings, **changes),
+                tools=(*desk.tools(), *tools),
+            ) as house:
+                yield Stage(house, desk, told, home)
+    finally:
+        logger.removeHandler(told)
+        logger.setLevel(level)
+
+
+def _named(settings: TargetSettings, name: str) -> TargetSettings:
+    return msgspec.structs.replace(settings, name=name)

@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.tools.batches import Place, batches, whole_path
+
+BESIDE = Place(beside=True)
+ALONE = Place(beside=False)
+
+
+def on(path: str) -> Place:
+    return Place(beside=True, path=whole_path("/work", path))
+
+
+@pytest.mark.parametrize(
+    ("places", "sizes"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([BESIDE] * 3, [3], id="neighbours"),
+        pytest.param([BESIDE] * 10, [8, 2], id="more than go together"),
+        pytest.param([BESIDE, ALONE, BESIDE, BESIDE], [1, 1, 2], id="a barrier"),
+        pytest.param([ALONE, ALONE], [1, 1], id="barriers"),
+        pytest.param([on("a"), on("b"), BESIDE], [3], id="different paths"),
+        pytest.param([on("a"), on("b"), on("./a")], [2, 1], id="one path"),
+        pytest.param([on("a"), on("a"), on("a")], [1, 1, 1], id="one path, three times"),
+        pytest.param([on("a"), on("/work/b/../a")], [1, 1], id="one path, written out"),
+        pytest.param([on("a/b/c"), on("a")], [1, 1], id="in a folder"),
+        pytest.param([on("a"), on("a/b/c")], [1, 1], id="a folder, then inside"),
+        pytest.param([on("a"), on("ab")], [2], id="only a like beginning"),
+        pytest.param([on("."), on("a")], [1, 1], id="the workspace itself"),
+        pytest.param([on("/"), on("/work/a")], [1, 1], id="the root"),
+        pytest.param([on("a"), on("b"), on("a"), on("b")], [2, 2], id="by turns"),
+    ],
+)
+def test_calls_are_cut_into_batches(places: list[Place], sizes: list[int]) -> None:
+    assert [len(batch) for batch in batches(places)] == sizes
+
+
+PLACES = st.builds(
+    Place, beside=st.booleans(), path=st.sampled_from([None, "/", "/a", "/a/b", "/ab", "/c"])
+)
+
+
+@given(st.lists(PLACES, max_size=30))
+def test_every_call_is_in_one_batch_in_order_and_no_two_in_a_batch_disturb_each_other(
+    places: list[Place],
+) -> None:
+    cut = list(batches(places))
+    assert [at for batch in cut for at in batch] == list(range(len(places)))
+    for batch in cut:
+        assert 0 < len(batch) <= 8
+        inside = [places[at] for at in batch]
+        assert len(inside) == 1 or all(place.beside for place in inside)
+        paths = [place.path for place in inside if place.path]
+        assert len(set(paths)) == len(paths)
+        assert len(paths) == 1 or "/" not in paths
+        assert not {"/a", "/a/b"} <= set(paths)

@@ -1,0 +1,317 @@
+import contextlib
+import errno
+import os
+import platform
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.tools import confine
+from agent.tools.confine import Opener, Workspace, entered, open_beneath, open_by_steps
+
+SECRET = b"secret"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_bytes(SECRET)
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path, outside: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / "sub" / "deep").mkdir(parents=True)
+    (folder / "a.txt").write_bytes(b"in a")
+    (folder / "sub" / "b.txt").write_bytes(b"in b")
+    (folder / "out").symlink_to(outside)
+    (folder / "relative_out").symlink_to("../outside")
+    (folder / "out_file").symlink_to(outside / "secret")
+    (folder / "root").symlink_to("/")
+    (folder / "loop").symlink_to("loop")
+    (folder / "self").symlink_to("/proc/self/root")
+    (folder / "gone").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    return folder
+
+
+@pytest.fixture(params=[open_beneath, open_by_steps], ids=["kernel", "steps"])
+def opener(request: pytest.FixtureRequest) -> Opener:
+    opener: Opener = request.param
+    if opener is open_beneath and confine.best_opener() is not open_beneath:
+        pytest.skip("this kernel cannot do it")
+    return opener
+
+
+@pytest.fixture
+def workspace(root: Path, opener: Opener) -> Iterator[Workspace]:
+    with entered(root, opener=opener) as workspace:
+        yield workspace
+
+
+READING = [
+    pytest.param("../outside/secret", id="up"),
+    pytest.param("..", id="up alone"),
+    pytest.param("sub/../a.txt", id="up inside"),
+    pytest.param("sub/deep/../../../outside/secret", id="far up"),
+    pytest.param("/etc/passwd", id="absolute"),
+    pytest.param("//etc/passwd", id="absolute with two slashes"),
+    pytest.param("{root}/../outside/secret", id="absolute and up"),
+    pytest.param("{root}x/secret", id="a neighbour of the same beginning"),
+    pytest.param("out/secret", id="through a link"),
+    pytest.param("relative_out/secret", id="through a relative link"),
+    pytest.param("out_file", id="a link to a file"),
+    pytest.param("root/etc/passwd", id="a link to the top"),
+    pytest.param("self/etc/passwd", id="a magic link"),
+    pytest.param("loop", id="a link to itself"),
+    pytest.param("gone", id="a link to nothing"),
+    pytest.param("pipe", id="a pipe"),
+    pytest.param("socket", id="a socket"),
+    pytest.param("a.txt\0", id="NUL"),
+    pytest.param("\0", id="only NUL"),
+    pytest.param("x" * 256, id="a long name"),
+    pytest.param("é" * 200, id="a name of many bytes"),
+    pytest.param("d/" * 3000 + "x", id="a long path"),
+    pytest.param("a.txt/b", id="beneath a file"),
+    pytest.param("missing", id="missing"),
+    pytest.param("missing/too", id="in a missing folder"),
+    pytest.param("\ud800", id="half a character"),
+    pytest.param("sub", id="a folder"),
+    pytest.param(".", id="the workspace"),
+    pytest.param("", id="nothing"),
+]
+
+
+@pytest.mark.parametrize("path", READING)
+def test_nothing_but_ordinary_files_of_the_workspace_is_read(
+    workspace: Workspace, root: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        with pytest.raises(ToolError) as caught:
+            workspace.read(path.format(root=root), 1000)
+    assert str(caught.value)
+    assert "Errno" not in str(caught.value)
+
+
+WRITING = [
+    each
+    for each in READING
+    if each.id not in {"missing", "in a missing folder", "a folder", "the workspace", "nothing"}
+]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *WRITING,
+        pytest.param("out/new", id="new through a link"),
+        pytest.param("relative_out/new/er", id="new folders through a link"),
+        pytest.param("gone/new", id="through a link to nothing"),
+        pytest.param("sub", id="a folder"),
+        pytest.param("new/", id="named as a folder"),
+        pytest.param(".", id="the workspace"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_nothing_is_written_anywhere_else(
+    workspace: Workspace, root: Path, outside: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        before = sorted(root.rglob("*"))
+        with pytest.raises(ToolError) as caught:
+            workspace.write(path.format(root=root), b"bad", "t")
+    assert str(caught.value)
+    assert sorted(root.rglob("*")) == before
+    assert [(file.name, file.read_bytes()) for file in outside.iterdir()] == [("secret", SECRET)]
+
+
+@pytest.mark.parametrize("path", ["sub/b.txt", "./sub//b.txt", "{root}/sub/b.txt"])
+def test_a_file_is_found_by_each_of_its_names(workspace: Workspace, root: Path, path: str) -> None:
+    content, state = workspace.read(path.format(root=root), 4)
+    assert (content, state.st_size) == (b"in b", 4)
+
+
+def test_the_workspace_may_be_named_by_a_link_to_it(root: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    with entered(link) as workspace:
+        assert workspace.name(f"{root}/a.txt") == "a.txt"
+        assert workspace.read(f"{link}/a.txt", 10)[0] == b"in a"
+
+
+def test_a_link_that_stays_inside_is_followed_by_the_kernel_alone(
+    workspace: Workspace, root: Path, opener: Opener
+) -> None:
+    (root / "inner").symlink_to("sub/b.txt")
+    (root / "sub" / "up").symlink_to("../sub")
+    if opener is open_beneath:
+        assert workspace.read("inner", 10)[0] == b"in b"
+        assert workspace.read("sub/up/b.txt", 10)[0] == b"in b"
+        workspace.write("sub/up/new/c.txt", b"c", "t")
+        assert (root / "sub" / "new" / "c.txt").read_bytes() == b"c"
+    else:
+        for path in ("inner", "sub/up/b.txt"):
+            with pytest.raises(ToolError):
+                workspace.read(path, 10)
+    with pytest.raises(ToolError, match="is a link"):
+        workspace.write("inner", b"x", "t")
+
+
+def test_a_file_that_is_too_large_is_not_read(workspace: Workspace) -> None:
+    with pytest.raises(ToolError, match=r"'a.txt' has 4 bytes; more than 3"):
+        workspace.read("a.txt", 3)
+
+
+def test_a_new_file_gets_its_folders(workspace: Workspace, root: Path) -> None:
+    assert workspace.write("x/y/z.txt", b"new", "t") is False
+    assert (root / "x" / "y" / "z.txt").read_bytes() == b"new"
+    assert [file.name for file in (root / "x" / "y").iterdir()] == ["z.txt"]
+
+
+def test_a_replaced_file_keeps_its_mode_and_loses_its_other_rights(
+    workspace: Workspace, root: Path
+) -> None:
+    file = root / "a.txt"
+    file.chmod(0o4751)
+    assert workspace.write("a.txt", b"new", "t") is True
+    assert stat.S_IMODE(file.stat().st_mode) == 0o751
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_replaced_file_keeps_its_owner(workspace: Workspace, root: Path) -> None:
+    file = root / "a.txt"
+    os.chown(file, 1234, 4321)
+    workspace.write("a.txt", b"new", "t")
+    assert (file.stat().st_uid, file.stat().st_gid) == (1234, 4321)
+
+
+def test_a_write_that_is_given_up_changes_nothing(workspace: Workspace, root: Path) -> None:
+    before = sorted(root.rglob("*"))
+    with pytest.raises(ToolError, match="stopped"):
+        workspace.write("a.txt", b"new", "t", given_up=lambda: True)
+    assert sorted(root.rglob("*")) == before
+    assert (root / "a.txt").read_bytes() == b"in a"
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: object, **_kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = sorted(root.rglob("*"))
+    monkeypatch.setattr(os, "rename", full)
+    with pytest.raises(ToolError, match="'new': No space left on device"):
+        workspace.write("new", b"new", "t")
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_file_that_somebody_changed_meanwhile_is_not_replaced(
+    workspace: Workspace, root: Path
+) -> None:
+    _, state = workspace.read("a.txt", 10)
+    (root / "a.txt").write_bytes(b"by somebody else")
+    with pytest.raises(ToolError, match="changed by somebody else"):
+        workspace.write("a.txt", b"new", "t", since=state)
+    (root / "a.txt").unlink()
+    with pytest.raises(ToolError, match="changed by somebody else"):
+        workspace.write("a.txt", b"new", "t", since=state)
+    assert not (root / "a.txt").exists()
+
+
+def test_what_a_crash_left_is_no_obstacle(workspace: Workspace, root: Path) -> None:
+    name, descriptor = confine._fresh(_descriptor(root), "t")
+    os.close(descriptor)
+    workspace.write("new", b"new", "t")
+    assert (root / "new").read_bytes() == b"new"
+    assert (root / name).read_bytes() == b""
+
+
+def _descriptor(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def test_a_missing_workspace_is_created_only_for_writing(tmp_path: Path) -> None:
+    root = tmp_path / "new" / "work"
+    with pytest.raises(ToolError, match="nothing in the workspace"), entered(root):
+        pass
+    assert not root.exists()
+    with entered(root, create=True) as workspace:
+        workspace.write("a", b"a", "t")
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    with pytest.raises(ToolError, match="cannot be opened"), entered(root / "a"):
+        pass
+
+
+def test_without_help_of_the_kernel_steps_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_args: object) -> int:
+        raise OSError(errno.EPERM, "no")
+
+    choose: Callable[[], Opener] = confine.best_opener.__wrapped__
+    with monkeypatch.context() as patched:
+        patched.setattr(confine, "open_beneath", forbidden)
+        assert choose() is open_by_steps
+    with monkeypatch.context() as patched:
+        patched.setattr(platform, "machine", lambda: "riscv64")
+        assert choose() is open_by_steps
+
+
+@pytest.mark.timeout(30)
+def test_a_folder_that_becomes_a_link_at_any_moment_leads_nowhere(
+    root: Path, outside: Path, opener: Opener
+) -> None:
+    (outside / "file").write_bytes(SECRET)
+    flip, real, link = root / "flip", root / "real", root / "link"
+    real.mkdir()
+    (real / "file").write_bytes(b"inside")
+    link.symlink_to(outside)
+    done, swaps = threading.Event(), 0
+
+    def swap() -> None:
+        nonlocal swaps
+        while not done.is_set():
+            try:
+                real.rename(flip)
+                flip.rename(real)
+                link.rename(flip)
+                flip.rename(link)
+            except OSError:  # a write made the folder while it was away
+                flip.rename(root / f"made{swaps}")
+            swaps += 1
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    read = refused = 0
+    try:
+        with entered(root, opener=opener) as workspace:
+            for _ in range(100_000):
+                try:
+                    assert workspace.read("flip/file", 100)[0] == b"inside"
+                    read += 1
+                except ToolError as error:
+                    refused += "There is no" not in str(error)
+                if read >= 50 and refused >= 50:
+                    break
+            for number in range(1000):
+                with contextlib.suppress(ToolError):
+                    workspace.write(f"flip/new{number}", b"x", str(number))
+    finally:
+        done.set()
+        swapper.join()
+    assert read
+    assert swaps
+    assert refused
+    assert sorted(file.name for file in outside.iterdir()) == ["file", "secret"]
+    assert (outside / "file").read_bytes() == SECRET
+    assert not [file for file in root.rglob("*") if file.name.startswith(confine.TEMPORARY)]

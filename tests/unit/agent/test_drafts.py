@@ -1,0 +1,499 @@
+import asyncio
+import errno
+import json
+import os
+import random
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.errors import ToolError
+from agent.tools import drafts as module
+from agent.tools.contract import Tool
+from agent.tools.drafts import LIFETIME, MOST, Draft, Drafts
+from agent.tools.files.writing import edit_file, write_file, write_file_continue
+
+
+class Hand:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.time = 1_795_003_200_000
+
+    def now(self) -> int:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time / 1000
+
+
+class Context(msgspec.Struct, frozen=True):
+    clock: Hand
+    workspace: Path
+    drafts: Drafts
+    idempotency_key: str = ""
+
+
+class Bench:
+    """A conversation: its drafts, its workspace, and calls of its tools."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Hand()
+        self.folder = folder / "state" / "drafts"
+        self.workspace = folder / "work"
+        self.calls = 0
+
+    @property
+    def drafts(self) -> Drafts:
+        """As after a restart: nothing is remembered but by the folder."""
+        return Drafts(self.folder, self.clock)
+
+    async def keep(self, tool: str, arguments: str) -> Draft | None:
+        async with asyncio.timeout(5):
+            return await self.drafts.keep(tool, arguments)
+
+    async def begun(self, content: str, path: str = "a.txt") -> Draft:
+        draft = await self.keep("write_file", written(path=path, content=content)[:-2])
+        assert draft is not None
+        return draft
+
+    async def call(self, tool: Tool, key: str = "", **arguments: object) -> str:
+        self.calls += 1
+        context = Context(self.clock, self.workspace, self.drafts, key or f"s:t:c{self.calls}")
+        async with asyncio.timeout(5):
+            return await tool.call(msgspec.convert(arguments, tool.arguments), context)
+
+    async def go_on(
+        self, draft: Draft, content: str, *, after: str = "", final: bool = False, key: str = ""
+    ) -> str:
+        return await self.call(
+            write_file_continue, key, draft_id=draft.id, after=after, content=content, final=final
+        )
+
+    def files(self) -> dict[str, bytes]:
+        found = self.workspace.rglob("*")
+        return {
+            str(file.relative_to(self.workspace)): file.read_bytes()
+            for file in found
+            if file.is_file()
+        }
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def written(**arguments: object) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        pytest.param("read_file", '{"path":"a","content":"b', id="another tool"),
+        pytest.param("write_file", '{"pa', id="no path"),
+        pytest.param("write_file", '{"path":"a', id="a path that is not whole"),
+        pytest.param("write_file", '{"path":"","content":"b', id="an empty path"),
+        pytest.param("write_file", '{"path":"a"', id="no content"),
+        pytest.param("write_file", '{"path":"a","content":"\\ud83d', id="not one whole character"),
+        pytest.param("write_file", '{"content":"b","path":"a', id="the path comes too late"),
+        pytest.param("write_file_continue", '{"draft_id":"d00', id="a cut id"),
+        pytest.param("write_file_continue", '{"content":"x', id="no id"),
+        pytest.param("write_file_continue", '{"draft_id":"d000000","content":"x', id="unknown"),
+        pytest.param(
+            "write_file_continue", '{"draft_id":"../../a","content":"x', id="no id of ours"
+        ),
+    ],
+)
+async def test_nothing_is_kept_when_there_is_nothing_to_keep(
+    bench: Bench, tool: str, arguments: str
+) -> None:
+    assert await bench.keep(tool, arguments) is None
+    assert await bench.drafts.kept() == []
+    assert not list(bench.folder.rglob("*.json"))
+
+
+async def test_the_beginning_of_a_cut_call_is_kept(bench: Bench) -> None:
+    text = "line\n" * 100 + "the end 😀"
+    draft = await bench.keep("write_file", json.dumps({"path": "a", "content": text})[:-2])
+    assert draft is not None
+    assert (draft.path, draft.size, draft.lines, draft.grew) == ("a", 509, 101, 509)
+    assert draft.tail == text[-200:]
+    assert await bench.drafts.text(draft.id) == text
+    assert await bench.drafts.kept() == [msgspec.structs.replace(draft, grew=0)]
+    assert bench.files() == {}
+
+
+async def test_the_content_may_stand_before_the_path(bench: Bench) -> None:
+    draft = await bench.keep("write_file", '{"content":"b","path":"a"')
+    assert draft is not None
+    assert draft.path == "a"
+
+
+async def test_drafts_are_private(bench: Bench) -> None:
+    await bench.begun("x")
+    assert stat.S_IMODE(bench.folder.stat().st_mode) == 0o700
+    files = list(bench.folder.iterdir())
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert len(files) == 2
+
+
+async def test_ids_follow_from_path_and_moment(bench: Bench, tmp_path: Path) -> None:
+    first, second = await bench.begun("x"), await bench.begun("y")
+    other = Bench(tmp_path / "other")
+    assert [(await other.begun("x")).id, (await other.begun("y")).id] == [first.id, second.id]
+    assert first.id != second.id
+    assert len(first.id) == 7
+
+
+async def test_a_cut_continuation_grows_the_draft(bench: Bench) -> None:
+    draft = await bench.begun("one\n")
+    grown = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}","content":"two')
+    assert grown == Draft(draft.id, "a.txt", 7, 2, "one\ntwo", grew=3)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param("", id="no content yet"),
+        pytest.param(',"after":"nowhere","content":"x', id="it follows nothing known"),
+        pytest.param(',"content":"x","after":"on', id="what it follows is cut"),
+    ],
+)
+async def test_a_draft_that_cannot_grow_is_given_as_it_stands(bench: Bench, rest: str) -> None:
+    draft = await bench.begun("one\n")
+    kept = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}"{rest}')
+    assert kept == msgspec.structs.replace(draft, grew=0)
+
+
+async def test_a_cut_continuation_may_begin_before_the_end(bench: Bench) -> None:
+    draft = await bench.begun("one two thr")
+    arguments = f'{{"draft_id":"{draft.id}","after":"two ","content":"three fo'
+    grown = await bench.keep("write_file_continue", arguments)
+    assert grown == Draft(draft.id, "a.txt", 16, 1, "one two three fo", grew=8)
+
+
+async def test_parts_become_one_file(bench: Bench) -> None:
+    draft = await bench.begun("one\r\n", "sub/a.txt")
+    said = await bench.go_on(draft, "two\r\n", after="e\r\n")
+    assert said == (
+        f"Draft {draft.id} of sub/a.txt now has 10 characters, 2 lines; nothing is at sub/a.txt "
+        'yet. It ends with "one\\r\\ntwo\\r\\n". Go on with write_file_continue, final=true in the '
+        "last part."
+    )
+    assert bench.files() == {}
+    said = await bench.go_on(draft, "three", final=True)
+    assert said == "Written. sub/a.txt has 3 lines, 15 bytes."
+    assert bench.files() == {"sub/a.txt": b"one\r\ntwo\r\nthree"}
+    assert await bench.drafts.kept() == []
+    assert list(bench.folder.iterdir()) == []
+
+
+async def test_a_draft_that_is_already_whole_is_finished_by_an_empty_part(bench: Bench) -> None:
+    draft = await bench.begun("all")
+    await bench.go_on(draft, "", final=True)
+    assert bench.files() == {"a.txt": b"all"}
+
+
+@pytest.mark.parametrize(
+    ("begun", "after", "result"),
+    [
+        pytest.param("one two", "", "one two+", id="nothing is said"),
+        pytest.param("one two", "two", "one two+", id="the end"),
+        pytest.param("one two two", "two", "one two two+", id="the end, and before it"),
+        pytest.param("one two", "one two", "one two+", id="all of it"),
+        pytest.param("one two three", "two ", "one two +", id="before the end"),
+        pytest.param("one two", "o", "one two+", id="one character at the end"),
+    ],
+)
+async def test_a_part_goes_on_where_it_says(
+    bench: Bench, begun: str, after: str, result: str
+) -> None:
+    draft = await bench.begun(begun)
+    await bench.go_on(draft, "+", after=after, final=True)
+    assert bench.files() == {"a.txt": result.encode()}
+
+
+@pytest.mark.parametrize(
+    ("begun", "after", "why"),
+    [
+        pytest.param("one two", "three", "nowhere near", id="unknown"),
+        pytest.param("a b a b c", "a b", "more than once", id="ambiguous"),
+        pytest.param("aaab", "aa", "more than once", id="ambiguous with itself"),
+        pytest.param("here" + "x" * 4000, "here", "nowhere near", id="too far from the end"),
+    ],
+)
+async def test_a_part_that_fits_nowhere_changes_nothing(
+    bench: Bench, begun: str, after: str, why: str
+) -> None:
+    draft = await bench.begun(begun)
+    with pytest.raises(ToolError, match=why) as caught:
+        await bench.go_on(draft, "+", after=after, final=True)
+    assert str(caught.value).endswith(f'It ends with "{begun[-200:]}".')
+    assert await bench.drafts.text(draft.id) == begun
+    assert bench.files() == {}
+
+
+async def test_the_same_call_adds_its_part_once(bench: Bench) -> None:
+    draft = await bench.begun("one ")
+    first = await bench.go_on(draft, "two ", key="s:t:c1")
+    assert await bench.go_on(draft, "two ", key="s:t:c1") == first
+    await bench.go_on(draft, "two ", key="s:t:c2")
+    assert await bench.drafts.text(draft.id) == "one two two "
+
+
+async def test_an_unknown_draft_is_answered_with_those_there_are(bench: Bench) -> None:
+    with pytest.raises(ToolError, match=r"no draft 'd123456'\. There are no drafts\."):
+        await bench.call(write_file_continue, draft_id="d123456", content="x", final=True)
+    draft = await bench.begun("one\n")
+    with pytest.raises(ToolError, match=rf"The drafts there are: {draft.id} of a.txt \(1 line\)"):
+        await bench.call(write_file_continue, draft_id="../../x", content="x", final=True)
+
+
+async def test_a_model_may_begin_a_draft_by_itself(bench: Bench) -> None:
+    said = await bench.call(write_file, "s:t:c1", path="a", content="one", more=True)
+    assert await bench.call(write_file, "s:t:c1", path="a", content="one", more=True) == said
+    (draft,) = await bench.drafts.kept()
+    assert draft.id in said
+    assert bench.files() == {}
+    await bench.go_on(draft, " two", final=True)
+    assert bench.files() == {"a": b"one two"}
+    with pytest.raises(ToolError, match=r"\.\."):
+        await bench.call(write_file, path="../a", content="one", more=True)
+
+
+async def test_a_file_that_cannot_be_put_in_place_stays_a_draft(bench: Bench) -> None:
+    bench.workspace.mkdir(parents=True)
+    (bench.workspace / "a.txt").mkdir()
+    draft = await bench.begun("one ")
+    with pytest.raises(ToolError, match=r"is a folder.*whole now"):
+        await bench.go_on(draft, "two", final=True)
+    assert await bench.drafts.text(draft.id) == "one two"
+    (bench.workspace / "a.txt").rmdir()
+    await bench.go_on(draft, "", final=True)
+    assert bench.files() == {"a.txt": b"one two"}
+
+
+async def test_a_finished_file_makes_its_other_drafts_superfluous(bench: Bench) -> None:
+    bench.workspace.mkdir(parents=True)
+    other = await bench.begun("x", "b.txt")
+    bad = await bench.begun("x", "../a.txt")
+    for path in ("a.txt", "./a.txt", f"{bench.workspace}/a.txt"):
+        await bench.begun("x", path)
+    await bench.call(write_file, path="a.txt", content="whole")
+    assert {draft.id for draft in await bench.drafts.kept()} == {other.id, bad.id}
+    await bench.begun("x")
+    await bench.call(edit_file, path="a.txt", old="whole", new="part")
+    assert {draft.id for draft in await bench.drafts.kept()} == {other.id, bad.id}
+
+
+async def test_drafts_are_swept_a_day_after_they_last_grew(bench: Bench) -> None:
+    assert await bench.drafts.sweep() == 0
+    old = await bench.begun("old", "old")
+    grown = await bench.begun("new", "new")
+    bench.clock.time += LIFETIME
+    assert await bench.drafts.sweep() == 0
+    await bench.go_on(grown, "er")
+    bench.clock.time += 1
+    assert await bench.drafts.sweep() == 1
+    assert [draft.id for draft in await bench.drafts.kept()] == [grown.id]
+    with pytest.raises(ToolError, match="no draft"):
+        await bench.drafts.text(old.id)
+    bench.clock.time += LIFETIME + 1
+    assert await bench.drafts.sweep() == 1
+    assert not bench.folder.exists()
+    await bench.begun("after the folder was removed")
+
+
+async def test_sweeping_leaves_alone_what_is_not_ours(bench: Bench) -> None:
+    draft = await bench.begun("x")
+    (bench.folder / "notes").write_text("mine")
+    (bench.folder / "d000000.text").write_text("torn")
+    (bench.folder / "d000001.json").write_text("{")
+    (bench.folder / "d000002.new").write_text("torn")
+    assert await bench.drafts.sweep() == 0
+    left = {file.name for file in bench.folder.iterdir()}
+    assert left == {"notes", f"{draft.id}.text", f"{draft.id}.json"}
+
+
+async def test_the_oldest_draft_goes_when_there_are_too_many(bench: Bench) -> None:
+    made = []
+    for number in range(MOST + 1):
+        bench.clock.time += 1
+        made.append((await bench.begun("x", f"{number}")).id)
+        if number == 5:
+            await bench.go_on(Draft(made[0], "", 0, 0, ""), "y")
+    assert [draft.id for draft in await bench.drafts.kept()] == [*made[2:6], made[0], *made[6:]]
+
+
+async def test_a_draft_has_a_largest_size(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST", 10)
+    assert await bench.keep("write_file", '{"path":"a","content":"' + "é" * 6) is None
+    draft = await bench.begun("é" * 5)
+    kept = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}","content":"x')
+    assert kept == msgspec.structs.replace(draft, grew=0)
+    with pytest.raises(ToolError, match="at most"):
+        await bench.go_on(draft, "x")
+    with pytest.raises(ToolError, match="at most"):
+        await bench.call(write_file, path="b", content="x" * 11, more=True)
+    assert await bench.drafts.text(draft.id) == "é" * 5
+
+
+async def test_what_was_torn_off_belongs_to_no_draft(bench: Bench) -> None:
+    draft = await bench.begun("one ")
+    with (bench.folder / f"{draft.id}.text").open("ab") as file:
+        file.write("two 😀".encode()[:-1])
+    assert await bench.drafts.text(draft.id) == "one "
+    await bench.go_on(draft, "2")
+    assert (bench.folder / f"{draft.id}.text").read_bytes() == b"one 2"
+    await bench.go_on(draft, "", final=True)
+    assert bench.files() == {"a.txt": b"one 2"}
+
+
+@pytest.mark.parametrize("works", range(5))
+async def test_a_part_that_is_torn_off_anywhere_leaves_a_sound_draft(
+    bench: Bench, works: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = await bench.begun("one two thr")
+    left, really = works, os.fsync
+
+    def fails(descriptor: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.EIO, "torn")
+        really(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        with pytest.raises(ToolError, match="torn"):
+            await bench.go_on(draft, "2", after="one ")
+    text = await bench.drafts.text(draft.id)
+    assert text in {"one two thr", "one ", "one 2"}
+    (kept,) = await bench.drafts.kept()
+    assert (kept.size, kept.tail) == (len(text), text)
+
+
+async def test_a_draft_whose_text_is_lost_is_no_draft(bench: Bench) -> None:
+    draft = await bench.begun("one two")
+    (bench.folder / f"{draft.id}.text").write_bytes(b"one")
+    assert await bench.drafts.kept() == []
+    with pytest.raises(ToolError, match="no draft"):
+        await bench.go_on(draft, "x")
+
+
+async def test_a_disk_that_refuses_is_no_accident_of_the_turn(bench: Bench) -> None:
+    bench.folder.parent.mkdir(parents=True)
+    bench.folder.write_text("a file where the folder should be")
+    assert await bench.keep("write_file", '{"path":"a","content":"b') is None
+    with pytest.raises(ToolError, match="cannot be read or written"):
+        await bench.drafts.kept()
+
+
+async def test_many_who_keep_and_sweep_at_once_do_not_hurt_each_other(bench: Bench) -> None:
+    draft = await bench.begun("start ", "one")
+
+    async def grow(number: int) -> None:
+        await bench.go_on(draft, f"{number} ")
+        await bench.drafts.sweep()
+        other = await bench.begun("x", f"other{number}")
+        await bench.drafts.discard(other.id)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(grow(number))
+    text = await bench.drafts.text(draft.id)
+    assert sorted(text.split()) == sorted(["start", *map(str, range(20))])
+    assert [each.id for each in await bench.drafts.kept()] == [draft.id]
+
+
+async def test_a_folder_that_is_removed_again_and_again_is_made_again(bench: Bench) -> None:
+    async def come_and_go(number: int) -> None:
+        for _ in range(10):
+            draft = await bench.begun(f"{number}", f"{number}")
+            assert await bench.drafts.text(draft.id) == f"{number}"
+            await bench.drafts.discard(draft.id)
+            await bench.drafts.sweep()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for number in range(6):
+            group.create_task(come_and_go(number))
+    assert not bench.folder.exists()
+
+
+LONG = "".join(
+    f'{number}: "quoted" \\ back\\slash 😀👩‍👩‍👧 é\t\u2028\x7f {{"a":[1]}}\r\n'
+    for number in range(1000)
+)
+
+
+def a_cut(rest: str, chance: random.Random, most: int) -> str:
+    """Write the rest of a text, cut somewhere; preferably inside an escape."""
+    body = (
+        json.dumps(rest)[1:-1]
+        if chance.random() < 0.7
+        else json.dumps(rest, ensure_ascii=False)[1:-1]
+    )
+    at = chance.randrange(1, min(len(body), most) + 1)
+    found = body.find("\\", at)
+    if found >= 0 and chance.random() < 0.8:
+        at = min(len(body), found + chance.randrange(1, 12))
+    return body[:at]
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_a_long_file_cut_again_and_again_is_the_same_to_the_byte(
+    bench: Bench, seed: int
+) -> None:
+    assert len(LONG.encode()) > 60_000
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    start = '{"path":"long.txt","content":"'
+    draft = await bench.keep("write_file", start + a_cut(LONG, chance, 8000))
+    while draft is None:
+        draft = await bench.keep("write_file", start + a_cut(LONG, chance, 8000))
+    while draft.size < len(LONG):
+        assert LONG[: draft.size].endswith(draft.tail)
+        # The model goes on at the place that the quoted tail shows, or a little before it.
+        back = chance.choice([0, 0, 60])
+        after = LONG[: draft.size - back][-90:]  # more than a line, so that it is unique
+        rest = LONG[draft.size - back :]
+        if chance.random() < 0.3 and len(rest) > 9000:
+            await bench.go_on(draft, rest[:3000], after=after)
+            draft = (await bench.drafts.kept())[-1]
+            continue
+        head = json.dumps({"draft_id": draft.id, "after": after})[:-1] + ',"content":"'
+        draft = await bench.keep("write_file_continue", head + a_cut(rest, chance, 12_000))
+        assert draft is not None
+    assert bench.files() == {}
+    await bench.go_on(draft, "", final=True)
+    assert bench.files() == {"long.txt": LONG.encode()}
+    assert await bench.drafts.kept() == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1), st.data()
+)
+def test_whatever_the_parts_the_draft_holds_them_all(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[str], data: st.DataObject
+) -> None:
+    async def write() -> None:
+        bench = Bench(tmp_path_factory.mktemp("drafts"))
+        await bench.call(write_file, path="a", content=parts[0], more=True)
+        (draft,) = await bench.drafts.kept()
+        text = parts[0]
+        for part in parts[1:]:
+            size = data.draw(st.integers(0, len(text)))
+            await bench.go_on(draft, part, after=text[len(text) - size :])
+            text += part
+            (kept,) = await bench.drafts.kept()
+            assert (kept.size, kept.tail) == (len(text), text[-200:])
+        await bench.go_on(draft, "", final=True)
+        assert bench.files() == {"a": text.encode()}
+
+    asyncio.run(write())

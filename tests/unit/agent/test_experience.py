@@ -1,0 +1,212 @@
+import math
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.experience import Durations, Experience, Learned
+
+
+def test_what_is_learned_of_a_target_is_kept_under_all_three_names() -> None:
+    experience = Experience()
+    one = experience.of("openai", "https://a", "m")
+    assert experience.of("openai", "https://a", "m") is one
+    others = [
+        ("other", "https://a", "m"),
+        ("openai", "https://b", "m"),
+        ("openai", "https://a", "n"),
+    ]
+    assert all(experience.of(*other) is not one for other in others)
+
+
+def test_the_number_of_targets_is_bounded_and_those_in_use_stay() -> None:
+    experience = Experience()
+    used = experience.of("p", "", "used")
+    idle = experience.of("p", "", "idle")
+    for number in range(300):
+        experience.of("p", "", f"m{number}")
+        assert experience.of("p", "", "used") is used
+    assert len(experience) == 256
+    assert experience.of("p", "", "idle") is not idle
+
+
+def test_a_breaker_is_shared_by_all_who_ask_for_the_target() -> None:
+    experience = Experience()
+    for _ in range(2):
+        experience.of("p", "", "m").breaker.killed(0.0)
+    assert not experience.of("p", "", "m").breaker.allows(1.0)
+    assert experience.of("p", "", "n").breaker.allows(1.0)
+
+
+def test_two_bare_ends_show_that_a_service_omits_them_and_one_word_refutes_it() -> None:
+    learned = Learned()
+    seen = [learned.omits_end]
+    for learn in (learned.bare_end, learned.bare_end, learned.terminator, learned.bare_end):
+        learn()
+        seen.append(learned.omits_end)
+    assert seen == [False, False, True, False, False]
+
+
+def test_a_service_that_cannot_stream_is_tried_again_after_ten_minutes() -> None:
+    learned = Learned()
+    assert learned.streams(0.0)
+    learned.cannot_stream(100.0)
+    assert not learned.streams(100.0)
+    assert not learned.streams(699.9)
+    assert learned.streams(700.0)
+
+
+def test_the_soft_first_token_needs_five_samples() -> None:
+    learned = Learned()
+    for _ in range(4):
+        learned.first_token(1.0)
+    assert learned.soft_first_token() is None
+    learned.first_token(10.0)
+    soft = learned.soft_first_token()
+    assert soft is not None
+    assert 20.0 <= soft <= 20.0 * 1.15
+
+
+def test_a_rare_slow_start_does_not_set_the_soft_first_token() -> None:
+    learned = Learned()
+    for number in range(100):
+        learned.first_token(60.0 if number % 25 == 0 else 2.0)
+    soft = learned.soft_first_token()
+    assert soft is not None
+    assert 4.0 <= soft <= 4.0 * 1.15
+
+
+def test_the_longest_gap_needs_fifty_samples_of_its_kind() -> None:
+    learned = Learned()
+    for _ in range(49):
+        learned.gap("text", 1.0)
+    assert learned.longest_gap("text") is None
+    learned.gap("text", 5.0)
+    longest = learned.longest_gap("text")
+    assert longest is not None
+    assert 40.0 <= longest <= 40.0 * 1.15
+    assert learned.longest_gap("tool") is None
+
+
+def test_one_silence_in_a_thousand_does_not_make_a_service_slow() -> None:
+    learned = Learned()
+    for number in range(900):
+        learned.gap("text", 80.0 if number == 450 else 0.05)
+    longest = learned.longest_gap("text")
+    assert longest is not None
+    assert longest <= 0.4 * 1.15
+
+
+def test_a_service_that_became_slow_is_known_as_slow_after_a_while() -> None:
+    learned = Learned()
+    for _ in range(5000):
+        learned.gap("text", 0.1)
+    for _ in range(50):
+        learned.gap("text", 3.0)
+    longest = learned.longest_gap("text")
+    assert longest is not None
+    assert longest >= 24.0
+    for _ in range(5000):
+        learned.gap("text", 0.1)
+    longest = learned.longest_gap("text")
+    assert longest is not None
+    assert longest <= 0.8 * 1.15
+
+
+def test_what_was_learned_is_still_known_when_counts_were_halved() -> None:
+    learned = Learned()
+    for _ in range(1000):
+        learned.first_token(1.0)
+        learned.gap("text", 1.0)
+    assert learned.soft_first_token() is not None
+    assert learned.longest_gap("text") is not None
+
+
+DURATIONS = st.lists(st.floats(0.0011, 5000, allow_nan=False), min_size=1, max_size=400)
+
+
+@given(DURATIONS, st.sampled_from((0.5, 0.95, 0.99, 1.0)))
+def test_a_quantile_is_never_too_short_and_at_most_a_bucket_too_long(
+    seconds: Sequence[float], share: float
+) -> None:
+    durations = Durations()
+    for each in seconds:
+        durations.add(each)
+    exact = sorted(seconds)[math.ceil(len(seconds) * share - 1e-9) - 1]
+    assert exact * (1 - 1e-9) <= durations.quantile(share) <= exact * 1.15 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lowest", "highest"),
+    [
+        pytest.param(0.0, 0.0, 0.001, id="no time at all"),
+        pytest.param(-1.0, 0.0, 0.001, id="a clock that stepped back"),
+        pytest.param(1e9, 3600.0, 6000.0, id="longer than anything"),
+    ],
+)
+def test_odd_durations_land_in_the_outer_buckets(
+    seconds: float, lowest: float, highest: float
+) -> None:
+    durations = Durations()
+    durations.add(seconds)
+    assert lowest <= durations.quantile(0.95) <= highest
+
+
+def test_nothing_is_known_before_the_first_duration() -> None:
+    assert Durations().quantile(0.95) == 0.0
+
+
+def test_a_million_durations_take_no_more_memory_and_little_time() -> None:
+    durations = Durations()
+    before = time.process_time()
+    for number in range(200_000):
+        durations.add(number % 100 / 10)
+    assert time.process_time() - before < 2.0
+    assert durations.samples < 1000
+
+
+def test_without_reports_an_estimate_is_taken_as_it_is() -> None:
+    assert Learned().correction == 1.0
+
+
+@pytest.mark.parametrize(
+    ("estimated", "reported", "correction"),
+    [
+        pytest.param(1000, 1300, 1.3, id="more than estimated"),
+        pytest.param(1000, 800, 0.8, id="fewer"),
+        pytest.param(1000, 9000, 2.0, id="never more than twice"),
+        pytest.param(1000, 10, 0.5, id="never less than half"),
+        pytest.param(1000, 0, 1.0, id="not reported"),
+        pytest.param(0, 1000, 1.0, id="nothing estimated"),
+    ],
+)
+def test_the_correction_follows_what_is_reported(
+    estimated: int, reported: int, correction: float
+) -> None:
+    learned = Learned()
+    learned.counted(estimated, reported)
+    assert learned.correction == pytest.approx(correction)
+
+
+def test_a_long_request_weighs_more_than_a_short_one() -> None:
+    learned = Learned()
+    learned.counted(100_000, 120_000)
+    learned.counted(20, 60)
+    assert learned.correction == pytest.approx(1.2, abs=0.01)
+
+
+def test_the_correction_moves_with_the_service() -> None:
+    learned = Learned()
+    for _ in range(20):
+        learned.counted(1000, 1500)
+    for _ in range(20):
+        learned.counted(1000, 1000)
+    assert learned.correction == pytest.approx(1.0, abs=0.02)
+
+
+def test_limits_that_a_service_tells_are_unknown_at_first() -> None:
+    learned = Learned()
+    assert learned.window is None
+    assert learned.output_limit is None

@@ -1,0 +1,125 @@
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.repair import repaired
+
+
+@pytest.mark.parametrize(
+    ("arguments", "strict"),
+    [
+        pytest.param('{"a": 1}', '{"a": 1}', id="nothing to do"),
+        pytest.param('{"a": 1,}', '{"a": 1}', id="comma in object"),
+        pytest.param('{"a": [1, 2 , \n]}', '{"a": [1, 2  \n]}', id="comma in list"),
+        pytest.param('{"a": True}', '{"a": true}', id="True"),
+        pytest.param('{"a": [False, None]}', '{"a": [false, null]}', id="False and None"),
+        pytest.param('{"a": "x\ny\t\x01"}', '{"a": "x\\ny\\t\\u0001"}', id="control characters"),
+        pytest.param('{"a": "\\\\\n"}', '{"a": "\\\\\\n"}', id="line end behind a backslash"),
+        pytest.param('```json\n{"a": 1}\n```', '{"a": 1}', id="fence"),
+        pytest.param(' ```\n{"a": 1}\n``` \n', '{"a": 1}', id="fence without language"),
+        pytest.param('```{"a": 1}```', '{"a": 1}', id="fence on one line"),
+        pytest.param('```json\n{"a": "```",}\n```', '{"a": "```"}', id="fence inside and outside"),
+    ],
+)
+def test_what_leaves_no_doubt_is_put_right(arguments: str, strict: str) -> None:
+    assert repaired(arguments) == strict
+
+
+@pytest.mark.parametrize("inside", ["True, None", ",]", ",}", "{,", "// x", '\\",}', "\\u000a"])
+def test_the_inside_of_strings_stays_as_it_is(inside: str) -> None:
+    arguments = f'{{"a": "{inside}"}}'
+    assert repaired(arguments) == arguments
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param('{"amount": 1', id="a brace is missing"),
+        pytest.param('{"a": {"b": 1,}', id="an outer brace is missing"),
+        pytest.param('{"a": "x', id="a quote is missing"),
+        pytest.param('{"a": "x}', id="a quote before the brace is missing"),
+        pytest.param('{"a": 1}}', id="a brace too many"),
+        pytest.param('{"a": "say "hi""}', id="quotes inside quotes"),
+        pytest.param("{'a': 1}", id="single quotes"),
+        pytest.param("{a: 1}", id="no quotes"),
+        pytest.param('{"a": NaN}', id="not a number"),
+        pytest.param('{"a": 1 "b": 2}', id="no comma"),
+        pytest.param('{"a": [1,,]}', id="two commas"),
+        pytest.param("{,}", id="a comma alone in an object"),
+        pytest.param('{"a": [ , ]}', id="a comma alone in a list"),
+        pytest.param('{"a": "x\\\ny"}', id="a line end that is escaped by itself"),
+        pytest.param('{"a": "\\', id="a backslash at the end"),
+        pytest.param('{"a": True1}', id="a word that is not Python's"),
+        pytest.param("[1,]", id="no object"),
+        pytest.param("None", id="nothing"),
+        pytest.param('```json\n{"a": 1}', id="fence without its end"),
+        pytest.param('{"a": 1}\n```', id="fence without its beginning"),
+        pytest.param('{"a": "\ud800",}', id="half a character"),
+        pytest.param('{"a": ' + "[" * 5000 + "]" * 5000 + ",}", id="too deep"),
+        pytest.param("", id="empty"),
+    ],
+)
+def test_what_would_take_a_guess_stays_unreadable(arguments: str) -> None:
+    assert repaired(arguments) is None
+
+
+def test_a_long_text_full_of_quotes_takes_no_longer_than_another() -> None:
+    assert repaired('{"a": "' + '\\"' * 200_000 + "}") is None
+    assert repaired(" " * 200_000 + "}" + "," * 200_000) is None
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(st.text(), VALUES, max_size=5)
+
+
+def sloppy(value: Any) -> str:
+    """Write a value with all four slips at once."""
+    match value:
+        case dict():
+            members = "".join(f"{sloppy(key)}:\n{sloppy(each)} , " for key, each in value.items())
+            return f"{{ {members}}}"
+        case list():
+            return f"[{''.join(f'{sloppy(each)},' for each in value)}]"
+        case str():
+            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{quoted}"'
+        case _:
+            return repr(value)
+
+
+@given(OBJECTS)
+def test_slips_of_any_object_are_put_right_without_a_change_of_meaning(
+    value: dict[str, Any],
+) -> None:
+    strict = repaired(f"```json\n{sloppy(value)}\n```")
+    assert strict is not None
+    assert json.loads(strict) == value
+    assert msgspec.json.decode(strict) == value
+
+
+@given(OBJECTS, st.data())
+def test_no_beginning_of_anything_is_ever_made_whole(
+    value: dict[str, Any], data: st.DataObject
+) -> None:
+    whole = data.draw(st.sampled_from([sloppy(value), json.dumps(value)]))
+    for end in range(len(whole)):
+        assert repaired(whole[:end]) is None
+        assert repaired(f"```\n{whole[:end]}\n```") is None
+
+
+@given(st.text(alphabet=st.sampled_from('{}[]",:\\ \n`1aTrueNone'), max_size=40))
+def test_braces_brackets_and_quotes_are_never_added_or_taken(text: str) -> None:
+    strict = repaired(text)
+    if strict is not None:
+        marks = re.compile(r'[^{}\[\]"]')
+        assert marks.sub("", strict) == marks.sub("", text)
+        assert isinstance(json.loads(strict), dict)

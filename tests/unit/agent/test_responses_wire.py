@@ -1,0 +1,867 @@
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import errors
+from agent.accumulate import Accumulator, Finish, StepResult
+from agent.providers.contract import (
+    CallChunk,
+    Chunk,
+    DoneChunk,
+    FinishChunk,
+    ModelRequest,
+    OpaqueChunk,
+    PingChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolSchema,
+    UsageChunk,
+)
+from agent.providers.openai.responses_wire import OPTIONAL, ResponsesReader, to_body
+from agent.providers.sse import EventTooLong
+from agent.slots import Shape
+from agent.thoughts import Thoughts, write_thoughts
+from agent.verdict import Capped, Complete, Cut, Refused, judge
+from sessions.records import Message, ToolCall
+
+
+def body(request: ModelRequest, *without: str) -> Any:
+    return json.loads(to_body(request, frozenset(without)))
+
+
+def test_a_plain_request_says_only_what_was_asked_for() -> None:
+    assert body(ModelRequest("m", "", (Message("user", "hi"),))) == {
+        "model": "m",
+        "input": [
+            {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": "hi"}],
+            }
+        ],
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "stream": True,
+    }
+
+
+def test_every_option_has_its_place() -> None:
+    tool = ToolSchema("read", "Reads.", {"type": "object"})
+    request = ModelRequest("m", "sys", (), (tool,), 100, 0.5, "low", stream=False)
+    assert body(request) == {
+        "model": "m",
+        "instructions": "sys",
+        "input": [],
+        "tools": [
+            {
+                "type": "function",
+                "name": "read",
+                "description": "Reads.",
+                "parameters": {"type": "object"},
+                "strict": False,
+            }
+        ],
+        "max_output_tokens": 100,
+        "temperature": 0.5,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "stream": False,
+    }
+
+
+def test_what_a_service_does_not_take_is_left_out() -> None:
+    kept = write_thoughts(Thoughts("openai-responses/m", "hm", (THOUGHT,)))
+    rows = (Message("assistant", "hi", reasoning=kept),)
+    request = ModelRequest("m", "", rows, reasoning_effort="high")
+    assert body(request)["input"][0] == THOUGHT
+    without = body(request, *OPTIONAL)
+    assert without.keys() == {"model", "input", "reasoning", "stream"}
+    assert without["reasoning"] == {"effort": "high"}
+    assert [item["type"] for item in without["input"]] == ["message"]
+
+
+def test_a_model_that_is_not_to_think_is_not_asked_what_it_thought() -> None:
+    request = ModelRequest("m", "", (), reasoning_effort="none")
+    assert body(request)["reasoning"] == {"effort": "none"}
+
+
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+
+
+def test_calls_results_and_thoughts_go_back_exactly_as_they_were() -> None:
+    arguments = '{ "path":\t"ä" }'
+    only_a_name = {"type": "reasoning", "id": "rs_2", "summary": []}
+    mine = write_thoughts(Thoughts("openai-responses/m", "hm", (THOUGHT, only_a_name)))
+    others = write_thoughts(Thoughts("openai-responses/n", "hm", (THOUGHT,)))
+    rows = (
+        Message("user", "go", sender="somebody"),
+        Message(
+            "assistant",
+            "",
+            (ToolCall("c1", "read", arguments), ToolCall("c2", "", "{}")),
+            reasoning=mine,
+        ),
+        Message("tool", "result", tool_call_id="c1"),
+        Message("tool", "", tool_call_id="c2"),
+        Message("assistant", "done", reasoning=others),
+        Message("assistant", "", reasoning=mine),
+    )
+    assert body(ModelRequest("m", "", rows))["input"][1:] == [
+        THOUGHT,
+        {"type": "function_call", "call_id": "c1", "name": "read", "arguments": arguments},
+        {"type": "function_call", "call_id": "c2", "name": "unnamed", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "result"},
+        {"type": "function_call_output", "call_id": "c2", "output": ""},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "done"}],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "option"),
+    [
+        ("Encrypted content is not supported with this model. (include)", "include"),
+        ("Unknown parameter: 'include'.", "include"),
+        ("Unsupported parameter: 'store'", "store"),
+        (
+            (
+                "Your organization must be verified to generate reasoning summaries. "
+                "(reasoning.summary)"
+            ),
+            "summary",
+        ),
+        ("Unsupported parameter: 'reasoning.summary'", "summary"),
+        ("The encrypted content gAAA...Qw== could not be verified.", "thoughts"),
+        ("reasoning `encrypted_content` was not issued to this caller", "thoughts"),
+        (
+            "Item with id 'rs_07' not found. Items are not persisted when `store` is false.",
+            "thoughts",
+        ),
+        (
+            "Item 'x' of type 'reasoning' was provided without its required following item.",
+            "thoughts",
+        ),
+        ("Missing required parameter: 'input'.", None),
+        ("Restored nothing, included nothing.", None),
+    ],
+)
+def test_the_first_option_that_an_error_names_is_the_one_to_leave_out(
+    said: str, option: str | None
+) -> None:
+    named = [name for name, words in OPTIONAL.items() if words.search(said.lower())]
+    assert next(iter(named), None) == option
+
+
+# --- answers ---------------------------------------------------------------------------------
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def added(index: int | None, **item: Any) -> bytes:
+    return event("response.output_item.added", output_index=index, item=item)
+
+
+def item_done(index: int | None, **item: Any) -> bytes:
+    return event("response.output_item.done", output_index=index, item=item)
+
+
+def said(text: str, index: int | None = 0, part: int | None = 0) -> bytes:
+    return event("response.output_text.delta", output_index=index, content_index=part, delta=text)
+
+
+def arguments(text: str, index: int | None = 0, **more: Any) -> bytes:
+    return event("response.function_call_arguments.delta", output_index=index, delta=text, **more)
+
+
+def call(index: int | None, call_id: str, name: str = "read", **more: Any) -> bytes:
+    item = {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name}
+    return added(index, **item, **{"arguments": "", **more})
+
+
+def call_done(index: int | None, call_id: str, text: str, **more: Any) -> bytes:
+    item = {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": "read"}
+    return item_done(index, **item, arguments=text, **more)
+
+
+def ended(status: str = "completed", output: Iterable[Any] = (), **more: Any) -> bytes:
+    response = {"object": "response", "status": status, "output": list(output), **more}
+    return event(f"response.{status}", response=response)
+
+
+USED = {
+    "input_tokens": 9,
+    "output_tokens": 5,
+    "input_tokens_details": {"cached_tokens": 4},
+    "total_tokens": 14,
+}
+
+
+def chunks_of(*pieces: bytes) -> Iterator[Chunk]:
+    reader = ResponsesReader()
+    for piece in pieces:
+        yield from reader.feed(piece)
+        if reader.done:
+            return
+    yield from reader.close()
+
+
+def read(*pieces: bytes) -> list[Chunk]:
+    return list(chunks_of(*pieces))
+
+
+def telling(*pieces: bytes) -> list[Chunk]:
+    return [chunk for chunk in read(*pieces) if chunk != PingChunk()]
+
+
+def collected(*pieces: bytes) -> StepResult:
+    accumulator = Accumulator((), "call")
+    for chunk in read(*pieces):
+        accumulator.feed(chunk)
+    return accumulator.result()
+
+
+END = [FinishChunk("stop"), DoneChunk()]
+CALLED = [FinishChunk("tool_calls"), DoneChunk()]
+
+
+def message(*texts: str) -> dict[str, Any]:
+    return {"type": "message", "content": [{"type": "output_text", "text": t} for t in texts]}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "chunks"),
+    [
+        pytest.param(
+            [
+                event("response.created", response={"object": "response", "output": []}),
+                b": ping\n\n",
+                said("Hel"),
+                said("lo"),
+                event("response.output_text.done", output_index=0, content_index=0, text="Hello"),
+                item_done(0, **message("Hello")),
+                ended(output=[message("Hello")], usage=USED),
+            ],
+            [
+                PingChunk(),
+                PingChunk(),
+                TextChunk("Hel"),
+                TextChunk("lo"),
+                PingChunk(),
+                PingChunk(),
+                FinishChunk("stop"),
+                UsageChunk(9, 5, cached_tokens=4),
+                DoneChunk(),
+            ],
+            id="text",
+        ),
+        pytest.param(
+            [
+                event("response.output_text.done", output_index=0, content_index=0, text="a"),
+                event("response.output_text.done", output_index=0, content_index=1, text="b"),
+                item_done(0, **message("a", "b")),
+                ended(output=[message("a", "b")]),
+            ],
+            [TextChunk("a"), TextChunk("b"), PingChunk(), *END],
+            id="text only when its part is done",
+        ),
+        pytest.param(
+            [item_done(0, **message("a", "b")), ended(output=[message("a", "b")])],
+            [TextChunk("a"), TextChunk("b"), *END],
+            id="text only when its message is done",
+        ),
+        pytest.param(
+            [ended(output=[message("a"), message("b")])],
+            [TextChunk("a"), TextChunk("b"), *END],
+            id="text only at the end",
+        ),
+        pytest.param(
+            [said("a", None, None), item_done(0, **message("a")), ended(output=[message("a")])],
+            [TextChunk("a"), PingChunk(), *END],
+            id="pieces that do not say where they belong are not told twice",
+        ),
+        pytest.param(
+            [said("a", 0, None), item_done(0, **message("a")), ended()],
+            [TextChunk("a"), PingChunk(), *END],
+            id="pieces that name only the message are not told twice",
+        ),
+        pytest.param(
+            [said(""), ended(output=[message("")])], [PingChunk(), *END], id="nothing at all"
+        ),
+        pytest.param(
+            [
+                event("response.refusal.delta", output_index=0, content_index=0, delta="no"),
+                event("response.refusal.done", output_index=0, content_index=0, refusal="no"),
+                ended(),
+            ],
+            [TextChunk("no"), PingChunk(), FinishChunk("refusal"), DoneChunk()],
+            id="a refusal",
+        ),
+        pytest.param(
+            [
+                event("response.refusal.done", output_index=0, content_index=0, refusal="no"),
+                ended(),
+            ],
+            [TextChunk("no"), FinishChunk("refusal"), DoneChunk()],
+            id="a refusal in one piece",
+        ),
+        pytest.param(
+            [item_done(0, type="message", content=[{"type": "refusal", "refusal": "no"}]), ended()],
+            [TextChunk("no"), FinishChunk("refusal"), DoneChunk()],
+            id="a refusal only when its message is done",
+        ),
+        pytest.param(
+            [ended("incomplete", incomplete_details={"reason": "max_output_tokens"})],
+            [FinishChunk("length"), DoneChunk()],
+            id="the output limit",
+        ),
+        pytest.param(
+            [ended("incomplete", incomplete_details={"reason": "content_filter"})],
+            [FinishChunk("content_filter"), DoneChunk()],
+            id="the filter",
+        ),
+        pytest.param(
+            [ended("incomplete")], [FinishChunk("length"), DoneChunk()], id="incomplete, but why"
+        ),
+        pytest.param(
+            [event("response.completed", response={"status": "incomplete"})],
+            [FinishChunk("length"), DoneChunk()],
+            id="what the answer says of itself is surer than the event's name",
+        ),
+        pytest.param(
+            [event("response.completed", response={"status": "in_progress"})],
+            END,
+            id="a status that was not brought up to date",
+        ),
+        pytest.param([event("response.completed")], END, id="an end without the answer"),
+        pytest.param([b"data: [DONE]\n\n"], [DoneChunk()], id="the end mark of the other protocol"),
+        pytest.param([b"data: null\n\n"], [PingChunk()], id="null"),
+        pytest.param([b"data: NaN\n\n"], [PingChunk()], id="no number"),
+        pytest.param([b"data: []\n\n"], [PingChunk()], id="a list"),
+        pytest.param([b"data: {}\n\n"], [PingChunk()], id="nothing"),
+        pytest.param([b'data: {"type":7}\n\n'], [PingChunk()], id="a number as the type"),
+        pytest.param([added(0)], [PingChunk()], id="an item without a type"),
+        pytest.param([event("response.output_item.done", item=None)], [PingChunk()], id="no item"),
+        pytest.param(
+            [item_done(0, type="web_search_call", status="completed")],
+            [PingChunk()],
+            id="a tool of the service",
+        ),
+        pytest.param([arguments("x")], [PingChunk()], id="arguments of no call"),
+        pytest.param(
+            [event("response.function_call_arguments.done", output_index=0, arguments="{}")],
+            [PingChunk()],
+            id="all arguments of no call",
+        ),
+        pytest.param(
+            [b'event: response.output_text.delta\ndata: {"delta":"a"}\n\n'],
+            [TextChunk("a")],
+            id="a type that stands only in the event's name",
+        ),
+        pytest.param(
+            [b'data: {"type":"response.output_text.delta","delta":"\\ud83d","x":NaN}\n\n'],
+            [TextChunk("\ufffd")],
+            id="half a character, and no number",
+        ),
+        pytest.param(
+            [b'data: {"type":"response.output_text.delta","delta":"a"}'],
+            [TextChunk("a")],
+            id="a last event without its blank line",
+        ),
+        pytest.param(
+            [b'data: {"type":"response.output_text.delta","del'], [], id="a torn last event"
+        ),
+    ],
+)
+def test_reads_an_answer(pieces: list[bytes], chunks: list[Chunk]) -> None:
+    got = read(*pieces)
+    # Usage stands beside the reason; which of the two is first does not matter.
+    assert sorted(map(repr, got)) == sorted(map(repr, chunks))
+    assert [c for c in got if isinstance(c, TextChunk)] == [
+        c for c in chunks if isinstance(c, TextChunk)
+    ]
+    assert (got[-1] if got else None) == (chunks[-1] if chunks else None)
+
+
+def summary(text: str, item: int = 0, part: int = 0) -> bytes:
+    kind = "response.reasoning_summary_text.delta"
+    return event(kind, output_index=item, summary_index=part, delta=text)
+
+
+def reasoning(text: str, item: int = 0) -> bytes:
+    return event("response.reasoning_text.delta", output_index=item, content_index=0, delta=text)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "parts"),
+    [
+        pytest.param(
+            [
+                summary("a"),
+                summary("b"),
+                summary("c", 0, 1),
+                summary("d", 1),
+                item_done(0, **THOUGHT, status="completed"),
+            ],
+            "ab\n\nc\n\nd",
+            (THOUGHT,),
+            id="summaries",
+        ),
+        pytest.param(
+            [reasoning("a"), summary("short"), reasoning("b")], "ab", (), id="told in both forms"
+        ),
+        pytest.param(
+            [item_done(2, **{**THOUGHT, "summary": [{"text": "x"}, {"text": "y"}]})],
+            "x\n\ny",
+            ({**THOUGHT, "summary": [{"text": "x"}, {"text": "y"}]},),
+            id="a summary only when it is done",
+        ),
+        pytest.param(
+            [
+                item_done(None, type="reasoning", content=[{"text": "x"}]),
+                item_done(None, **THOUGHT),
+            ],
+            "x",
+            ({"type": "reasoning", "content": [{"text": "x"}]}, THOUGHT),
+            id="thoughts without a place",
+        ),
+        pytest.param(
+            [ended(output=[THOUGHT, message("hi")])], "", (THOUGHT,), id="thoughts only at the end"
+        ),
+        pytest.param(
+            [summary("a", 3), ended(output=[{**THOUGHT, "summary": [{"text": "a"}]}])],
+            "a",
+            ({**THOUGHT, "summary": [{"text": "a"}]},),
+            id="shown in pieces, kept at the end",
+        ),
+        pytest.param(
+            [item_done(0, **THOUGHT), ended(output=[THOUGHT])], "", (THOUGHT,), id="not kept twice"
+        ),
+        pytest.param([summary("")], "", (), id="an empty piece"),
+    ],
+)
+def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) -> None:
+    step = collected(*pieces)
+    assert step.reasoning == text
+    assert step.opaque == parts
+
+
+@pytest.mark.parametrize(
+    ("pieces", "chunks"),
+    [
+        pytest.param(
+            [
+                call(0, "c1"),
+                arguments('{"path":'),
+                arguments('"a"}'),
+                event(
+                    "response.function_call_arguments.done",
+                    output_index=0,
+                    arguments='{"path":"a"}',
+                ),
+                call_done(0, "c1", '{"path":"a"}'),
+                call(1, "c2", "pay"),
+                arguments("{}", 1),
+                call_done(1, "c2", "{}"),
+                ended(output=[{"type": "function_call", "call_id": "c1", "arguments": "{}"}]),
+            ],
+            None,
+            id="a whole answer that contradicts itself at its end",
+        ),
+        pytest.param(
+            [
+                call(0, "c1"),
+                arguments('{"a":'),
+                arguments("1}"),
+                call_done(0, "c1", '{"a":1}'),
+                ended(
+                    output=[json.loads(call_done(0, "c1", '{"a":1}').split(b"data: ")[1])["item"]]
+                ),
+            ],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments='{"a":'),
+                CallChunk(0, arguments="1}"),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="a call in pieces",
+        ),
+        pytest.param(
+            [call(0, "c1"), call_done(0, "c1", "{}"), ended()],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments="{}"),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="arguments only when the call is done",
+        ),
+        pytest.param(
+            [call(0, "c1", arguments='{"a":1}'), call_done(0, "c1", ""), ended()],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments='{"a":1}'),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="arguments only in the announcement",
+        ),
+        pytest.param(
+            [call_done(3, "c1", "{}"), ended()],
+            [
+                CallChunk(3, "c1", "read"),
+                CallChunk(3, arguments="{}"),
+                CallChunk(3, ended=True),
+                *CALLED,
+            ],
+            id="a call that was never announced",
+        ),
+        pytest.param(
+            [ended(output=[{"type": "function_call", "id": "x", "name": "f", "arguments": "{}"}])],
+            [
+                CallChunk(0, "x", "f"),
+                CallChunk(0, arguments="{}"),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="a call only at the end, and only with the item's id",
+        ),
+        pytest.param(
+            [call(0, "c1"), arguments('{"a":1'), call_done(0, "c1", '{"a":1}'), ended()],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments='{"a":1'),
+                CallChunk(0, arguments="}"),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="a piece was lost: the longer one counts",
+        ),
+        pytest.param(
+            [call(0, "c1"), arguments('{"a":1}'), call_done(0, "c1", '{"a":1'), ended()],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments='{"a":1}'),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="the statement is the shorter one and not whole",
+        ),
+        pytest.param(
+            [call(0, "c1"), arguments('{"a":1}'), call_done(0, "c1", '{"a":1}}'), ended()],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments='{"a":1}'),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="the statement is the longer one and not valid",
+        ),
+        pytest.param(
+            [
+                call(0, "c1"),
+                call(0, "c2", "pay"),
+                call_done(0, "c1", "{}"),
+                call_done(0, "c2", "{}"),
+                ended(),
+            ],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, "c2", "pay"),
+                CallChunk(0, arguments="{}"),
+                CallChunk(0, ended=True),
+                CallChunk(0, arguments="{}"),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="every call at the same place",
+        ),
+        pytest.param(
+            [
+                call(None, "c1"),
+                call(None, "c2"),
+                arguments("{}", None, item_id="fc_c1"),
+                arguments("{}", None),
+                call_done(None, "c1", "{}"),
+                call_done(None, "c2", "{}"),
+                ended(),
+            ],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(1, "c2", "read"),
+                CallChunk(0, arguments="{}"),
+                CallChunk(1, arguments="{}"),
+                CallChunk(0, ended=True),
+                CallChunk(1, ended=True),
+                *CALLED,
+            ],
+            id="calls without a place",
+        ),
+        pytest.param(
+            [call(0, "c1"), arguments('{"a'), call_done(0, "c1", '{"a', status="incomplete")],
+            [CallChunk(0, "c1", "read"), CallChunk(0, arguments='{"a')],
+            id="a call that met the output limit is not sealed",
+        ),
+        pytest.param(
+            [call(0, "c1"), call_done(0, "c1", "{}"), call_done(0, "c1", "{}"), ended()],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments="{}"),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="done twice",
+        ),
+        pytest.param(
+            [call(0, "c1"), call_done(0, "c1", "{}"), arguments('{"a":1}'), ended()],
+            [
+                CallChunk(0, "c1", "read"),
+                CallChunk(0, arguments="{}"),
+                CallChunk(0, ended=True),
+                *CALLED,
+            ],
+            id="what comes after the end of a call does not change it",
+        ),
+    ],
+)
+def test_reads_calls(pieces: list[bytes], chunks: list[Chunk] | None) -> None:
+    if chunks is None:
+        with pytest.raises(errors.Cut, match="two different versions of the arguments of read"):
+            read(*pieces)
+        return
+    assert telling(*pieces) == chunks
+
+
+@pytest.mark.parametrize(
+    ("came", "stated"),
+    [
+        ('{"a":1}', '{"a":2}'),
+        ('{"a":1}}', '{"a":1}'),  # it is too late to take the brace back
+        ('{"a":', '{"b":'),
+    ],
+)
+def test_two_versions_of_the_arguments_that_contradict_each_other_are_refused(
+    came: str, stated: str
+) -> None:
+    got: list[Chunk] = []
+    with pytest.raises(errors.Cut, match="arguments of read"):
+        got.extend(chunks_of(call(0, "c1"), arguments(came), call_done(0, "c1", stated)))
+    assert not any(isinstance(chunk, CallChunk) and chunk.ended for chunk in got)
+
+
+def test_only_the_end_of_its_item_seals_a_call() -> None:
+    stated = event("response.function_call_arguments.done", output_index=0, arguments="{}")
+    begun = [call(0, "c1"), arguments("{}"), stated]
+    (unsealed,) = collected(*begun).calls
+    assert (unsealed.shape, unsealed.sealed) == (Shape.WHOLE, False)
+    (sealed,) = collected(*begun, call_done(0, "c1", "{}")).calls
+    assert sealed.sealed
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        (ended(), Complete),
+        (ended("incomplete"), Capped),
+        (ended("incomplete", incomplete_details={"reason": "content_filter"}), Refused),
+        (b"", Cut),
+    ],
+)
+def test_an_answer_is_judged_by_its_last_event(last: bytes, kind: type) -> None:
+    assert type(judge(collected(said("hi"), last))) is kind
+
+
+def test_a_call_cut_off_by_the_output_limit_is_no_whole_call() -> None:
+    step = collected(
+        call(0, "c1"),
+        arguments('{"a":1}'),
+        call_done(0, "c1", '{"a":1}', status="incomplete"),
+        ended("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+    )
+    assert step.finish is Finish.LENGTH
+    assert not step.calls[0].sealed
+
+
+@pytest.mark.parametrize(
+    ("last", "error", "words"),
+    [
+        (
+            ended("failed", error={"code": "server_error", "message": "broken"}),
+            errors.Overloaded,
+            "broken",
+        ),
+        (
+            ended("failed", error={"code": "rate_limit_exceeded", "message": "Try again in 2s"}),
+            errors.RateLimited,
+            "Try again",
+        ),
+        (
+            ended("failed", error={"code": "bio_policy", "message": "no"}),
+            errors.Declined,
+            "no",
+        ),
+        (ended("failed"), errors.Cut, "as failed"),
+        (ended("cancelled"), errors.Cut, "as cancelled"),
+        (
+            event("error", code="context_length_exceeded", message="long", param="input"),
+            errors.ContextTooLong,
+            "long",
+        ),
+        (event("error", error={"type": "insufficient_quota"}), errors.OutOfCredit, "is empty"),
+        (b'data: {"error":{"message":"odd"}}\n\n', errors.BadRequest, "odd"),
+        (b"event: error\ndata: went away\n\n", errors.Cut, "went away"),
+        (b"event: error\ndata: torn of", errors.Cut, "torn of"),
+        (b"data: {]\n\n", errors.Cut, "unreadable"),
+        (b'data: {"object":"error","message":"odd"}\n\n', errors.BadRequest, "odd"),
+    ],
+)
+def test_a_failure_is_told_in_the_service_s_words_after_what_came_before(
+    last: bytes, error: type[errors.ProviderError], words: str
+) -> None:
+    got: list[Chunk] = []
+    with pytest.raises(error, match=words):
+        got.extend(chunks_of(said("half"), last))
+    assert got == [TextChunk("half")]
+
+
+def test_what_a_failed_answer_cost_is_told() -> None:
+    chunks = ResponsesReader().feed(ended("failed", usage=USED))
+    assert next(chunks) == UsageChunk(9, 5, cached_tokens=4)
+    with pytest.raises(errors.Cut):
+        next(chunks)
+
+
+# --- in one piece ----------------------------------------------------------------------------
+
+WHOLE = {
+    "object": "response",
+    "status": "completed",
+    "error": None,
+    "output": [
+        {**THOUGHT, "summary": [{"text": "hm"}]},
+        message("hi"),
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+    ],
+    "usage": USED,
+}
+
+
+def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
+    raw = b"\n \xef\xbb\xbf" + json.dumps(WHOLE).encode()
+    assert telling(raw[:1], raw[1:9], raw[9:]) == [
+        ReasoningChunk("hm"),
+        OpaqueChunk(0, {**THOUGHT, "summary": [{"text": "hm"}]}),
+        TextChunk("hi"),
+        CallChunk(2, "c1", "f"),
+        CallChunk(2, arguments="{}"),
+        CallChunk(2, ended=True),
+        UsageChunk(9, 5, cached_tokens=4),
+        FinishChunk("tool_calls"),
+        DoneChunk(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("whole", "error"),
+    [
+        ({**WHOLE, "status": "failed", "error": {"code": "server_error"}}, errors.Overloaded),
+        ({**WHOLE, "status": "in_progress"}, errors.Cut),
+        ({"error": {"message": "prompt is too long"}}, errors.ContextTooLong),
+        ([{"error": {"code": 429, "message": "slow"}}], errors.RateLimited),
+    ],
+)
+def test_a_failure_in_one_piece_is_one_too(
+    whole: object, error: type[errors.ProviderError]
+) -> None:
+    with pytest.raises(error):
+        read(json.dumps(whole).encode())
+
+
+@pytest.mark.parametrize("raw", [b"<html>busy</html>", b'{"object":"response"', b"[1"])
+def test_what_is_no_answer_is_told_as_such(raw: bytes) -> None:
+    with pytest.raises(errors.Cut):
+        read(raw)
+
+
+def test_an_answer_in_one_piece_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.providers.body.LONGEST_EVENT", 5)
+    with pytest.raises(EventTooLong):
+        read(b"{12", b"345")
+
+
+# --- any order, any split --------------------------------------------------------------------
+
+STREAM = b"".join(
+    [
+        event("response.created", response={}),
+        summary("hm"),
+        item_done(0, **THOUGHT),
+        said("ä😀", 1),
+        item_done(1, **message("ä😀")),
+        call(2, "c1"),
+        arguments('{"x":', 2),
+        arguments("1}", 2),
+        call_done(2, "c1", '{"x":1}'),
+        ended(output=[THOUGHT, message("ä😀")], usage=USED),
+    ]
+)
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=10))
+def test_every_way_to_split_the_body_gives_the_same_chunks(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(STREAM)]
+    assert read(*(STREAM[a:b] for a, b in itertools.pairwise(edges))) == read(STREAM)
+
+
+@given(st.integers(0, len(STREAM)))
+def test_an_answer_cut_anywhere_is_a_beginning_of_the_whole_one(cut: int) -> None:
+    whole, part = collected(STREAM), collected(STREAM[:cut])
+    assert whole.text.startswith(part.text)
+    assert whole.reasoning.startswith(part.reasoning)
+    for ours, theirs in zip(part.calls, whole.calls, strict=False):
+        assert theirs.arguments.startswith(ours.arguments)
+        assert not ours.sealed or ours.arguments == theirs.arguments
+    assert part.finish is None or part == whole
+
+
+PIECES = st.sampled_from(
+    [
+        said("a"),
+        said("b", 1),
+        summary("t"),
+        item_done(0, **THOUGHT),
+        item_done(1, **message("b")),
+        call(0, "c1"),
+        call(1, "c2"),
+        arguments("{"),
+        arguments("}"),
+        call_done(0, "c1", "{}"),
+        call_done(None, "c2", "{}"),
+        event("response.refusal.delta", delta="r"),
+        b'data: {"type":"response.output_item.added","item":[]}\n\n',
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=12), st.sampled_from([ended(), ended("incomplete"), b""]))
+def test_events_in_any_order_break_nothing_and_seal_only_whole_calls(
+    pieces: list[bytes], last: bytes
+) -> None:
+    try:
+        step = collected(*pieces, last)
+    except errors.Cut:
+        return  # arguments that contradict each other
+    if not last:
+        assert not any(call.sealed for call in step.calls if call.arguments not in {"{}", ""})
+    assert step.done == bool(last)

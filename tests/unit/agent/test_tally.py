@@ -1,0 +1,34 @@
+import pytest
+
+from agent.tools.tally import tally
+
+
+@pytest.mark.parametrize(
+    ("done", "forms"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([("pay", "")], ["pay"], id="without a label"),
+        pytest.param([("pay", ""), ("pay", "")], ["pay *2"], id="twice"),
+        pytest.param(
+            [("pay", ""), ("write_file", "a.txt"), ("pay", "")],
+            ["pay *2", "write_file a.txt"],
+            id="in the order of their first calls",
+        ),
+        pytest.param(
+            [("read", "a"), ("read", "b"), ("read", "a")],
+            ["read a *2", "read b"],
+            id="labels apart",
+        ),
+        pytest.param(
+            [("read", "a"), ("read", "b"), ("read", "c")],
+            ["read a", "read b", "read c"],
+            id="three labels",
+        ),
+        pytest.param([("read", each) for each in "abcad"], ["read *5"], id="four labels"),
+        pytest.param([("read", "x" * 50)], [f"read {'x' * 39}…"], id="a long label"),
+    ],
+)
+def test_what_was_done_is_told_in_a_few_words(
+    done: list[tuple[str, str]], forms: list[str]
+) -> None:
+    assert tally(done) == [form.replace("*", "\N{MULTIPLICATION SIGN}") for form in forms]

@@ -1,0 +1,124 @@
+import base64
+import hashlib
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.providers.contract import ToolSchema
+from agent.tokens import estimate, estimate_message, estimate_request, estimate_tool
+from sessions.records import Message, ToolCall
+
+BYTES = base64.b64encode(b"".join(hashlib.sha256(bytes([n])).digest() for n in range(60))).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        pytest.param("", 0, id="nothing"),
+        pytest.param("Hello world", 2, id="words"),
+        pytest.param("Hello, world!", 4, id="punctuation"),
+        pytest.param("if (a >= b) {", 7, id="code"),
+        pytest.param("2026", 2, id="three digits are a piece"),
+        pytest.param("123456", 2, id="six digits are two"),
+        pytest.param("a b\nc", 3, id="single blanks belong to words"),
+        pytest.param("a:\n        b", 4, id="an indentation is a piece"),
+        pytest.param("你好世界", 3, id="chinese"),
+        pytest.param("Привет", 2, id="russian"),
+        pytest.param("😀😀", 2, id="emoji"),
+        pytest.param("x你", 2, id="both at once"),
+        pytest.param("src/platforms/core/markdown/split", 9, id="a path is words"),
+        pytest.param("lib/python3/site/packages/x86", 11, id="so is one with digits"),
+        pytest.param("1" * 60, 20, id="a long number is digits"),
+        pytest.param("thisIsAnIdentifierOfThirtySix", 1, id="a long name is a word"),
+        pytest.param("d41d8cd98f00b204e9800998ecf8427e", 22, id="a hash is not words"),
+        pytest.param(
+            '"d41d8cd98f00b204e9800998ecf8427e"', 24, id="nor are the quotes around it one"
+        ),
+        pytest.param("a" * 60, 40, id="no word is so long"),
+        pytest.param("Users/Dev2/aXb3/Q9zz/T7uuK4", 18, id="encoded bytes may hold slashes"),
+    ],
+)
+def test_counts_the_pieces_that_tokenizers_make(text: str, tokens: int) -> None:
+    assert estimate(text) == tokens
+
+
+def test_encoded_bytes_are_counted_by_their_length() -> None:
+    assert estimate(BYTES) == pytest.approx(len(BYTES) / 1.5, rel=0.1)
+    assert estimate(f"key: {BYTES}.") == pytest.approx(len(BYTES) / 1.5 + 3, rel=0.1)
+
+
+def test_english_prose_is_near_four_and_a_half_characters_a_token() -> None:
+    prose = (
+        "The harbour was quiet in the early morning, and only two fishing boats had come back. "
+        "A man in a green coat counted the crates on the pier, wrote a number on each of them, "
+        "and asked whether anybody had seen the lighthouse keeper since Tuesday. "
+    )
+    assert 4.0 < len(prose * 20) / estimate(prose * 20) < 5.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("The quick brown fox, 123 times. " * 2400, id="prose"),
+        pytest.param("        return self._value[0] or None\n" * 2000, id="code"),
+        pytest.param("a" * 75_000, id="one letter"),
+        pytest.param("a1" * 37_500, id="one long run"),
+        pytest.param("=" * 75_000, id="one line"),
+        pytest.param(" " * 75_000, id="blanks"),
+        pytest.param("a/" * 37_500, id="slashes"),
+        pytest.param("你好" * 37_500, id="chinese"),
+        pytest.param("Привет мир " * 7000, id="russian"),
+        pytest.param("😀" * 75_000, id="emoji"),
+    ],
+)
+def test_long_texts_of_any_kind_take_little_time(text: str) -> None:
+    def once() -> float:
+        before = time.process_time()
+        estimate(text)
+        return time.process_time() - before
+
+    assert min(once() for _ in range(5)) < 0.03  # a fifth of this on a quiet machine
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_two_texts_are_hardly_more_together_than_apart(one: str, other: str) -> None:
+    apart = estimate(one) + estimate(other)
+    assert estimate(f"{one}\n{other}") <= apart + 1
+    assert estimate(one) <= len(one) * 1.0 + 1
+
+
+@given(st.text())
+def test_any_text_can_be_estimated(text: str) -> None:
+    assert estimate(text) >= (1 if any(c.isalnum() and c.isascii() for c in text) else 0)
+
+
+def test_half_characters_do_no_harm() -> None:
+    assert estimate("a \ud83d b") >= 2
+
+
+def test_calls_of_a_message_count_with_their_arguments() -> None:
+    plain = Message("assistant", "I look.")
+    calling = Message("assistant", "I look.", tool_calls=(ToolCall("c1", "read", '{"path":"a"}'),))
+    bigger = Message("assistant", "I look.", tool_calls=(ToolCall("c1", "read", '{"path":"a b"}'),))
+    sizes = [estimate_message(each) for each in (plain, calling, bigger)]
+    assert sizes[0] < sizes[1] < sizes[2]
+    assert sizes[0] >= estimate("I look.") + 3
+
+
+def test_tools_count_with_their_schema() -> None:
+    bare = ToolSchema("read", "Read a file.", {"type": "object"})
+    more = ToolSchema("read", "Read a file.", {"type": "object", "required": ["path"]})
+    assert estimate("Read a file.") < estimate_tool(bare) < estimate_tool(more)
+
+
+def test_a_request_is_the_sum_of_its_parts() -> None:
+    rows = (Message("user", "Hi there"), Message("assistant", "Hello"))
+    tool = ToolSchema("read", "Read a file.", {"type": "object"})
+    empty = estimate_request("", ())
+    assert 0 < empty < 10
+    alone = estimate_request("", rows)
+    assert alone == empty + sum(map(estimate_message, rows))
+    assert estimate_request("", rows, (tool,)) == alone + estimate_tool(tool)
+    assert estimate_request("Be brief.", rows) > alone + estimate("Be brief.")
