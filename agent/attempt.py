@@ -171,10 +171,9 @@ class _Watch:
         self._clock = clock
         self._learned = learned
         self._silence = silence
-        self._kind: Progress | None = None
+        self._begun = False
         self._at = 0.0  # of the last progress
         self._told_at: float | None = None  # when the present silence was told of last
-        self._pings = False
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -197,12 +196,9 @@ class _Watch:
     def saw(self, accumulator: Accumulator, *, size: int, ping: bool) -> None:
         """A chunk came."""
         now = self._clock.monotonic()
-        nearer = False
-        self._dog.wire(now, ping=ping)
+        nearer = self._dog.wire(now, ping=ping)
         if size and accumulator.progress is not None:
-            nearer = self._progress(now, accumulator.progress, size)
-        if ping and not self._pings:
-            nearer = self._pings = True
+            nearer = self._progress(now, accumulator.progress, size) or nearer
         if accumulator.ended and not self._ended:
             self._dog.ended(now)
             nearer = self._ended = True
@@ -211,15 +207,15 @@ class _Watch:
             self._set()
 
     def _progress(self, now: float, kind: Progress, size: int) -> bool:
-        self._dog.progress(now, kind, size)
+        nearer = self._dog.progress(now, kind, size)
         gap, self._at = now - self._at, now
-        if self._kind is None:
+        if not self._begun:
+            self._begun = True
             self._learned.first_token(gap)
         elif gap > _WORTH_LEARNING:
             self._learned.gap(kind.value, gap)
-        changed, self._kind = self._kind is not kind, kind
         told, self._told_at = self._told_at is not None, None
-        return changed or told
+        return nearer or told
 
     def stalled(self) -> Stalled:
         """Say which clock ran out."""

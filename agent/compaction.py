@@ -27,18 +27,25 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 async def compact(
-    rows: Sequence[Message], earlier: str, *, room: int, target: Target, ask: Ask
+    rows: Sequence[Message],
+    earlier: str,
+    *,
+    room: int,
+    target: Target,
+    ask: Ask,
+    record: int | None = None,
 ) -> Compacted | None:
     """Make it at most `room` tokens long where that can be; None when it would not help.
 
-    `earlier` is the summary of what came before the rows.
+    `earlier` is the summary of what came before the rows, `record` how many tokens of them the
+    author of the new one may be shown: as many as `room`, unless there is reason to say otherwise.
     """
     whole = [context.as_summary_row(earlier), *rows] if earlier else list(rows)
     sizes = [estimate_message(row) for row in whole]
     plan = context.plan(whole, sizes, room)
     if plan is None:
         return None
-    summary = await _summarised(plan.covered, target, room, ask)
+    summary = await _summarised(plan.covered, target, record or room, ask)
     kept = rows[len(rows) - plan.keep :]
     shown = (*([plan.pinned] if plan.pinned else []), *kept)
     after = sum(map(estimate_message, (*shown, context.as_summary_row(summary))))

@@ -90,7 +90,7 @@ class Seam:
     def _undecided(self) -> bool:
         # All that is held occurs near the end: the overlap may still become longer.
         # All that is held is the old text's beginning: the model may be saying all of it again.
-        return self._at >= 0 or self._same == self._size < len(self._old)
+        return self._at >= 0 or self._same == self._size
 
     def _join(self, held: str, *, closed: bool = False) -> Joint:
         self._joined = True
@@ -115,7 +115,7 @@ class Seam:
         # of a short text says as much as a piece of a long one.
         whole = closed and self._same == self._size
         most = 0.0 if whole else _KEEP_OLD * len(self._old)
-        return min(max(_LEAST_OVERLAP, most), _LEAST_RESTART, len(self._old))
+        return min(max(_LEAST_OVERLAP, most), _LEAST_RESTART)
 
     def _overlap(self, held: str, *, closed: bool) -> int:
         """How many characters at the end of the old text are repeated."""
@@ -158,7 +158,7 @@ def _goes_on(last: str, first: str) -> bool:
     Letters that have no case, as Chinese or Arabic ones, say nothing about where a word begins;
     like small letters they are taken for the rest of one.
     """
-    letter = first.isalpha() and not first.isupper() and not first.istitle()
+    letter = first.isalpha() and not first.isupper()
     number = last.isdecimal() and first.isdecimal()
     part = unicodedata.category(first) in ("Mn", "Me", "Mc", "Sk") or _JOINER in (last, first)
     return letter or number or part or first in _CLOSING or last in _OPENING

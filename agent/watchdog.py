@@ -17,6 +17,7 @@ from agent import settings
 from agent.accumulate import Progress
 from agent.settings import Timeouts
 
+_PINGS_WITHIN = 25  # a ping comes alone: the time for which bytes may stay away, divided by this
 _LINGER = 2.0  # after the reason to stop, for token counts and the end mark
 _MOST_FIRST_TOKEN = 300.0
 _MOST_LEARNED_GAP = 300.0
@@ -208,10 +209,17 @@ class Watchdog:
         self._rate = _Rate(limits.min_rate, limits.min_rate_window) if limits.min_rate else None
         self._ended_at: float | None = None
 
-    def wire(self, now: float, *, ping: bool) -> None:
-        """Something came; `ping` when there was nothing in it."""
-        self._wire_at = now
-        self._pings = self._pings or ping
+    def wire(self, now: float, *, ping: bool) -> bool:
+        """Something came; `ping` when there was nothing in it. True when the deadline is nearer.
+
+        Empty events in one go, as they stand at the head of an answer, are no regular signs of
+        life; one that comes after a while of silence is.
+        """
+        silent, self._wire_at = now - self._wire_at, now
+        if self._pings or not ping or silent < self._limits.wire_dead / _PINGS_WITHIN:
+            return False
+        self._pings = True
+        return True
 
     def progress(self, now: float, kind: Progress, size: int = 1) -> bool:
         """The model said something, `size` characters; True when the deadline may be nearer now.

@@ -8,7 +8,7 @@ waits in a thread or in a transaction; what holds a turn is one future.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +19,7 @@ from gateway.access import Role
 from gateway.announcer import PLAIN_COMMAND, Announcer
 from gateway.commands.contract import Call, Outcome, Tell
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import Body, read_address, read_body, write_address, write_body
+from gateway.delivery.view import Body, read_address, write_address, write_body
 from gateway.entitlement import Answerer, Refusal, code_of, may_answer
 from gateway.notices import Fields, render
 from gateway.people import People
@@ -171,11 +171,11 @@ class Approvals:
 
     async def _put(self, asked: Approval, *, must_ask: bool) -> None:
         admins = self._asked_besides(asked)
-        here = question.notice_of(asked, asked.asked_at, must_ask=must_ask, admins=bool(admins))
+        here = question.notice_of(asked, must_ask=must_ask, admins=bool(admins))
         fields = question.fields_of(asked)
         items = [self._item(asked, 0, here, asked.address, fields)]
         for number, place in enumerate(admins, 1):
-            told = fields | {"person": asked.person}
+            told = {**fields, "person": asked.person}
             items.append(self._item(asked, number, "ask", place, told))
         await self._store.apply(PutApproval(asked), *map(PutItem, items))
         self._delivery.wake(items)
@@ -248,9 +248,9 @@ class Approvals:
     async def answer(self, call: Call, *, allow: bool) -> Outcome:
         """Take in `/approve [CODE]` or `/deny [CODE] [REASON]`."""
         questions = await self._store.open_approvals()
-        code, reason = entitlement.code_and_reason(call.args, {code_of(q.id) for q in questions})
-        if allow and reason and not code:  # an approval has no reason: that was meant as a code
-            code = entitlement.read_code(reason)
+        code, reason = entitlement.code_and_reason(call.args, questions)
+        if allow:  # that has no reasons: whatever stands there is meant as a code
+            code, reason = code or reason, ""
         who = Answerer(call.principal, call.role is Role.ADMIN, call.by.address, call.direct)
         found = entitlement.choose(questions, who, code)
         if isinstance(found, Refusal):
@@ -280,8 +280,8 @@ class Approvals:
         if asked.state is not ApprovalState.OPEN:
             late = asked.state is ApprovalState.EXPIRED
             return Tell("ask.late" if late else "ask.answered")
-        if await self._is_over(asked):
-            await self._close(asked, ApprovalState.EXPIRED)
+        if (why := await self._over(asked)) is not None:
+            await self._close(asked, ApprovalState.EXPIRED, reason=why)
             return Tell("ask.late")
         waits = asked.id in self._waiting
         if not allow and not waits:
@@ -293,10 +293,12 @@ class Approvals:
         log.info("%s %s by %s: %s", asked.tool, state, who, code_of(asked.id))
         return None if waits else Tell("ask.noted")
 
-    async def _is_over(self, asked: Approval) -> bool:
+    async def _over(self, asked: Approval) -> str | None:
+        """Why a question is over, empty: its time is; None: it still holds."""
         if self._clock.now() >= asked.expires_at:
-            return True
-        return asked.id not in self._waiting and await self._has_ended(asked.turn_id)
+            return ""
+        ended = asked.id not in self._waiting and await self._has_ended(asked.turn_id)
+        return question.OVER if ended else None
 
     async def _has_ended(self, turn_id: str) -> bool:
         """Whether a turn is over for good; an interrupted one may be taken up again."""
@@ -311,7 +313,7 @@ class Approvals:
         settled = msgspec.structs.replace(
             asked, state=state, answered_by=by, answered_at=now, reason=reason
         )
-        items = await self._news(settled, now)
+        items = await self._news(settled)
         try:
             await self._store.apply(
                 AnswerApproval(asked.id, state, by, now, reason), *map(PutItem, items)
@@ -324,9 +326,9 @@ class Approvals:
             waiter.set_result(settled)
         return settled
 
-    async def _news(self, settled: Approval, now: int) -> list[Item]:
+    async def _news(self, settled: Approval) -> list[Item]:
         """The question's messages as they look from now on, wherever it was asked."""
-        notice, fields = question.notice_of(settled, now), question.fields_of(settled)
+        notice, fields = question.notice_of(settled), question.fields_of(settled)
         places = [settled.address, *(() if settled.by_requester else self._admins())]
         items = []
         for place in dict.fromkeys(places):
@@ -349,8 +351,8 @@ class Approvals:
     async def expire(self) -> None:
         """Close questions whose time is over, or whose turn is; for the start and every hour."""
         for each in await self._store.open_approvals():
-            if await self._is_over(each):
-                await self._close(each, ApprovalState.EXPIRED)
+            if (why := await self._over(each)) is not None:
+                await self._close(each, ApprovalState.EXPIRED, reason=why)
         for name, question_id in (await self._store.values(_DENIED)).items():
             denied = await self._store.approval(question_id)
             if denied is None or not self._counts(denied):
@@ -371,7 +373,7 @@ class Approvals:
             if asked is None or not await self._has_ended(turn_id):
                 return
             if asked.state is ApprovalState.OPEN:
-                await self._close(asked, ApprovalState.EXPIRED)
+                await self._close(asked, ApprovalState.EXPIRED, reason=question.OVER)
             elif asked.state is ApprovalState.ALLOWED:  # and never run: it must not count later
                 now = self._clock.now()
                 await self._store.apply(
@@ -383,5 +385,5 @@ class Approvals:
 
 def _name(session_id: str, tool: str, arguments: str) -> str:
     """Name a call by all that makes it the very same."""
-    made = "\0".join((session_id, tool, arguments))
+    made = f"{session_id}\0{tool}\0{arguments}"
     return hashlib.sha256(made.encode(errors="surrogatepass")).hexdigest()

@@ -8,7 +8,7 @@ from gateway.access import Allowed, Stranger
 from gateway.announcer import Announcer
 from gateway.approvals import Approvals
 from gateway.asides import Asides
-from gateway.commands.contract import Act, Call, Outcome, Tell
+from gateway.commands.contract import Act, Call, Outcome, Taken, Tell
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
@@ -86,6 +86,8 @@ class Desk:
             case Tell(notice=notice, fields=fields):
                 done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
                 await self.tell(notice, entry.address, fields, done)
+            case Taken():
+                pass
 
     async def _outcome(self, entry: InboxEntry, event: Inbound, allowed: Allowed) -> Outcome:
         if isinstance(event, InboundAction):

@@ -5,7 +5,7 @@ on this machine. People name a question by its code, the last signs of its id; c
 so that a button carries the whole id.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -106,13 +106,13 @@ def read_code(text: str) -> str:
     return text.upper().translate(_MISREAD)
 
 
-def code_and_reason(args: str, open_codes: Collection[str]) -> tuple[str, str]:
+def code_and_reason(args: str, questions: Iterable[Approval]) -> tuple[str, str]:
     """Read `[CODE] [REASON]`; the code is empty where the first word can only be a reason."""
-    first, _, rest = args.strip().partition(" ")
-    code = read_code(first)
-    if code in open_codes or _looks_like_a_code(first):
-        return code, " ".join(rest.split())
-    return "", " ".join(args.split())
+    first, *rest = args.split() or [""]
+    known = {code_of(each.id) for each in questions}
+    if read_code(first) in known or _looks_like_a_code(first):
+        return first, " ".join(rest)
+    return "", " ".join([first, *rest])
 
 
 def _looks_like_a_code(word: str) -> bool:
@@ -121,7 +121,10 @@ def _looks_like_a_code(word: str) -> bool:
 
 
 def choose(questions: Sequence[Approval], who: Answerer, code: str) -> Approval | Refusal:
-    """Find the question that somebody answers: by its code, or the only one they can mean."""
+    """Find the question that somebody answers: by its code, or the only one they can mean.
+
+    An admin in a private chat can mean any; everybody else those of the chat they write in.
+    """
     if code:
         return _by_code(questions, who, code)
     everywhere = who.admin and who.direct
@@ -136,7 +139,7 @@ def choose(questions: Sequence[Approval], who: Answerer, code: str) -> Approval 
 
 def _by_code(questions: Sequence[Approval], who: Answerer, code: str) -> Approval | Refusal:
     for each in questions:
-        if code_of(each.id) == code:
+        if code_of(each.id) == read_code(code):
             mine = may_answer(each, who.principal, admin=who.admin)
             return each if mine else forbidden(each)
     return Refusal("ask.unknown", {"code": code})

@@ -82,9 +82,11 @@ CATALOGUE = {
     "ask": "🔐 {tool} wants to run[+  for {person}]:\n```\n{arguments}\n```\n"
     "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
     "ask.admin": "🔐 {tool} wants to run:\n```\n{arguments}\n```\n"
-    "An admin has to answer[+  within {min} {min|minute|minutes}]: {c:approve} {code} or {c:deny} {code}",
+    "An admin has to answer[+  within {min} {min|minute|minutes}]: "
+    "{c:approve} {code} or {c:deny} {code}",
     "ask.again": "🔐 {tool} wants to run once more; the time before it may have taken effect:\n"
-    "```\n{arguments}\n```\n{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
+    "```\n{arguments}\n```\n"
+    "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
     "ask.allowed": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n✅ Allowed by {by}.",
     "ask.denied": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n"
     "🚫 Denied by {by}[+ : {reason}].",
@@ -105,6 +107,32 @@ CATALOGUE = {
     "stopped_all": "⏹ {n} {n|task|tasks} stopped.",
     "queue_usage": "Write the message behind it: {c:queue} and then your text.",
     "steer_usage": "Write the message behind it: {c:steer} and then your text.",
+    "model": "{list}\n{c:model} NAME switches, {c:model} default goes back to what is configured.",
+    "model_set": "🤖 From the next message on {model} answers here."
+    "{running| The answer that is being written goes on as it was.|}"
+    "{unchecked| The service did not say whether it has this model.|}",
+    "model_unknown": "I know of no model “{name}”.[+  Did you mean {nearest}?] "
+    "Nothing was changed; {c:model} lists what there is.",
+    "model_several": "“{name}” may be any of these: {list}.\n"
+    "Write more of the name; nothing was changed.",
+    "reasoning": "🧠 Reasoning here: {level}. {c:reasoning} LEVEL sets it ({levels}), "
+    "{c:reasoning} default goes back to what is configured.",
+    "reasoning_set": "🧠 From the next message on the reasoning here is: {level}."
+    "{running| The answer that is being written goes on as it was.|}",
+    "reasoning_unknown": "“{name}” is not a level of reasoning.[+  Did you mean {nearest}?] "
+    "Nothing was changed; the levels are: {levels}.",
+    "compacted": "🗜 The conversation is {percent} % shorter now: about {before} tokens became "
+    "{after}. In place of what was said before, the model sees a summary of it.",
+    "compact_nothing": "There is nothing to shorten here.",
+    "compact_failed": "The conversation could not be summarised: {cause}. Nothing was changed.",
+    "compact_moved": "The conversation changed while it was being summarised, so I left it as it "
+    "is. {c:compact} tries again.",
+    "compact_running": "The conversation is being summarised already.",
+    "btw": "💬 {text}",
+    "btw_failed": "💬 I could not answer your question on the side: {cause}.",
+    "btw_usage": "Write the question behind it: {c:btw} and then your text.",
+    "btw_many": "⛔ {limit} questions on the side are being answered here already. "
+    "Please ask again in a moment.",
 }
 
 BUTTONS = {

@@ -20,10 +20,13 @@ UNATTENDED = (
     "it needs a person's approval, and there is nobody in this conversation who could be asked."
 )
 NO_ADMIN = "it needs an admin's approval, and no admin can be reached."
+OVER = "the turn ended first"
+"""The reason of a question that ended for another cause than its time."""
+
 USED_UP = "the permission for it was used already."
 
 
-def notice_of(question: Approval, now: int, *, must_ask: bool = True, admins: bool = False) -> str:
+def notice_of(question: Approval, *, must_ask: bool = True, admins: bool = False) -> str:
     """Choose the words: `must_ask` is false where only a doubt asks, `admins` where they must."""
     match question.state:
         case ApprovalState.OPEN:
@@ -33,7 +36,7 @@ def notice_of(question: Approval, now: int, *, must_ask: bool = True, admins: bo
         case ApprovalState.DENIED:
             return "ask.denied"
         case ApprovalState.EXPIRED:
-            return "ask.expired" if now >= question.expires_at else "ask.over"
+            return "ask.over" if question.reason else "ask.expired"
         case ApprovalState.ALLOWED | ApprovalState.USED:
             return "ask.allowed"
 

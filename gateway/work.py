@@ -105,7 +105,6 @@ class Work:
         steers_wanted: Callable[[], None],
     ) -> None:
         self._store = store
-        self._delivery = delivery
         self._announcer = announcer
         self._approvals = approvals
         self._operators = operators
@@ -125,9 +124,11 @@ class Work:
         can = announcer.capabilities(self._turn.address)
         self._status = StatusLine(can.command if can else PLAIN_COMMAND)
         self._streams = can is not None and can.live is Live.STREAM
-        self._live: LiveItem = delivery.live(self._item("", final=False))
         self._thoughts = ReasoningView()
         self._thinking: LiveItem | None = None
+        if setting.show_reasoning:  # it stands before the answer, so it is entered first
+            self._thinking = delivery.live(self._reasoning(final=False))
+        self._live: LiveItem = delivery.live(self._item("", final=False))
         self._cut = False
         self._attempts_before = 0  # of a turn that is taken up again
         self.steps = 0
@@ -267,11 +268,8 @@ class Work:
             self._live.update(text, status)
 
     def _show_thoughts(self) -> None:
-        if not self._setting.show_reasoning or self._streams:
-            return
-        if self._thinking is None:
-            self._thinking = self._delivery.live(self._reasoning(final=False))
-        self._thinking.update(self._thoughts.text())
+        if self._thinking and not self._streams:
+            self._thinking.update(self._thoughts.text())
 
     def _reasoning(self, *, final: bool) -> Item:
         item = reasoning_item(
@@ -437,10 +435,13 @@ class Work:
         return tuple(shown)
 
     def _thoughts_shown(self) -> Iterable[Change]:
-        if self._thinking:
-            self._thinking.close()
-        if self._setting.show_reasoning and self._thoughts.text():
+        if self._thinking is None:
+            return
+        self._thinking.close()
+        if self._thoughts.text():
             yield PutItem(self._reasoning(final=True))
+        else:
+            self._thinking.drop()
 
     def _item(self, text: str, *, final: bool) -> Item:
         item = answer_item(self._turn.id, self._turn.address, text, self._clock.now())

@@ -95,12 +95,15 @@ class Compact(msgspec.Struct, frozen=True):
 
     Only what stands behind an earlier summary is counted, so that no row is ever covered and then
     shown again. Where there are fewer rows than `keep`, nothing changes. The rows stay as they are.
+    Who decided this without owning the conversation says how many rows there were: it is refused
+    with `Conflict` when that is not so any more.
     """
 
     session_id: str
     keep: int
     summary: str
     at: int
+    rows: int | None = None
 
 
 class StartAttempt(msgspec.Struct, frozen=True):

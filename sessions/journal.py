@@ -276,6 +276,9 @@ def _compact(connection: Connection, change: Compact) -> None:
     if row is None:
         raise _missing(change.session_id)
     mark, behind, newest_covered = row
+    if change.rows not in {None, behind}:
+        msg = f"{change.session_id} has {behind} rows behind its summary, not {change.rows}"
+        raise Conflict(msg)
     if change.keep > behind:
         return
     summed_up = {

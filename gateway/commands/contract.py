@@ -33,7 +33,11 @@ class Act(msgspec.Struct, frozen=True):
     event: Event
 
 
-Outcome = Tell | Act
+class Taken(msgspec.Struct, frozen=True):
+    """It takes a while: whoever took it will answer, and close the stored command with that."""
+
+
+Outcome = Tell | Act | Taken
 
 
 class Questions(Protocol):

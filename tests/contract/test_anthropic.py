@@ -34,6 +34,7 @@ from agent.providers.contract import (
 from agent.providers.registry import ListsModels, build
 from agent.settings import TargetSettings
 from agent.slots import Shape
+from agent.thoughts import Thoughts, write_thoughts
 from sessions.records import Message
 from tests.fakes.agent_kit import SCALED, settings_for
 from tests.fakes.model_script import Script, body_of, ok, status
@@ -421,6 +422,28 @@ async def test_a_model_that_decides_for_itself_is_told_an_effort_instead_of_a_bu
     async with serving(newer) as (provider, server):
         assert TextChunk("fine") in await collect(provider, request)
         assert server.requests[-1].body["output_config"] == {"effort": "high"}
+
+
+async def test_thoughts_that_are_refused_are_left_out_of_that_one_conversation_only() -> None:
+    def answer(body: dict[str, Any]) -> Script:
+        if "stale" in json.dumps(body):
+            said = "messages.1.content.0: Invalid `signature` in `thinking` block"
+            return (status(400, message=said),)
+        return ok("fine")
+
+    def conversation(signature: str) -> ModelRequest:
+        part = {"type": "thinking", "thinking": "Hm.", "signature": signature}
+        row = write_thoughts(Thoughts("anthropic/scripted", parts=(part,)))
+        said = Message("assistant", "Hello.", reasoning=row)
+        return msgspec.structs.replace(
+            REQUEST, messages=(*REQUEST.messages, said, Message("user", "x"))
+        )
+
+    async with serving(answer) as (provider, server):
+        for signature in ("stale", "fresh"):
+            assert TextChunk("fine") in await collect(provider, conversation(signature))
+        sent = [len(request.body["messages"][1]["content"]) for request in server.requests]
+        assert sent == [2, 1, 2]
 
 
 async def test_a_new_model_s_thoughts_are_dropped_where_they_no_longer_fit() -> None:

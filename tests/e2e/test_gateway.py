@@ -289,16 +289,18 @@ async def test_an_interrupted_turn_is_taken_up_again_where_that_is_configured(
     hung = iter(['H T"abc" HANG'])
 
     def once(_: dict[str, object]) -> Script:
-        return next(hung, None) or words("done")
+        return next(hung, None) or words("abc and the rest")
 
     async with ModelServer(once) as model:
         async with gateway(tmp_path, model, screen, sessions=settings):
             await screen.say(CHAT, "build it")
             await screen.shows(CHAT, "abc")
         async with gateway(tmp_path, model, screen, sessions=settings) as house:
-            await screen.shows(CHAT, "done")
-            assert "interrupted" in house.system(2)
-    assert texts(screen) == ["done"]
+            await screen.shows(CHAT, "abc and the rest")
+            *_, shown, asked = await house.asked(2)
+            assert shown == {"role": "assistant", "content": "abc"}
+            assert "to the letter" in asked["content"]
+    assert texts(screen) == ["abc and the rest"]
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()
         (turn,) = await store.turns(session.id)

@@ -93,7 +93,7 @@ class Anthropic:
                     raise
                 dialect = other
             else:
-                pass
+                self._dialects[request.model] = lasting(dialect)
                 return response
 
     async def _send(

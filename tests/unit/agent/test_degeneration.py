@@ -41,7 +41,7 @@ def words(count: int, seed: int = 1) -> str:
         pytest.param(words(40_000), PARAGRAPH, None, id="after a book"),
         pytest.param(INTRO, "x" * 59 + "y", 12_288, id="shortest block"),
         pytest.param(INTRO, words(300, 2)[:1500] + "|", 12_288, id="long block"),
-        pytest.param(INTRO, words(700, 3)[:3274] + "|", 20_480, id="longest block"),
+        pytest.param(INTRO, words(700, 3)[:3275] + "|", 20_480, id="longest block"),
         pytest.param(INTRO, "=" * 100 + words(40), 12_288, id="a block with a rule of its own"),
         pytest.param(INTRO, words(40) + "=" * 200, 12_288, id="a block that ends in a rule"),
         pytest.param(INTRO, '{\\"path\\": \\"a/b\\"}\\n' + words(20), 12_288, id="in arguments"),

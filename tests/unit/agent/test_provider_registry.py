@@ -32,7 +32,9 @@ def test_a_target_is_named_by_service_and_model() -> None:
 
 
 def test_a_provider_that_is_not_installed_is_named_with_those_that_are() -> None:
-    with pytest.raises(UnknownProvider, match=r"no model provider 'guest'.*anthropic, demo, openai"):
+    with pytest.raises(
+        UnknownProvider, match=r"no model provider 'guest'.*anthropic, demo, openai"
+    ):
         build(msgspec.structs.replace(TargetSettings(), provider="guest"))
 
 

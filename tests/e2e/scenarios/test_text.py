@@ -1,0 +1,328 @@
+"""Answers of text that stall, break off, run on or end oddly, on three protocols."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sessions.records import TurnState
+from tests.e2e.scenarios.stage import SCALED, Stage, stage
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
+from tests.fakes.model_script import Script
+
+OK = 'H T"done" F stop U D EOF'
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+@each_protocol
+async def test_a_clean_answer_is_shown_as_it_is(tmp_path: Path, protocol: ProtocolName) -> None:
+    async with stage(tmp_path, protocol, 'H T"Hel" T"lo" F stop U D') as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.DONE
+        assert scene.shown() == ["Hello"]
+        assert await scene.history() == ["U:go", "A:Hello"]
+        assert scene.told.ids == []
+        assert len(scene.requests) == 1
+        spent = await scene._store.spent(turn_id=turn.id)
+        assert (spent.input_tokens, spent.output_tokens) == (10, 5)
+        await scene.check()
+
+
+@each_protocol
+@pytest.mark.parametrize("silence", ["HANG", "H HANG"], ids=["no headers", "headers only"])
+async def test_a_model_that_does_not_begin_is_asked_again(
+    tmp_path: Path, protocol: ProtocolName, silence: str
+) -> None:
+    async with stage(tmp_path, protocol, silence, OK) as scene:
+        began = time.monotonic()
+        await scene.go()
+        assert time.monotonic() - began < 2.5
+        assert "N1" in scene.told.ids
+        assert await scene.history() == ["U:go", "A:done"]
+        assert scene.shown() == ["done"]
+        waited = scene.requests[1].at - scene.requests[0].at
+        assert 0.6 < waited < 1.25
+        await scene.check()
+
+
+@each_protocol
+@pytest.mark.parametrize("sign", ["P", "B"], ids=["pings", "empty pieces"])
+async def test_signs_of_life_without_content_do_not_keep_a_dead_answer_alive(
+    tmp_path: Path, protocol: ProtocolName, sign: str
+) -> None:
+    async with stage(tmp_path, protocol, f"H [{sign} W.05]*", OK) as scene:
+        await scene.go()
+        assert "N2" in scene.told.ids
+        assert await scene.history() == ["U:go", "A:done"]
+        assert scene.requests[1].at - scene.requests[0].at < 1.25
+        await scene.check()
+
+
+DRIPS = [
+    ('H [T"x" W.45]*', {}, 5.0),
+    ('H [T"x" W.45]*', {"min_rate": 5.0}, 2.3),
+    ('H [T"x" W.025]*', {}, 5.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("script", "clocks", "ends"), DRIPS, ids=["lifetime", "too slow", "endless"]
+)
+async def test_an_answer_that_drips_or_never_ends_is_cut_and_gone_on_with(
+    tmp_path: Path, script: str, clocks: dict[str, float], ends: float
+) -> None:
+    timeouts = msgspec.structs.replace(SCALED, **clocks)
+    rest = 'W.1 H T" end." F stop D'
+    async with stage(tmp_path, "chat", script, rest, timeouts=timeouts) as scene:
+        await scene.go()
+        lived = scene.requests[1].at - scene.requests[0].at
+        assert ends - 0.35 <= lived <= ends + 0.45
+        assert scene.told.ids[-1] == "N3"
+        user, answer = await scene.rows()
+        assert user.content == "go"
+        assert answer.content.endswith("x end.")
+        assert answer.content.removesuffix(" end.") == "x" * (len(answer.content) - 5)
+        assert scene.shown() == [answer.content]
+        await scene.check()
+
+
+@each_protocol
+@pytest.mark.parametrize(
+    "rest", ["fox jumps.", "The quick brown fox jumps."], ids=["goes on", "repeats the anchor"]
+)
+@pytest.mark.parametrize("ending", ["RST", "EOF"])
+async def test_a_cut_text_is_joined_exactly(
+    tmp_path: Path, protocol: ProtocolName, rest: str, ending: str
+) -> None:
+    cut, whole = f'H T"The quick brown " {ending}', f'H T"{rest}" F stop D'
+    async with stage(tmp_path, protocol, cut, whole, model={"max_output_tokens": 900}) as scene:
+        turn = await scene.go()
+        assert scene.shown() == ["The quick brown fox jumps."]
+        assert await scene.history() == ["U:go", "A:The quick brown fox jumps."]
+        *before, shown, asked = scene.asked(2)
+        assert [each["content"] for each in before] == ["go"]
+        assert (shown["role"], shown["content"].rstrip()) == ("assistant", "The quick brown")
+        assert asked["role"] == "user"
+        assert "The quick brown " in asked["content"]
+        assert "network" in asked["content"]
+        assert "length limit" not in asked["content"]
+        first, second = scene.requests
+        assert first.tools == second.tools
+        assert first.max_tokens == second.max_tokens == 900
+        assert turn.attempts == 2
+        await scene.check()
+
+
+LONG = (
+    "A seam is the place where two pieces of cloth meet. "
+    "It is sewn from the wrong side, so that nobody sees the thread. "
+) * 5 + "What holds it together is the expla"
+
+
+@each_protocol
+async def test_what_the_model_repeats_at_the_seam_is_not_shown_twice(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    whole = LONG + "nation is X."
+    scripts = (f'H T"{LONG}" EOF', f'H T"{whole[len(LONG) - 60 :]}" F stop D')
+    async with stage(tmp_path, protocol, *scripts) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", f"A:{whole}"]
+        assert "explanation" in scene.shown()[0]
+        await scene.check()
+
+
+@each_protocol
+async def test_an_answer_that_begins_anew_is_not_shown_twice(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    whole = LONG + "nation is X."
+    async with stage(tmp_path, protocol, f'H T"{LONG}" RST', f'H T"{whole}" F stop D') as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", f"A:{whole}"]
+        await scene.check()
+
+
+SOFT = [
+    ('H T"ok" D', "chat"),
+    ('H T"ok" U EOF', "chat"),
+    ('H T"ok" J{"choices":[],"lastOne":true} EOF', "chat"),
+    ('H T"ok" D', "anthropic"),
+]
+
+
+@pytest.mark.parametrize(
+    ("script", "protocol"), SOFT, ids=["done", "usage", "lastOne", "message_stop"]
+)
+async def test_an_answer_may_end_without_a_reason(
+    tmp_path: Path, script: Script, protocol: ProtocolName
+) -> None:
+    async with stage(tmp_path, protocol, script) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", "A:ok"]
+        assert scene.told.ids == []
+        assert len(scene.requests) == 1
+        await scene.check()
+
+
+async def test_calls_may_end_without_a_reason_too(tmp_path: Path) -> None:
+    async with stage(tmp_path, "chat", 'H C(0,c1,read,{"path":"a"}) D', OK) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", "A{read}", "T:content of a", "A:done"]
+        await scene.check()
+
+
+async def test_a_service_that_never_ends_its_answers_properly_is_learned(tmp_path: Path) -> None:
+    def repeats(_: object) -> Script:
+        return 'H T"all of it" EOF'
+
+    async with stage(tmp_path, "chat", repeats) as scene:
+        for turn in (1, 2, 3):
+            await scene.go(f"question {turn}")
+        turns = await scene.turns()
+        assert [turn.attempts for turn in turns] == [2, 2, 1]
+        assert scene.shown() == ["all of it"] * 3
+        await scene.check()
+
+
+@each_protocol
+@pytest.mark.parametrize("ending", ["RST", "EOF", "HANG"])
+async def test_what_breaks_behind_the_end_of_an_answer_is_nobodys_business(
+    tmp_path: Path, protocol: ProtocolName, ending: str
+) -> None:
+    async with stage(tmp_path, protocol, f'H T"all" F stop W.01 {ending}') as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", "A:all"]
+        assert len(scene.requests) == 1
+        await scene.check()
+
+
+@each_protocol
+async def test_a_call_whose_reason_came_runs_whatever_breaks_behind_it(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    script = 'H C(0,c1,pay,{"amount":3}) F tool_calls W.01 RST'
+    async with stage(tmp_path, protocol, script, OK) as scene:
+        await scene.go()
+        assert scene.desk.ran == ["pay 3"]
+        assert await scene.history() == ["U:go", "A{pay}", "T:paid 3", "A:done"]
+        await scene.check()
+
+
+@each_protocol
+async def test_cuts_that_bring_nothing_new_come_to_an_end(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    async with stage(tmp_path, protocol, 'H T"half" RST', "H RST", "H RST") as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.FAILED
+        text, notice = scene.shown()
+        assert text == "half"
+        assert "connection drops" in notice
+        assert "3 tries" in notice
+        assert await scene.history() == ["U:go", "A!:half"]
+        assert len(scene.requests) == 3
+        await scene.check()
+
+
+async def test_eight_cuts_with_progress_still_give_the_whole_answer(tmp_path: Path) -> None:
+    parts = [f"{number}:" + "abcdefghij" * 30 for number in range(9)]
+    cuts = [f'H T"{part}" RST' for part in parts[:-1]]
+    async with stage(tmp_path, "chat", *cuts, f'H T"{parts[-1]}" F stop D') as scene:
+        turn = await scene.go()
+        assert turn.attempts == 9
+        answer = (await scene.rows())[1]
+        for part in parts:
+            assert answer.content.count(part) == 1
+        await scene.check()
+
+
+@each_protocol
+async def test_reasoning_that_is_cut_begins_anew_and_is_shown_once(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    scripts = ('H R"think one" RST', 'H R"think two" T"42" F stop D')
+    async with show_reasoning(tmp_path, protocol, *scripts) as scene:
+        await scene.go()
+        thoughts, answer = scene.shown()
+        assert "think two" in thoughts
+        assert "think one" not in thoughts
+        assert answer == "42"
+        row = (await scene.rows())[1]
+        assert row.content == "42"
+        assert b"think two" in (row.reasoning or b"")
+        assert b"think one" not in (row.reasoning or b"")
+        assert [each["content"] for each in scene.asked(2)] == ["go"]
+        await scene.check()
+
+
+def show_reasoning(tmp_path: Path, protocol: ProtocolName, *scripts: Script):  # noqa: ANN201
+    from agent.settings import AgentSettings  # noqa: PLC0415
+
+    return stage(tmp_path, protocol, *scripts, agent=AgentSettings(show_reasoning=True))
+
+
+async def test_an_output_limit_is_met_twice_and_the_text_is_whole(tmp_path: Path) -> None:
+    text = "".join(f"{number} apples, " for number in range(120))
+    one, two, three = text[:500], text[500:900], text[900:]
+    scripts = (
+        f'H T"{one}" F length U D',
+        f'H T"{two}" F length U D',
+        f'H T"{three}" F stop U D',
+    )
+    async with stage(tmp_path, "chat", *scripts, model={"max_output_tokens": 100}) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", f"A:{text}"]
+        caps = [request.max_tokens or 0 for request in scene.requests]
+        assert caps == [100, 200, 400]
+        for number in (2, 3):
+            asked = scene.asked(number)[-1]["content"]
+            assert "output length limit" in asked
+            assert "network" not in asked
+        await scene.check()
+
+
+async def test_a_limit_met_without_any_text_is_not_taken_for_exhausted_thinking(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path, "chat", *["H F length U D"] * 3) as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.FAILED
+        assert len(scene.requests) == 3
+        (notice,) = scene.shown()
+        assert "output limit" in notice
+        assert await scene.history() == ["U:go"]
+        await scene.check()
+
+
+THOUGHTS = ["<think>so</think>", "<THINKING why='x'>so</THINKING>", "<reasoning>so"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    ['H R"so" F length U D', *(f'H T"{text}" F length U D' for text in THOUGHTS)],
+    ids=["reasoning", "think", "thinking", "reasoning tag"],
+)
+async def test_thinking_that_uses_up_the_limit_gets_one_more_try_with_less(
+    tmp_path: Path, script: str
+) -> None:
+    async with stage(
+        tmp_path, "chat", script, script, model={"max_output_tokens": 64}
+    ) as scene:
+        await scene.go()
+        assert len(scene.requests) == 2
+        assert scene.requests[1].max_tokens == 128
+        assert scene.requests[1].body["reasoning_effort"] == "low"
+        (notice,) = scene.shown()
+        assert "output budget on reasoning" in notice
+        assert "/reasoning low" in notice
+        assert await scene.history() == ["U:go"]
+        await scene.check()
+
+
+async def stopped(scene: Stage) -> None:
+    await scene.say("/stop")
+    async with asyncio.timeout(0.3):
+        await scene.house.screen.shows("7", "⏹ Stopped")

@@ -1,0 +1,379 @@
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.seam import Joint, Seam
+
+REPEATED = 40  # characters that a model is asked to repeat
+
+MARKDOWN = """# Naïve façades 🏛️
+
+The explanation is simple: the cache was **never** cleared, and *each* request paid for it.
+It was seen first on Tuesday (see `cache.py`), then every day after that, and then on Sunday.
+
+## What to do
+
+1. Clear the cache.
+2. Restart the service, and wait until it says “ready”.
+3. Look at the log:
+
+```python
+def clear(cache: dict[str, bytes]) -> None:
+    for key in list(cache):
+        if key.startswith("tmp/"):
+            del cache[key]
+
+    print("done", len(cache))
+```
+
+> Anything else is left as it is — 3.14159 times out of 4.
+> It was seen first on Tuesday, then every day after that.
+
+| Name  | Before | After |
+|-------|--------|-------|
+| alpha | 12 ms  | 3 ms  |
+| beta  | 12 ms  | 4 ms  |
+
+- 缓存从未被清除，每个请求都为此付出代价。
+- Команда уже знает об этом; 👩‍👩‍👧‍👦 and 👍🏽 agree.
+
+It was seen first on Tuesday, then every day after that, but never again since the restart. Done!
+"""  # noqa: RUF001 - other scripts
+
+
+def joined(old: str, *pieces: str, may_replace: bool = True) -> tuple[str, Seam]:
+    """Give what is shown in the end."""
+    seam = Seam(old, may_replace=may_replace)
+    shown = old
+    for joint in [*map(seam.feed, pieces), seam.close()]:
+        shown = joint.text if joint.replaces else shown + joint.text
+    return shown, seam
+
+
+def result(old: str, new: str, *, may_replace: bool = True) -> str:
+    return joined(old, new, may_replace=may_replace)[0]
+
+
+def overlap_of(old: str, new: str) -> int:
+    """By the letter of the rule: the longest end of the old text that the new one begins with."""
+    if new.startswith(old):
+        return len(old)
+    sizes = range(min(len(old), len(new), 4000), 0, -1)
+    least = 12
+    return next(
+        (n for n in sizes if old.endswith(new[:n]) and (n >= least or n == len(new))),
+        0,
+    )
+
+
+# --- the model repeats, begins anew, or simply goes on ------------------------------------------
+
+
+@pytest.mark.parametrize("extra", [1, 13, 300], ids=["letters", "words", "lines"])
+def test_repeated_words_are_dropped_wherever_the_text_was_cut(extra: int) -> None:
+    for cut in range(1, len(MARKDOWN)):
+        new = MARKDOWN[max(0, cut - REPEATED) :]
+        pieces = [new[at : at + extra] for at in range(0, len(new), extra)]
+        assert joined(MARKDOWN[:cut], *pieces)[0] == MARKDOWN, cut
+
+
+@pytest.mark.parametrize("may_replace", [True, False])
+def test_an_answer_begun_anew_is_shown_once_wherever_it_was_cut(may_replace: bool) -> None:
+    for cut in range(1, len(MARKDOWN)):
+        shown, seam = joined(MARKDOWN[:cut], MARKDOWN, may_replace=may_replace)
+        assert shown == MARKDOWN, cut
+        assert seam.began_anew
+        assert not seam.no_op or not MARKDOWN[cut:].strip()
+
+
+def test_an_answer_that_simply_goes_on_is_whole_wherever_that_can_be_told() -> None:
+    told = 0
+    for cut in range(1, len(MARKDOWN)):
+        old, new = MARKDOWN[:cut], MARKDOWN[cut:]
+        plain = old[-1].isspace() or new[0].isspace() or new[0].islower() or new[0] in ".,;:!?)"
+        if plain and not old.endswith("```") and not overlap_of(old, new):
+            told += 1
+            assert result(old, new) == MARKDOWN, cut
+    assert told > 800
+
+
+def test_a_text_longer_than_the_window_is_joined_and_recognised_as_well() -> None:
+    chance = random.Random(5)  # noqa: S311 - the same text each time
+    text = " ".join(str(chance.randrange(10**6)) for _ in range(3000))
+    assert result(text[:15_000], text[15_000 - REPEATED :]) == text
+    assert result(text[:15_000], text[15_000 - 4000 :]) == text
+    pieces = [text[at : at + 5] for at in range(0, len(text), 5)]
+    shown, seam = joined(text[:15_000], *pieces)
+    assert shown == text
+    assert seam.began_anew
+
+
+PHRASES = (
+    *("the ", "cache ", "is ", "empty", "Nothing ", "- item ", "\n", "\n\n", "# Head\n", "`x`"),
+    *(". ", " 7", "**", "```\ncode(1)\n```\n", "| a | b |\n", "👩\u200d👧 ", "缓存"),
+    "The same sentence again. ",
+)
+TEXTS = st.lists(st.sampled_from(PHRASES), min_size=1, max_size=60).map("".join)
+
+
+@given(TEXTS, st.data())
+def test_repeated_words_are_dropped_from_any_text(text: str, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(1, len(text)))
+    old, new = text[:cut], text[max(0, cut - REPEATED) :]
+    # In a text of equal pieces more than was repeated may look repeated; it is dropped, too.
+    assert result(old, new) == old + new[overlap_of(old, new) :]
+    if overlap_of(old, new) == min(cut, REPEATED):
+        assert result(old, new) == text
+
+
+@given(TEXTS, st.data())
+def test_any_text_begun_anew_is_shown_once(text: str, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(1, len(text)))
+    assert result(text[:cut], text) == text
+
+
+@given(
+    st.one_of(TEXTS, st.text("ab \n", max_size=200)),
+    st.one_of(TEXTS, st.text("ab \n", max_size=200)),
+    st.integers(0, 400),
+    st.lists(st.integers(0, 600), max_size=12),
+    st.booleans(),
+)
+def test_every_way_to_cut_the_continuation_gives_the_same(
+    old: str, new: str, repeated: int, cuts: list[int], may_replace: bool
+) -> None:
+    new = old[repeated:] + new
+    edges = [0, *sorted(min(cut, len(new)) for cut in cuts), len(new)]
+    pieces = [new[start:end] for start, end in itertools.pairwise(edges)]
+    whole, plain = joined(old, new, may_replace=may_replace)
+    shown, seam = joined(old, *pieces, may_replace=may_replace)
+    assert shown == whole
+    assert joined(old, *new, may_replace=may_replace)[0] == whole
+    assert (seam.no_op, seam.began_anew) == (plain.no_op, plain.began_anew)
+
+
+@given(TEXTS, TEXTS, st.booleans())
+def test_what_is_shown_only_grows_unless_it_is_replaced(
+    old: str, new: str, may_replace: bool
+) -> None:
+    seam = Seam(old, may_replace=may_replace)
+    joints = [seam.feed(piece) for piece in new] + [seam.close()]
+    replaced = [joint for joint in joints if joint.replaces]
+    assert len(replaced) <= may_replace
+    added = "".join(joint.text for joint in joints)
+    if replaced:
+        assert added == new
+    assert seam.no_op is not bool(added.strip())
+    assert new.endswith(added.lstrip())  # nothing but a blank is invented
+    overlap = overlap_of(old, new)
+    if overlap:
+        assert added == new[overlap:]
+
+
+# --- how long a start is held back --------------------------------------------------------------
+
+
+def test_what_cannot_be_a_repetition_is_shown_at_once() -> None:
+    seam = Seam("The quick brown ")
+    assert seam.feed("fox") == Joint("fox")
+    assert seam.feed(" jumps.") == Joint(" jumps.")
+    assert seam.close() == Joint()
+
+
+def test_a_repetition_is_held_back_until_it_is_over() -> None:
+    seam = Seam("The quick brown ")
+    assert [seam.feed(piece) for piece in ("The", " quick", " brown ")] == [Joint()] * 3
+    assert seam.feed("fox") == Joint("fox")
+
+
+def test_without_old_text_everything_passes_at_once() -> None:
+    seam = Seam("")
+    assert seam.feed("The") == Joint("The")
+    assert seam.close() == Joint()
+    assert not seam.no_op
+    assert not seam.began_anew
+
+
+def test_a_repetition_may_be_longer_than_a_line() -> None:
+    text = "".join(f"line {number} of a long answer\n" for number in range(200))
+    cut = len(text) - 1000
+    seam = Seam(text[:cut])
+    for at in range(cut - 1000, cut, 10):
+        assert seam.feed(text[at : at + 10]) == Joint()
+    assert seam.feed(text[cut : cut + 20]) == Joint(text[cut : cut + 20])
+
+
+def test_what_is_held_back_comes_when_the_continuation_breaks_off_too() -> None:
+    seam = Seam("It was cold, and it was dark, and")
+    assert seam.feed(" it was") == Joint()
+    assert seam.close() == Joint(" it was")
+    assert seam.close() == Joint()
+
+
+# --- overlaps -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        pytest.param("one two three four", "o three four five", "one two three four five", id="12"),
+        pytest.param("a four", " four five", "a four four five", id="too short"),
+        pytest.param("one two three", "three", "one two three", id="short, but all there is"),
+        pytest.param("I", "I think", "I think", id="all of a short text"),
+        pytest.param("Is", "It", "Is It", id="not all of a short text"),
+        pytest.param(
+            "say: abababababab", "abababababababab!", "say: abababababababab!", id="equal"
+        ),
+        pytest.param("a " + "xy" * 10, "xy" * 8 + "!", "a " + "xy" * 10 + "!", id="of several"),
+        pytest.param("=" * 20, "=" * 30, "=" * 30, id="a rule, as if it were said anew"),
+        pytest.param("x" + "=" * 20, "=" * 15, "x" + "=" * 20, id="a rule is never made longer"),
+        pytest.param("the end.", "", "the end.", id="nothing"),
+    ],
+)
+def test_the_longest_overlap_is_dropped(old: str, new: str, shown: str) -> None:
+    assert result(old, new) == shown
+
+
+def test_an_overlap_farther_back_than_the_window_does_not_count() -> None:
+    old = "".join(f"{number:05}," for number in range(1000))
+    assert result(old, old[-4000:] + "end") == old + "end"
+    assert result(old, old[-4001:] + "end") == f"{old} {old[-4001:]}end"
+
+
+# --- an answer begun anew -----------------------------------------------------------------------
+
+OLD = "The answer has five parts, and each of them matters. The first is that nothing is lost."
+
+
+@pytest.mark.parametrize(
+    ("new", "shown", "no_op", "anew"),
+    [
+        pytest.param(OLD[:60], OLD, True, True, id="ends within the old text"),
+        pytest.param(OLD[:12], OLD, True, True, id="ends early within it"),
+        pytest.param(OLD[:11], OLD + " " + OLD[:11], False, False, id="too early to tell"),
+        pytest.param(OLD, OLD, True, True, id="ends with it"),
+        pytest.param(OLD + " More.", OLD + " More.", False, True, id="goes on behind it"),
+        pytest.param(
+            OLD[:75] + "; more.", OLD + "; more.", False, True, id="other words near the end"
+        ),
+        pytest.param(OLD[:75] + "So", OLD + " So", False, True, id="other words, and a blank"),
+        pytest.param(OLD[:60] + "XYZ", OLD[:60] + "XYZ", False, True, id="other words before"),
+        pytest.param(
+            OLD[:47] + "#", OLD + " " + OLD[:47] + "#", False, False, id="too little to tell"
+        ),
+    ],
+)
+def test_an_answer_begun_anew(new: str, shown: str, no_op: bool, anew: bool) -> None:
+    found, seam = joined(OLD, new)
+    assert found == shown
+    assert (seam.no_op, seam.began_anew) == (no_op, anew)
+
+
+def test_where_nothing_can_be_replaced_an_answer_that_says_something_else_is_not_shown() -> None:
+    seam = Seam(OLD, may_replace=False)
+    assert [seam.feed(OLD[:60]), seam.feed("XYZ"), seam.feed(" and more")] == [Joint()] * 3
+    assert seam.close() == Joint()
+    assert seam.no_op
+    assert seam.began_anew
+
+
+def test_after_it_was_replaced_the_text_grows() -> None:
+    seam = Seam(OLD)
+    assert seam.feed(OLD[:60]) == Joint()
+    assert seam.feed("XYZ") == Joint(OLD[:60] + "XYZ", replaces=True)
+    assert seam.feed(" and more") == Joint(" and more")
+    assert not seam.no_op
+
+
+def test_most_of_a_short_text_said_again_is_a_new_beginning() -> None:
+    assert result("Let me have a look at it", "Let me have a look at that") == (
+        "Let me have a look at itthat"
+    )
+    assert result("Let me have a look at it", "Let me have it") == (
+        "Let me have a look at it Let me have it"
+    )
+
+
+def test_an_overlap_counts_before_a_new_beginning() -> None:
+    line = "- name: value of the setting, unit of the setting, default\n"
+    old = line + "- other\n" + line[:50]
+    new = line[:50] + " and more of it than there was before"
+    shown, seam = joined(old, new)
+    assert shown == old + new[50:]
+    assert not seam.began_anew
+
+
+def test_blanks_only_count_as_nothing() -> None:
+    shown, seam = joined(OLD, OLD[-REPEATED:] + "\n")
+    assert shown == OLD + "\n"
+    assert seam.no_op
+
+
+# --- without a repetition -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "between"),
+    [
+        pytest.param("Update DC ", "Bugs", "", id="blank before"),
+        pytest.param("Update DC", " Bugs", "", id="blank behind"),
+        pytest.param("Update DC\n", "Bugs", "", id="line before"),
+        pytest.param("Update DC", "\n\nBugs", "", id="line behind"),
+        pytest.param("Update DC", "Bugs", " ", id="a new word"),
+        pytest.param("the expla", "nation", "", id="inside a word"),
+        pytest.param("the end", ". Then", "", id="closing mark"),
+        pytest.param("he said", "” Then", "", id="closing quote"),
+        pytest.param("in brackets (", "As here)", "", id="behind an opening mark"),
+        pytest.param("about 3.1", "4159", "", id="inside a number"),
+        pytest.param("version", "2", " ", id="a number behind a word"),
+        pytest.param("缓存从", "未被清除", "", id="letters without case"),
+        pytest.param("Уже зн", "ает", "", id="small letters of any script"),
+        pytest.param("👩", "\u200d👧", "", id="inside an emoji"),
+        pytest.param("👩\u200d", "👧", "", id="inside an emoji, behind the joiner"),
+        pytest.param("👍", "🏽", "", id="the colour of an emoji"),
+        pytest.param("It is **bold", "** and", "", id="closing marks of bold words"),
+        pytest.param("It is", "**bold**", " ", id="opening marks of bold words"),
+        pytest.param("the `code", "` is", "", id="closing mark of code"),
+        pytest.param("- Update DC", "Bugs", "\n", id="list item"),
+        pytest.param("  12. Update DC", "Bugs", "\n", id="numbered item"),
+        pytest.param("text\n## Update DC", "Bugs", "\n", id="heading"),
+        pytest.param("> Update DC", "Bugs", "\n", id="quote"),
+        pytest.param("| a | b |", "Bugs", "\n", id="table row"),
+        pytest.param("- Update\n\nThen", "Bugs", " ", id="behind a list"),
+        pytest.param("- Update the expla", "nation", "", id="inside a word of a list item"),
+        pytest.param("#hashtag", "Bugs", " ", id="no heading"),
+        pytest.param("```py\nprint(X", "Y)", "", id="code"),
+        pytest.param("```py\n- item", "Y)", "", id="code that looks like a list"),
+        pytest.param("```", "Python", "", id="the first line of code"),
+        pytest.param("~~~~\n~~~\nprint(X", "Y)", "", id="code with a shorter fence in it"),
+        pytest.param("```\n~~~\nprint(X", "Y)", "", id="code with another fence in it"),
+        pytest.param("```\n```py\nprint(X", "Y)", "", id="code with an opening fence in it"),
+        pytest.param("1. a\n   ```\n   print(X", "Y)", "", id="code in a list"),
+        pytest.param("```\nx\n```\nUpdate DC", "Bugs", " ", id="behind code"),
+        pytest.param("```\nx\n```", "Then", "\n", id="right behind code"),
+        pytest.param("```\nx\n```", "then", "\n", id="small letters right behind code"),
+        pytest.param("```x``` is DC", "Bugs", " ", id="code in a line"),
+    ],
+)
+def test_what_comes_between_two_texts_that_repeat_nothing(old: str, new: str, between: str) -> None:
+    assert result(old, new) == old + between + new
+    assert joined(old, *new)[0] == old + between + new
+
+
+# --- cost ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("=" * 20_000, "=" * 20_000, id="one character"),
+        pytest.param("ab" * 10_000, "ab" * 1999 + "c" + "ab" * 9000, id="one period"),
+        pytest.param(("=" * 99 + "\n") * 200, ("=" * 99 + "\n") * 200, id="rules"),
+        pytest.param(MARKDOWN * 15, MARKDOWN * 16, id="an answer begun anew"),
+    ],
+)
+def test_texts_full_of_repetition_are_joined_letter_by_letter(old: str, new: str) -> None:
+    assert joined(old, *new)[0] == result(old, new)

@@ -1,0 +1,288 @@
+"""Who may answer which question, how it is shown, and what the model reads."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.tools.risk import Risk
+from gateway.access import policy
+from gateway.delivery.view import write_address
+from gateway.entitlement import (
+    Answerer,
+    Refusal,
+    admins_by_role,
+    by_requester,
+    choose,
+    code_and_reason,
+    code_of,
+    is_admin,
+    may_answer,
+    places_of,
+    read_code,
+    unattended,
+)
+from gateway.question import LONGEST_SHOWN, OVER, arguments_shown, fields_of, notice_of, refused
+from platforms.core.contract import Address
+from sessions.records import Approval, ApprovalState
+
+HERE, THERE = write_address(Address("memory", "1")), write_address(Address("memory", "2"))
+
+
+def question(
+    id_: str = "p_00000000000000ab12",
+    *,
+    address: str = HERE,
+    person: str = "memory:1",
+    own: bool = True,
+    arguments: str = '{"a": 1}',
+) -> Approval:
+    return Approval(
+        id=id_,
+        key="memory:1",
+        session_id="s1",
+        turn_id="t1",
+        call_id="c1",
+        tool="pay",
+        arguments=arguments,
+        person=person,
+        by_requester=own,
+        address=address,
+        asked_at=0,
+        expires_at=1_800_000,
+        state=ApprovalState.OPEN,
+    )
+
+
+def somebody(
+    principal: str = "memory:1", *, admin: bool = False, address: str = HERE, direct: bool = True
+) -> Answerer:
+    return Answerer(principal, admin, address, direct)
+
+
+# --- who ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("risk", "may"),
+    [(Risk.EXEC, False), (Risk.NET, True), (Risk.WRITE, True)],
+)
+def test_the_requester_answers_alone_unless_programs_would_run(risk: Risk, may: bool) -> None:
+    assert by_requester(risk) is may
+
+
+@pytest.mark.parametrize(
+    ("own", "principal", "admin", "may"),
+    [
+        pytest.param(True, "memory:1", False, True, id="who asked"),
+        pytest.param(True, "memory:2", False, False, id="another member"),
+        pytest.param(True, "memory:2", True, True, id="an admin"),
+        pytest.param(False, "memory:1", False, False, id="who asked, for a program"),
+        pytest.param(False, "memory:1", True, True, id="who asked and is an admin"),
+    ],
+)
+def test_who_may_answer(own: bool, principal: str, admin: bool, may: bool) -> None:
+    assert may_answer(question(own=own), principal, admin=admin) is may
+
+
+@pytest.mark.parametrize(
+    ("principal", "account", "admin"),
+    [
+        pytest.param("memory:9", "", True, id="named"),
+        pytest.param("memory:9", "work", True, id="named, under any account"),
+        pytest.param("memory:8", "work", True, id="named for this account"),
+        pytest.param("memory:8", "", False, id="named for another account"),
+        pytest.param("memory:7", "", True, id="made an admin by a code"),
+        pytest.param("console:owner", "", True, id="at the terminal"),
+        pytest.param("web:owner", "", True, id="at the page"),
+        pytest.param("memory:1", "", False, id="a member"),
+        pytest.param("other:9", "", False, id="the same id elsewhere"),
+    ],
+)
+def test_who_is_an_admin_by_name(principal: str, account: str, admin: bool) -> None:
+    known = policy(("memory:1",), ("memory:9", "memory@work:8"), appointed=("memory:7",))
+    assert is_admin(known, principal, Address("memory", "1", account)) is admin
+
+
+def test_admins_by_role_may_be_in_the_chat_of_their_platform_only() -> None:
+    known = policy((), ("discord:G1/role:R7", "memory:9"))
+    assert admins_by_role(known, Address("discord", "1"))
+    assert not admins_by_role(known, Address("memory", "1"))
+
+
+def test_admins_are_written_to_each_once_and_nobody_who_has_no_private_chat() -> None:
+    entries = ("memory:9", "memory:9", "memory@work:8", "discord:G1/role:R7")
+    assert places_of(entries) == (Address("memory", "9"), Address("memory", "8", "work"))
+
+
+@pytest.mark.parametrize(
+    ("key", "nobody"), [("api:x", True), ("schedule:daily", True), ("memory:api", False)]
+)
+def test_nobody_reads_along_where_programs_ask(key: str, nobody: bool) -> None:
+    assert unattended(key) is nobody
+
+
+# --- which -------------------------------------------------------------------------------------
+
+A = question("p_00000000000000ab12")
+B = question("p_00000000000000cd34", arguments='{"text": "' + "long `word` " * 20 + '"}')
+ELSEWHERE = question("p_00000000000000ef56", address=THERE, person="memory:2")
+PROGRAM = question("p_00000000000000gh78", own=False)
+LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " * 20)[:49] + "…`"}
+
+
+@pytest.mark.parametrize(
+    ("questions", "who", "code", "found"),
+    [
+        pytest.param([], somebody(), "", Refusal("ask.none"), id="none"),
+        pytest.param([A], somebody(), "", A, id="the only one"),
+        pytest.param([A, ELSEWHERE], somebody(), "", A, id="the only one here"),
+        pytest.param([ELSEWHERE], somebody(), "", Refusal("ask.none"), id="only elsewhere"),
+        pytest.param(
+            [ELSEWHERE], somebody("memory:9", admin=True), "", ELSEWHERE, id="an admin in private"
+        ),
+        pytest.param(
+            [ELSEWHERE],
+            somebody("memory:9", admin=True, direct=False),
+            "",
+            Refusal("ask.none"),
+            id="an admin in a room",
+        ),
+        pytest.param([A, B], somebody(), "", Refusal("ask.several", LISTED), id="several"),
+        pytest.param([A, PROGRAM], somebody(), "", A, id="the only one that they may answer"),
+        pytest.param([A, B], somebody(), "CD34", B, id="by code"),
+        pytest.param([A, B], somebody(), "cd34", B, id="by code in small letters"),
+        pytest.param(
+            [A], somebody(), "ZZ99", Refusal("ask.unknown", {"code": "ZZ99"}), id="a wrong code"
+        ),
+        pytest.param([PROGRAM], somebody(), "", Refusal("admins_only"), id="for admins"),
+        pytest.param(
+            [PROGRAM], somebody(), "GH78", Refusal("admins_only"), id="for admins, by code"
+        ),
+        pytest.param([ELSEWHERE], somebody(), "EF56", Refusal("not_yours"), id="somebody else's"),
+    ],
+)
+def test_which_question_is_answered(
+    questions: list[Approval], who: Answerer, code: str, found: object
+) -> None:
+    assert choose(questions, who, code) == found
+
+
+@pytest.mark.parametrize(
+    ("args", "read"),
+    [
+        ("", ("", "")),
+        ("AB12", ("AB12", "")),
+        ("ab12  not\n now", ("ab12", "not now")),
+        ("zz99", ("zz99", "")),
+        ("no thanks", ("", "no thanks")),
+        ("that costs", ("", "that costs")),
+        ("gate", ("gate", "")),
+        ("2much4 me", ("", "2much4 me")),
+    ],
+)
+def test_a_code_is_told_from_a_reason(args: str, read: tuple[str, str]) -> None:
+    letters = question("p_00000000000000gate")
+    assert code_and_reason(args, [A, letters]) == read
+
+
+def test_signs_that_look_alike_are_one() -> None:
+    assert read_code("o1lI") == "0111"
+    assert code_of("p_00000000000000z011") == read_code("zoil")
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "more", "notice"),
+    [
+        (ApprovalState.OPEN, "", {}, "ask"),
+        (ApprovalState.OPEN, "", {"admins": True}, "ask.admin"),
+        (ApprovalState.OPEN, "", {"must_ask": False}, "ask.again"),
+        (ApprovalState.ALLOWED, "", {}, "ask.allowed"),
+        (ApprovalState.USED, "", {}, "ask.allowed"),
+        (ApprovalState.DENIED, "no", {}, "ask.denied"),
+        (ApprovalState.EXPIRED, "", {}, "ask.expired"),
+        (ApprovalState.EXPIRED, OVER, {}, "ask.over"),
+    ],
+)
+def test_each_state_has_its_words(
+    state: ApprovalState, reason: str, more: dict[str, bool], notice: str
+) -> None:
+    assert notice_of(msgspec.structs.replace(A, state=state, reason=reason), **more) == notice
+
+
+def test_what_is_asked_is_the_call_itself() -> None:
+    assert fields_of(A) == {
+        "tool": "pay",
+        "arguments": '{\n  "a": 1\n}',
+        "code": "AB12",
+        "min": 30,
+        "by": "",
+        "reason": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        pytest.param('{"a":"x\\ny"}', '{\n  "a": "x\\ny"\n}', id="line breaks stay inside"),
+        pytest.param("no object", "no object", id="no JSON"),
+        pytest.param('"\u202eabc"', '"\\u202eabc"', id="signs that turn text around"),
+        pytest.param('"a\u200bb"', '"a\\u200bb"', id="signs without width"),
+        pytest.param('"\U000e0041"', '"\\udb40\\udc41"', id="hidden signs beyond 16 bits"),
+        pytest.param('"```"', '"\\u0060\\u0060\\u0060"', id="the end of a block"),
+        pytest.param('"ü 漢 `x`"', '"ü 漢 `x`"', id="ordinary text"),
+    ],
+)
+def test_nothing_in_the_arguments_can_look_like_anything_else(arguments: str, shown: str) -> None:
+    assert arguments_shown(arguments) == shown
+
+
+def test_of_long_arguments_beginning_and_end_are_shown_and_how_much_is_not() -> None:
+    text = arguments_shown(json.dumps({"command": "begin " + "x" * 5000 + " end"}))
+    assert text.startswith('{\n  "command": "begin xx')
+    assert text.endswith('xx end"\n}')
+    assert "… 3530 characters are not shown …" in text
+
+
+@given(st.text())
+def test_shown_arguments_mean_the_same_and_never_leave_their_block(value: str) -> None:
+    text = arguments_shown(json.dumps({"a": value}, ensure_ascii=False))
+    assert "```" not in text
+    assert all(sign.isprintable() or sign == "\n" for sign in text)
+    assert len(text) <= LONGEST_SHOWN + 60
+    if len(text) <= LONGEST_SHOWN:
+        assert json.loads(text) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param(
+            {"state": ApprovalState.DENIED, "answered_by": "memory:9"},
+            "denied by memory:9.",
+            id="denied",
+        ),
+        pytest.param(
+            {"state": ApprovalState.DENIED, "answered_by": "memory:9", "reason": "too dear"},
+            "denied by memory:9: too dear",
+            id="denied with a reason",
+        ),
+        pytest.param(
+            {"state": ApprovalState.EXPIRED},
+            "it needs somebody's approval, and nobody answered within 30 minutes.",
+            id="unanswered",
+        ),
+        pytest.param(
+            {"state": ApprovalState.EXPIRED, "expires_at": 50},
+            "it needs somebody's approval, and nobody answered within the time there was.",
+            id="unanswered in a short time",
+        ),
+    ],
+)
+def test_the_model_reads_why_a_call_did_not_run(changes: dict[str, object], said: str) -> None:
+    assert refused(msgspec.structs.replace(A, **changes)) == said
