@@ -87,6 +87,10 @@ _FINISH = {
     "content_filter": Finish.REFUSED,
     "refusal": Finish.REFUSED,
     "safety": Finish.REFUSED,
+    "recitation": Finish.REFUSED,
+    "blocklist": Finish.REFUSED,
+    "prohibited_content": Finish.REFUSED,
+    "sensitive": Finish.REFUSED,
 }
 
 

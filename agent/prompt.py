@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from agent.continuation import Kind
-from agent.providers.contract import ModelRequest, ToolSchema
-from agent.settings import TargetSettings
 from sessions.records import Message, ToolCall
 
 SYSTEM = """\
@@ -69,27 +67,6 @@ class Report(msgspec.Struct, frozen=True):
     done: tuple[str, ...] = ()  # calls of that answer that ran
     limit: int = 8  # thousand tokens for each call
     withheld: str = ""  # this tool cannot be used now
-
-
-def build_request(
-    history: Sequence[Message],
-    *,
-    model: str,
-    settings: TargetSettings,
-    system: str,
-    notes: Sequence[str] = (),
-    tools: tuple[ToolSchema, ...] = (),
-) -> ModelRequest:
-    """Write the request for one model answer."""
-    return ModelRequest(
-        model=model,
-        system="\n\n".join([system, *(f"[{note}]" for note in notes)]).strip(),
-        messages=as_seen(history),
-        tools=tools,
-        max_output_tokens=settings.max_output_tokens,
-        temperature=settings.temperature,
-        reasoning_effort=settings.reasoning_effort,
-    )
 
 
 def carried_on(text: str, kind: Kind, more: str = "") -> tuple[Message, ...]:

@@ -9,11 +9,12 @@ from agent.errors import ToolError
 from agent.tools.clock import current_time
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
+from agent.tools.drafts import Drafts
 from agent.tools.registry import BUILT_IN, ToolRegistry, from_entry_points
 from agent.tools.run import Context
 from sessions.values.clock import SystemClock
 
-CONTEXT = Context(SystemClock(), Path(), "key")
+CONTEXT = Context(SystemClock(), Path(), "key", Drafts(Path(), SystemClock()))
 
 
 class Spot(msgspec.Struct):

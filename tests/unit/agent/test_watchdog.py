@@ -72,6 +72,14 @@ def test_where_pings_came_their_absence_counts() -> None:
     assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
 
 
+def test_empty_pieces_in_one_go_are_no_regular_signs_of_life() -> None:
+    dog = started()
+    assert [dog.wire(100.0 + at, ping=True) for at in (0.0, 0.1, 0.2)] == [False] * 3
+    assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
+    assert [dog.wire(101.0 + at, ping=True) for at in (0.0, 1.0)] == [True, False]
+    assert dog.deadline() == Deadline(107.0, Cause.WIRE_DEAD)
+
+
 def test_a_request_has_a_longest_life_whatever_it_says() -> None:
     dog = started()
     dog.progress(149.0, Progress.TEXT)
