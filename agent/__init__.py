@@ -1,13 +1,20 @@
 """One turn of the agent: from a conversation to a stream of events.
 
 loop            the steps of a turn: ask the model, run its tools, until there is an answer
+step            what one answer has come to, and how the next request carries it on
 attempt         one request to the model, read under the watchdog
 events, errors  what a turn tells, and what can go wrong, sorted by what to do about it
 settings        what can be configured
-prompt          how a conversation is shown to a model
-accumulate      chunks to one answer; `slots` puts tool calls together, `think` finds thinking
-verdict         what a request came to; `continuation` decides what to do next
-watchdog        how long a model may stay silent
+prompt          how a conversation is shown to a model, and what is said to carry an answer on
+accumulate      chunks to one answer; `slots` puts tool calls together, `think` finds thinking,
+                `thoughts` keeps it for the service, `seam` joins the pieces of a cut text
+verdict         what a request came to; `salvage` sorts its calls; `continuation` decides what next
+watchdog        how long a model may stay silent; `degeneration` sees when it repeats itself
+experience      what is learned of a model; `breaker` leaves a hanging one alone, `fallback` says
+                who is next, `traits` what is known by name
+context         when and what to summarise; `compaction` does it, `tokens` estimates
+spend           what it costs
+partial_json    reads the beginning of a cut call; `repair` mends what loses nothing
 providers       one module or package per model protocol, behind one contract
 tools           what the agent can do, one family per file, behind one gate
 """

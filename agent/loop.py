@@ -410,6 +410,8 @@ class _Turn:
 
     def _request(self, step: Step) -> ModelRequest:
         target = self._target
+        effort = step.effort(target.settings.reasoning_effort)
+        goes_on = facts(target.model).prefill and effort in (None, "none", "minimal")
         history = list(self.rows)
         if self._summary:
             history.insert(0, context.as_summary_row(self._summary))
@@ -418,11 +420,11 @@ class _Turn:
             system="\n\n".join(
                 [self._task.system, *(f"[{note}]" for note in self._task.notes)]
             ).strip(),
-            messages=as_seen([*history, *step.asks()]),
+            messages=as_seen([*history, *step.asks(prefill=goes_on)]),
             tools=step.tools(self._tools.by_name),
             max_output_tokens=step.cap or target.settings.max_output_tokens,
             temperature=target.settings.temperature,
-            reasoning_effort=step.effort(target.settings.reasoning_effort),
+            reasoning_effort=effort,
             stream=self._known.streams(self._clock.monotonic()) and not step.unstreamed,
         )
 

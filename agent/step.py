@@ -65,14 +65,25 @@ class Step:
         self._lowered = 0  # steps of effort
         self._seam = Seam("")
         self._before = ""  # the text when the present request was sent
+        self._prefilled = False
+        self._blanks = ""  # left off the prefilled text; the model may write them again
         self._reasoned = False
         self._alive_at = clock.monotonic()  # when something last came
         self._news: asyncio.TimerHandle | None = None
 
     # --- the request ---------------------------------------------------------------------------
 
-    def asks(self) -> tuple[Message, ...]:
-        """Messages of this request only, behind the history."""
+    def asks(self, *, prefill: bool = False) -> tuple[Message, ...]:
+        """Messages of this request only, behind the history.
+
+        With `prefill` the model goes on from an assistant's text at the end by itself: then there
+        is nothing to explain and no seam to find.
+        """
+        self._prefilled = prefill and bool(self.text.strip()) and not self._report
+        if self._prefilled:
+            bare = self.text.rstrip()  # services refuse blanks at the end
+            self._blanks = self.text[len(bare) :]
+            return (Message("assistant", bare), *self._more)
         told = lost_calls(self._report, self.text) if self._report else ""
         if self._looped:
             told = "\n\n".join(filter(None, (REPEATING, told)))
@@ -125,15 +136,25 @@ class Step:
         if isinstance(delta, ReasoningDelta):
             self._reasoned = True
             self._emit(delta)
+        elif self._prefilled:
+            self._join(Joint(self._without_blanks(delta.text)))
         elif self._before:
             self._join(self._seam.feed(delta.text))
         else:
             self.text += delta.text
             self._emit(delta)
 
+    def _without_blanks(self, text: str) -> str:
+        """Leave out the blanks that stand at the end of the shown text already."""
+        while text and self._blanks.startswith(text[0]):
+            text, self._blanks = text[1:], self._blanks[1:]
+        if text:
+            self._blanks = ""
+        return text
+
     def end(self, result: AttemptResult) -> None:
         """The answer is over, whole or not."""
-        if self._before:
+        if self._before and not self._prefilled:
             self._join(self._seam.close())
         if isinstance(result.error, Looping):
             self._unloop(result.step.text)

@@ -1,6 +1,8 @@
 """Which models answer where: the configured ones, those of a `[[route]]`, or what people chose."""
 
+import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -13,6 +15,7 @@ from agent.loop import TurnLimits
 from agent.prompt import SYSTEM
 from agent.providers.contract import Provider
 from agent.providers.registry import (
+    ListsModels,
     ModelNotChosen,
     Target,
     UnknownProvider,
@@ -30,6 +33,10 @@ from gateway.settings import RouteSettings, Settings
 from gateway.work import Setting
 from sessions.key import parse_key
 from sessions.values.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_LIST_SECONDS = 5.0
 
 
 class Models:
@@ -61,7 +68,7 @@ class Models:
 
     def setting(self, key: str, person: str) -> Setting:
         """What a turn of this conversation runs with."""
-        route = route_of(self._settings.route, parse_key(key)) if self._settings.route else None
+        route = self._route(key)
         return Setting(
             targets=self._targets(key, route),
             tools=self._registry(route),
@@ -73,12 +80,57 @@ class Models:
             show_reasoning=self._settings.agent.show_reasoning,
         )
 
+    # --- which models there are -----------------------------------------------------------------
+
+    def targets_of(self, key: str) -> tuple[Target, ...]:
+        """Who answers in a conversation, and who takes over."""
+        return self._targets(key, self._route(key))
+
+    def follows(self, key: str) -> bool:
+        """Whether the model of a conversation is one that people chose."""
+        return self._chosen(self.choice(key)) is not None
+
+    def known(self) -> tuple[str, ...]:
+        """Names that the configuration holds, as people write them; the model's own comes first."""
+        names: list[str] = []
+        for target in self.targets:
+            names.append(target.label if target.model in names else target.model)
+        routes = (route.model for route in self._settings.route if route.model)
+        return tuple(dict.fromkeys((*names, *routes)))
+
+    def provider_of(self, name: str) -> str:
+        """Who is asked when the model of this name is chosen."""
+        return _led_by(name, self.targets)[0].provider.name
+
+    async def offered(self, within: float = _LIST_SECONDS) -> tuple[str, ...] | None:
+        """Which models the configured service lists; None when it does not say so in time."""
+        provider = self.targets[0].provider
+        if not isinstance(provider, ListsModels):
+            return None
+        try:
+            async with asyncio.timeout(within):
+                return await provider.list_models() or None
+        except (ProviderError, TimeoutError) as error:
+            log.info("%s does not list its models: %s", provider.name, error or "it took too long")
+            return None
+
+    def _route(self, key: str) -> RouteSettings | None:
+        return route_of(self._settings.route, parse_key(key)) if self._settings.route else None
+
+    def _chosen(self, choice: Choice) -> list[Target] | None:
+        """The targets as people want them; None when that model cannot be reached any more."""
+        if choice.model is None:
+            return None
+        targets = _led_by(choice.model, self.targets, choice.provider)
+        is_there = choice.provider in {"", targets[0].provider.name}
+        return targets if is_there else None
+
     def _targets(self, key: str, route: RouteSettings | None) -> tuple[Target, ...]:
-        targets = list(self.targets)
         chosen = self.choice(key)
-        name = chosen.model or (route.model if route else None)
-        if name:
-            targets = _led_by(name, targets)
+        targets = self._chosen(chosen)
+        if targets is None:
+            named = route and route.model
+            targets = _led_by(named, self.targets) if named else list(self.targets)
         if chosen.effort:
             settings = replace(targets[0].settings, reasoning_effort=chosen.effort)
             targets[0] = replace(targets[0], settings=settings)
@@ -108,11 +160,17 @@ class Models:
             await target.provider.aclose()
 
 
-def _led_by(name: str, targets: list[Target]) -> list[Target]:
-    """Put the model of this name first; one that is nobody's own is reached like the first."""
-    own = next((target for target in targets if target.model == name), None)
-    first = own or replace(targets[0], model=name)
-    return [first, *(each for each in targets if each is not own)] if own else [first, *targets[1:]]
+def _led_by(name: str, targets: Sequence[Target], provider: str = "") -> list[Target]:
+    """Put the model of this name first; one that is nobody's own is reached like the first.
+
+    What was configured about the first one's price and size does not hold for another model.
+    """
+    for own in targets:
+        if name in {own.model, own.label} and provider in {"", own.provider.name}:
+            return [own, *(each for each in targets if each is not own)]
+    first, *others = targets
+    settings = replace(first.settings, name=name, price=None, context_window=None)
+    return [replace(first, model=name, settings=settings), *others]
 
 
 async def open_models(

@@ -49,7 +49,6 @@ from platforms.core.contract import (
 from sessions.actor import Shared
 from sessions.errors import StoreError, StoreTooNew
 from sessions.events import (
-    Begin,
     Busy,
     Interrupt,
     RunningTurn,
@@ -169,7 +168,7 @@ class GatewayRunner:
                     )
                     tasks.append(connections.create_task(self._http.serve(app), name="http"))
                 assert self._pool is not None  # noqa: S101 - opened just above
-                with self._pool.closing():
+                with self._pool.closing(), self._asides.closing():
                     await self._first_chances()
                     self.ready.set()
                     await self.stopping.wait()
@@ -224,6 +223,15 @@ class GatewayRunner:
             tasks=tasks,
         )
         self._pool = pool = SessionPool(shared)
+        self._asides = Asides(
+            store=store,
+            clock=self._clock,
+            models=models,
+            choices=choices,
+            announcer=announcer,
+            delivery=delivery,
+            tasks=tasks,
+        )
         desk = Desk(
             store=store,
             clock=self._clock,
@@ -234,16 +242,7 @@ class GatewayRunner:
             capabilities=self._capabilities,
             stopping=self.stopping,
             questions=self._approvals,
-            asides=Asides(
-                store=store,
-                clock=self._clock,
-                models=models,
-                choices=choices,
-                announcer=announcer,
-                delivery=delivery,
-                look=lambda key: pool.ask(key, Begin()),
-                tasks=tasks,
-            ),
+            asides=self._asides,
         )
         self.operations.update(
             Operations(

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Live, Repeat
-from sessions.records import Message, Turn, TurnState
+from sessions.records import Message, ToolRun, Turn, TurnState
 from sessions.store import SessionStore
 from tests.e2e.house import House, Nothing, Screen, gateway
 from tests.fakes.agent_kit import settings_for
@@ -66,8 +67,14 @@ class Desk:
 
     def __init__(self) -> None:
         self.ran: list[str] = []
+        self.at: list[float] = []  # loop time of each
         self.begun = asyncio.Event()
         self.cancelled = 0
+
+    def does(self, what: str) -> None:
+        """Something took effect."""
+        self.ran.append(what)
+        self.at.append(asyncio.get_running_loop().time())
 
     def tools(self) -> tuple[Tool, ...]:
         desk = self
@@ -80,7 +87,7 @@ class Desk:
                 _context: Not part of the call.
                 path: Where it is.
             """
-            desk.ran.append(f"read {path}")
+            desk.does(f"read {path}")
             return f"content of {path}"
 
         @tool(risk=Risk.WRITE, label="amount")
@@ -91,13 +98,13 @@ class Desk:
                 _context: Not part of the call.
                 amount: How much.
             """
-            desk.ran.append(f"pay {amount}")
+            desk.does(f"pay {amount}")
             return f"paid {amount}"
 
         @tool(risk=Risk.WRITE)
         async def noop(_context: ToolContext) -> str:
             """Do nothing."""
-            desk.ran.append("noop")
+            desk.does("noop")
             return "nothing"
 
         @tool(risk=Risk.WRITE)
@@ -108,7 +115,7 @@ class Desk:
                 _context: Not part of the call.
                 s: Seconds.
             """
-            desk.ran.append(f"sleepy {s}")
+            desk.does(f"sleepy {s}")
             desk.begun.set()
             try:
                 await asyncio.sleep(s)
@@ -126,11 +133,14 @@ class Told(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.notices: list[tuple[str, str]] = []
+        self.news = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         if isinstance(record.msg, str) and record.msg.startswith("told:"):
-            notice, words = record.args  # type: ignore[misc] - as gateway.work logs it
+            assert isinstance(record.args, tuple)
+            notice, words = record.args  # as gateway.work logs it
             self.notices.append((str(notice), str(words)))
+            self.news.set()
 
     @property
     def ids(self) -> list[str]:
@@ -163,15 +173,30 @@ class Stage:
         assert store is not None
         return store
 
-    async def say(self, text: str = "go") -> None:
+    async def say(self, text: str = "go", chat: str = CHAT) -> None:
         """A message from the user."""
-        await self.house.screen.say(CHAT, text)
+        await self.house.screen.say(chat, text)
 
-    async def ends(self, turns: int = 1, seconds: float = PATIENCE) -> Turn:
+    async def stop(self) -> float:
+        """Say /stop, and wait for the answer; gives the seconds that it took."""
+        began = time.monotonic()
+        await self.say("/stop")
+        await self.house.screen.shows(CHAT, "⏹ Stopped")
+        return time.monotonic() - began
+
+    async def told_of(self, notice: str, seconds: float = PATIENCE) -> str:
+        """Wait until the status line was given this notice; gives its words."""
+        async with asyncio.timeout(seconds):
+            while notice not in self.told.ids:
+                self.told.news.clear()
+                await self.told.news.wait()
+        return next(words for known, words in self.told.notices if known == notice)
+
+    async def ends(self, turns: int = 1, seconds: float = PATIENCE, chat: str = CHAT) -> Turn:
         """Wait until that many turns have ended, and their words are shown; gives the last."""
         async with asyncio.timeout(seconds):
             while True:
-                ended = [turn for turn in await self.turns() if turn.state != TurnState.RUNNING]
+                ended = [turn for turn in await self.turns(chat) if turn.state != TurnState.RUNNING]
                 if len(ended) >= turns and not await self._store.open_items():
                     return ended[-1]
                 await asyncio.sleep(0.005)
@@ -182,38 +207,50 @@ class Stage:
         await self.say(text)
         return await self.ends(before + 1, seconds)
 
-    async def turns(self) -> list[Turn]:
+    async def turns(self, chat: str = CHAT) -> list[Turn]:
         """All turns of the chat, the oldest first."""
         found: list[Turn] = []
-        for session in reversed(await self._store.sessions(key=f"memory:{CHAT}")):
+        for session in reversed(await self._store.sessions(key=f"memory:{chat}")):
             found += await self._store.turns(session.id)
         return found
 
-    async def rows(self) -> list[Message]:
-        """The history of the newest session."""
-        sessions = await self._store.sessions(key=f"memory:{CHAT}")
-        return list(await self._store.history(sessions[0].id)) if sessions else []
+    async def tool_runs(self, turn: Turn) -> tuple[ToolRun, ...]:
+        """What the journal holds about the tools of a turn."""
+        return await self._store.tool_runs(turn.id)
 
-    async def history(self) -> list[str]:
+    async def sessions(self, chat: str = CHAT) -> list[str]:
+        """The ids of the chat's sessions, the newest first."""
+        return [session.id for session in await self._store.sessions(key=f"memory:{chat}")]
+
+    async def rows(self, chat: str = CHAT, back: int = 0) -> list[Message]:
+        """The history of the newest session, or of one that many before it."""
+        sessions = await self.sessions(chat)
+        return list(await self._store.history(sessions[back])) if sessions else []
+
+    async def history(self, chat: str = CHAT, back: int = 0) -> list[str]:
         """The same in short: `U:go`, `A:text`, `A{read,pay}`, `T:result`, and a `!` where cut."""
-        return [_short(row) for row in await self.rows()]
+        return [_short(row) for row in await self.rows(chat, back)]
 
-    def shown(self) -> list[str]:
+    def shown(self, chat: str = CHAT) -> list[str]:
         """What the chat shows that is not the user's."""
-        return [each.text for each in self.house.screen.messages(CHAT)]
+        return [each.text for each in self.house.screen.messages(chat)]
 
     def asked(self, number: int) -> list[dict[str, Any]]:
         """The messages of the n-th request, whatever its protocol."""
         return self.requests[number - 1].messages
 
-    async def check(self) -> None:
-        """What must hold after every turn."""
-        rows = await self.rows()
-        _check_rows(rows)
-        self._check_effects(rows)
-        for turn in await self.turns():
-            assert turn.state != TurnState.RUNNING
+    async def check(self, *, readable: bool = True) -> None:
+        """What must hold after every turn; `readable` unless a model was so scripted."""
+        everything: list[Message] = []
+        for session in await self._store.sessions():
+            rows = list(await self._store.history(session.id))
+            _check_rows(rows, readable=readable)
+            everything += rows
+            for turn in await self._store.turns(session.id):
+                assert turn.state != TurnState.RUNNING
+        self._check_effects(everything)
         assert any(text.strip() for text in self.shown()), "the user was left without a word"
+        assert self.house.screen.violations() == []
 
     def _check_effects(self, rows: Sequence[Message]) -> None:
         asked = [
@@ -227,7 +264,10 @@ class Stage:
 
 
 def _only(arguments: str) -> str:
-    values = list(json.loads(arguments).values())
+    try:
+        values = list(json.loads(arguments).values())
+    except ValueError:
+        return "(unreadable)"
     return str(values[0]) if values else ""
 
 
@@ -243,7 +283,7 @@ def _short(row: Message) -> str:
     )
 
 
-def _check_rows(rows: Sequence[Message]) -> None:
+def _check_rows(rows: Sequence[Message], *, readable: bool) -> None:
     """I3 and I4: rows alternate, every call has one result, nothing of ours is among them."""
     open_calls: list[str] = []
     ids: set[str] = set()
@@ -261,7 +301,7 @@ def _check_rows(rows: Sequence[Message]) -> None:
                 assert not ids.intersection(open_calls), "an id used twice"
                 ids.update(open_calls)
                 for call in row.tool_calls:
-                    assert isinstance(json.loads(call.arguments), dict)
+                    assert not readable or isinstance(json.loads(call.arguments), dict)
         before = row.role
         for words in PROMPTS:
             assert words not in row.content or row.role == "user", f"{words!r} in the history"
@@ -275,6 +315,7 @@ async def stage(
     protocol: ProtocolName,
     *scripts: Script | Handler,
     fallbacks: Sequence[ModelServer] = (),
+    fallback_protocol: ProtocolName | None = None,
     timeouts: Timeouts = SCALED,
     tools: Sequence[Tool] = (),
     screen: Screen | None = None,
@@ -293,7 +334,9 @@ async def stage(
         async with ModelServer(*scripts) as server:
             base = settings_for(protocol, server.url, timeouts)
             others = tuple(
-                _named(settings_for(protocol, each.url, timeouts), f"f{number}")
+                _named(
+                    settings_for(fallback_protocol or protocol, each.url, timeouts), f"f{number}"
+                )
                 for number, each in enumerate(fallbacks, 1)
             )
             configured = ModelSettings(

@@ -326,3 +326,15 @@ async def stopped(scene: Stage) -> None:
     await scene.say("/stop")
     async with asyncio.timeout(0.3):
         await scene.house.screen.shows("7", "⏹ Stopped")
+
+
+async def test_a_model_that_goes_on_from_its_own_text_needs_no_words_about_it(
+    tmp_path: Path,
+) -> None:
+    scripts = ('H T"The quick brown " RST', 'H T" fox jumps." F stop D')
+    name = "claude-sonnet-4-5"
+    async with stage(tmp_path, "anthropic", *scripts, model={"name": name}) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", "A:The quick brown fox jumps."]
+        assert [each["content"] for each in scene.asked(2)] == ["go", "The quick brown"]
+        await scene.check()

@@ -513,6 +513,22 @@ async def test_of_two_who_answer_at_once_one_is_first(tmp_path: Path) -> None:
         assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == ANSWERED
 
 
+async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
+    tmp_path: Path,
+) -> None:
+    async with office(tmp_path) as desk:
+        task = desk.asks()
+        asked = await desk.asked()
+        async with asyncio.TaskGroup() as group:
+            answers = [
+                group.create_task(desk.approvals._take(asked, f"memory:{who}", allow=who % 2 > 0))
+                for who in range(10)
+            ]
+        assert sorted(str(each.result()) for each in answers) == [*[str(ANSWERED)] * 9, "None"]
+        first = next(who for who, each in enumerate(answers) if each.result() is None)
+        assert await said(task) == (None if first % 2 else f"denied by memory:{first}.")
+
+
 async def test_a_button_of_no_question_says_so(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
         assert await desk.presses("p_12345", YES) == Tell("ask.unknown", {"code": "2345"})

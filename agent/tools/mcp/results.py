@@ -1,0 +1,74 @@
+"""Sans-IO: what a call came to, as text for the model."""
+
+from collections.abc import Iterator
+
+import msgspec
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from agent.errors import ToolError
+
+_KILO = 1000
+
+
+def text_of(result: CallToolResult) -> str:
+    """Give the result's text; what is no text becomes a line that says what it is.
+
+    Raises:
+        ToolError: The server says that the call failed.
+    """
+    parts = [line for part in result.content for line in _lines(part)]
+    if result.structured_content is not None and not _has_text(result):
+        parts.append(msgspec.json.encode(result.structured_content).decode())
+    text = "\n".join(parts)
+    if result.is_error:
+        raise ToolError(text or "It failed, and the server does not say why.")
+    return text or "[The call succeeded and gave no result.]"
+
+
+def size(count: int) -> str:
+    """Write a number of bytes for people."""
+    if count < _KILO:
+        return f"{count} bytes"
+    if count < _KILO * _KILO:
+        return f"{count / _KILO:.1f} KB"
+    return f"{count / _KILO / _KILO:.1f} MB"
+
+
+def _has_text(result: CallToolResult) -> bool:
+    return any(isinstance(part, TextContent) and part.text for part in result.content)
+
+
+def _lines(part: ContentBlock) -> Iterator[str]:
+    match part:
+        case TextContent():
+            yield part.text
+        case ImageContent():
+            yield f"[image {part.mime_type}, {size(_decoded(part.data))}]"
+        case AudioContent():
+            yield f"[audio {part.mime_type}, {size(_decoded(part.data))}]"
+        case ResourceLink():
+            yield f"[resource {part.uri}{_kind(part.mime_type)}]"
+        case EmbeddedResource(resource=TextResourceContents() as held):
+            yield f"[resource {held.uri}{_kind(held.mime_type)}]"
+            yield held.text
+        case EmbeddedResource(resource=BlobResourceContents() as held):
+            yield f"[resource {held.uri}{_kind(held.mime_type)}, {size(_decoded(held.blob))}]"
+
+
+def _kind(mime_type: str | None) -> str:
+    return f" {mime_type}" if mime_type else ""
+
+
+def _decoded(base64: str) -> int:
+    """Count the bytes that are encoded so."""
+    return len(base64.rstrip("=")) * 3 // 4

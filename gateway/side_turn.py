@@ -1,0 +1,150 @@
+"""A model is asked something beside a conversation, which does not learn of it."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agent.attempt import AttemptResult
+from agent.events import AgentEvent, TurnDone
+from agent.loop import TurnLimits, TurnTask, run_turn
+from agent.tools.contract import Risk
+from agent.tools.registry import ToolRegistry
+from gateway.work import Setting
+from sessions.changes import (
+    Change,
+    EndAttempt,
+    EndTurn,
+    StartAttempt,
+    StartTurn,
+    TakeBack,
+)
+from sessions.records import Message, ToolCall, TurnState
+from sessions.values.clock import Clock
+
+_LIMITS = TurnLimits(max_steps=2)  # a second one for models that call tools although there are none
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Who asked, and where."""
+
+    key: str
+    session_id: str
+    address: str
+    person: str
+    request: str
+
+
+class SideTurn:
+    """The journal of requests whose answers no history holds: only what they cost is kept.
+
+    They run like a turn, with all its ways to recover from a cut or silent model.
+    """
+
+    def __init__(self, turn_id: str, setting: Setting, clock: Clock) -> None:
+        self._id = turn_id
+        self._setting = setting
+        self._clock = clock
+        self._attempts: list[Change] = []
+        self._number = 0
+        self._before = 0  # requests of earlier questions
+        self._began_at = clock.now()
+        self.tokens = 0
+
+    async def ask(
+        self, system: str, history: Sequence[Message], *, session: str = "", summary: str = ""
+    ) -> TurnDone:
+        """Have a question answered, without tools; it is the last row of the history."""
+        self._before = self._number
+        return await run_turn(
+            TurnTask(
+                turn_id=self._id,
+                session_id=session,
+                system=system,
+                history=tuple(history),
+                workspace=self._setting.workspace,
+                summary=summary,
+            ),
+            targets=self._setting.targets,
+            tools=ToolRegistry(()),
+            journal=self,
+            clock=self._clock,
+            emit=_shown_to_nobody,
+            steers=_nothing,
+            experience=self._setting.experience,
+            drafts=self._setting.drafts,
+            limits=_LIMITS,
+        )
+
+    def record(self, asked: Asked) -> tuple[Change, ...]:
+        """What was used, to be stored in one go with the answer.
+
+        Requests belong to turns. This turn is taken back as soon as it is there: so it counts
+        where costs are summed up, and nowhere else.
+        """
+        if not asked.session_id or not self._attempts:
+            return ()
+        now = self._clock.now()
+        return (
+            StartTurn(
+                self._id,
+                asked.session_id,
+                asked.key,
+                asked.address,
+                (),
+                (),
+                asked.request,
+                self._began_at,
+                asked.person,
+            ),
+            *self._attempts,
+            EndTurn(self._id, TurnState.DONE, now),
+            TakeBack(asked.session_id, self._id, now),
+        )
+
+    # --- the journal: see `agent.loop.TurnJournal` ------------------------------------------------
+
+    async def attempt_started(self, number: int, target: str) -> None:
+        """Noted."""
+        self._number = number + self._before
+        self._attempts.append(StartAttempt(self._id, self._number, target, self._clock.now()))
+
+    async def attempt_ended(self, number: int, result: AttemptResult) -> None:
+        """Noted."""
+        self.tokens += result.usage.tokens
+        self._attempts.append(
+            EndAttempt(
+                self._id,
+                number + self._before,
+                result.name,
+                self._clock.now(),
+                phase=result.phase,
+                received=result.received,
+                cause=result.cause,
+                request_id=result.request_id,
+                input_tokens=result.usage.input_tokens,
+                output_tokens=result.usage.output_tokens,
+                cached_tokens=result.usage.cached_tokens,
+                cost=result.usage.cost,
+            )
+        )
+
+    async def step_done(self, message: Message) -> None:
+        """Nothing is kept."""
+
+    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
+        """There are no tools."""
+
+    async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
+        """Nothing is kept."""
+
+    async def compacted(self, keep: int, summary: str) -> None:
+        """It was shortened for this question only."""
+
+
+def _shown_to_nobody(_event: AgentEvent) -> None:
+    """The answer is shown when it is whole."""
+
+
+async def _nothing() -> tuple[Message, ...]:
+    """Nobody steers it."""
+    return ()

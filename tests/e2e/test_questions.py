@@ -1,0 +1,330 @@
+"""Tools that ask first, as people meet them: the whole gateway over a platform in memory."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.settings import ModelSettings, ToolSettings
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
+from gateway.settings import AccessSettings, GatewaySettings, Settings
+from platforms.core.contract import Live, Sender
+from platforms.memory import Visible
+from sessions.records import ApprovalState
+from sessions.settings import SessionSettings
+from sessions.values.secret import Secret
+from tests.e2e.house import House, Nothing, Screen, gateway, opened, talkative
+from tests.fakes.model_script import Script
+from tests.fakes.model_server import ModelServer
+
+CHAT, ELSEWHERE = "1001", "9"
+ANN, CHIEF = Sender("1001", "Ann"), Sender("9", "Chief")
+ADMINS = ("memory:9",)
+RUN = 'H C(0,c1,run,{"command":"make tea"}) F tool_calls U D'
+
+
+class Machine:
+    """A tool that must ask, whose runs can be counted."""
+
+    def __init__(self, risk: Risk = Risk.EXEC) -> None:
+        self.ran: list[str] = []
+        self.tool = self._tool(risk)
+
+    def _tool(self, risk: Risk) -> Tool:
+        @tool(risk=risk, label="command")
+        async def run(context: ToolContext, command: str) -> str:  # noqa: ARG001 - every tool has one
+            """Run something.
+
+            Args:
+                context: Not part of the call.
+                command: What to run.
+            """
+            self.ran.append(command)
+            return f"{command}: done"
+
+        return run
+
+
+def calling(times: int = 1, then: str = RUN) -> Callable[[dict[str, object]], Script]:
+    """A model that makes the same call so many times, all but the first like `then`; then talks."""
+    scripts = iter([RUN, *[then] * (times - 1)])
+
+    def answer(body: dict[str, object]) -> Script:
+        return next(scripts, None) or talkative(body)
+
+    return answer
+
+
+def a_screen() -> Screen:
+    return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+
+
+async def question(screen: Screen, chat: str = CHAT) -> tuple[Visible, str]:
+    """The open question of a chat, and its code."""
+    messages = await screen.until(chat, lambda found: any("/deny " in each.text for each in found))
+    shown = next(each for each in messages if "/deny " in each.text)
+    code = re.search(r"/deny (\w{4})", shown.text)
+    assert code
+    return shown, code[1]
+
+
+async def result(house: House, number: int = 2) -> str:
+    """What the model read of its call."""
+    (row,) = [each for each in await house.asked(number) if each["role"] == "tool"]
+    return str(row["content"])
+
+
+async def test_a_program_runs_once_after_an_admin_allowed_it_in_the_chat(tmp_path: Path) -> None:
+    machine = Machine()
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, admins=("memory:1001",), tools=(machine.tool,)) as house,
+    ):
+        await house.screen.say(CHAT, "tea, please")
+        shown, _ = await question(house.screen)
+        assert '"command": "make tea"' in shown.text
+        assert machine.ran == []
+        await house.screen.say(CHAT, "/approve")
+        await house.screen.shows(CHAT, "✅ Allowed by memory:1001.", "✅ Allowed: run runs once.")
+        await house.screen.shows(CHAT, "echo: tea, please")
+        assert await result(house) == "make tea: done"
+        assert machine.ran == ["make tea"]
+    assert house.screen.violations() == []
+
+
+async def test_a_member_may_not_let_programs_run_but_an_admin_in_another_chat_may(
+    tmp_path: Path,
+) -> None:
+    machine = Machine()
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+    ):
+        screen = house.screen
+        await screen.say(CHAT, "tea, please", sender=ANN)
+        shown, code = await question(screen)
+        assert "An admin has to answer" in shown.text
+        for text in ("/approve", f"/approve {code}", f"/deny {code}"):
+            before = len(screen.messages(CHAT))
+            await screen.say(CHAT, text, sender=ANN)
+            messages = await screen.until(CHAT, lambda found, had=before: len(found) > had)  # type: ignore[misc]  # mypy knows no default here
+            assert messages[-1].text == "Only an admin may do that."
+        assert machine.ran == []
+        asked, same = await question(screen, ELSEWHERE)
+        assert same == code
+        assert "for memory:1001" in asked.text
+        await screen.say(ELSEWHERE, "/approve", sender=CHIEF)
+        await screen.shows(ELSEWHERE, "✅ Allowed by memory:9.", "✅ Allowed: run runs once.")
+        await screen.shows(CHAT, "✅ Allowed by memory:9.", "echo: tea, please")
+        assert machine.ran == ["make tea"]
+
+
+async def test_what_sends_something_is_allowed_by_who_asked_for_it(tmp_path: Path) -> None:
+    machine = Machine(Risk.NET)
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+    ):
+        await house.screen.say(CHAT, "tea, please", sender=ANN)
+        await question(house.screen)
+        await house.screen.say(CHAT, "/approve", sender=ANN)
+        await house.screen.shows(CHAT, "✅ Allowed by memory:1001.", "echo: tea, please")
+        assert machine.ran == ["make tea"]
+        assert house.screen.messages(ELSEWHERE) == []
+
+
+async def test_a_button_under_the_question_answers_it_and_goes_away(tmp_path: Path) -> None:
+    machine = Machine()
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+    ):
+        screen = house.screen
+        await screen.say(CHAT, "tea, please", sender=ANN)
+        shown, _ = await question(screen, ELSEWHERE)
+        allow, deny = shown.buttons
+        await screen.press(CHAT, allow.action, sender=ANN)
+        await screen.shows(CHAT, "Only an admin may do that.")
+        await screen.press(ELSEWHERE, allow.action, sender=CHIEF)
+        await screen.shows(CHAT, "echo: tea, please")
+        (message,) = await screen.shows(ELSEWHERE, "✅ Allowed by memory:9.")
+        assert message.buttons == ()
+        await screen.press(ELSEWHERE, deny.action, sender=CHIEF)
+        await screen.shows(ELSEWHERE, "This was answered already.")
+        assert machine.ran == ["make tea"]
+
+
+async def test_a_denial_and_its_reason_reach_the_model(tmp_path: Path) -> None:
+    machine = Machine()
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+    ):
+        await house.screen.say(CHAT, "tea, please", sender=ANN)
+        _, code = await question(house.screen)
+        await house.screen.say(ELSEWHERE, f"/deny {code} we have coffee", sender=CHIEF)
+        await house.screen.shows(CHAT, "🚫 Denied by memory:9: we have coffee.", "echo: tea")
+        assert await result(house) == "run has NOT run: denied by memory:9: we have coffee"
+    assert machine.ran == []
+
+
+async def test_what_nobody_answers_does_not_run(tmp_path: Path) -> None:
+    machine = Machine()
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+    ):
+        house.runner._approvals._wait = 200
+        await house.screen.say(CHAT, "tea, please", sender=ANN)
+        await house.screen.shows(CHAT, "⌛ Nobody answered in time", "echo: tea, please")
+        await house.screen.shows(ELSEWHERE, "⌛ Nobody answered in time")
+        assert "nobody answered" in await result(house)
+    assert machine.ran == []
+
+
+async def test_where_there_is_no_admin_the_model_hears_it_at_once(tmp_path: Path) -> None:
+    machine = Machine()
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, tools=(machine.tool,)) as house,
+    ):
+        await house.screen.say(CHAT, "tea, please", sender=ANN)
+        await house.screen.shows(CHAT, "echo: tea, please")
+        assert "no admin can be reached" in await result(house)
+        assert len(house.screen.messages(CHAT)) == 1
+    assert machine.ran == []
+
+
+async def test_a_stop_does_not_wait_for_the_answer_and_ends_the_question(tmp_path: Path) -> None:
+    machine = Machine()
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
+    ):
+        screen = house.screen
+        await screen.say(CHAT, "tea, please", sender=ANN)
+        shown, code = await question(screen, ELSEWHERE)
+        began = time.perf_counter()
+        await screen.say(CHAT, "/stop", sender=ANN)
+        await screen.shows(CHAT, "⏹ Stopped.")
+        assert time.perf_counter() - began < 0.3
+        for chat in (CHAT, ELSEWHERE):
+            messages = await screen.shows(chat, "⏹ This is over")
+            assert not any(each.buttons for each in messages)
+        await screen.say(ELSEWHERE, f"/approve {code}", sender=CHIEF)
+        await screen.shows(ELSEWHERE, f"No open question has the code {code}")
+        await screen.press(ELSEWHERE, shown.buttons[0].action, sender=CHIEF)
+        await screen.shows(ELSEWHERE, "This is over; nothing waits")
+        assert not any("may have taken effect" in text for text in screen.screen(CHAT))
+    assert machine.ran == []
+    async with opened(tmp_path) as store:
+        assert await store.open_approvals() == ()
+
+
+@pytest.mark.parametrize(
+    ("again", "told"),
+    [
+        pytest.param(RUN, "", id="asked again or not"),
+        pytest.param(RUN.replace("H ", "H W.5 "), "📝 Noted.", id="before it is asked again"),
+    ],
+)
+async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
+    tmp_path: Path, again: str, told: str
+) -> None:
+    machine, screen = Machine(), a_screen()
+    settings = SessionSettings(on_interrupted="resume")
+    async with ModelServer(calling(2, again)) as model:
+        async with gateway(
+            tmp_path, model, screen, admins=ADMINS, tools=(machine.tool,), sessions=settings
+        ) as house:
+            await screen.say(CHAT, "tea, please", sender=ANN)
+            await question(screen, ELSEWHERE)
+            store = house.runner._store
+            assert store
+            (asked,) = await store.open_approvals()
+            await house.crash()
+        assert machine.ran == []
+        async with gateway(
+            tmp_path, model, screen, admins=ADMINS, tools=(machine.tool,), sessions=settings
+        ) as house:
+            await screen.say(ELSEWHERE, "/approve", sender=CHIEF)
+            await screen.shows(ELSEWHERE, "✅ Allowed by memory:9.", told)
+            await screen.shows(CHAT, "✅ Allowed by memory:9.", "echo: tea, please")
+            assert await house.asked(3)
+            assert machine.ran == ["make tea"]
+            assert len([each for each in screen.messages(CHAT) if "run wanted" in each.text]) == 1
+    async with opened(tmp_path) as store:
+        used = await store.approval(asked.id)
+        assert used
+        assert used.state is ApprovalState.USED
+        assert await store.open_approvals() == ()
+
+
+@pytest.mark.parametrize("crash", [True, False], ids=["crash", "restart"])
+@pytest.mark.parametrize("word", ["approve", "deny"])
+async def test_an_answer_given_while_the_conversation_rests_counts_when_it_goes_on(
+    tmp_path: Path, word: str, crash: bool
+) -> None:
+    machine, screen = Machine(Risk.NET), a_screen()
+    async with ModelServer(calling(2)) as model:
+        async with gateway(tmp_path, model, screen, tools=(machine.tool,)) as house:
+            await screen.say(CHAT, "tea, please", sender=ANN)
+            await question(screen)
+            if crash:
+                await house.crash()
+        async with gateway(tmp_path, model, screen, tools=(machine.tool,)) as house:
+            messages = await screen.shows(CHAT, "♻️ I was restarted")
+            await screen.say(CHAT, f"/{word}", sender=ANN)
+            await screen.shows(CHAT, "📝 Noted. It counts when the conversation goes on")
+            go_on = next(each for each in messages if "I was restarted" in each.text).buttons[0]
+            await screen.press(CHAT, go_on.action, sender=ANN)
+            await screen.shows(CHAT, "echo: tea, please")
+            assert machine.ran == (["make tea"] if word == "approve" else [])
+            last = [each for each in await house.asked(3) if each["role"] == "tool"][-1]
+            expected = "make tea: done" if word == "approve" else "denied by memory:1001."
+            assert str(last["content"]).endswith(expected)
+
+
+async def test_with_approval_never_nobody_is_asked(tmp_path: Path) -> None:
+    machine = Machine()
+    async with ModelServer(calling()) as model:
+        settings = Settings(
+            gateway=GatewaySettings(drain_seconds=0),
+            model=ModelSettings(
+                provider="openai", name="scripted", base_url=model.url, api_key=Secret("sk-none")
+            ),
+            access=AccessSettings(allow=("memory:1001",)),
+            tools=ToolSettings(approval="never"),
+            platforms={"memory": Nothing()},
+        )
+        async with gateway(tmp_path, model, settings=settings, tools=(machine.tool,)) as house:
+            await house.screen.say(CHAT, "tea, please", sender=ANN)
+            await house.screen.shows(CHAT, "echo: tea, please")
+            assert machine.ran == ["make tea"]
+            assert len(house.screen.messages(CHAT)) == 1
+
+
+async def test_of_two_answers_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+    machine, ben = Machine(), Sender("8", "Ben")
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, admins=(*ADMINS, "memory:8"), tools=(machine.tool,)) as house,
+    ):
+        screen = house.screen
+        await screen.say(CHAT, "tea, please", sender=ANN)
+        shown, _ = await question(screen, ELSEWHERE)
+        await question(screen, "8")
+        allow, deny = shown.buttons
+        async with asyncio.TaskGroup() as group:
+            group.create_task(screen.press(ELSEWHERE, allow.action, sender=CHIEF))
+            group.create_task(screen.press("8", deny.action, sender=ben))
+        await screen.shows(CHAT, "echo: tea, please")
+        allowed = machine.ran == ["make tea"]
+        words = "✅ Allowed by memory:9." if allowed else "🚫 Denied by memory:8."
+        for chat in (CHAT, ELSEWHERE, "8"):
+            await screen.shows(chat, words)
+        await screen.shows("8" if allowed else ELSEWHERE, "This was answered already.")
