@@ -142,7 +142,7 @@ class _Loops:
             self._reasoning_kept = self._reasoning.feed(delta.text)
             found = self._reasoning_kept
         if found is not None:
-            raise Looping
+            raise Looping(thinking=isinstance(delta, ReasoningDelta))
 
     def called(self, chunk: Chunk) -> None:
         arguments = getattr(chunk, "arguments", None)

@@ -188,6 +188,7 @@ class Recovery:
         self._budget = budget
         self._backoff = backoff
         self._caps = 0
+        self._repeated = 0
         self._bare = False  # the text broke off without an error
         self.confirmed_bare_end = False
         """A text ended without a word, and its continuation showed that it had been whole."""
@@ -264,9 +265,12 @@ class Recovery:
 
     def _cut(self, phase: Phase, error: ProviderError | None, seen: Seen) -> Action:
         if seen.repeated and error is None:
-            # It was asked to go on and only said again what was there: there is no more.
+            # It was asked to go on and only said again what was there. Where the text before had
+            # ended in the same way, or the second time, there is no more.
+            self._repeated += 1
             self.confirmed_bare_end = self._bare
-            return Finish()
+            if self._bare or self._repeated > 1:
+                return Finish()
         self._bare = error is None and phase is Phase.TEXT
         by_error = self._by_error(error, seen)
         if by_error is not None:
@@ -308,9 +312,11 @@ class Recovery:
                 return self._switch(seen, cause)
             case errors.Declined():
                 return self._refused(seen)
-            case errors.Looping():
+            case errors.Looping(thinking=thinking):
                 self._budget.loops += 1
-                return self._switch(seen, cause) if self._budget.loops > 1 else self._unloop(seen)
+                if self._budget.loops > 1:
+                    return self._switch(seen, cause)
+                return self._unloop(seen, thinking=thinking)
             case errors.RateLimited(retry_after=wait) | errors.Overloaded(retry_after=wait) if (
                 wait is not None and not seen.lost and not seen.ready
             ):
@@ -325,11 +331,11 @@ class Recovery:
             return self._switch(seen, cause)
         return Again(wait=wait, exact=True)
 
-    def _unloop(self, seen: Seen) -> Action:
+    def _unloop(self, seen: Seen, *, thinking: bool) -> Action:
         if seen.lost:
             self._budget.lost(seen.lost)
             return self._budget.smaller(seen.lost)
-        return Again(lower_effort=seen.thought and not seen.said)
+        return Again(lower_effort=thinking)
 
     # --- calls that did not arrive -------------------------------------------------------------
 

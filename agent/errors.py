@@ -54,6 +54,10 @@ class Cut(ProviderError):
 class Looping(ProviderError):
     """The model repeats itself without end."""
 
+    def __init__(self, message: str = "", *, thinking: bool = False) -> None:
+        super().__init__(*([message] if message else []))
+        self.thinking = thinking  # it is the thoughts that go in circles
+
 
 class ContextTooLong(ProviderError):
     """The conversation is longer than the model can take."""

@@ -55,11 +55,17 @@ class Seam:
         self._deaf = False
         self._added = False
         self._anew = False
+        self._ended_alike = False
 
     @property
     def no_op(self) -> bool:
         """Nothing was added, or blanks only; final after `close`."""
         return not self._added
+
+    @property
+    def ended_alike(self) -> bool:
+        """The model said again how the old text ends, and no more; final after `close`."""
+        return self._ended_alike
 
     @property
     def began_anew(self) -> bool:
@@ -73,9 +79,21 @@ class Seam:
         self._hold(text)
         return Joint() if self._undecided() else self._join("".join(self._pieces))
 
-    def close(self) -> Joint:
-        """Nothing follows, whether the continuation is whole or was cut off as well."""
-        return Joint() if self._joined else self._join("".join(self._pieces), closed=True)
+    def close(self, *, cut: bool = False) -> Joint:
+        """Nothing follows; `cut` when the continuation was cut off as well.
+
+        What may have been the beginning of a repetition is then dropped: the next continuation
+        says it again, but what is shown twice stays.
+        """
+        if self._joined:
+            return Joint()
+        held = "".join(self._pieces)
+        self._ended_alike = bool(held.strip()) and self._tail.rstrip().endswith(held.rstrip())
+        if cut and self._undecided():
+            self._joined = True
+            self._pieces = []
+            return Joint()
+        return self._join(held, closed=True)
 
     def _hold(self, text: str) -> None:
         if self._same == self._size:

@@ -26,6 +26,7 @@ from agent.salvage import Salvage
 from agent.seam import Joint, Seam
 from agent.tools.contract import Tool
 from agent.tools.drafts import Draft
+from agent.verdict import Cut
 from sessions.records import Message
 from sessions.values.clock import Clock
 
@@ -155,7 +156,7 @@ class Step:
     def end(self, result: AttemptResult) -> None:
         """The answer is over, whole or not."""
         if self._before and not self._prefilled:
-            self._join(self._seam.close())
+            self._join(self._seam.close(cut=isinstance(result.verdict, Cut)))
         if isinstance(result.error, Looping):
             self._unloop(result.step.text)
 
@@ -196,7 +197,7 @@ class Step:
         return Seen(
             verdict=result.verdict,
             grown=max(0, len(self.text) - len(self._before)),
-            repeated=bool(self._before and step.text) and self.text == self._before,
+            repeated=self._seam.ended_alike and self.text == self._before,
             shown=bool(self.text),
             ready=len(salvage.ready),
             lost=tuple(call.name for call in salvage.lost),

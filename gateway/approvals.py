@@ -111,6 +111,8 @@ class Approvals:
         settled = await self._read(asked.id)  # somebody may have been quicker than the wait
         if settled.state is ApprovalState.OPEN:
             settled = await self._answered(settled, answer)
+        if settled.state is ApprovalState.DENIED:
+            await self._note_denial(settled, None)  # it has counted now
         if settled.state is not ApprovalState.ALLOWED:
             return question.refused(settled)
         use = AnswerApproval(settled.id, ApprovalState.USED, settled.answered_by, self._clock.now())
@@ -185,7 +187,7 @@ class Approvals:
         """Admins who are asked in private because who is there may not answer."""
         if asked.by_requester or self._is_admin(asked.person, asked.address):
             return []
-        return [place for place in self._admins() if place != asked.address]
+        return self._admins()
 
     def _item(
         self, asked: Approval, number: int, notice: str, address: str, fields: Fields
@@ -209,39 +211,34 @@ class Approvals:
 
     async def _asked_before(self, asking: Asking, call: ToolCall) -> Approval | None:
         """The question about this very call whose answer, given or to come, still counts."""
-        now = self._clock.now()
+        # Open ones first: one that is answered while this looks is found by what it became.
+        if open_ := await self._still_open(asking, call):
+            return open_
         allowed = await self._store.allowed_approval(
-            asking.session_id, call.name, call.arguments, now - 2 * self._wait
+            asking.session_id, call.name, call.arguments, self._clock.now() - 2 * self._wait
         )
-        if allowed and allowed.person == asking.person and self._counts(allowed):
+        if allowed and self._counts(allowed, asking):
             return allowed
-        if denied := await self._noted_denial(asking, call):
+        name = _name(asking.session_id, call.name, call.arguments)
+        noted = await self._store.get_value(_DENIED, name)
+        denied = await self._store.approval(noted) if noted else None
+        if denied and denied.state is ApprovalState.DENIED and self._counts(denied, asking):
             return denied
+        return None
+
+    async def _still_open(self, asking: Asking, call: ToolCall) -> Approval | None:
+        this = (asking.session_id, call.name, call.arguments, asking.person)
         for each in await self._store.open_approvals(asking.key):
-            same = (each.session_id, each.tool, each.arguments, each.person) == (
-                asking.session_id,
-                call.name,
-                call.arguments,
-                asking.person,
-            )
-            if same and now < each.expires_at and each.id not in self._waiting:
+            same = this == (each.session_id, each.tool, each.arguments, each.person)
+            if same and self._clock.now() < each.expires_at and each.id not in self._waiting:
                 return each
         return None
 
-    def _counts(self, answered: Approval) -> bool:
-        return (answered.answered_at or 0) > self._clock.now() - self._wait
+    def _counts(self, answered: Approval, asking: Asking) -> bool:
+        return answered.person == asking.person and not self._is_old(answered)
 
-    async def _noted_denial(self, asking: Asking, call: ToolCall) -> Approval | None:
-        """What was denied while nothing waited for it counts once."""
-        name = _name(asking.session_id, call.name, call.arguments)
-        noted = await self._store.get_value(_DENIED, name)
-        if noted is None:
-            return None
-        await self._store.put_value(_DENIED, name, None)
-        denied = await self._store.approval(noted)
-        if denied is None or denied.state is not ApprovalState.DENIED:
-            return None
-        return denied if self._counts(denied) and denied.person == asking.person else None
+    def _is_old(self, answered: Approval) -> bool:
+        return (answered.answered_at or 0) <= self._clock.now() - self._wait
 
     # --- answers ----------------------------------------------------------------------------------
 
@@ -285,13 +282,17 @@ class Approvals:
             return Tell("ask.late")
         waits = asked.id in self._waiting
         if not allow and not waits:
-            name = _name(asked.session_id, asked.tool, asked.arguments)
-            await self._store.put_value(_DENIED, name, asked.id)
+            await self._note_denial(asked, asked.id)
         state = ApprovalState.ALLOWED if allow else ApprovalState.DENIED
         if await self._close(asked, state, who, reason[:_LONGEST_REASON]) is None:
             return Tell("ask.answered")
         log.info("%s %s by %s: %s", asked.tool, state, who, code_of(asked.id))
         return None if waits else Tell("ask.noted")
+
+    async def _note_denial(self, denied: Approval, question_id: str | None) -> None:
+        """Let a denial that nothing waits for be found by the call; None: no more."""
+        name = _name(denied.session_id, denied.tool, denied.arguments)
+        await self._store.put_value(_DENIED, name, question_id)
 
     async def _over(self, asked: Approval) -> str | None:
         """Why a question is over, empty: its time is; None: it still holds."""
@@ -354,9 +355,14 @@ class Approvals:
             if (why := await self._over(each)) is not None:
                 await self._close(each, ApprovalState.EXPIRED, reason=why)
         for name, question_id in (await self._store.values(_DENIED)).items():
-            denied = await self._store.approval(question_id)
-            if denied is None or not self._counts(denied):
+            noted = await self._store.approval(question_id)
+            if noted is None or not self._may_still_count(noted):
                 await self._store.put_value(_DENIED, name, None)
+
+    def _may_still_count(self, noted: Approval) -> bool:
+        if noted.state is ApprovalState.OPEN:  # noted first, denied second
+            return True
+        return noted.state is ApprovalState.DENIED and not self._is_old(noted)
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         try:

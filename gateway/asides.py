@@ -118,10 +118,10 @@ class Asides:
                 await self._choices.choose_model(call.key, name, provider)
                 await self._told_model(call, state, unchecked=name not in names)
             case Several(found):
-                fields = {"name": call.args, "list": model_names.quoted(found)}
+                fields = {"name": _short(call.args), "list": model_names.quoted(found)}
                 await self._answer(call, "model_several", fields)
             case Unknown(close):
-                fields = {"name": call.args, "nearest": model_names.quoted(close)}
+                fields = {"name": _short(call.args), "nearest": model_names.quoted(close)}
                 await self._answer(call, "model_unknown", fields)
 
     async def _told_model(self, call: Call, state: State, *, unchecked: bool) -> None:
@@ -140,7 +140,7 @@ class Asides:
             return Tell("reasoning", {"level": self._level(call.key), "levels": levels})
         if wanted not in {*LEVELS, _DEFAULT}:
             near = nearest(wanted, (*LEVELS, _DEFAULT)) or ""
-            fields = {"name": call.args, "nearest": near, "levels": f"{levels}, {_DEFAULT}"}
+            fields = {"name": _short(call.args), "nearest": near, "levels": levels}
             return Tell("reasoning_unknown", fields)
         state = await call.desk.look(call.key)
         await self._choices.choose_effort(call.key, None if wanted == _DEFAULT else wanted)
@@ -302,6 +302,12 @@ def _number(call: Call) -> str:
 
 def _is_running(state: State) -> int:
     return int(state.turn is not None and not state.turn.leaving)
+
+
+def _short(text: str, most: int = 80) -> str:
+    """Quote what somebody wrote on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _sentence(cause: str) -> str:

@@ -242,15 +242,21 @@ class _Loader:
             starts = (".".join(words[:length]) for length in range(1, len(words) + 1))
             if origin.kind == "default" or NOT_YET.isdisjoint({words[-1], *starts}):
                 continue
-            if _at(settings, path) != _at(usual, path):
+            value = _at(settings, path)
+            if value != _at(usual, path) and not isinstance(value, Struct):
                 self._problems.append(
                     f"{origin.label}: {dotted(path)} has no effect in this version; remove it"
                 )
-        missing = [name for name in settings.tools.enabled if name not in FAMILIES]
+        self._refuse_families(("tools", "enabled"), settings.tools.enabled)
+        for index, route in enumerate(settings.route):
+            self._refuse_families(("route", index, "tools"), route.tools or ())
+
+    def _refuse_families(self, path: KeyPath, families: tuple[str, ...]) -> None:
+        missing = ", ".join(name for name in families if name not in FAMILIES)
         if missing:
-            where = self._where(("tools", "enabled"))
-            named = ", ".join(missing)
-            self._problems.append(f"{where}: tools.enabled: this version has no tools for {named}")
+            self._problems.append(
+                f"{self._where(path)}: {dotted(path)}: this version has no tools for {missing}"
+            )
 
     def _warn_of_entries(self, settings: Settings) -> None:
         known = {*self._specs, "console", "web"}
@@ -279,7 +285,7 @@ NOT_YET = frozenset(
 """Keys of the fixed interface whose feature is still to be built."""
 
 FAMILIES = frozenset({"files"})
-"""Families of tools that are there; the others of `tools.enabled` are still to be built."""
+"""Families of tools that are there; the others that may be named are still to be built."""
 
 
 def _at(settings: object, path: KeyPath) -> object:

@@ -111,7 +111,7 @@ class Models:
             async with asyncio.timeout(within):
                 return await provider.list_models() or None
         except (ProviderError, TimeoutError) as error:
-            log.info("%s does not list its models: %s", provider.name, error or "it took too long")
+            log.info("%s does not list its models: %s", provider.name, str(error) or "too slow")
             return None
 
     def _route(self, key: str) -> RouteSettings | None:

@@ -205,7 +205,10 @@ class RouteSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             description="Chats it is for; `*` stands for anything: `telegram:-100*`, `slack:T1/C1`.",
         ),
     ]
-    model: Annotated[str | None, Meta(description="Name of another model.")] = None
+    model: Annotated[
+        str | None,
+        Meta(description="Name of another model; what people choose by `/model` counts more."),
+    ] = None
     system_prompt: Annotated[str | None, Meta(description="Another system prompt.")] = None
     tools: Annotated[
         tuple[str, ...] | None, Meta(description="Other families of tools; an empty list: none.")

@@ -9,6 +9,7 @@ _COLUMN = 9
 _LABEL = 10
 _EXACT_UP_TO = 10_000
 _SMALLEST_SHOWN = 0.0001
+_ROUND_FROM = 1000
 
 _LINES: tuple[tuple[str, Callable[[Spent], float]], ...] = (
     ("requests", lambda spent: spent.requests),
@@ -58,9 +59,9 @@ def count(number: int) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """Write an amount: to the cent from a dollar on, else closer."""
+    """Write an amount: closer, the smaller it is."""
     if cost is None:
         return "?"
     if cost >= 1:
-        return f"{cost:,.2f}"
+        return f"{cost:,.0f}" if cost >= _ROUND_FROM else f"{cost:.2f}"
     return f"{cost:.4f}" if cost >= _SMALLEST_SHOWN or cost == 0 else f"<{_SMALLEST_SHOWN}"

@@ -129,6 +129,7 @@ class Work:
         if setting.show_reasoning:  # it stands before the answer, so it is entered first
             self._thinking = delivery.live(self._reasoning(final=False))
         self._live: LiveItem = delivery.live(self._item("", final=False))
+        self._told = ""  # the last notice
         self._cut = False
         self._attempts_before = 0  # of a turn that is taken up again
         self.steps = 0
@@ -235,6 +236,7 @@ class Work:
         match event:
             case TextDelta():
                 self._text += event.text
+                self._told = ""
                 self._status.alive()
             case TextReplaced():
                 self._text = event.text
@@ -257,7 +259,9 @@ class Work:
                 self._status.tool_finished(event.call_id)
             case Notice():
                 words = self._status.notice(event.id, event.fields)
-                log.info("told: %s %s", event.id, words)
+                again = event.id == self._told  # the same line, edited in place
+                log.log(logging.DEBUG if again else logging.INFO, "told: %s %s", event.id, words)
+                self._told = event.id
             case TurnDone():
                 return
         self._refresh()

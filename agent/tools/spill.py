@@ -99,6 +99,7 @@ def _write(workspace: Path, call_id: str, text: str) -> Spilled:
 @contextlib.contextmanager
 def _results(workspace: Path) -> Iterator[int]:
     """Open the folder step by step: a link in its place could lead out of the workspace."""
+    workspace.mkdir(mode=0o700, parents=True, exist_ok=True)  # nothing may have been written yet
     with contextlib.ExitStack() as opened:
         folder = os.open(workspace, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
         opened.callback(os.close, folder)

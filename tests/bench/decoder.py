@@ -12,8 +12,8 @@ import gc
 import statistics
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import anthropic
@@ -82,11 +82,13 @@ class Sides:
     def __init__(self, recording: Recording, reads: list[bytes]) -> None:
         self._protocol = recording.protocol
         self._http = httpx2.AsyncClient(transport=_Memory(reads))
-        options: dict[str, Any] = {"api_key": "sk-test", "max_retries": 0, "http_client": self._http}
+        options: dict[str, Any] = {
+            "api_key": "sk-test",
+            "max_retries": 0,
+            "http_client": self._http,
+        }
         self._openai = openai.AsyncOpenAI(base_url=_URL, **options)
-        self._anthropic = anthropic.AsyncAnthropic(
-            base_url=_URL, open_telemetry=False, **options
-        )
+        self._anthropic = anthropic.AsyncAnthropic(base_url=_URL, open_telemetry=False, **options)
         self._ours: Any = build(settings_for(self._protocol, _URL))
         self._over(self._ours)
 
@@ -272,9 +274,22 @@ class Measured(msgspec.Struct, frozen=True):
         return statistics.median(a / b for a, b in zip(self.ours, self.theirs, strict=True))
 
 
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Have no collection look at older things, and no coverage look at ours alone."""
+    gc.freeze()
+    tracing = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracing)
+        gc.unfreeze()
+
+
 async def _seconds(opened: AbstractAsyncContextManager[AsyncIterator[Any]]) -> float:
     async with opened as events:
-        gc.collect()
+        gc.collect()  # nobody pays for what another left behind
         began = time.process_time()
         async for _ in events:
             pass
@@ -288,16 +303,17 @@ async def measure(recording: Recording, rounds: int = ROUNDS) -> Measured:
         theirs: list[float] = []
         await _seconds(sides.ours())  # the first time, much is set up that later stands ready
         await _seconds(sides.theirs())
-        for _ in range(rounds):
-            theirs.append(await _seconds(sides.theirs()))
-            ours.append(await _seconds(sides.ours()))
+        with _undisturbed():
+            for _ in range(rounds):
+                theirs.append(await _seconds(sides.theirs()))
+                ours.append(await _seconds(sides.ours()))
         events = recording.body.count(b"\n\n")
         return Measured(recording.name, recording.protocol, events, ours, theirs)
 
 
 @asynccontextmanager
-async def _opened(recording: Recording, seed: int = 1) -> AsyncGenerator[Sides]:
-    sides = Sides(recording, as_received(recording.body, seed))
+async def _opened(recording: Recording) -> AsyncGenerator[Sides]:
+    sides = Sides(recording, as_received(recording.body))
     try:
         yield sides
     finally:
@@ -305,10 +321,10 @@ async def _opened(recording: Recording, seed: int = 1) -> AsyncGenerator[Sides]:
 
 
 async def both_say(
-    recording: Recording, seed: int
+    recording: Recording,
 ) -> tuple[tuple[list[Piece], Piece], tuple[list[Piece], Piece]]:
     """What each side reads in an answer, ours first."""
-    async with _opened(recording, seed) as sides:
+    async with _opened(recording) as sides:
         return await said_by_ours(sides), await said_by_theirs(sides, recording.protocol)
 
 

@@ -4,10 +4,12 @@ import asyncio
 from pathlib import Path
 
 from agent.attempt import AttemptResult
+from agent.experience import Experience, Learned
 from agent.providers.registry import Target, build
 from agent.settings import ProviderName, TargetSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
+from agent.tools.drafts import Drafts
 from sessions.records import Message, ToolCall
 from sessions.values.secret import Secret
 from tests.fakes.dialects.steps import ProtocolName
@@ -66,6 +68,16 @@ def openai_target(url: str, timeouts: Timeouts = SCALED) -> Target:
     return target_for("chat", url, timeouts)
 
 
+def learned_of(experience: Experience, target: Target) -> Learned:
+    """What has been learned of a target, under the key that the loop uses."""
+    return experience.of(target.provider.name, target.settings.base_url or "", target.model)
+
+
+def drafts_in(folder: Path) -> Drafts:
+    """Drafts of unfinished files, in a folder that need not exist yet."""
+    return Drafts(folder / "drafts", LoopClock())
+
+
 class MemoryJournal:
     """Keeps what a turn wrote down, in order."""
 
@@ -73,7 +85,7 @@ class MemoryJournal:
         self.log: list[str] = []
         self.attempts: list[AttemptResult | None] = []
         self.rows: list[Message] = []
-        self.kept = ""  # the last checkpoint
+        self.summaries: list[tuple[int, str]] = []  # rows kept, and the words for the others
         self.refuses_tools = False
 
     async def attempt_started(self, number: int, target: str) -> None:
@@ -87,7 +99,6 @@ class MemoryJournal:
     async def step_done(self, message: Message) -> None:
         self.log.append("step")
         self.rows.append(message)
-        self.kept = ""
 
     async def tool_started(self, call: ToolCall, risk: Risk) -> None:
         if self.refuses_tools:
@@ -99,8 +110,9 @@ class MemoryJournal:
         self.log.append(f"finished {call.id} {'ok' if ok else 'failed'}")
         self.rows.append(Message("tool", result, tool_call_id=call.id))
 
-    def checkpoint(self, text: str) -> None:
-        self.kept = text
+    async def compacted(self, keep: int, summary: str) -> None:
+        self.log.append("compacted")
+        self.summaries.append((keep, summary))
 
     @property
     def verdicts(self) -> list[str]:

@@ -58,11 +58,17 @@ def _lines(part: ContentBlock) -> Iterator[str]:
             yield f"[audio {part.mime_type}, {size(_decoded(part.data))}]"
         case ResourceLink():
             yield f"[resource {part.uri}{_kind(part.mime_type)}]"
-        case EmbeddedResource(resource=TextResourceContents() as held):
-            yield f"[resource {held.uri}{_kind(held.mime_type)}]"
-            yield held.text
-        case EmbeddedResource(resource=BlobResourceContents() as held):
-            yield f"[resource {held.uri}{_kind(held.mime_type)}, {size(_decoded(held.blob))}]"
+        case EmbeddedResource():
+            yield from _held(part.resource)
+
+
+def _held(resource: TextResourceContents | BlobResourceContents) -> Iterator[str]:
+    what = f"resource {resource.uri}{_kind(resource.mime_type)}"
+    if isinstance(resource, BlobResourceContents):
+        yield f"[{what}, {size(_decoded(resource.blob))}]"
+    else:  # many servers give what they read in this form
+        yield f"[{what}]"
+        yield resource.text
 
 
 def _kind(mime_type: str | None) -> str:

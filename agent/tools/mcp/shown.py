@@ -56,9 +56,7 @@ def _bare(schema: Any) -> Any:  # noqa: ANN401 - any JSON
         return [_bare(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: _part(key, value) for key, value in schema.items() if key not in _EXPLAINS
-    }
+    return {key: _part(key, value) for key, value in schema.items() if key not in _EXPLAINS}
 
 
 def _part(key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON

@@ -115,7 +115,7 @@ class Desk:
                 _context: Not part of the call.
                 s: Seconds.
             """
-            desk.does(f"sleepy {s}")
+            desk.does(f"sleepy {s:g}")
             desk.begun.set()
             try:
                 await asyncio.sleep(s)
@@ -266,7 +266,7 @@ class Stage:
 def _only(arguments: str) -> str:
     try:
         values = list(json.loads(arguments).values())
-    except ValueError:
+    except (ValueError, AttributeError):
         return "(unreadable)"
     return str(values[0]) if values else ""
 

@@ -308,9 +308,7 @@ THOUGHTS = ["<think>so</think>", "<THINKING why='x'>so</THINKING>", "<reasoning>
 async def test_thinking_that_uses_up_the_limit_gets_one_more_try_with_less(
     tmp_path: Path, script: str
 ) -> None:
-    async with stage(
-        tmp_path, "chat", script, script, model={"max_output_tokens": 64}
-    ) as scene:
+    async with stage(tmp_path, "chat", script, script, model={"max_output_tokens": 64}) as scene:
         await scene.go()
         assert len(scene.requests) == 2
         assert scene.requests[1].max_tokens == 128

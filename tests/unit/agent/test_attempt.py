@@ -1,46 +1,90 @@
 """One request against a real server that fails in every way; real, scaled clocks."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from agent.accumulate import Accumulator
-from agent.attempt import AttemptResult, run_attempt
+from agent.accumulate import Accumulator, Progress
+from agent.attempt import AttemptResult, _limits, run_attempt
+from agent.errors import Looping, Stalled
 from agent.events import ReasoningDelta, TextDelta
-from agent.providers.contract import ModelRequest, ToolSchema
-from agent.settings import Timeouts
+from agent.experience import Learned
+from agent.providers.contract import Chunk, ModelRequest, TextChunk, ToolSchema
+from agent.providers.registry import Target
+from agent.settings import PriceSettings, TargetSettings, Timeouts
+from agent.spend import Usage
+from agent.thoughts import Thoughts, read_thoughts
 from sessions.records import Message
 from tests.fakes.agent_kit import SCALED, LoopClock, openai_target
+from tests.fakes.model_script import Script, steps, text
 from tests.fakes.model_server import ModelServer
 
+CLOCKS = msgspec.structs.replace(
+    SCALED, first_token=0.6, gap_text=0.4, gap_tool=0.5, gap_reasoning=0.5, wire_dead=0.3
+)
 TOOLS = (ToolSchema("pay", "", {"type": "object", "required": ["amount"]}),)
+REQUEST = ModelRequest("m", "", (Message("user", "go"),), TOOLS)
 
 
 class Seen(AttemptResult, frozen=True, kw_only=True):
     shown: str
+    thought: str
     took: float
+    silences: list[tuple[float, float]]  # how long, and how much longer
+    requests: int
 
 
-async def attempt(script: str, timeouts: Timeouts = SCALED) -> Seen:
+def never(_seconds: float, _remaining: float) -> None:
+    """For answers that come in time."""
+    raise AssertionError
+
+
+async def attempt(
+    script: Script,
+    timeouts: Timeouts = CLOCKS,
+    *,
+    learned: Learned | None = None,
+    price: PriceSettings | None = None,
+) -> Seen:
     """One request; afterwards the server must have seen the connection close or be free again."""
     shown: list[TextDelta | ReasoningDelta] = []
+    silences: list[tuple[float, float]] = []
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(8), ModelServer(script) as server:
         target = openai_target(server.url, timeouts)
-        request = ModelRequest("m", "", (Message("user", "go"),), TOOLS)
+        target = msgspec.structs.replace(
+            target, settings=msgspec.structs.replace(target.settings, price=price)
+        )
         began = loop.time()
         result = await run_attempt(
-            target, request, Accumulator(TOOLS, "p"), clock=LoopClock(), show=shown.append
+            target,
+            REQUEST,
+            Accumulator(TOOLS, "p"),
+            clock=LoopClock(),
+            learned=learned or Learned(),
+            show=shown.append,
+            silence=lambda seconds, remaining: silences.append((seconds, remaining)),
         )
         took = loop.time() - began
         received = await server.request(1)
-        if script.endswith(("HANG", "]*")):
+        if isinstance(script, str) and script.endswith(("HANG", "]*")):
             await received.closed.wait()
-        assert len(server.requests) == 1
+        requests = len(server.requests)
         await target.provider.aclose()
-    text = "".join(delta.text for delta in shown if isinstance(delta, TextDelta))
-    return Seen(result.verdict, result.step, result.cause, shown=text, took=took)
+    return Seen(
+        result.verdict,
+        result.step,
+        result.cause,
+        result.usage,
+        shown="".join(delta.text for delta in shown if isinstance(delta, TextDelta)),
+        thought="".join(delta.text for delta in shown if isinstance(delta, ReasoningDelta)),
+        took=took,
+        silences=silences,
+        requests=requests,
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,21 +120,22 @@ async def attempt(script: str, timeouts: Timeouts = SCALED) -> Seen:
 async def test_judges(script: str, verdict: str, phase: str, shown: str) -> None:
     seen = await attempt(script)
     assert (seen.name, seen.phase, seen.shown) == (verdict, phase, shown)
+    assert seen.requests == 1
 
 
 # Windows: the clock of the table, and a little for a machine that is busy.
 @pytest.mark.parametrize(
     ("script", "cause", "after"),
     [
-        pytest.param("HANG", "first_token", SCALED.first_token, id="no headers"),
-        pytest.param("H HANG", "first_token", SCALED.first_token, id="headers and silence"),
-        pytest.param("H [P W.05]*", "first_token", SCALED.first_token, id="pings only"),
-        pytest.param("H [B W.05]*", "first_token", SCALED.first_token, id="empty pieces only"),
-        pytest.param('H T"a" HANG', "gap_text", SCALED.gap_text, id="silence in the text"),
-        pytest.param('H T"a" [P W.05]*', "gap_text", SCALED.gap_text, id="pings in the text"),
-        pytest.param('H R"a" HANG', "gap_reasoning", SCALED.gap_reasoning, id="silence in thought"),
-        pytest.param("H C(0,c,pay,'{') HANG", "gap_tool", SCALED.gap_tool, id="silence in a call"),
-        pytest.param("H P HANG", "wire_dead", SCALED.wire_dead, id="the pings end"),
+        pytest.param("HANG", "first_token", CLOCKS.first_token, id="no headers"),
+        pytest.param("H HANG", "first_token", CLOCKS.first_token, id="headers and silence"),
+        pytest.param("H [P W.05]*", "first_token", CLOCKS.first_token, id="pings only"),
+        pytest.param("H [B W.05]*", "first_token", CLOCKS.first_token, id="empty pieces only"),
+        pytest.param('H T"a" HANG', "gap_text", CLOCKS.gap_text, id="silence in the text"),
+        pytest.param('H T"a" [P W.05]*', "gap_text", CLOCKS.gap_text, id="pings in the text"),
+        pytest.param('H R"a" HANG', "gap_reasoning", CLOCKS.gap_reasoning, id="silence in thought"),
+        pytest.param("H C(0,c,pay,'{') HANG", "gap_tool", CLOCKS.gap_tool, id="silence in a call"),
+        pytest.param("H W.05 P HANG", "wire_dead", CLOCKS.wire_dead, id="the pings end"),
     ],
 )
 async def test_gives_up_on_silence(script: str, cause: str, after: float) -> None:
@@ -101,37 +146,207 @@ async def test_gives_up_on_silence(script: str, cause: str, after: float) -> Non
 
 
 async def test_gives_up_on_an_answer_that_never_ends() -> None:
-    seen = await attempt('H [T"a" W.3]*', msgspec.structs.replace(SCALED, lifetime=1.0))
+    seen = await attempt('H [T"a" W.1]*', msgspec.structs.replace(CLOCKS, lifetime=0.7))
     assert (seen.name, seen.cause) == ("cut", "Stalled: given up: lifetime")
-    assert 0.98 <= seen.took < 2.0
+    assert 0.68 <= seen.took < 1.7
     assert set(seen.shown) == {"a"}
 
 
 async def test_a_slow_but_living_stream_is_left_alone() -> None:
-    seen = await attempt('H [T"a " W.4]*5 F stop D')
+    seen = await attempt('H [T"a " W.2]*5 F stop D')
     assert (seen.name, seen.shown) == ("complete", "a " * 5)
+
+
+async def test_gives_up_on_an_answer_that_drips() -> None:
+    slow = msgspec.structs.replace(CLOCKS, min_rate=10.0, min_rate_window=0.6)
+    seen = await attempt('H [T"a" W.15]*', slow)
+    assert (seen.name, seen.cause) == ("cut", "Stalled: given up: min_rate")
+    assert 0.58 <= seen.took < 1.5
+
+
+# --- what it learns, costs and tells ---------------------------------------------------------------
+
+
+async def test_how_soon_a_model_begins_is_learned() -> None:
+    learned = Learned()
+    for _ in range(4):
+        learned.first_token(0.001)
+    assert learned.soft_first_token() is None
+    await attempt('H W.1 T"a" F stop D', learned=learned)
+    soft = learned.soft_first_token()
+    assert soft is not None
+    assert soft >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [
+        ('H T"a" W.3 T"b" F stop D', "text"),
+        ('H R"a" W.3 R"b" F stop D', "reasoning"),
+        ('H T"a" W.1 T"b" F stop D', None),
+    ],
+)
+async def test_only_long_silences_inside_an_answer_are_learned(
+    script: str, kind: str | None
+) -> None:
+    learned = Learned()
+    for each in ("text", "reasoning"):
+        for _ in range(49):
+            learned.gap(each, 0.001)
+    await attempt(script, learned=learned)
+    gaps = {each: learned.longest_gap(each) for each in ("text", "reasoning")}
+    assert [each for each, gap in gaps.items() if gap is not None] == ([kind] if kind else [])
+    assert all(gap is None or gap >= 2.4 for gap in gaps.values())
+
+
+async def test_a_model_that_always_begins_late_is_not_said_to_be_silent() -> None:
+    learned = Learned()
+    early = msgspec.structs.replace(CLOCKS, notice_after=0.1)
+    script = 'W.2 H T"x" F stop D'
+    assert (await attempt(script, early)).silences
+    for _ in range(5):
+        learned.first_token(0.3)
+    assert (await attempt(script, early, learned=learned)).silences == []
+
+
+def test_the_clocks_follow_the_model_the_request_and_what_was_learned() -> None:
+    learned = Learned()
+    settings = TargetSettings(provider="openai", name="o1")
+    target = Target(Tired(), "o1", settings)
+    plain = ModelRequest("m", "", (Message("user", "go"),))
+    long = ModelRequest("m", "x" * 40_000, (Message("user", "y" * 40_000),))
+    assert _limits(target, plain, learned).first_token == 90
+    assert _limits(target, long, learned).first_token == 90 + 1.5 * 10
+    thinker = msgspec.structs.replace(plain, reasoning_effort="high")
+    assert _limits(target, thinker, learned).first_token == 300
+    known = msgspec.structs.replace(plain, model="o1")
+    assert _limits(target, known, learned).first_token == 600
+    for _ in range(50):
+        learned.gap("text", 20.0)
+    gaps = _limits(target, plain, learned).gaps
+    assert 160 <= gaps[Progress.TEXT] <= 190
+    assert gaps[Progress.TOOL] == 150
+
+
+async def test_a_service_that_never_says_its_texts_are_over_is_believed() -> None:
+    learned = Learned()
+    assert (await attempt('H T"ok" EOF', learned=learned)).name == "cut"
+    learned.bare_end()
+    learned.bare_end()
+    assert (await attempt('H T"ok" EOF', learned=learned)).name == "soft-complete"
+    assert (await attempt('H T"ok" RST', learned=learned)).name == "cut"
 
 
 async def test_says_what_it_cost_and_what_the_service_calls_it() -> None:
     seen = await attempt('H T"Hel" R"x" F stop U(7) D')
-    assert (seen.input_tokens, seen.output_tokens) == (10, 7)
+    assert seen.usage == Usage(10, 7)
     assert (seen.received, seen.request_id, seen.cause) == (4, "req_scripted", "")
+
+
+async def test_a_listed_price_makes_it_money() -> None:
+    seen = await attempt(
+        'H T"x" F stop U(7,100,60) D', price=PriceSettings(input=1.0, output=10.0, cached=0.5)
+    )
+    assert seen.usage == Usage(100, 7, 60, (40 * 1.0 + 60 * 0.5 + 7 * 10.0) / 1_000_000)
+
+
+async def test_what_was_not_counted_cost_nothing_that_is_known() -> None:
+    seen = await attempt('H T"x" D', price=PriceSettings(input=1.0, output=10.0))
+    assert seen.usage == Usage()
+
+
+async def test_thoughts_are_kept_for_the_target_that_had_them() -> None:
+    seen = await attempt('H R"hm " R"well" T"x" F stop D')
+    row = seen.thoughts("openai/m")
+    assert read_thoughts(row, "openai/m") == Thoughts("openai/m", "hm well")
+    assert read_thoughts(row, "openai/other") is None
+    assert (await attempt('H T"x" F stop D')).thoughts("openai/m") is None
+
+
+async def test_only_a_cut_has_an_error() -> None:
+    assert isinstance((await attempt('H T"x" HANG')).error, Stalled)
+    assert (await attempt('H T"x" EOF')).error is None
+    assert (await attempt('H T"x" F stop D')).error is None
+
+
+SOON = msgspec.structs.replace(CLOCKS, first_token_soft=0.2, notice_after=0.15, gap_text=0.8)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        # The first at its own time, then one each third of `notice_after` later.
+        pytest.param('W.33 H T"x" F stop D', [0.2, 0.25, 0.3], id="before the first sign"),
+        pytest.param('H T"x" W.22 T"y" F stop D', [0.15, 0.2], id="inside the text"),
+        pytest.param('H T"x" W.1 T"y" W.1 T"z" F stop D', [], id="never for long"),
+        pytest.param('H T"x" W.18 T"y" W.18 F stop D', [0.15, 0.15], id="each silence by itself"),
+        pytest.param('H T"x" [P W.05]*4 F stop D', [0.15, 0.2], id="pings are silence"),
+        pytest.param('H T"x" F stop W.3 D', [], id="nothing more is waited for"),
+    ],
+)
+async def test_long_silence_is_told(script: str, expected: list[float]) -> None:
+    seen = await attempt(script, SOON)
+    assert [seconds for seconds, _ in seen.silences] == pytest.approx(expected, abs=0.04)
+
+
+async def test_a_silence_is_told_with_the_time_that_is_left() -> None:
+    seen = await attempt('H T"x" W.18 F stop D', SOON)
+    ((seconds, remaining),) = seen.silences
+    assert seconds + remaining == pytest.approx(0.8, abs=0.02)
+
+
+# --- answers that repeat themselves ----------------------------------------------------------------
+
+BLOCK = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
+LOOP = BLOCK * 200
+
+
+async def test_a_text_that_repeats_itself_is_ended_and_the_repetition_is_not_kept() -> None:
+    seen = await attempt((*steps("H"), text("Well then: "), text(LOOP), *steps("HANG")))
+    assert isinstance(seen.error, Looping)
+    assert (seen.name, seen.step.text, seen.step.calls) == ("cut", "Well then: ", ())
+
+
+async def test_what_was_shown_before_a_loop_was_noticed_is_no_part_of_the_answer() -> None:
+    pieces = [text(LOOP[at : at + 500]) for at in range(0, len(LOOP), 500)]
+    seen = await attempt((*steps('H C(0,c1,pay,{"amount":1}) T"So. "'), *pieces, *steps("HANG")))
+    assert len(seen.shown) > 4000  # the loop itself did not tell from the start
+    assert (seen.step.text, seen.step.calls) == ("So. ", ())
+    assert seen.took < (CLOCKS.gap_text or 0)
+
+
+async def test_thoughts_that_repeat_themselves_are_ended_and_not_kept() -> None:
+    script = f'H R"First. " R"{LOOP}" HANG'
+    seen = await attempt(script)
+    assert isinstance(seen.error, Looping)
+    assert (seen.step.reasoning, seen.step.opaque, seen.step.text) == ("First. ", (), "")
+    assert seen.phase == "reasoning"
+
+
+async def test_arguments_that_repeat_themselves_are_ended() -> None:
+    seen = await attempt(f'H C(0,c1,pay,\'{{"amount":"{LOOP}\') HANG')
+    assert isinstance(seen.error, Looping)
+    assert (seen.name, seen.phase) == ("cut", "tool-args")
+
+
+# --- how it ends from outside ----------------------------------------------------------------------
 
 
 async def test_cancelling_closes_the_connection_at_once() -> None:
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(5), ModelServer('H T"abc" HANG') as server:
         target = openai_target(server.url)
-        request = ModelRequest("m", "", (Message("user", "go"),))
         seen = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             task = group.create_task(
                 run_attempt(
                     target,
-                    request,
+                    REQUEST,
                     Accumulator((), "p"),
                     clock=LoopClock(),
+                    learned=Learned(),
                     show=lambda _: seen.set(),
+                    silence=never,
                 )
             )
             await seen.wait()
@@ -144,3 +359,34 @@ async def test_cancelling_closes_the_connection_at_once() -> None:
         assert received.closed_at is not None
         assert received.closed_at - told < 0.1
         await target.provider.aclose()
+
+
+class Tired:
+    """A service whose own code ran out of time."""
+
+    name = "tired"
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        async def chunks() -> AsyncIterator[Chunk]:
+            yield TextChunk("x")
+            raise TimeoutError
+
+        yield chunks()
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_a_time_limit_of_somebody_else_is_not_taken_for_ours() -> None:
+    target = Target(Tired(), "m", TargetSettings(timeouts=SCALED))
+    with pytest.raises(TimeoutError):
+        await run_attempt(
+            target,
+            REQUEST,
+            Accumulator((), "p"),
+            clock=LoopClock(),
+            learned=Learned(),
+            show=lambda _: None,
+            silence=never,
+        )

@@ -377,3 +377,34 @@ def test_what_comes_between_two_texts_that_repeat_nothing(old: str, new: str, be
 )
 def test_texts_full_of_repetition_are_joined_letter_by_letter(old: str, new: str) -> None:
     assert joined(old, *new)[0] == result(old, new)
+
+
+# --- the continuation is cut off as well ----------------------------------------------------------
+
+
+@given(st.integers(50, len(MARKDOWN) - 1), st.integers(1, 200), st.integers(12, 60))
+def test_a_repetition_that_is_cut_off_adds_nothing(cut: int, said: int, repeated: int) -> None:
+    old, rest = MARKDOWN[:cut], MARKDOWN[max(0, cut - repeated) :][:said]
+    seam = Seam(old)
+    shown = old + seam.feed(rest).text + seam.close(cut=True).text
+    assert MARKDOWN.startswith(shown)
+    if said < repeated:
+        assert shown == old
+
+
+@pytest.mark.parametrize(
+    ("new", "alike"),
+    [
+        pytest.param("and ends here.", True, id="the end"),
+        pytest.param("The text begins and ends here.", True, id="all of it"),
+        pytest.param("and ends", False, id="a part of the end"),
+        pytest.param("The text begins", False, id="the beginning"),
+        pytest.param("and ends here. More", False, id="more"),
+        pytest.param("", False, id="nothing"),
+    ],
+)
+def test_tells_whether_only_the_end_was_said_again(new: str, alike: bool) -> None:
+    seam = Seam("The text begins and ends here.")
+    seam.feed(new)
+    seam.close(cut=True)
+    assert seam.ended_alike is alike

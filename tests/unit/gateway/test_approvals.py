@@ -309,7 +309,8 @@ async def test_where_nobody_can_answer_it_does_not_run_and_nothing_is_asked(
     ("how", "person", "admins"),
     [
         pytest.param(NET, ANN, (), id="the requester may answer"),
-        pytest.param(EXEC, "web:owner", (), id="the owner at the page asked"),
+        pytest.param(EXEC, "web:owner", (), id="the owner at the page asked, alone"),
+        pytest.param(EXEC, "web:owner", (CHIEF,), id="the owner at the page asked"),
         pytest.param(EXEC, ANN, (ANN,), id="an admin asked"),
         pytest.param(EXEC, ANN, ("memory:G/role:R",), id="somebody there may have the role"),
     ],
@@ -524,7 +525,7 @@ async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
                 group.create_task(desk.approvals._take(asked, f"memory:{who}", allow=who % 2 > 0))
                 for who in range(10)
             ]
-        assert sorted(str(each.result()) for each in answers) == [*[str(ANSWERED)] * 9, "None"]
+        assert sorted(str(each.result()) for each in answers) == ["None", *[str(ANSWERED)] * 9]
         first = next(who for who, each in enumerate(answers) if each.result() is None)
         assert await said(task) == (None if first % 2 else f"denied by memory:{first}.")
 
@@ -718,6 +719,33 @@ async def test_an_answer_while_nothing_waits_counts_once_when_the_call_comes_aga
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
+async def test_what_counts_is_when_it_was_answered_not_when_it_was_asked(
+    tmp_path: Path, word: str
+) -> None:
+    screen, clock = Screen(), SetClock()
+    await asked_and_crashed(tmp_path, screen, clock)
+    async with office(tmp_path, screen, clock=clock) as desk:
+        clock.time += HALF_AN_HOUR - 1
+        assert await desk.says(word) == NOTED
+        clock.time += HALF_AN_HOUR - 1
+        assert await said(desk.asks(NET)) == (None if word == YES else "denied by memory:1.")
+
+
+async def test_a_question_that_a_later_turn_waits_for_is_not_over_with_its_own(
+    tmp_path: Path,
+) -> None:
+    screen, clock = Screen(), SetClock()
+    id_ = await asked_and_crashed(tmp_path, screen, clock)
+    async with office(tmp_path, screen, clock=clock) as desk:
+        task = desk.asks(NET, turn="t2")
+        assert await desk.waited() == id_
+        await desk.ends(TurnState.FAILED)
+        await desk.approvals.expire()
+        assert await desk.says(YES) == MAY
+        assert await said(task) is None
+
+
+@pytest.mark.parametrize("word", ["approve", "deny"])
 @pytest.mark.parametrize("swept", [True, False], ids=["swept", "not swept"])
 async def test_an_old_answer_does_not_count(tmp_path: Path, word: str, swept: bool) -> None:
     screen, clock = Screen(), SetClock()
@@ -747,10 +775,61 @@ async def test_a_note_of_a_denial_that_never_was_is_no_denial(tmp_path: Path) ->
         await desk.says(YES)
         assert await said(task) is None
         desk.begins(NET)
-        assert (await desk.asked()).state is ApprovalState.OPEN
+        asked = await desk.asked()
+        assert asked.state is ApprovalState.OPEN
         await desk.store.put_value("denied", "gone", "p_gone")
+        await desk.store.put_value("denied", "open", asked.id)
         await desk.approvals.expire()
+        assert await desk.store.values("denied") == {"open": asked.id}
+
+
+@pytest.mark.parametrize("word", ["approve", "deny"])
+@pytest.mark.parametrize(
+    "look", ["open_approvals", "allowed_approval", "get_value", "approval", "put_value"]
+)
+async def test_an_answer_that_comes_while_the_call_looks_for_its_question_is_not_missed(
+    tmp_path: Path, word: str, look: str
+) -> None:
+    screen, clock = Screen(), SetClock()
+    id_ = await asked_and_crashed(tmp_path, screen, clock)
+    async with office(tmp_path, screen, clock=clock) as desk:
+        desk.approvals._store = held = Held(desk.store, look)  # type: ignore[assignment]  # the same
+        task = desk.asks(NET)
+        async with asyncio.TaskGroup() as group:
+            reached = group.create_task(held.reached.wait())
+            await asyncio.wait({task, reached}, return_when=asyncio.FIRST_COMPLETED, timeout=0.05)
+            answer = group.create_task(desk.says(word))
+            await asyncio.wait({answer}, timeout=0.2)
+            held.go.set()
+            held.reached.set()
+        assert answer.result() in (MAY, MAY_NOT, NOTED)
+        assert await said(task) == (None if word == YES else "denied by memory:1.")
         assert await desk.store.values("denied") == {}
+        assert await desk.store.open_approvals() == ()
+        assert await desk.state(id_) in {ApprovalState.USED, ApprovalState.DENIED}
+
+
+class Held:
+    """A store that keeps the result of the first look of a kind for a while."""
+
+    def __init__(self, store: SessionStore, look: str) -> None:
+        self._store = store
+        self._look = look
+        self.reached = asyncio.Event()
+        self.go = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name != self._look or self.reached.is_set():
+            return found
+
+        async def held(*args: object) -> object:
+            seen = await found(*args)
+            self.reached.set()
+            await self.go.wait()
+            return seen
+
+        return held
 
 
 async def test_an_answer_for_a_turn_that_is_over_changes_nothing(tmp_path: Path) -> None:

@@ -1,21 +1,77 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.errors import Unauthorized
+from agent.providers.contract import Chunk, ModelRequest
 from agent.providers.registry import Target
-from agent.settings import AgentSettings, ModelSettings
+from agent.settings import AgentSettings, ModelSettings, PriceSettings, TargetSettings, Timeouts
+from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
-from gateway.models import open_models
+from gateway.models import Models, open_models
 from gateway.settings import RouteSettings, Settings
+from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.model_server import ModelServer, always
 
 DEMO = ModelSettings(provider="demo")
+KEY = "web:abc"
+
+
+async def opened(settings: Settings, home: Path) -> Models:
+    return await open_models(settings, home, clock=SystemClock())
+
+
+class Service:
+    """A provider that lists models, or fails to."""
+
+    def __init__(self, name: str, *models: str, error: Exception | None = None) -> None:
+        self.name = name
+        self._models = models
+        self._error = error
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        raise AssertionError
+
+    async def list_models(self) -> tuple[str, ...]:
+        if self._error:
+            raise self._error
+        if not self._models:
+            await asyncio.Event().wait()
+        return self._models
+
+    async def aclose(self) -> None:
+        pass
+
+
+def target(model: str, service: Any = None, **settings: Any) -> Target:
+    return Target(service or Service("one"), model, TargetSettings(name=model, **settings))
+
+
+def models(home: Path, *targets: Target, choice: Choice | None = None, **settings: Any) -> Models:
+    return Models(
+        Settings(model=DEMO, **settings),
+        home,
+        targets,
+        clock=SystemClock(),
+        choice=lambda _: choice or Choice(),
+    )
+
+
+def names(models: Models, key: str = KEY) -> list[str]:
+    return [target.label for target in models.setting(key, "p").targets]
+
+
+# --- what turns run with -----------------------------------------------------------------------
 
 
 async def test_every_person_has_a_workspace_of_their_own(tmp_path: Path) -> None:
-    models = await open_models(Settings(model=DEMO), tmp_path)
-    one, other = (models.setting("web:abc", person) for person in ("a:1", "a:2/../3"))
+    models = await opened(Settings(model=DEMO), tmp_path)
+    one, other = (models.setting(KEY, person) for person in ("a:1", "a:2/../3"))
     assert one.workspace != other.workspace
     assert other.workspace.parent == tmp_path / "workspace"
     await models.aclose()
@@ -23,16 +79,17 @@ async def test_every_person_has_a_workspace_of_their_own(tmp_path: Path) -> None
 
 async def test_a_configured_workspace_is_shared(tmp_path: Path) -> None:
     settings = Settings(model=DEMO, agent=AgentSettings(workspace=tmp_path / "all"))
-    models = await open_models(settings, tmp_path)
-    assert models.setting("web:abc", "a:1").workspace == tmp_path / "all"
+    models = await opened(settings, tmp_path)
+    assert models.setting(KEY, "a:1").workspace == tmp_path / "all"
 
 
 async def test_a_route_changes_model_words_and_tools_of_its_chats_only(tmp_path: Path) -> None:
     route = RouteSettings(match="web:abc", model="other", system_prompt="Be a pirate.", tools=())
-    models = await open_models(Settings(model=DEMO, route=(route,)), tmp_path)
-    routed, usual = models.setting("web:abc", "p"), models.setting("web:xyz", "p")
-    assert (routed.target.model, routed.system, len(routed.tools)) == ("other", "Be a pirate.", 0)
-    assert usual.target.model != "other"
+    models = await opened(Settings(model=DEMO, route=(route,)), tmp_path)
+    routed, usual = models.setting(KEY, "p"), models.setting("web:xyz", "p")
+    assert (routed.targets[0].model, routed.system) == ("other", "Be a pirate.")
+    assert len(routed.tools) == 0
+    assert usual.targets[0].model != "other"
     assert len(usual.tools) > 0
 
 
@@ -40,35 +97,169 @@ async def test_the_system_prompt_can_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "prompt.txt"
     file.write_text("From a file.")
     agent = AgentSettings(system_prompt_file=file)
-    models = await open_models(Settings(model=DEMO, agent=agent), tmp_path)
-    assert models.setting("web:abc", "p").system == "From a file."
+    models = await opened(Settings(model=DEMO, agent=agent), tmp_path)
+    assert models.setting(KEY, "p").system == "From a file."
     file.unlink()
     with pytest.raises(ConfigError, match=r"agent\.system_prompt_file: cannot read"):
-        await open_models(Settings(model=DEMO, agent=agent), tmp_path)
+        await opened(Settings(model=DEMO, agent=agent), tmp_path)
 
 
-def at(server: ModelServer) -> Settings:
+async def test_a_sweep_without_drafts_does_nothing_and_one_with_drafts_keeps_fresh_ones(
+    tmp_path: Path,
+) -> None:
+    models = await opened(Settings(model=DEMO), tmp_path)
+    await models.sweep()
+    drafts = models.setting(KEY, "p").drafts
+    kept = await drafts.begin("a.txt", "some text")
+    await models.sweep()
+    assert [draft.id for draft in await drafts.kept()] == [kept.id]
+
+
+# --- which models there are --------------------------------------------------------------------
+
+
+def test_the_fallbacks_take_over_in_their_order(tmp_path: Path) -> None:
+    assert names(models(tmp_path, target("a"), target("b"), target("c"))) == [
+        "one/a",
+        "one/b",
+        "one/c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        pytest.param(Choice("c", "two"), ["two/c", "one/a", "two/b"], id="a fallback leads"),
+        pytest.param(Choice("new", "one"), ["one/new", "two/b", "two/c"], id="the first's service"),
+        pytest.param(Choice("new"), ["one/new", "two/b", "two/c"], id="whoever it was of"),
+        pytest.param(Choice("c", "gone"), ["one/a", "two/b", "two/c"], id="its service is gone"),
+        pytest.param(Choice("new", "two"), ["one/a", "two/b", "two/c"], id="not of that service"),
+        pytest.param(Choice("two/b", "two"), ["two/b", "one/a", "two/c"], id="by the full name"),
+    ],
+)
+def test_a_chosen_model_leads_while_it_can_be_reached(
+    tmp_path: Path, choice: Choice, expected: list[str]
+) -> None:
+    two = Service("two")
+    made = models(tmp_path, target("a"), target("b", two), target("c", two), choice=choice)
+    assert names(made) == expected
+    assert made.follows(KEY) is (expected[0] != "one/a")
+    assert [each.label for each in made.targets_of(KEY)] == expected
+
+
+def test_a_choice_counts_more_than_a_route_and_a_void_one_leaves_the_route(tmp_path: Path) -> None:
+    route = (RouteSettings(match="web:*", model="routed"),)
+    assert names(models(tmp_path, target("a"), route=route)) == ["one/routed"]
+    chosen = models(tmp_path, target("a"), route=route, choice=Choice("mine", "one"))
+    assert names(chosen) == ["one/mine"]
+    void = models(tmp_path, target("a"), route=route, choice=Choice("mine", "gone"))
+    assert names(void) == ["one/routed"]
+    assert not void.follows(KEY)
+
+
+def test_price_and_size_of_one_model_are_not_taken_for_those_of_another(tmp_path: Path) -> None:
+    price = PriceSettings(input=1, output=2)
+    first = target("a", price=price, context_window=4096, max_output_tokens=99)
+    made = models(tmp_path, first, choice=Choice("b", "one"))
+    settings = made.setting(KEY, "p").targets[0].settings
+    assert (settings.price, settings.context_window, settings.name) == (None, None, "b")
+    assert settings.max_output_tokens == 99
+    own = models(tmp_path, target("x"), first, choice=Choice("a", "one"))
+    assert own.setting(KEY, "p").targets[0] is first
+
+
+def test_the_effort_that_was_chosen_holds_for_whoever_leads(tmp_path: Path) -> None:
+    choice = Choice("b", "one", "high")
+    made = models(tmp_path, target("a", reasoning_effort="low"), target("b"), choice=choice)
+    efforts = [each.settings.reasoning_effort for each in made.setting(KEY, "p").targets]
+    assert efforts == ["high", "low"]
+
+
+def test_known_are_the_configured_names_each_once(tmp_path: Path) -> None:
+    routes = tuple(RouteSettings(match="web:*", model=name) for name in ("r", "a", None))
+    twin = target("a", Service("two"))
+    made = models(tmp_path, target("a"), target("b"), twin, route=routes)
+    assert made.known() == ("a", "b", "two/a", "r")
+    assert made.provider_of("two/a") == "two"
+    assert made.provider_of("b") == made.provider_of("unheard of") == "one"
+
+
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        pytest.param(Service("one", "a", "b"), ("a", "b"), id="a list"),
+        pytest.param(Service("one"), None, id="silence"),
+        pytest.param(Service("one", error=Unauthorized()), None, id="a refusal"),
+    ],
+)
+async def test_what_the_service_lists_is_asked_for_with_a_deadline(
+    tmp_path: Path, service: Service, expected: tuple[str, ...] | None
+) -> None:
+    async with asyncio.timeout(2):
+        assert await models(tmp_path, target("a", service)).offered(within=0.05) == expected
+
+
+async def test_a_service_without_a_list_and_one_with_an_empty_one_say_nothing(
+    tmp_path: Path,
+) -> None:
+    demo = await opened(Settings(model=DEMO), tmp_path)
+    assert await demo.offered() is None
+    async with ModelServer(always("H D"), models=()) as server:
+        named = at(server, name="a")
+        empty = await opened(named, tmp_path)
+        assert await empty.offered() is None
+        await empty.aclose()
+
+
+# --- start -------------------------------------------------------------------------------------
+
+
+def at(server: ModelServer, **model: Any) -> Settings:
     return Settings(
-        model=ModelSettings(provider="openai", base_url=server.url, api_key=Secret("sk-none"))
+        model=ModelSettings(
+            provider="openai", base_url=server.url, api_key=Secret("sk-none"), **model
+        )
     )
 
 
 async def test_the_only_model_a_server_lists_is_taken(tmp_path: Path) -> None:
     async with ModelServer(always("H D"), models=("llama",)) as server:
-        models = await open_models(at(server), tmp_path)
-        target: Target = models.setting("web:abc", "p").target
-        assert target.model == "llama"
+        models = await opened(at(server), tmp_path)
+        assert models.setting(KEY, "p").targets[0].model == "llama"
         await models.aclose()
+
+
+async def test_the_models_clocks_hold_for_a_fallback_without_clocks_of_its_own(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(always("H D")) as server:
+        given, own = Timeouts(gap_text=7.0), Timeouts(gap_text=8.0)
+        other = {"provider": "openai", "base_url": server.url, "api_key": Secret("sk-none")}
+        fallback = (
+            TargetSettings(name="b", **other),  # type: ignore[arg-type]  # its own keys
+            TargetSettings(name="c", timeouts=own, **other),  # type: ignore[arg-type]
+        )
+        models = await opened(at(server, name="a", timeouts=given, fallback=fallback), tmp_path)
+        assert [each.settings.timeouts for each in models.targets] == [given, given, own]
+        await models.aclose()
+
+
+async def test_a_provider_that_is_not_installed_is_a_fault_of_the_configuration(
+    tmp_path: Path,
+) -> None:
+    unheard_of: Any = "unheard of"
+    with pytest.raises(ConfigError, match="no model provider 'unheard of'"):
+        await opened(Settings(model=ModelSettings(provider=unheard_of)), tmp_path)
 
 
 async def test_a_server_with_several_models_needs_one_to_be_named(tmp_path: Path) -> None:
     async with ModelServer(always("H D"), models=("a", "b")) as server:
         with pytest.raises(ConfigError, match="offers: a, b"):
-            await open_models(at(server), tmp_path)
+            await opened(at(server), tmp_path)
 
 
 async def test_a_server_that_does_not_answer_is_the_machines_fault(tmp_path: Path) -> None:
     async with ModelServer(always("H D")) as server:
         settings = at(server)
     with pytest.raises(CannotStart, match="Cannot ask the model service which models it has"):
-        await open_models(settings, tmp_path)
+        await opened(settings, tmp_path)

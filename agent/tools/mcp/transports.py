@@ -1,0 +1,232 @@
+"""How messages reach a server: through a program's pipes, or as HTTP requests.
+
+The package gives up a whole connection when one HTTP request fails. Here each request fails for
+itself, and says whether it can have reached the server: see `Requests`.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+import httpx2
+import msgspec
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+
+from agent.providers.connections import tls
+from agent.settings import McpSettings
+from agent.tools.mcp.contract import Hears
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, TransportStreams  # not promised to stay there
+
+# What `Requests` says in the place of a server, in the form of a server's own errors.
+NOT_SENT = -47_001  # the request did not reach it, or was turned away
+UNCLEAR = -47_002  # it may have
+
+_LARGEST_EVENT = 32 * 1024 * 1024  # bytes
+_CHUNK = 64 * 1024
+_LONGEST_LINE = 2_000  # bytes
+_LAST_WORDS = 0.5  # seconds for what an ended program still wrote
+_NOTE = 10.0  # seconds for a message that nobody answers
+_GOODBYE = 3.0  # seconds for the word that we leave
+_SOCKETS = httpx2.Timeout(
+    30.0, connect=10.0, read=None, pool=10.0
+)  # how long a call takes is not theirs to judge
+# Servers often close what is idle for 5 s; a call that meets with that has an unclear outcome.
+_LIMITS = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
+
+
+@contextlib.asynccontextmanager
+async def transport(settings: McpSettings, hears: Hears) -> "AsyncIterator[TransportStreams]":
+    """Reach a server in the way its settings say."""
+    open_streams = _requests(settings) if settings.url else _pipes(settings, hears)
+    async with open_streams as (read, write):
+        yield _Watched(read, hears.ended), write
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _pipes(settings: McpSettings, hears: Hears) -> "AsyncIterator[TransportStreams]":
+    """Start the program; at the end it is asked to go, then made to."""
+    parameters = StdioServerParameters(
+        command=settings.command or "",
+        args=list(settings.args),
+        # The package adds PATH, HOME and who we are, and nothing else of our own environment.
+        env={"LANG": "C.UTF-8", **{name: value.reveal() for name, value in settings.env.items()}},
+    )
+    async with _listened_to(hears.said) as errors, stdio_client(parameters, errors) as streams:
+        errors.close()  # from here on only the program holds it
+        yield streams
+
+
+@contextlib.asynccontextmanager
+async def _listened_to(said: Callable[[str], None]) -> AsyncIterator[TextIO]:
+    """Give a file; what is written to it is passed on line by line."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as source, os.fdopen(writing, "w") as sink:
+        reader = asyncio.StreamReader()
+        ears, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), source
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                listening = group.create_task(_pass_on(reader, said), name="stderr of a server")
+                try:
+                    yield sink
+                finally:
+                    sink.close()
+                    await asyncio.wait({listening}, timeout=_LAST_WORDS)
+                    listening.cancel()
+        finally:
+            ears.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, said: Callable[[str], None]) -> None:
+    rest = b""
+    while chunk := await reader.read(_CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            _say(line, said)
+        rest = rest[:_LONGEST_LINE]
+    _say(rest, said)
+
+
+def _say(line: bytes, said: Callable[[str], None]) -> None:
+    text = line[:_LONGEST_LINE].decode(errors="replace").rstrip()
+    if text:
+        said(text)
+
+
+# --- HTTP ----------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _requests(settings: McpSettings) -> "AsyncIterator[TransportStreams]":
+    headers = {name: value.reveal() for name, value in settings.headers.items()}
+    async with (
+        Requests(headers=headers, timeout=_SOCKETS, limits=_LIMITS, verify=tls()) as client,
+        streamable_http_client(
+            settings.url or "", http_client=client, max_sse_event_size=_LARGEST_EVENT
+        ) as streams,
+    ):
+        yield streams
+
+
+class _Envelope(msgspec.Struct):
+    """As much of a message as tells whether it wants an answer."""
+
+    id: msgspec.Raw | None = None
+    method: str = ""
+
+    @property
+    def is_call(self) -> bool:
+        return self.id is not None and bool(self.method)
+
+
+class _Error(msgspec.Struct):
+    """As much of an answer as tells that it is the server's own."""
+
+    jsonrpc: str
+    error: msgspec.Raw
+
+
+class Requests(httpx2.AsyncClient):
+    """Gives an answer to every request, also where there is none: then it is an error as data."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - passed on
+        """See `httpx2.AsyncClient`."""
+        try:
+            async with asyncio.timeout(_patience(request)):
+                return await _judged(request, await super().send(request, **options))
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            return _instead(request, NOT_SENT, f"it cannot be reached ({_reason(error)})")
+        except (httpx2.TransportError, TimeoutError) as error:
+            return _instead(request, UNCLEAR, f"the connection broke ({_reason(error)})")
+
+
+def _patience(request: httpx2.Request) -> float | None:
+    """How long until there are headers. Others wait behind a message that nobody answers."""
+    if request.method == "DELETE":
+        return _GOODBYE
+    if request.method != "POST" or msgspec.json.decode(request.content, type=_Envelope).is_call:
+        return None
+    return _NOTE
+
+
+async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """Let answers of the server pass; put what a proxy or its front door says into our words."""
+    if request.method != "POST" or not response.is_error:
+        return response
+    try:
+        msgspec.json.decode(await response.aread(), type=_Error)
+    except msgspec.DecodeError:
+        pass
+    else:
+        return response
+    code = UNCLEAR if response.is_server_error else NOT_SENT
+    return _instead(request, code, f"it answered HTTP {response.status_code}", response.status_code)
+
+
+def _instead(
+    request: httpx2.Request, code: int, message: str, status: int = 503
+) -> httpx2.Response:
+    error = {"code": code, "message": message}
+    body = {"jsonrpc": "2.0", "id": None, "error": error}
+    return httpx2.Response(status, json=body, request=request)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+class _Watched:
+    """A stream that tells when it is over."""
+
+    def __init__(
+        self, stream: "ReadStream[SessionMessage | Exception]", ended: Callable[[], None]
+    ) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    @property
+    def last_context(self) -> object:
+        """The package runs what a message sets off in its sender's context."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._ended()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._stream.__aexit__(kind, error, trace)

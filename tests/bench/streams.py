@@ -1,0 +1,241 @@
+"""How long a token takes through the gateway while many turns stream at once.
+
+`python -m tests.bench.streams` lets 300 turns stream with 20 ms between tokens, then 1,000 with
+100 ms. All that is ours runs on one core: one gateway with its store, its conversations, its real
+model client and a platform in memory that takes live edits at the pace of a messenger. The model
+service is another process on another core. The delay of a token is the time from its writing there
+to the end of what the turn does with it here, when the chat's lane has its text.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import cProfile
+import os
+import pstats
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+
+from agent.events import AgentEvent, TextDelta
+from agent.settings import ModelSettings
+from gateway.runner import GatewayRunner
+from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.work import Work
+from platforms.core.contract import Live, PlatformSpec, Repeat
+from sessions.records import TurnState
+from tests.bench.model import Report
+from tests.e2e.house import Nothing, Screen
+from tests.fakes.agent_kit import settings_for
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
+
+LIMIT = 0.050
+"""Seconds that the median token may take."""
+
+_PATIENCE = 60.0  # beyond the time that the streams themselves take
+
+
+class Load(msgspec.Struct, frozen=True):
+    """How many turns stream at once, and how fast."""
+
+    streams: int
+    interval: float
+    seconds: float = 10.0
+    protocol: ProtocolName = "chat"
+
+    @property
+    def times(self) -> int:
+        """Tokens of each stream."""
+        return max(1, round(self.seconds / self.interval))
+
+
+LOADS = (Load(300, 0.020), Load(1000, 0.100))
+
+
+class Heard(msgspec.Struct):
+    """What came, and when: the probe does no more than to keep it."""
+
+    tokens: list[tuple[int, str]] = []
+    cpu: list[int] = []  # at each token
+
+    def delays(self) -> list[float]:
+        """Seconds from the writing of a token to its arrival, in order of arrival."""
+        stamped = ((at, text.split()[0]) for at, text in self.tokens)
+        return [(at - int(word)) / 1e9 for at, word in stamped if word.isdigit()]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What one load came to."""
+
+    load: Load
+    delays: list[float]
+    seconds: float  # in which the tokens came
+    cpu: float  # seconds that ours took in that time
+    opening: float  # CPU seconds until the first token came: the beginnings of all turns
+    service: Report
+
+    @property
+    def median(self) -> float:
+        """The delay that half of the tokens did not reach."""
+        return statistics.median(self.delays)
+
+    def quantile(self, share: float) -> float:
+        """The delay that this share of the tokens did not exceed."""
+        ordered = sorted(self.delays)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+    def words(self) -> str:
+        """All of it in a few lines."""
+        count = len(self.delays)
+        delays = (
+            f"{name} {1000 * self.quantile(share):.1f}"
+            for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("most", 1.0))
+        )
+        return (
+            f"{self.load.protocol}: {self.load.streams} turns, a token each every "
+            f"{1000 * self.load.interval:.0f} ms\n"
+            f"  delay in ms: {', '.join(delays)} (limit of p50: {1000 * LIMIT:.0f})\n"
+            f"  {count} tokens in {self.seconds:.1f} s: {count / self.seconds:.0f} a second\n"
+            f"  CPU: {100 * self.cpu / self.seconds:.0f} % of one core, "
+            f"{1e6 * self.cpu / count:.1f} µs a token, "
+            f"{1000 * self.cpu / self.load.streams:.1f} ms a turn of {self.load.times} tokens, "
+            f"and {1000 * self.opening / self.load.streams:.1f} ms to begin it\n"
+            f"  the model service was at most {1000 * self.service.latest:.0f} ms late itself"
+        )
+
+
+@contextlib.contextmanager
+def _listening(heard: Heard) -> Iterator[None]:
+    """Note each piece of text once the turn is through with it."""
+    emit = Work._emit
+    now, cpu = time.monotonic_ns, time.process_time_ns
+
+    def listened(work: Work, event: AgentEvent) -> None:
+        emit(work, event)
+        if type(event) is TextDelta:
+            heard.tokens.append((now(), event.text))
+            heard.cpu.append(cpu())
+
+    Work._emit = listened  # type: ignore[method-assign] - the only place where all tokens pass
+    try:
+        yield
+    finally:
+        Work._emit = emit  # type: ignore[method-assign]
+
+
+@contextlib.asynccontextmanager
+async def _service(load: Load, core: int | None) -> AsyncIterator[tuple[str, asyncio.Future[bytes]]]:
+    """The other process: its address, and the report that it gives in the end."""
+    pinned = [] if core is None else ["--core", str(core)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tests.bench.model", "--protocol", load.protocol, "--streams", str(load.streams)),
+        *("--interval", str(load.interval), "--times", str(load.times), *pinned),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout
+    try:
+        async with asyncio.timeout(20):
+            port = int(await process.stdout.readline())
+        async with asyncio.TaskGroup() as group:
+            report = group.create_task(process.stdout.readline())
+            yield f"http://127.0.0.1:{port}/v1", report
+            report.cancel()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def _settings(load: Load, url: str) -> Settings:
+    model = settings_for(load.protocol, url)
+    fields = {name: getattr(model, name) for name in model.__struct_fields__}
+    return Settings(
+        gateway=GatewaySettings(drain_seconds=0),
+        model=ModelSettings(**fields | {"timeouts": ModelSettings().timeouts}),
+        access=AccessSettings(allow=("memory:1001",)),
+        limits=LimitSettings(messages_per_minute=100_000),
+        platforms={"memory": Nothing()},
+    )
+
+
+async def stream(load: Load, home: Path, *, core: int | None = None) -> Outcome:
+    """Let the turns run; the service runs on the core."""
+    screen = Screen(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=1.0)
+    spec = PlatformSpec("memory", Nothing, lambda _config, _given: screen)
+    heard = Heard()
+    async with _service(load, core) as (url, report), asyncio.TaskGroup() as group:
+        runner = GatewayRunner(_settings(load, url), home, specs={"memory": spec}, http=False)
+        group.create_task(runner.run())
+        async with asyncio.timeout(_PATIENCE):
+            await runner.ready.wait()
+        before = time.process_time_ns()
+        with _listening(heard):
+            for number in range(load.streams):
+                await screen.say(str(number), "go")
+            async with asyncio.timeout(load.seconds + _PATIENCE):
+                served = msgspec.json.decode(await report, type=Report)
+                await _all_ended(runner, load)
+        runner.stopping.set()
+    first = next(at for at, (_, text) in enumerate(heard.tokens) if text.split()[0].isdigit())
+    return Outcome(
+        load,
+        heard.delays(),
+        (heard.tokens[-1][0] - heard.tokens[first][0]) / 1e9,
+        (heard.cpu[-1] - heard.cpu[first]) / 1e9,
+        (heard.cpu[first] - before) / 1e9,
+        served,
+    )
+
+
+async def _all_ended(runner: GatewayRunner, load: Load) -> None:
+    """Every turn must have ended well, with all its tokens."""
+    store = runner._store
+    assert store is not None
+    for number in range(load.streams):
+        (session,) = await store.sessions(key=f"memory:{number}")
+        while True:
+            (turn,) = await store.turns(session.id)
+            if turn.state is not TurnState.RUNNING:
+                break
+            await asyncio.sleep(0.05)
+        assert turn.state is TurnState.DONE, turn
+        assert turn.attempts == 1, turn
+        _, answer = await store.history(session.id)
+        assert answer.content.count(" word") == load.times
+
+
+def main() -> int:
+    """Print what each load comes to; fail when a median is over the limit."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--streams", type=int, help="instead of the usual loads")
+    parser.add_argument("--interval", type=float, default=0.02)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--protocol", choices=PROTOCOLS, default="chat")
+    parser.add_argument("--profile", action="store_true", help="say where the time goes")
+    chosen = parser.parse_args()
+    loads = [msgspec.structs.replace(each, seconds=chosen.seconds) for each in LOADS]
+    if chosen.streams:
+        loads = [Load(chosen.streams, chosen.interval, chosen.seconds)]
+    cores = sorted(os.sched_getaffinity(0))
+    other = cores[1] if len(cores) > 1 else None
+    os.sched_setaffinity(0, cores[:1])
+    over = False
+    for load in loads:
+        load = msgspec.structs.replace(load, protocol=chosen.protocol)
+        profile = cProfile.Profile() if chosen.profile else None
+        with tempfile.TemporaryDirectory() as home, profile or contextlib.nullcontext():
+            outcome = asyncio.run(stream(load, Path(home), core=other))
+        sys.stdout.write(outcome.words() + "\n")
+        over = over or outcome.median > LIMIT
+        if profile:
+            pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(45)
+    return int(over)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""A real server of tools, by the official package: a program, or HTTP on loopback.
+
+    python mcp_server.py (stdio | http) EFFECTS [--old] [--bell SOCKET]
+
+Each effect becomes a line of the file EFFECTS; it is rung at the socket, too, so that a test need
+not look at the file again and again. `--old` speaks the protocol as it was before 2026. Over HTTP
+the address is the first line of standard output.
+"""
+
+import argparse
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    AudioContent,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
+
+READS = ToolAnnotations(read_only_hint=True)
+
+
+class Effects:
+    """What the server did, where it can be seen after it has died."""
+
+    def __init__(self, path: Path, bell: str | None) -> None:
+        self._path = path
+        self._bell = bell
+
+    def add(self, line: str) -> None:
+        with self._path.open("a") as file:
+            file.write(f"{line}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if self._bell:
+            with socket.socket(socket.AF_UNIX) as bell:
+                bell.connect(self._bell)
+                bell.sendall(f"{line}\n".encode())
+
+
+def built(effects: Effects) -> MCPServer:
+    server = MCPServer("fake", instructions="Tools for tests.")
+
+    @server.tool(annotations=READS)
+    async def look(path: str) -> str:
+        """Look at something."""
+        return f"seen {path}"
+
+    @server.tool()
+    async def send(to: str, text: str, ctx: Context) -> str:
+        """Send a message."""
+        meta: dict[str, Any] = dict(ctx.request_context.meta or {})
+        effects.add(f"send {to} {text} {meta.get('holdfast/idempotencyKey')}")
+        return f"sent to {to}"
+
+    async def wait(name: str) -> str:
+        effects.add(f"{name} began")
+        try:
+            await anyio.sleep_forever()
+        finally:
+            effects.add(f"{name} ended")
+        return "never"
+
+    @server.tool()
+    async def slow() -> str:
+        """Take for ever."""
+        return await wait("slow")
+
+    @server.tool(annotations=READS)
+    async def slow_look() -> str:
+        """Look for ever."""
+        return await wait("slow_look")
+
+    @server.tool()
+    async def die() -> str:
+        """Have an effect, then die without an answer."""
+        effects.add("die")
+        sys.stderr.write("I am dying\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+    @server.tool(annotations=READS)
+    async def die_looking() -> str:
+        """Die without an answer."""
+        os._exit(3)
+
+    @server.tool()
+    async def fail() -> str:
+        """Fail."""
+        msg = "no luck"
+        raise ToolError(msg)
+
+    @server.tool(annotations=READS)
+    async def big(size: int) -> str:
+        """Say a lot."""
+        return "x" * size
+
+    @server.tool(annotations=READS, structured_output=False)
+    async def show() -> CallToolResult:
+        """Show things that are not text."""
+        return CallToolResult(
+            content=[
+                TextContent(text="here:"),
+                ImageContent(data="AAAA" * 400, mime_type="image/png"),
+                AudioContent(data="AAAA", mime_type="audio/wav"),
+                ResourceLink(name="a", uri="file:///a.txt", mime_type="text/plain"),
+                EmbeddedResource(resource=TextResourceContents(uri="file:///b", text="b's text")),
+            ]
+        )
+
+    @server.tool(annotations=READS, structured_output=False)
+    async def count() -> CallToolResult:
+        """Give data without text."""
+        return CallToolResult(content=[], structured_content={"count": 3})
+
+    @server.tool(annotations=READS, structured_output=False)
+    async def surroundings(ctx: Context) -> str:
+        """Tell what this program was given."""
+        given = {**os.environ, **dict(ctx.headers or {})}
+        return "\n".join(f"{name.lower()}={value}" for name, value in given.items())
+
+    @server.tool(annotations=READS)
+    async def learn(name: str, ctx: Context) -> str:
+        """Have one more tool from now on."""
+        server.add_tool(look, name=name, description="Learnt.")
+        await ctx.notify_tools_changed()
+        await ctx.session.send_tool_list_changed()
+        return "learnt"
+
+    return server
+
+
+async def refuse_discovery(ctx: Any, call_next: Any) -> Any:
+    if ctx.method == "server/discover":
+        raise MCPError(METHOD_NOT_FOUND, "Method not found")
+    return await call_next(ctx)
+
+
+async def serve(server: MCPServer) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", int(os.environ.get("PORT", "0"))))
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)  # noqa: T201
+        config = uvicorn.Config(server.streamable_http_app(), log_level="warning")
+        await uvicorn.Server(config).serve([listener])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("transport", choices=["stdio", "http"])
+    parser.add_argument("effects", type=Path)
+    parser.add_argument("--old", action="store_true")
+    parser.add_argument("--bell")
+    options = parser.parse_args()
+    server = built(Effects(options.effects, options.bell))
+    if options.old:
+        server.middleware.append(refuse_discovery)
+    sys.stderr.write("the server is up\n")
+    sys.stderr.flush()
+    if options.transport == "stdio":
+        server.run("stdio")
+    else:
+        anyio.run(serve, server)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.choices import Choice, Choices
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+
+KEY = "memory:7"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
+    opened = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock())
+    yield opened
+    await opened.close()
+
+
+async def read_again(store: SessionStore) -> Choices:
+    choices = Choices(store)
+    await choices.open()
+    return choices
+
+
+async def test_nothing_is_chosen_at_first(store: SessionStore) -> None:
+    assert (await read_again(store)).of(KEY) == Choice()
+
+
+async def test_choices_hold_for_their_conversation_at_once_and_after_a_restart(
+    store: SessionStore,
+) -> None:
+    choices = await read_again(store)
+    await choices.choose_model(KEY, "large", "openai")
+    await choices.choose_effort(KEY, "high")
+    for each in (choices, await read_again(store)):
+        assert each.of(KEY) == Choice("large", "openai", "high")
+        assert each.of("memory:8") == Choice()
+
+
+async def test_a_choice_given_back_leaves_the_other_and_in_the_end_nothing(
+    store: SessionStore,
+) -> None:
+    choices = await read_again(store)
+    await choices.choose_model(KEY, "large", "openai")
+    await choices.choose_effort(KEY, "high")
+    await choices.choose_model(KEY, None)
+    assert choices.of(KEY) == (await read_again(store)).of(KEY) == Choice(effort="high")
+    await choices.choose_effort(KEY, None)
+    assert choices.of(KEY) == Choice()
+    assert await store.values("choices") == {}
+
+
+async def test_two_choices_at_the_same_moment_both_count(store: SessionStore) -> None:
+    choices = await read_again(store)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as both:
+        both.create_task(choices.choose_model(KEY, "large", "openai"))
+        both.create_task(choices.choose_effort(KEY, "low"))
+    assert (await read_again(store)).of(KEY) == Choice("large", "openai", "low")
+
+
+async def test_a_choice_that_cannot_be_read_is_as_none_and_holds_up_nothing(
+    store: SessionStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.put_value("choices", KEY, "{broken")
+    await store.put_value("choices", "memory:8", '{"model":"large"}')
+    with caplog.at_level(logging.WARNING):
+        choices = await read_again(store)
+    assert choices.of(KEY) == Choice()
+    assert choices.of("memory:8") == Choice("large")
+    assert KEY in caplog.text

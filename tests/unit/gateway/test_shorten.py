@@ -1,0 +1,220 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.compaction import Compacted
+from agent.settings import ModelSettings, Timeouts
+from agent.tokens import estimate_message
+from gateway.models import Models, open_models
+from gateway.settings import Settings
+from gateway.shorten import NotSummarised, as_change, shortened
+from gateway.side_turn import Asked, SideTurn
+from gateway.work import Setting
+from sessions.changes import AppendMessages, Compact, TakeBack
+from sessions.errors import Conflict
+from sessions.records import Message
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from sessions.values.secret import Secret
+from tests.contract.store_kit import KEY, ended, opened, started
+from tests.fakes.model_script import Script, ok
+from tests.fakes.model_server import ModelServer
+
+LONG = "A long story about ships and harbours. " * 40
+ROWS = tuple(
+    row
+    for number in range(4)
+    for row in (Message("user", f"{LONG} {number}"), Message("assistant", f"{LONG} again {number}"))
+)
+WHOLE = sum(map(estimate_message, ROWS))
+DONE = Compacted("They talked.", 2, ROWS[-2:], WHOLE, 100)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
+    made = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock())
+    await made.apply(
+        opened("s1"),
+        started("t1", "s1", said=""),
+        AppendMessages("s1", "t1", ROWS[:-2], 2),
+        ended("t1"),
+        started("t2", "s1", said=""),
+        AppendMessages("s1", "t2", ROWS[-2:], 3),
+        ended("t2"),
+    )
+    yield made
+    await made.close()
+
+
+async def setting(server: ModelServer, home: Path, **model: Any) -> tuple[Models, Setting]:
+    settings = ModelSettings(
+        provider="openai",
+        name="scripted",
+        base_url=server.url,
+        api_key=Secret("sk-none"),
+        timeouts=Timeouts(backoff=0.01),
+        **model,
+    )
+    models = await open_models(Settings(model=settings), home, clock=SystemClock())
+    return models, models.setting(KEY, "p")
+
+
+async def shorten(
+    server: ModelServer, home: Path, rows: tuple[Message, ...] = ROWS, **model: Any
+) -> tuple[Compacted | None, SideTurn]:
+    models, given = await setting(server, home, **model)
+    side = SideTurn("t_side", given, SystemClock())
+    try:
+        return await shortened(rows, "", given, side), side
+    finally:
+        await models.aclose()
+
+
+# --- the summary -------------------------------------------------------------------------------
+
+
+async def test_about_a_quarter_stays_and_the_author_sees_all_of_the_rest(tmp_path: Path) -> None:
+    async with ModelServer(ok("They talked.")) as server:
+        done, side = await shorten(server, tmp_path)
+    assert done
+    assert done.rows == ROWS[-2:]
+    assert (done.keep, done.summary, done.before) == (2, "They talked.", WHOLE)
+    record = server.requests[0].last_user_text
+    assert all(row.content in record for row in ROWS[:-2])
+    assert side.tokens == 15
+
+
+async def test_one_exchange_cannot_be_shortened_and_nobody_is_asked(tmp_path: Path) -> None:
+    async with ModelServer() as server:
+        done, side = await shorten(server, tmp_path, ROWS[:2])
+    assert done is None
+    assert server.requests == []
+    assert side.record(Asked("k", "s1", "a", "p", "/compact")) == ()
+
+
+async def test_a_summary_as_long_as_what_it_stands_for_is_not_used(tmp_path: Path) -> None:
+    async with ModelServer(ok(LONG * 8)) as server:
+        done, side = await shorten(server, tmp_path)
+    assert done is None
+    assert side.tokens == 15
+
+
+async def test_the_record_fits_into_a_window_that_is_known(tmp_path: Path) -> None:
+    async with ModelServer(ok("They talked.")) as server:
+        await shorten(server, tmp_path, context_window=2048)
+    assert estimate_message(Message("user", server.requests[0].last_user_text)) < 0.7 * 2048
+
+
+async def test_a_service_that_says_how_much_it_takes_is_asked_again_with_that_much(
+    tmp_path: Path,
+) -> None:
+    def small(body: dict[str, Any]) -> Script:
+        if estimate_message(Message("user", str(body["messages"][-1]["content"]))) > 1500:
+            return 'S400"This model\'s maximum context length is 1500 tokens."'
+        return ok("They talked.")
+
+    async with ModelServer(small) as server:
+        done, side = await shorten(server, tmp_path)
+    assert done
+    assert done.summary == "They talked."
+    numbers = [change.number for change in side._attempts if hasattr(change, "number")]
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) == len(server.requests)
+
+
+async def test_without_a_model_there_is_no_summary_but_a_reason(tmp_path: Path) -> None:
+    async with ModelServer('S400"closed today"') as server:
+        with pytest.raises(NotSummarised, match="closed today"):
+            await shorten(server, tmp_path)
+
+
+# --- storing it --------------------------------------------------------------------------------
+
+
+async def test_rows_that_came_meanwhile_stay_in_view(store: SessionStore) -> None:
+    seen = await store.context("s1")
+    new = Message("user", "meanwhile")
+    await store.apply(started("t3", "s1", said=""), AppendMessages("s1", "t3", (new,), 4))
+    change = await as_change(store, "s1", seen, DONE, 5)
+    assert change == Compact("s1", 3, "They talked.", 5, rows=9)
+    await store.apply(change)
+    assert await store.context("s1") == ("They talked.", (*ROWS[-2:], new))
+
+
+async def test_a_conversation_from_which_something_was_taken_is_another_one(
+    store: SessionStore,
+) -> None:
+    seen = await store.context("s1")
+    await store.apply(TakeBack("s1", "t2", 4))
+    assert await as_change(store, "s1", seen, DONE, 5) is None
+
+
+async def test_so_is_one_that_somebody_else_summed_up(store: SessionStore) -> None:
+    seen = await store.context("s1")
+    await store.apply(Compact("s1", 4, "They talked, somebody says.", 4))
+    assert await as_change(store, "s1", seen, DONE, 5) is None
+
+
+@pytest.mark.parametrize("rows", [7, 9])
+async def test_a_summary_of_other_rows_than_there_are_is_refused(
+    store: SessionStore, rows: int
+) -> None:
+    with pytest.raises(Conflict, match="8 rows behind its summary"):
+        await store.apply(Compact("s1", 2, "They talked.", 5, rows=rows))
+    assert await store.context("s1") == ("", ROWS)
+    await store.apply(Compact("s1", 2, "They talked.", 5, rows=8))
+    assert await store.context("s1") == ("They talked.", ROWS[-2:])
+
+
+# --- what it cost ------------------------------------------------------------------------------
+
+
+async def test_costs_are_on_record_without_a_turn_that_anybody_could_take_back(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    async with ModelServer('H T"The " RST', 'H T"The end." F stop U(7,100,60) D') as server:
+        models, given = await setting(server, tmp_path)
+        side = SideTurn("t_side", given, SystemClock())
+        done = await side.ask("", (Message("user", "go"),), session="s1")
+        await models.aclose()
+    assert done.text == "The end."
+    assert side.record(Asked(KEY, "", "a", "p", "x")) == ()  # there is no conversation
+    await store.apply(*side.record(Asked(KEY, "s1", "a", "p", "(on the side) go")))
+    spent = await store.spent(session_id="s1", person="p")
+    assert (spent.requests, spent.input_tokens, spent.output_tokens) == (2, 100, 7)
+    last = await store.last_turn("s1")
+    assert last
+    assert last.id == "t2"
+    assert await store.running_turns() == ()
+    assert await store.context("s1") == ("", ROWS)
+    session = await store.session("s1")
+    assert session
+    assert session.messages == len(ROWS)
+
+
+async def test_a_model_that_calls_tools_which_are_not_there_is_asked_for_words(
+    tmp_path: Path,
+) -> None:
+    scripts = ('H C(0,c1,read,{"path":"a"}) F tool_calls U D', ok("Without tools: fine."))
+    async with ModelServer(*scripts) as server:
+        models, given = await setting(server, tmp_path)
+        side = SideTurn("t_side", given, SystemClock())
+        done = await side.ask("", (Message("user", "go"),))
+        await models.aclose()
+    assert done.text == "Without tools: fine."
+    assert [each.tools for each in server.requests] == [{}, {}]
+
+
+async def test_a_conversation_that_is_too_long_is_shortened_for_one_question_only(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    async with ModelServer(ok("They talked."), ok("Fine.")) as server:
+        models, given = await setting(server, tmp_path, context_window=2048)
+        side = SideTurn("t_side", given, SystemClock())
+        done = await side.ask("", (*ROWS, Message("user", "and?")), session="s1")
+        await models.aclose()
+    assert done.text == "Fine."
+    assert server.requests[1].messages[0]["content"].startswith("[Summary of the conversation")
+    assert await store.context("s1") == ("", ROWS)

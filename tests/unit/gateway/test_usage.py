@@ -1,0 +1,102 @@
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.usage import count, dollars, midnight, table
+from sessions.records import Spent
+
+
+def moment(text: str) -> int:
+    return int(dt.datetime.fromisoformat(text).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("now", "zone", "began"),
+    [
+        pytest.param("2026-11-18T16:00:00Z", "UTC", "2026-11-18T00:00:00Z", id="utc"),
+        pytest.param("2026-11-18T00:00:00Z", "UTC", "2026-11-18T00:00:00Z", id="at midnight"),
+        pytest.param(
+            "2026-11-18T23:30:00Z", "Asia/Tokyo", "2026-11-18T15:00:00Z", id="tomorrow there"
+        ),
+        pytest.param(
+            "2026-03-29T10:00:00Z", "Europe/Berlin", "2026-03-28T23:00:00Z", id="clocks went on"
+        ),
+        pytest.param(
+            "2026-10-25T10:00:00Z", "Europe/Berlin", "2026-10-24T22:00:00Z", id="clocks went back"
+        ),
+    ],
+)
+def test_a_day_begins_at_midnight_where_the_machine_is(now: str, zone: str, began: str) -> None:
+    assert midnight(moment(now), ZoneInfo(zone)) == moment(began)
+
+
+@given(st.integers(0, 4_000_000_000_000))
+def test_without_a_zone_the_day_is_the_machines_own(now: int) -> None:
+    began = midnight(now)
+    assert began <= now < began + 26 * 3_600_000
+    local = dt.datetime.fromtimestamp(began / 1000, dt.UTC).astimezone()
+    assert (local.hour, local.minute) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (0, "0"),
+        (9_999, "9,999"),
+        (10_000, "10.0k"),
+        (12_345, "12.3k"),
+        (999_940, "999.9k"),
+        (999_960, "1.0M"),
+        (4_600_000, "4.6M"),
+        (2_000_000_000, "2.0G"),
+    ],
+)
+def test_numbers_are_short(number: int, shown: str) -> None:
+    assert count(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"),
+    [
+        (None, "?"),
+        (0.0, "0.0000"),
+        (0.00001, "<0.0001"),
+        (0.01234, "0.0123"),
+        (12.34, "12.34"),
+        (1234.5, "1,234"),
+    ],
+)
+def test_amounts_are_as_close_as_they_need_be(cost: float | None, shown: str) -> None:
+    assert dollars(cost) == shown
+
+
+def test_the_table_is_aligned() -> None:
+    text = table(
+        Spent(1000, 500, 400, 0.0018, 1), Spent(20_000, 9999, 800, 0.5, 12), Spent(requests=40)
+    )
+    assert text.split("```")[1].splitlines()[1:] == [
+        "               last     here    today",
+        "requests          1       12       40",
+        "tokens in     1,000    20.0k        0",
+        "  cached        400      800        0",
+        "tokens out      500    9,999        0",
+        "dollars      0.0018   0.5000        ?",
+    ]
+
+
+def test_what_nobody_knows_is_left_out_of_the_table() -> None:
+    text = table(Spent(), Spent(), Spent())
+    assert "cached" not in text
+    assert "dollars" not in text
+    assert "requests          0" in text
+
+
+@given(*[st.builds(Spent, *[st.integers(0, 10**12)] * 3, st.none() | st.floats(0, 10**5))] * 3)
+def test_every_line_of_the_table_is_as_long_as_the_others(
+    last: Spent, here: Spent, today: Spent
+) -> None:
+    lines = table(last, here, today).split("```")[1].splitlines()[1:]
+    assert {len(line) for line in lines} == {37}
