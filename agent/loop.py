@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from agent import context
 from agent.accumulate import Accumulator
 from agent.attempt import AttemptResult, run_attempt
-from agent.compaction import compact
 from agent.continuation import (
     MOST_FAILURES,
     Again,
@@ -26,7 +25,7 @@ from agent.continuation import (
     RunTools,
     Switch,
 )
-from agent.errors import CannotStream, ContextTooLong, Looping, OutputTooLong, RateLimited, Stalled
+from agent.errors import Looping, RateLimited
 from agent.events import (
     AgentEvent,
     Ending,
@@ -34,21 +33,19 @@ from agent.events import (
     StepDone,
     TurnDone,
 )
-from agent.experience import Experience, Learned
-from agent.fallback import Chain
+from agent.experience import Experience
 from agent.prompt import LAST_STEP, Report, as_seen
 from agent.providers.contract import ModelRequest, ToolSchema
 from agent.providers.registry import Target
+from agent.route import Route
 from agent.salvage import Salvage, sort_calls
 from agent.spend import Usage
 from agent.step import Step
-from agent.tokens import estimate_message, estimate_request
 from agent.tools.drafts import Draft, Drafts
 from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve, ToolJournal, ToolRunner, record_of
 from agent.tools.spill import caps_for
-from agent.traits import facts
-from agent.verdict import Capped, Complete, Cut, Empty, SoftComplete
+from agent.transcript import Transcript, size_of
 from sessions.records import Message
 from sessions.values.clock import Clock
 
@@ -143,7 +140,7 @@ async def run_turn(
         refused = await turn.run_tools(outcome)
         if refused:
             return refused
-        turn.rows.extend(await steers())
+        turn.add(await steers())
     return await turn.summary(limits.max_steps + 1)
 
 
@@ -173,15 +170,9 @@ class _Turn:
         limits: TurnLimits,
         randomness: Callable[[], float],
     ) -> None:
-        self.rows = list(task.history)
-        self._summary = task.summary
         self._task = task
-        self._targets = tuple(targets)
-        self._learned = [
-            experience.of(t.provider.name, t.settings.base_url or "", t.model) for t in targets
-        ]
-        places = [(t.provider.name, t.settings.base_url, t.model) for t in targets]
-        self._chain = Chain(len(targets), places)
+        self._said = Transcript(task.history, task.summary)
+        self._route = Route(targets, experience)
         self._tools = tools
         self._journal = journal
         self._clock = clock
@@ -189,8 +180,8 @@ class _Turn:
         self._drafts = drafts
         self._randomness = randomness
         self._budget = Budget(clock.monotonic())
-        self._current = 0  # index of the target that was asked last
         self._attempts = 0
+        self._estimated = 0  # input tokens of the next request, where that was worth the work
         self._usage = Usage()
         self._unfinished: dict[str, Draft] = {}  # drafts of this turn, by path
         self._report: Report | None = None  # what the next request tells about lost calls
@@ -207,25 +198,14 @@ class _Turn:
             key=f"{task.session_id}:{task.turn_id}",
             approve=approve,
             timeout=limits.tool_timeout,
-            caps=caps_for(self._window),
+            caps=caps_for(self._route.window),
         )
         if task.taken_up:
-            self._runner.remember(_of_this_turn(self.rows))
+            self._runner.remember(self._said.of_this_turn)
 
-    @property
-    def _target(self) -> Target:
-        return self._targets[self._current]
-
-    @property
-    def _known(self) -> Learned:
-        return self._learned[self._current]
-
-    @property
-    def _window(self) -> int | None:
-        target = self._target
-        return context.window_of(
-            target.settings.context_window, self._known.window, facts(target.model)
-        )
+    def add(self, rows: Iterable[Message]) -> None:
+        """People said something while the turn ran."""
+        self._said.rows.extend(rows)
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -249,14 +229,16 @@ class _Turn:
             "assistant",
             answer.text,
             tool_calls=tuple(map(record_of, calls)),
-            reasoning=answer.result.thoughts(self._target.label),
+            reasoning=answer.result.thoughts(self._route.target.label),
         )
         await self._journal.step_done(message)
         self._emit(StepDone())
-        self.rows.append(message)
-        self.rows.extend(await self._runner.run(calls, after_recovery=self._recovered))
+        before = len(self._runner.ran)
+        results = await self._runner.run(calls, after_recovery=self._recovered)
+        self._said.rows += [message, *results]
         await self._look_at_drafts()
-        self._budget.came_on(self._clock.monotonic(), (call.name for call in calls))
+        if ran := self._runner.ran[before:]:
+            self._budget.came_on(self._clock.monotonic(), ran)
         self._report_losses(answer)
         self._refused_steps = self._refused_steps + 1 if self._runner.all_refused else 0
         if self._refused_steps < _MOST_REFUSED:
@@ -292,14 +274,13 @@ class _Turn:
             clock=self._clock,
             may_replace=self._task.may_replace,
         )
-        recovery = Recovery(self._budget, backoff=self._target.settings.timeouts.backoff)
-        after_tools = bool(self.rows) and self.rows[-1].role == "tool"
-        if not await self._fits(step):
+        timeouts = self._route.target.settings.timeouts
+        recovery = Recovery(self._budget, backoff=timeouts.backoff)
+        after_tools = self._said.follows_tools
+        if not self._fits(step):
             await self._compact(None)
         while True:
-            self._choose(
-                recovery, step
-            )  # another conversation may have found out that nobody is there
+            self._choose(recovery, step)
             result = await self._attempt(number, step)
             salvage = sort_calls(result.step.calls, result.verdict, self._tools.by_name)
             drafts = await self._keep_drafts(salvage, result)
@@ -308,10 +289,11 @@ class _Turn:
                 salvage,
                 drafted=sum(draft.grew for draft in drafts if draft),
                 after_tools=after_tools,
-                others=self._chain.has_other(self._current),
+                others=self._route.has_other,
             )
             action = recovery.next(seen, self._clock.monotonic())
-            self._learn(result, recovery)
+            now = self._clock.monotonic()
+            self._route.learn(result, now, bare_end=recovery.confirmed_bare_end)
             if isinstance(action, Finish):
                 return self._answered(step.text, result)
             if isinstance(action, RunTools):
@@ -337,11 +319,11 @@ class _Turn:
         wait = 0.0
         match action:
             case Again():
-                step.ask_again(action, self._raised_cap(step, result))
+                step.ask_again(action, self._route.raised_cap(step.cap, result))
                 wait = action.wait if action.exact else self._spread(action.wait)
             case AskSmaller():
                 report = Step.report(salvage, drafts, action, ())
-                step.ask_smaller(action, report, self._raised_cap(step, result))
+                step.ask_smaller(action, report, self._route.raised_cap(step.cap, result))
                 wait = self._spread(action.wait)
             case Reissue():
                 step.reissue(Step.report(salvage, drafts, None, ()))
@@ -351,9 +333,9 @@ class _Turn:
                     cause = "the conversation has become too long for the model"
                     return self._failed(step.text, GiveUp(cause), result)
             case Switch(cause):
-                if not self._chain.has_other(self._current):
+                if not self._route.has_other:
                     return self._failed(step.text, GiveUp(cause), result)
-                self._chain.failed(self._current)
+                self._route.leave()
         if not salvage.lost:  # that was told already
             self._tell(step, result, wait)
         await asyncio.sleep(wait)
@@ -363,143 +345,95 @@ class _Turn:
         """Clients that broke off together must not come back together."""
         return wait * (0.5 + self._randomness() / 2)
 
-    def _raised_cap(self, step: Step, result: AttemptResult) -> int:
-        """Twice the output limit that was met, as far as the model can go."""
-        before = step.cap or self._target.settings.max_output_tokens
-        if before is None:
-            before = max(result.usage.output_tokens, _SMALLEST_ANSWER // 2)
-        most = self._known.output_limit or facts(self._target.model).max_output
-        return max(before, min(2 * before, most or 2 * before))
-
-    # --- targets -------------------------------------------------------------------------------
-
     def _choose(self, recovery: Recovery, step: Step) -> None:
-        """Settle on the target to ask; says so when it is another one than before."""
-        now = self._clock.monotonic()
-        chosen = self._chain.pick(lambda index: self._learned[index].breaker.allows(now))
-        if chosen is None or chosen == self._current:
-            return
-        before, self._current = self._target.label, chosen
-        recovery.new_target()
-        step.other_target()
-        self._emit(Notice("N5", {"a": before, "b": self._target.label}))
-
-    def _learn(self, result: AttemptResult, recovery: Recovery) -> None:
-        """What this request shows about the model, for all conversations."""
-        now, known = self._clock.monotonic(), self._known
-        error = result.error
-        match result.verdict:
-            case Complete() | SoftComplete() | Capped() | Empty():
-                known.breaker.succeeded(now)
-            case Cut(error=Stalled()):
-                known.breaker.killed(now)
-            case _:
-                known.breaker.given_up(now)
-        if result.step.ended:
-            known.terminator()
-        if recovery.confirmed_bare_end:
-            known.bare_end()
-        if isinstance(error, CannotStream):
-            known.cannot_stream(now)
-        if isinstance(error, ContextTooLong) and error.limit:
-            known.window = error.limit
-        if isinstance(error, OutputTooLong) and error.limit:
-            known.output_limit = error.limit
+        """Settle on whom to ask; another conversation may have found out that nobody is there."""
+        before = self._route.choose(self._clock.monotonic())
+        if before is not None:
+            recovery.new_target()
+            step.other_target()
+            self._emit(Notice("N5", {"a": before, "b": self._route.target.label}))
 
     # --- requests ------------------------------------------------------------------------------
 
     def _request(self, step: Step) -> ModelRequest:
-        target = self._target
+        target = self._route.target
         effort = step.effort(target.settings.reasoning_effort)
-        goes_on = facts(target.model).prefill and effort in (None, "none", "minimal")
-        history = list(self.rows)
-        if self._summary:
-            history.insert(0, context.as_summary_row(self._summary))
+        goes_on = self._route.facts.prefill and effort in (None, "none", "minimal")
         return ModelRequest(
             model=target.model,
             system="\n\n".join(
                 [self._task.system, *(f"[{note}]" for note in self._task.notes)]
             ).strip(),
-            messages=as_seen([*history, *step.asks(prefill=goes_on)]),
+            messages=as_seen([*self._said.shown, *step.asks(prefill=goes_on)]),
             tools=step.tools(self._tools.by_name),
             max_output_tokens=step.cap or target.settings.max_output_tokens,
             temperature=target.settings.temperature,
             reasoning_effort=effort,
-            stream=self._known.streams(self._clock.monotonic()) and not step.unstreamed,
+            stream=self._route.streams(self._clock.monotonic()) and not step.unstreamed,
         )
 
     async def _attempt(self, step_number: int, step: Step) -> AttemptResult:
         self._attempts += 1
         number = self._attempts
-        target, known = self._target, self._known
         request = self._request(step)
-        await self._journal.attempt_started(number, target.label)
-        taken = frozenset(call.id for row in self.rows for call in row.tool_calls)
+        await self._journal.attempt_started(number, self._route.target.label)
         prefix = f"call_{self._task.turn_id}_{step_number}"
-        accumulator = Accumulator(request.tools, prefix, taken)
+        accumulator = Accumulator(request.tools, prefix, self._said.call_ids)
         step.begin()
         try:
             result = await run_attempt(
-                target,
+                self._route.target,
                 request,
                 accumulator,
                 clock=self._clock,
-                learned=known,
+                learned=self._route.known,
                 show=step.show,
                 silence=self._silent,
             )
         except asyncio.CancelledError:
-            known.breaker.given_up(self._clock.monotonic())
+            self._route.stopped(self._clock.monotonic())
             raise
         finally:
             step.quiet()
         step.end(result)
+        self._route.known.counted(self._estimated, result.usage.input_tokens)
+        self._estimated = 0
         self._usage += result.usage
         await self._journal.attempt_ended(number, result)
         return result
 
     # --- compaction ----------------------------------------------------------------------------
 
-    async def _fits(self, step: Step) -> bool:
+    def _fits(self, step: Step) -> bool:
         """Whether the conversation is short enough to be sent, as far as that is known."""
-        window = self._window
-        characters = len(self._task.system) + sum(map(_length, self.rows))
-        if window is None or characters < window:
-            return True  # no text has more tokens than characters
+        window = self._route.window
+        if self._said.surely_fits(window):
+            return True
         request = self._request(step)
-        tokens = estimate_request(request.system, request.messages, request.tools)
-        return not context.too_long(
-            round(tokens * self._known.correction), window, request.max_output_tokens
-        )
+        self._estimated = size_of(request)
+        tokens = round(self._estimated * self._route.known.correction)
+        return not context.too_long(tokens, window, request.max_output_tokens)
 
     async def _compact(self, limit: int | None) -> bool:
-        """Put a summary in place of the oldest rows; false when nothing can be left out."""
+        """Make the conversation shorter; false when nothing can be left out."""
         self._emit(Notice("N12", {}))
-        whole = sum(map(estimate_message, self.rows))
-        done = await compact(
-            self.rows,
-            self._summary,
-            room=min(limit or self._window or whole, whole) // 2,
-            target=self._target,
-            ask=self._ask_aside,
-        )
-        if done is None:
-            return False
-        await self._journal.compacted(done.keep, done.summary)
-        self.rows, self._summary = list(done.rows), done.summary
-        return True
+        room = limit or self._route.window
+        done = await self._said.compact(room, self._route.target, self._ask_aside)
+        if done is not None:
+            await self._journal.compacted(*done)
+        return done is not None
 
     async def _ask_aside(self, request: ModelRequest) -> AttemptResult:
         """Send a request of our own, beside the steps of the turn; nobody sees the answer."""
         self._attempts += 1
         number = self._attempts
-        await self._journal.attempt_started(number, self._target.label)
+        await self._journal.attempt_started(number, self._route.target.label)
         result = await run_attempt(
-            self._target,
-            replace(request, stream=self._known.streams(self._clock.monotonic())),
+            self._route.target,
+            replace(request, stream=self._route.streams(self._clock.monotonic())),
             Accumulator((), "aside"),
             clock=self._clock,
-            learned=self._known,
+            learned=self._route.known,
             show=lambda _: None,
             silence=self._silent,
         )
@@ -542,7 +476,7 @@ class _Turn:
 
     def _silent(self, seconds: float, remaining: float) -> None:
         fields: dict[str, str | int] = {
-            "model": self._target.model,
+            "model": self._route.target.model,
             "n": round(seconds),
             "d": round(seconds + remaining),
         }
@@ -550,7 +484,7 @@ class _Turn:
 
     def _tell(self, step: Step, result: AttemptResult, wait: float) -> None:
         """News for the status line, where the user would otherwise wonder."""
-        provider = self._target.provider.name
+        provider = self._route.target.provider.name
         if isinstance(result.error, RateLimited):
             self._emit(Notice("N6", {"provider": provider, "n": round(wait)}))
             return
@@ -559,13 +493,13 @@ class _Turn:
         if not step.text:
             tries = min(step.failures, MOST_FAILURES - 1)
             notice = Notice("N2", {"provider": provider, "k": tries, "max": MOST_FAILURES - 1})
-        after = self._target.settings.timeouts.notice_after / 6
+        after = self._route.target.settings.timeouts.notice_after / 6
         step.tell_later(notice, wait, after)
 
     # --- the end -------------------------------------------------------------------------------
 
     def _answered(self, text: str, result: AttemptResult) -> TurnDone:
-        row = Message("assistant", text, reasoning=result.thoughts(self._target.label))
+        row = Message("assistant", text, reasoning=result.thoughts(self._route.target.label))
         return self._done(Ending.ANSWERED, text, row if text.strip() else None)
 
     def _failed(
@@ -595,12 +529,3 @@ class _Turn:
                 for draft in self._unfinished.values()
             ),
         )
-
-
-def _length(row: Message) -> int:
-    return len(row.content) + sum(len(call.arguments) for call in row.tool_calls)
-
-
-def _of_this_turn(rows: Sequence[Message]) -> Sequence[Message]:
-    last = max((at for at, row in enumerate(rows) if row.role == "user"), default=-1)
-    return rows[last + 1 :]

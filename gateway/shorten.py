@@ -83,7 +83,7 @@ async def as_change(
     """
     earlier, rows = seen
     earlier_now, rows_now = await store.context(session_id)
-    if earlier_now != earlier or False:
+    if earlier_now != earlier or rows_now[: len(rows)] != rows:
         return None
     keep = done.keep + len(rows_now) - len(rows)
     return Compact(session_id, keep, done.summary, now, rows=len(rows_now))

@@ -154,6 +154,12 @@ async def test_nothing_is_left_of_a_result_that_could_not_be_written(
     assert list((tmp_path / RESULTS).iterdir()) == []
 
 
-async def test_there_is_no_file_without_a_workspace(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        await spill(tmp_path / "none", "c1", "x")
+async def test_the_workspace_is_made_where_nothing_was_written_yet(tmp_path: Path) -> None:
+    kept = await spill(tmp_path / "people" / "one", "c1", "x")
+    assert (tmp_path / "people" / "one" / kept.path).read_text() == "x"
+
+
+async def test_there_is_no_file_where_there_can_be_no_workspace(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        await spill(tmp_path / "file" / "workspace", "c1", "x")

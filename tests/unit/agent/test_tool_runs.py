@@ -753,7 +753,8 @@ async def test_the_results_of_a_turn_share_their_room_but_short_ones_always_fit(
 async def test_what_cannot_be_kept_is_cut_with_a_word_about_it(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench.workspace = Path("/nonexistent")
+    bench.workspace /= "file"
+    bench.workspace.touch()
     bench.runner = bench.new_runner()
     said = await bench.run(*((f"c{n}", "long", f'{{"size":{150_000 + n}}}') for n in range(3)))
     assert [len(text) // 1000 for text in said] == [100, 100, 1]

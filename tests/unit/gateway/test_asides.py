@@ -22,7 +22,7 @@ from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import read_body
 from gateway.models import Models, open_models
 from gateway.settings import Settings
-from sessions.changes import AppendMessages, EndAttempt, StartAttempt
+from sessions.changes import AppendMessages, Compact, EndAttempt, StartAttempt
 from sessions.events import Command, RunningTurn, State
 from sessions.records import InboxEntry, InboxState, Item, Message
 from sessions.store import SessionStore
@@ -203,6 +203,18 @@ async def test_an_answer_on_the_side_is_delivered_like_any_answer_and_not_like_a
         await made.call("btw", "and then?")
         assert "closed" in (await made.shown())[1]
         assert [item.kind for item in await made.items()] == ["answer", "notice"]
+
+
+async def test_a_question_on_the_side_sees_the_summary_of_what_was_shortened(
+    tmp_path: Path,
+) -> None:
+    async with room(tmp_path, ok("fine")) as made:
+        await talked(made.store)
+        await made.store.apply(Compact("s1", 2, "They talked.", 3))
+        await made.call("btw", "and?")
+        assert await made.shown() == ["💬 fine"]
+        asked = made.server.requests[0].messages[0]["content"]
+    assert asked.startswith("[Summary of the conversation so far: They talked.]")
 
 
 async def test_an_answer_without_a_word_is_a_failure(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
 import datetime as dt
+import time
+from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -31,6 +33,20 @@ def moment(text: str) -> int:
 )
 def test_a_day_begins_at_midnight_where_the_machine_is(now: str, zone: str, began: str) -> None:
     assert midnight(moment(now), ZoneInfo(zone)) == moment(began)
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_the_machines_own_clocks_may_have_gone_on_since_midnight() -> None:
+    assert midnight(moment("2026-03-29T10:00:00Z")) == moment("2026-03-28T23:00:00Z")
 
 
 @given(st.integers(0, 4_000_000_000_000))

@@ -1,0 +1,105 @@
+"""Which model a turn asks at the moment, what is known of it, and who would be next."""
+
+from collections.abc import Sequence
+
+from agent import context
+from agent.attempt import AttemptResult
+from agent.errors import CannotStream, ContextTooLong, OutputTooLong, Stalled
+from agent.experience import Experience, Learned
+from agent.fallback import Chain
+from agent.providers.registry import Target
+from agent.traits import Facts, facts
+from agent.verdict import Capped, Complete, Cut, Empty, SoftComplete
+
+_SMALLEST_ANSWER = 4096  # tokens, where no output limit was set and the service's own was met
+
+
+class Route:
+    """The targets of one turn; `now` is monotonic seconds."""
+
+    def __init__(self, targets: Sequence[Target], experience: Experience) -> None:
+        places = [(t.provider.name, t.settings.base_url or "", t.model) for t in targets]
+        self._targets = tuple(targets)
+        self._learned = [experience.of(*place) for place in places]
+        self._chain = Chain(len(targets), places)
+        self._current = 0
+
+    @property
+    def target(self) -> Target:
+        """Who is asked."""
+        return self._targets[self._current]
+
+    @property
+    def known(self) -> Learned:
+        """What was learned of it by asking it."""
+        return self._learned[self._current]
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of it by its name."""
+        return facts(self.target.model)
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens it takes, where that is known."""
+        return context.window_of(self.target.settings.context_window, self.known.window, self.facts)
+
+    @property
+    def has_other(self) -> bool:
+        """Somebody else can be asked."""
+        return self._chain.has_other(self._current)
+
+    def leave(self) -> None:
+        """Ask this one no more in this turn."""
+        self._chain.failed(self._current)
+
+    def choose(self, now: float) -> str | None:
+        """Settle on whom to ask; when it is another one than before, the label of that one."""
+        chosen = self._chain.pick(lambda index: self._learned[index].breaker.allows(now))
+        if chosen is None or chosen == self._current:
+            return None
+        before, self._current = self.target.label, chosen
+        return before
+
+    def streams(self, now: float) -> bool:
+        """Whether to ask for a stream."""
+        return self.known.streams(now)
+
+    def raised_cap(self, cap: int | None, result: AttemptResult) -> int:
+        """Twice the output limit that was met, as far as the model can go."""
+        before = cap or self.target.settings.max_output_tokens
+        if before is None:
+            before = max(result.usage.output_tokens, _SMALLEST_ANSWER // 2)
+        most = self.known.output_limit or self.facts.max_output
+        return max(before, min(2 * before, most or 2 * before))
+
+    def learn(self, result: AttemptResult, now: float, *, bare_end: bool) -> None:
+        """What a request shows about the model, for all conversations.
+
+        `bare_end`: a text that had ended without a word proved to be whole.
+        """
+        known = self.known
+        match result.verdict:
+            case Complete() | SoftComplete() | Capped() | Empty():
+                known.breaker.succeeded(now)
+            case Cut(error=Stalled()):
+                known.breaker.killed(now)
+            case _:
+                known.breaker.given_up(now)
+        if result.step.ended:
+            known.terminator()
+        if bare_end:
+            known.bare_end()
+        match result.error:
+            case CannotStream():
+                known.cannot_stream(now)
+            case ContextTooLong(limit=int(limit)):
+                known.window = limit
+            case OutputTooLong(limit=int(limit)):
+                known.output_limit = limit
+            case _:
+                pass
+
+    def stopped(self, now: float) -> None:
+        """A request was ended by us and says nothing about the model."""
+        self.known.breaker.given_up(now)

@@ -1,0 +1,68 @@
+"""What a turn shows to the model: the rows so far, behind the summary of what came before."""
+
+from collections.abc import Sequence
+
+from agent import context
+from agent.compaction import Ask, compact
+from agent.providers.contract import ModelRequest
+from agent.providers.registry import Target
+from agent.tokens import estimate_message, estimate_request
+from sessions.records import Message
+
+
+class Transcript:
+    """The conversation as a turn goes on with it."""
+
+    def __init__(self, history: Sequence[Message], summary: str) -> None:
+        self.rows = list(history)
+        self._summary = summary
+
+    @property
+    def shown(self) -> list[Message]:
+        """All of it, the summary first."""
+        if not self._summary:
+            return list(self.rows)
+        return [context.as_summary_row(self._summary), *self.rows]
+
+    @property
+    def follows_tools(self) -> bool:
+        """The last thing said is a tool's result."""
+        return bool(self.rows) and self.rows[-1].role == "tool"
+
+    @property
+    def call_ids(self) -> frozenset[str]:
+        """Ids that no other call may have."""
+        return frozenset(call.id for row in self.rows for call in row.tool_calls)
+
+    @property
+    def of_this_turn(self) -> Sequence[Message]:
+        """What stands behind the last thing that a person said."""
+        last = max((at for at, row in enumerate(self.rows) if row.role == "user"), default=-1)
+        return self.rows[last + 1 :]
+
+    def surely_fits(self, window: int | None) -> bool:
+        """Whether it fits beyond doubt: no text has more tokens than characters."""
+        return window is None or sum(map(_length, self.rows)) < window // 2
+
+    async def compact(self, room: int | None, target: Target, ask: Ask) -> tuple[int, str] | None:
+        """Put a summary in place of the oldest rows, so that half of the room is free.
+
+        Gives how many of the newest rows stayed, and the summary; None when it would not help.
+        """
+        whole = sum(map(estimate_message, self.rows))
+        done = await compact(
+            self.rows, self._summary, room=min(room or whole, whole) // 2, target=target, ask=ask
+        )
+        if done is None:
+            return None
+        self.rows, self._summary = list(done.rows), done.summary
+        return done.keep, done.summary
+
+
+def size_of(request: ModelRequest) -> int:
+    """Estimate the tokens of a request."""
+    return estimate_request(request.system, request.messages, request.tools)
+
+
+def _length(row: Message) -> int:
+    return len(row.content) + sum(len(call.arguments) for call in row.tool_calls)

@@ -1,0 +1,442 @@
+"""Services that say it in their own way: odd streams, odd words, odd ends; the answer is the same."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.settings import AgentSettings
+from sessions.records import TurnState
+from tests.e2e.scenarios.stage import SCALED, stage
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
+from tests.fakes.model_script import Event, Head, Raw, Script, Step, Text, Wait, body_of, steps
+
+OK = 'H T"done" F stop U D EOF'
+GREETING = "Hello, wörld 👋!"
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def raw(*pieces: bytes) -> Script:
+    """A body of exactly these bytes, in pieces that arrive one by one."""
+    said: list[Step] = [Head(bare=True)]
+    for piece in pieces:
+        said += [Raw(piece), Wait(0.005)]
+    return said
+
+
+def chunk(delta: dict[str, Any], finish: object = None, **more: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+
+
+def event(fields: object) -> Event:
+    return Event(json.dumps(fields).encode())
+
+
+# --- bytes ---------------------------------------------------------------------------------------
+
+
+BODIES: dict[ProtocolName, bytes] = {
+    protocol: body_of((Head(), Text(GREETING), *steps("F stop U D")), protocol)
+    for protocol in PROTOCOLS
+}
+SHAPES = {
+    "carriage returns": lambda body: body.replace(b"\n", b"\r\n"),
+    "no space behind the colon": lambda body: body.replace(b"data: ", b"data:"),
+    "a byte order mark": lambda body: b"\xef\xbb\xbf" + body,
+    "comments everywhere": lambda body: b": hi\n\n" + body.replace(b"\n\n", b"\n\n:\n\n"),
+    "null in between": lambda body: body.replace(b"\n\n", b"\n\ndata: null\n\n", 1),
+    "empty records in between": lambda body: body.replace(b"\n\n", b"\n\ndata: {}\n\n", 1),
+    "no blank line at the end": lambda body: body.rstrip(b"\n"),
+}
+
+
+@each_protocol
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_the_same_answer_in_other_bytes_is_the_same_answer(
+    tmp_path: Path, protocol: ProtocolName, shape: str
+) -> None:
+    async with stage(tmp_path, protocol, raw(SHAPES[shape](BODIES[protocol]))) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", f"A:{GREETING}"]
+        assert scene.shown() == [GREETING]
+        assert len(scene.requests) == 1
+        await scene.check()
+
+
+@each_protocol
+async def test_characters_may_be_torn_apart_on_the_way(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    whole = json.dumps({"said": GREETING}, ensure_ascii=False)
+    assert whole
+    body = BODIES[protocol].replace(
+        json.dumps(GREETING).encode(), json.dumps(GREETING, ensure_ascii=False).encode()
+    )
+    assert "👋".encode() in body
+    cuts = [body.index("👋".encode()) + 2, body.index("ö".encode()) + 1]
+    pieces = [body[: min(cuts)], body[min(cuts) : max(cuts)], body[max(cuts) :]]
+    async with stage(tmp_path, protocol, raw(*pieces)) as scene:
+        await scene.go()
+        assert scene.shown() == [GREETING]
+        await scene.check()
+
+
+async def test_an_event_may_be_as_long_as_a_book(tmp_path: Path) -> None:
+    book = "".join(f"line {number}\n" for number in range(90_000))
+    script = (
+        *steps("H"),
+        Text("short. "),
+        event(chunk({}, padding=book)),
+        *steps('T"end" F stop D'),
+    )
+    async with stage(tmp_path, "chat", script) as scene:
+        await scene.go()
+        assert scene.shown() == ["short. end"]
+        await scene.check()
+
+
+async def test_data_in_several_lines_is_one_event(tmp_path: Path) -> None:
+    said = json.dumps(chunk({"content": "Hello"}), indent=1)
+    lines = "".join(f"data: {line}\n" for line in said.splitlines())
+    end = body_of("F stop D")
+    async with stage(tmp_path, "chat", raw(f"{lines}\n".encode() + end)) as scene:
+        await scene.go()
+        assert scene.shown() == ["Hello"]
+        await scene.check()
+
+
+@pytest.mark.parametrize("protocol", ["chat", "anthropic"])
+async def test_nothing_is_waited_for_behind_the_end_mark(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    async with stage(tmp_path, protocol, 'H T"all" F stop U D HANG', OK) as scene:
+        began = time.monotonic()
+        await scene.go()
+        assert time.monotonic() - began < 0.6
+        assert await scene.history() == ["U:go", "A:all"]
+        await scene.requests[0].closed.wait()
+        await scene.go()
+        assert scene.shown() == ["all", "done"]
+        await scene.check()
+
+
+async def test_what_comes_behind_the_end_mark_is_not_read(tmp_path: Path) -> None:
+    async with stage(tmp_path, "chat", 'H T"all" F stop U D T" and more" EOF') as scene:
+        await scene.go()
+        assert scene.shown() == ["all"]
+        await scene.check()
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+STOPS = ["stop", "STOP", "end_turn", "eos", "COMPLETED", "stop_sequence", "banana", 7, 1]
+
+
+@pytest.mark.parametrize("reason", STOPS)
+async def test_an_answer_is_over_whatever_word_there_is_for_it(
+    tmp_path: Path, reason: str | int
+) -> None:
+    script = (*steps('H T"all"'), event(chunk({}, reason)), *steps("EOF"))
+    async with stage(tmp_path, "chat", script) as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.DONE
+        assert await scene.history() == ["U:go", "A:all"]
+        assert len(scene.requests) == 1
+        await scene.check()
+
+
+@pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "max_output_tokens", "incomplete"])
+async def test_the_output_limit_is_met_whatever_word_there_is_for_it(
+    tmp_path: Path, reason: str
+) -> None:
+    script = (*steps('H T"half of "'), event(chunk({}, reason)), *steps("EOF"))
+    async with stage(tmp_path, "chat", script, 'H T"it." F stop D') as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", "A:half of it."]
+        assert "output length limit" in scene.asked(2)[-1]["content"]
+        await scene.check()
+
+
+@pytest.mark.parametrize("reason", ["tool_call", "TOOL_CALLS", "function_call", "tool_use"])
+async def test_tools_are_asked_for_whatever_word_there_is_for_it(
+    tmp_path: Path, reason: str
+) -> None:
+    script = (*steps('H C(0,c1,pay,{"amount":3})'), event(chunk({}, reason)), *steps("EOF"))
+    async with stage(tmp_path, "chat", script, OK) as scene:
+        await scene.go()
+        assert scene.desk.ran == ["pay 3"]
+        await scene.check()
+
+
+async def test_the_reason_may_come_with_the_last_words(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 3}
+    script = (*steps("H"), event(chunk({"content": "all"}, "stop", usage=usage)), *steps("EOF"))
+    async with stage(tmp_path, "chat", script) as scene:
+        turn = await scene.go()
+        assert scene.shown() == ["all"]
+        spent = await scene._store.spent(turn_id=turn.id)
+        assert (spent.input_tokens, spent.output_tokens) == (11, 3)
+        await scene.check()
+
+
+async def test_several_choices_are_one_answer(tmp_path: Path) -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": '{"path":"a"}'}}
+    both = {
+        "choices": [
+            {"index": 0, "delta": {"content": "Looking."}, "finish_reason": None},
+            {"index": 1, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"},
+        ]
+    }
+    async with stage(tmp_path, "chat", (*steps("H"), event(both), *steps("D")), OK) as scene:
+        await scene.go()
+        assert await scene.history() == [
+            "U:go",
+            "A{read}:Looking.",
+            "T:content of a",
+            "A:done",
+        ]
+        await scene.check()
+
+
+NOTHING: list[object] = [
+    None,
+    {},
+    {"choices": None},
+    {"choices": []},
+    {"choices": [None]},
+    {"choices": [{"delta": None}]},
+    {"choices": [{"index": 0}]},
+    chunk({"content": None, "tool_calls": None}),
+    chunk({"role": "assistant"}),
+    chunk({"tool_calls": []}),
+    "a word",
+    7,
+]
+
+
+@pytest.mark.parametrize("nothing", NOTHING, ids=json.dumps)
+async def test_events_without_anything_in_them_do_no_harm(tmp_path: Path, nothing: object) -> None:
+    script = (
+        *steps("H"),
+        event(nothing),
+        Text("Hel"),
+        event(nothing),
+        *steps('T"lo" F stop'),
+        event(nothing),
+        *steps("D"),
+    )
+    async with stage(tmp_path, "chat", script) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", "A:Hello"]
+        assert len(scene.requests) == 1
+        await scene.check()
+
+
+@pytest.mark.parametrize(
+    "content", [[{"type": "text", "text": "Hello"}], {"type": "text", "text": "Hello"}, ["Hello"]]
+)
+async def test_a_text_may_come_in_parts(tmp_path: Path, content: object) -> None:
+    script = (*steps("H"), event(chunk({"content": content})), *steps("F stop D"))
+    async with stage(tmp_path, "chat", script) as scene:
+        await scene.go()
+        assert scene.shown() == ["Hello"]
+        await scene.check()
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_text", "thinking"])
+async def test_thoughts_are_thoughts_whatever_they_are_called(tmp_path: Path, field: str) -> None:
+    script = (*steps("H"), event(chunk({field: "6 x 7"})), *steps('T"42" F stop D'))
+    agent = AgentSettings(show_reasoning=True)
+    async with stage(tmp_path, "chat", script, agent=agent) as scene:
+        await scene.go()
+        thoughts, answer = scene.shown()
+        assert "6 x 7" in thoughts
+        assert answer == "42"
+        assert await scene.history() == ["U:go", "A:42"]
+        await scene.check()
+
+
+async def test_details_of_thoughts_are_put_together_and_given_back(tmp_path: Path) -> None:
+    pieces = [
+        {"type": "reasoning.text", "index": 0, "text": "6 x "},
+        {"type": "reasoning.text", "index": 0, "text": "7", "signature": "signed"},
+    ]
+    said = [event(chunk({"reasoning_details": [piece]})) for piece in pieces]
+    script = (*steps("H"), *said, *steps('C(0,c1,read,{"path":"a"}) F tool_calls D'))
+    async with stage(tmp_path, "chat", script, OK) as scene:
+        await scene.go()
+        sent = next(m for m in scene.requests[1].body["messages"] if m.get("tool_calls"))
+        (details,) = sent["reasoning_details"]
+        assert details["text"] == "6 x 7"
+        assert details["signature"] == "signed"
+        assert all("6 x 7" not in text for text in scene.shown())
+        await scene.check()
+
+
+# --- without a stream ----------------------------------------------------------------------------
+
+
+NO_STREAM = 'S400"Streaming is not supported for this model."'
+
+
+@each_protocol
+async def test_a_service_that_cannot_stream_is_asked_for_the_whole_and_remembered(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    call = 'H C(0,c1,pay,{"amount":3}) F tool_calls U D'
+    async with stage(tmp_path, protocol, NO_STREAM, call, OK, OK) as scene:
+        first = await scene.go()
+        await scene.go("more")
+        assert [request.stream for request in scene.requests] == [True, False, False, False]
+        assert scene.desk.ran == ["pay 3"]
+        assert first.attempts == 3
+        assert scene.told.ids == []
+        assert (await scene.history())[-2:] == ["U:more", "A:done"]
+        await scene.check()
+
+
+@each_protocol
+async def test_a_whole_answer_in_place_of_a_stream_is_an_answer(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    body = body_of('H T"done" F stop U D', protocol, stream=False)
+    async with stage(tmp_path, protocol, raw(body), OK) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", "A:done"]
+        assert len(scene.requests) == 1
+        await scene.check()
+
+
+@each_protocol
+async def test_a_service_that_did_not_stream_is_not_asked_for_a_stream_next_time(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    body = body_of('H T"done" F stop U D', protocol, stream=False)
+    async with stage(tmp_path, protocol, raw(body), OK) as scene:
+        await scene.go()
+        await scene.go()
+        assert [request.stream for request in scene.requests] == [True, False]
+        await scene.check()
+
+
+@each_protocol
+async def test_half_of_a_whole_answer_is_no_answer(tmp_path: Path, protocol: ProtocolName) -> None:
+    body = body_of('H T"done" F stop U D', protocol, stream=False)
+    async with stage(tmp_path, protocol, raw(body[: len(body) // 2]), OK) as scene:
+        await scene.go()
+        assert await scene.history() == ["U:go", "A:done"]
+        assert scene.shown() == ["done"]
+        assert len(scene.requests) == 2
+        await scene.check()
+
+
+async def test_a_service_that_does_not_know_stream_options_is_asked_without_them(
+    tmp_path: Path,
+) -> None:
+    refused = 'S400"Unrecognized request argument supplied: stream_options"'
+    async with stage(tmp_path, "chat", refused, OK, OK) as scene:
+        first = await scene.go()
+        second = await scene.go()
+        sent = ["stream_options" in request.body for request in scene.requests]
+        assert sent == [True, False, False]
+        assert (first.attempts, second.attempts) == (1, 1)
+        assert scene.told.ids == []
+        await scene.check()
+
+
+# --- who knows that a call is over ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "responses"])
+async def test_a_call_whose_end_was_said_runs_although_the_rest_breaks_off(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    script = 'H C(0,c1,pay,{"amount":3}) T"And " RST'
+    async with stage(tmp_path, protocol, script, OK) as scene:
+        await scene.go()
+        assert scene.desk.ran == ["pay 3"]
+        assert len(scene.requests) == 2
+        assert [row for row in await scene.history() if row.startswith("T:")] == ["T:paid 3"]
+        await scene.check()
+
+
+async def test_a_text_behind_a_call_does_not_prove_its_end(tmp_path: Path) -> None:
+    again = 'H C(0,c2,pay,{"amount":3}) F tool_calls U D'
+    script = 'H C(0,c1,pay,{"amount":3}) T"And " RST'
+    async with stage(tmp_path, "chat", script, again, OK) as scene:
+        await scene.go()
+        assert scene.desk.ran == ["pay 3"]
+        ids = [call.id for row in await scene.rows() for call in row.tool_calls]
+        assert ids == ["c2"]
+        await scene.check()
+
+
+def _stated(pieces: str, stated: str) -> Script:
+    """A call whose pieces and whose statement of the whole may differ."""
+    item = {"id": "fc_0", "type": "function_call", "call_id": "c1", "name": "pay"}
+    place = {"item_id": "fc_0", "output_index": 0}
+    whole = {**item, "arguments": stated, "status": "completed"}
+    return (
+        *steps("H"),
+        event(
+            {
+                "type": "response.output_item.added",
+                "output_index": 0,
+                "item": {**item, "arguments": ""},
+            }
+        ),
+        event({"type": "response.function_call_arguments.delta", **place, "delta": pieces}),
+        event({"type": "response.function_call_arguments.done", **place, "arguments": stated}),
+        event({"type": "response.output_item.done", "output_index": 0, "item": whole}),
+        event(
+            {"type": "response.completed", "response": {"status": "completed", "output": [whole]}}
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("pieces", "stated", "ran"),
+    [
+        ('{"amount": 1', '{"amount": 100}', ["pay 100"]),
+        ('{"amount": 100}', '{"amount": 1', ["pay 100"]),
+        ('{"amount": 1}', '{"amount": 2}', []),
+    ],
+    ids=["statement goes on", "statement is a beginning", "they contradict"],
+)
+async def test_a_call_that_is_stated_twice_must_say_the_same(
+    tmp_path: Path, pieces: str, stated: str, ran: list[str]
+) -> None:
+    async with stage(tmp_path, "responses", _stated(pieces, stated), OK, OK) as scene:
+        await scene.go()
+        assert scene.desk.ran == ran
+        assert scene.shown()[-1].endswith("done")
+        await scene.check(readable=bool(ran))
+
+
+# --- going on ------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_can_go_on_from_a_beginning_is_given_just_that(tmp_path: Path) -> None:
+    cut, rest = 'H T"The quick brown" RST', 'H T" fox jumps." F stop U D'
+    options = {"name": "claude-3-5-sonnet-20241022"}
+    async with stage(tmp_path, "anthropic", cut, rest, model=options) as scene:
+        await scene.go()
+        assert [m["role"] for m in scene.asked(2)] == ["user", "assistant"]
+        assert scene.asked(2)[1]["content"] == "The quick brown"
+        assert scene.shown() == ["The quick brown fox jumps."]
+        assert await scene.history() == ["U:go", "A:The quick brown fox jumps."]
+        await scene.check()
+
+
+async def test_a_stream_that_is_slow_but_alive_is_left_alone(tmp_path: Path) -> None:
+    slow = 'H [R"x" W.2]*4 [T"y" W.3]*4 F stop U D'
+    timeouts = msgspec.structs.replace(SCALED, first_token=0.5, gap_text=0.5, gap_reasoning=0.5)
+    async with stage(tmp_path, "chat", slow, timeouts=timeouts) as scene:
+        await scene.go()
+        assert scene.shown() == ["yyyy"]
+        assert len(scene.requests) == 1
+        await scene.check()
