@@ -23,6 +23,7 @@ from agent.providers.contract import (
     TextChunk,
     ToolSchema,
     UsageChunk,
+    WholeChunk,
 )
 from agent.slots import Slots, StepCall
 from agent.think import ThinkSplitter
@@ -59,6 +60,7 @@ class StepResult(msgspec.Struct, frozen=True):
     received: int = 0  # characters of text, reasoning and arguments
     request_id: str = ""
     opaque: tuple[dict[str, Any], ...] = ()  # parts of the thinking that the service wants back
+    whole: bool = False  # it came in one piece, whatever was asked for
 
     @property
     def ended(self) -> bool:
@@ -123,6 +125,7 @@ class Accumulator:
         self._usage: UsageChunk | None = None
         self._request_id = ""
         self._opaque: dict[int, dict[str, Any]] = {}
+        self._whole = False
 
     @property
     def ended(self) -> bool:
@@ -148,6 +151,8 @@ class Accumulator:
                 merge(self._opaque, index, fields)
             case OpenedChunk(request_id):
                 self._request_id = request_id
+            case WholeChunk():
+                self._whole = True
             case PingChunk():
                 pass
         return ()
@@ -173,6 +178,7 @@ class Accumulator:
             received=self.received,
             request_id=self._request_id,
             opaque=tuple(self._opaque[index] for index in sorted(self._opaque)),
+            whole=self._whole,
         )
 
     def _said(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:

@@ -27,15 +27,19 @@ class Chain:
         """Tell whether there is anybody left but this one."""
         return any(other != self._stands_for[index] for other in self._left())
 
-    def pick(self, allows: Callable[[int], bool]) -> int | None:
+    def pick(self, allows: Callable[[int], bool], present: int = 0) -> int | None:
         """Give the first target that has not failed and that `allows` lets pass.
+
+        The `present` one goes before all others: a turn does not go back to a target that is well
+        again a little later.
 
         `allows` is the targets' breaker; it is asked once each and in order, and not again after a
         yes. When it bars all that are left, the first of them is given all the same: there is
         nobody to turn to, and an attempt may succeed where a refusal cannot. None when every
         target has failed.
         """
-        left = self._left()
+        present = self._stands_for[present]
+        left = sorted(self._left(), key=lambda index: index != present)
         return next((index for index in left if allows(index)), left[0] if left else None)
 
     def _left(self) -> list[int]:

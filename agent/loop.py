@@ -277,10 +277,12 @@ class _Turn:
         timeouts = self._route.target.settings.timeouts
         recovery = Recovery(self._budget, backoff=timeouts.backoff)
         after_tools = self._said.follows_tools
-        if not self._fits(step):
-            await self._compact(None)
+        measured: Target | None = None  # whose window the conversation was held against
         while True:
             self._choose(recovery, step)
+            if measured is not self._route.target and not self._fits(step):
+                await self._compact(None)
+            measured = self._route.target
             result = await self._attempt(number, step)
             salvage = sort_calls(result.step.calls, result.verdict, self._tools.by_name)
             drafts = await self._keep_drafts(salvage, result)
@@ -302,7 +304,8 @@ class _Turn:
             if isinstance(action, GiveUp):
                 return self._failed(step.text, action, result)
             self._recovered = True
-            self._tell_losses(salvage, drafts)
+            if isinstance(action, AskSmaller):
+                self._tell_losses(salvage, drafts)
             given_up = await self._prepare_next(step, action, result, salvage, drafts)
             if given_up:
                 return given_up
@@ -316,30 +319,37 @@ class _Turn:
         drafts: tuple[Draft | None, ...],
     ) -> TurnDone | None:
         """Get ready for the next request of this step; the end of the turn if there is none."""
-        wait = 0.0
         match action:
             case Again():
                 step.ask_again(action, self._route.raised_cap(step.cap, result))
                 wait = action.wait if action.exact else self._spread(action.wait)
+                self._tell(step, result, wait)
+                await self._pause(step, wait)
             case AskSmaller():
                 report = Step.report(salvage, drafts, action, ())
                 step.ask_smaller(action, report, self._route.raised_cap(step.cap, result))
-                wait = self._spread(action.wait)
+                await self._pause(step, self._spread(action.wait))
             case Reissue():
                 step.reissue(Step.report(salvage, drafts, None, ()))
                 wait = self._spread(action.wait)
+                self._tell(step, result, wait)
+                await self._pause(step, wait)
             case Compact(limit):
                 if not await self._compact(limit):
                     cause = "the conversation has become too long for the model"
                     return self._failed(step.text, GiveUp(cause), result)
-            case Switch(cause):
-                if not self._route.has_other:
-                    return self._failed(step.text, GiveUp(cause), result)
+            case Switch():
                 self._route.leave()
-        if not salvage.lost:  # that was told already
-            self._tell(step, result, wait)
-        await asyncio.sleep(wait)
+                if salvage.lost or salvage.unsealed:  # it gets to know what the one before lost
+                    step.reissue(Step.report(salvage, drafts, None, ()))
         return None
+
+    async def _pause(self, step: Step, wait: float) -> None:
+        try:
+            await asyncio.sleep(wait)
+        except asyncio.CancelledError:
+            step.quiet()
+            raise
 
     def _spread(self, wait: float) -> float:
         """Clients that broke off together must not come back together."""
@@ -420,6 +430,7 @@ class _Turn:
         room = limit or self._route.window
         done = await self._said.compact(room, self._route.target, self._ask_aside)
         if done is not None:
+            self._estimated = 0  # that was of the longer one
             await self._journal.compacted(*done)
         return done is not None
 

@@ -55,7 +55,9 @@ class Route:
 
     def choose(self, now: float) -> str | None:
         """Settle on whom to ask; when it is another one than before, the label of that one."""
-        chosen = self._chain.pick(lambda index: self._learned[index].breaker.allows(now))
+        chosen = self._chain.pick(
+            lambda index: self._learned[index].breaker.allows(now), self._current
+        )
         if chosen is None or chosen == self._current:
             return None
         before, self._current = self.target.label, chosen
@@ -90,6 +92,8 @@ class Route:
             known.terminator()
         if bare_end:
             known.bare_end()
+        if result.step.whole and known.streams(now):
+            known.cannot_stream(now)
         match result.error:
             case CannotStream():
                 known.cannot_stream(now)

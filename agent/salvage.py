@@ -8,17 +8,24 @@ from agent.slots import Shape, StepCall
 from agent.tools.gate import Gated
 from agent.verdict import Complete, SoftComplete, Verdict
 
+_KEPT = frozenset({"write_file", "write_file_continue"})
+"""Tools of which a draft keeps what was received."""
+
 
 class Salvage(msgspec.Struct, frozen=True):
     """The calls of one answer, sorted."""
 
     ready: tuple[StepCall, ...] = ()  # they may go to the gate
     unsealed: tuple[StepCall, ...] = ()  # whole, but nothing proves that they had ended
-    lost: tuple[StepCall, ...] = ()  # cut off
+    lost: tuple[StepCall, ...] = ()  # cut off, or not to be said all over again
 
 
 def sort_calls(calls: Sequence[StepCall], verdict: Verdict, tools: Mapping[str, Gated]) -> Salvage:
-    """Sort them: what changes nothing may run when it is whole, all else only when it had ended."""
+    """Sort them: what changes nothing may run when it is whole, all else only when it had ended.
+
+    A file that came whole, but without proof, is taken for lost: it is kept as a draft, and to
+    finish that takes one short call, while the same call once more may break off once more.
+    """
     if isinstance(verdict, Complete | SoftComplete):
         return Salvage(ready=tuple(calls))
     ready: list[StepCall] = []
@@ -27,7 +34,7 @@ def sort_calls(calls: Sequence[StepCall], verdict: Verdict, tools: Mapping[str, 
     for call in calls:
         tool = tools.get(call.name)
         if call.shape is Shape.WHOLE and not call.sealed and not (tool and tool.read_only):
-            unsealed.append(call)
+            (lost if call.name in _KEPT else unsealed).append(call)
         elif call.shape is Shape.WHOLE or (call.shape is Shape.BAD and call.sealed):
             ready.append(call)
         else:

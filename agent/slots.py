@@ -43,9 +43,16 @@ def shape_of(arguments: str) -> Shape:
     try:
         decoded = msgspec.json.decode(arguments)
     except msgspec.DecodeError:
-        closed = arguments.rstrip().endswith(("}", "]"))
-        return Shape.BAD if closed else Shape.CUT
+        return Shape.BAD if _is_closed(arguments) else Shape.CUT
     return Shape.WHOLE if isinstance(decoded, dict) else Shape.BAD
+
+
+def _is_closed(arguments: str) -> bool:
+    """Nothing is missing at the end; a fence around it counts when it is closed as well."""
+    text = arguments.strip()
+    if text.startswith("```"):
+        text = text.removesuffix("```").rstrip() if text.endswith("```") else ""
+    return text.endswith(("}", "]"))
 
 
 class _Slot:

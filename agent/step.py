@@ -85,14 +85,15 @@ class Step:
             bare = self.text.rstrip()  # services refuse blanks at the end
             self._blanks = self.text[len(bare) :]
             return (Message("assistant", bare), *self._more)
-        told = lost_calls(self._report, self.text) if self._report else ""
+        text = self.text if self.text.strip() else ""
+        told = lost_calls(self._report, text) if self._report else ""
         if self._looped:
             told = "\n\n".join(filter(None, (REPEATING, told)))
         asks: list[Message] = []
-        if self.text and self._report:
-            asks += [Message("assistant", self.text), Message("user", told)]
-        elif self.text:
-            asks += carried_on(self.text, self._kind, told)
+        if text and self._report:
+            asks += [Message("assistant", text), Message("user", told)]
+        elif text:
+            asks += carried_on(text, self._kind, told)
         elif told:
             asks.append(Message("user", told))
         if self._nudge:
@@ -198,7 +199,7 @@ class Step:
             verdict=result.verdict,
             grown=max(0, len(self.text) - len(self._before)),
             repeated=self._seam.ended_alike and self.text == self._before,
-            shown=bool(self.text),
+            shown=bool(self.text.strip()),
             ready=len(salvage.ready),
             lost=tuple(call.name for call in salvage.lost),
             lost_size=sum(len(call.arguments) for call in salvage.lost),

@@ -90,7 +90,7 @@ class Approvals:
 
     async def ask(self, asking: Asking, tool: Tool, call: ToolCall) -> str | None:
         """Find out whether a call may run: None, it may, once; else why not, for the model."""
-        if self._mode == "never":
+        if self._mode == "never" and tool.must_ask:  # a repeat in doubt is asked about all the same
             return None
         known = await self._asked_before(asking, call)
         if known is None and (nobody := self._nobody(asking, tool)):

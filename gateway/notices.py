@@ -78,6 +78,7 @@ CATALOGUE = {
     "Please send it again if it still matters.",
     "too_many": "⛔ That was more than {limit} messages in a minute. This one was NOT taken; "
     "please send it again in a moment.",
+    "late": "⏱ {tool} came to an end after it had been given up: {result}",
     "operator": "🛠 The model cannot be used: {cause}. Conversations fail until this is mended.",
     "ask": "🔐 {tool} wants to run[+  for {person}]:\n```\n{arguments}\n```\n"
     "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",

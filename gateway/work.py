@@ -66,6 +66,8 @@ log = logging.getLogger(__name__)
 CHECKPOINT_EVERY = 2.0
 STEERS_WITHIN = 5.0
 
+PREVIEW = 200  # characters of a late result
+
 STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
 STOPPED_RUNNING = "Stopped while it was running; it may have taken effect."
 
@@ -105,6 +107,7 @@ class Work:
         steers_wanted: Callable[[], None],
     ) -> None:
         self._store = store
+        self._delivery = delivery
         self._announcer = announcer
         self._approvals = approvals
         self._operators = operators
@@ -359,6 +362,13 @@ class Work:
         if call.id in self._started:
             changes.append(EndTool(self._turn.id, call.id, ok, result, now))
         await self._save(*changes)
+
+    async def tool_late(self, call: ToolCall, result: str) -> None:
+        """See `agent.tools.run.LateJournal`: the people are told, the conversation is not."""
+        fields = {"tool": call.name, "result": " ".join(result.split())[:PREVIEW]}
+        item = self._announcer.item("late", self._turn.address, fields, turn=self._turn.id)
+        await self._store.apply(PutItem(item))
+        self._delivery.wake([item])
 
     async def compacted(self, keep: int, summary: str) -> None:
         """See `agent.loop.TurnJournal`."""

@@ -8,7 +8,7 @@ import msgspec
 
 from agent import errors
 from agent.providers.classify import complaint_in, failed_inside
-from agent.providers.contract import Chunk, DoneChunk, PingChunk
+from agent.providers.contract import Chunk, DoneChunk, PingChunk, WholeChunk
 from agent.providers.sse import LONGEST_EVENT, EventTooLong, SseComment, SseEvent, SseReader
 
 DONE = DoneChunk()
@@ -54,6 +54,7 @@ class BodyReader:
             raw = b"".join(self._whole).removeprefix(b"\xef\xbb\xbf").strip()
             if raw.startswith(b"["):  # never an answer; some services wrap their errors so
                 raise failed_inside(complaint_in(_list_in(raw)))
+            yield WholeChunk()
             ended = False
             for chunk in self._read(SseEvent("", raw)):
                 ended = ended or chunk is DONE

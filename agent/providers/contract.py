@@ -94,6 +94,10 @@ class DoneChunk(msgspec.Struct, frozen=True):
     """The wire's own end mark (`[DONE]`, `message_stop`): nothing follows."""
 
 
+class WholeChunk(msgspec.Struct, frozen=True):
+    """The answer came in one piece, whatever was asked for."""
+
+
 class PingChunk(msgspec.Struct, frozen=True):
     """The connection lives, but nothing was said."""
 
@@ -107,6 +111,7 @@ Chunk = (
     | FinishChunk
     | UsageChunk
     | DoneChunk
+    | WholeChunk
     | PingChunk
 )
 

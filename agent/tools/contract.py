@@ -11,8 +11,10 @@ import msgspec
 
 from agent.providers.contract import ToolSchema
 from agent.tools.drafts import Drafts
-from agent.tools.risk import Risk as Risk  # part of the contract
+from agent.tools.risk import Risk
 from sessions.values.clock import Clock
+
+__all__ = ["Risk", "Tool", "ToolContext"]
 
 
 class ToolContext(Protocol):

@@ -23,6 +23,7 @@ from agent.providers.contract import (
     ReasoningChunk,
     TextChunk,
     UsageChunk,
+    WholeChunk,
 )
 from agent.providers.demo import Demo
 from agent.providers.openai.chat import OpenAIChat, build
@@ -276,6 +277,7 @@ async def test_an_answer_in_one_piece_is_asked_for_and_read() -> None:
         assert not server.requests[0].body.keys() & {"stream", "stream_options"}
     assert [chunk for chunk in chunks if chunk != PingChunk()] == [
         OPENED,
+        WholeChunk(),
         ReasoningChunk("hm"),
         TextChunk("Hello"),
         CallChunk(None, "c1", "read", '{"path":"a"}'),
@@ -289,7 +291,8 @@ async def test_a_server_that_answers_a_stream_with_one_piece_is_understood() -> 
     whole = '{"choices":[{"message":{"content":"all"},"finish_reason":"stop"}]}'
     async with serving((Head(bare=True), Raw(whole.encode()), End())) as (provider, _):
         chunks = await collect(provider)
-    assert chunks == [OPENED, PingChunk(), TextChunk("all"), FinishChunk("stop"), DoneChunk()]
+    assert chunks[:3] == [OPENED, PingChunk(), WholeChunk()]
+    assert chunks[3:] == [TextChunk("all"), FinishChunk("stop"), DoneChunk()]
 
 
 async def test_an_error_after_the_reason_to_stop_comes_after_it() -> None:

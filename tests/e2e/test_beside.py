@@ -273,7 +273,7 @@ async def test_a_turn_that_begins_while_the_summary_is_written_stays_in_view(
 ) -> None:
     def slow(body: dict[str, Any]) -> Script:
         if str(body["messages"][-1]["content"]).endswith("Write the summary now."):
-            return 'H W.4 T"They talked about ships." F stop D'
+            return 'H W1.0 T"They talked about ships." F stop D'
         return talkative(body)
 
     async with ModelServer(slow) as server, gateway(tmp_path, server) as house:
@@ -295,7 +295,7 @@ async def test_a_turn_that_begins_while_the_summary_is_written_stays_in_view(
 async def test_what_is_taken_back_meanwhile_is_not_summed_up(tmp_path: Path) -> None:
     def slow(body: dict[str, Any]) -> Script:
         if str(body["messages"][-1]["content"]).endswith("Write the summary now."):
-            return 'H W.4 T"They talked about ships." F stop D'
+            return 'H W1.0 T"They talked about ships." F stop D'
         return talkative(body)
 
     async with ModelServer(slow) as server, gateway(tmp_path, server) as house:

@@ -86,6 +86,7 @@ class MemoryJournal:
         self.attempts: list[AttemptResult | None] = []
         self.rows: list[Message] = []
         self.summaries: list[tuple[int, str]] = []  # rows kept, and the words for the others
+        self.judged = asyncio.Event()  # a request is over
         self.refuses_tools = False
 
     async def attempt_started(self, number: int, target: str) -> None:
@@ -95,6 +96,7 @@ class MemoryJournal:
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
         self.log.append(f"attempt {number} {result.name}")
         self.attempts[number - 1] = result
+        self.judged.set()
 
     async def step_done(self, message: Message) -> None:
         self.log.append("step")

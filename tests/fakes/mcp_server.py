@@ -1,6 +1,6 @@
 """A real server of tools, by the official package: a program, or HTTP on loopback.
 
-    python mcp_server.py (stdio | http) EFFECTS [--old] [--bell SOCKET]
+    python mcp_server.py (stdio | http) EFFECTS [--old] [--bell SOCKET] [--port PORT]
 
 Each effect becomes a line of the file EFFECTS; it is rung at the socket, too, so that a test need
 not look at the file again and again. `--old` speaks the protocol as it was before 2026. Over HTTP
@@ -8,6 +8,7 @@ the address is the first line of standard output.
 """
 
 import argparse
+import functools
 import os
 import socket
 import sys
@@ -16,11 +17,10 @@ from typing import Any
 
 import anyio
 import uvicorn
+from mcp.server import runner
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    METHOD_NOT_FOUND,
     AudioContent,
     CallToolResult,
     EmbeddedResource,
@@ -30,6 +30,9 @@ from mcp_types import (
     TextResourceContents,
     ToolAnnotations,
 )
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 READS = ToolAnnotations(read_only_hint=True)
 
@@ -53,7 +56,7 @@ class Effects:
 
 
 def built(effects: Effects) -> MCPServer:
-    server = MCPServer("fake", instructions="Tools for tests.")
+    server = MCPServer("fake", log_level="WARNING")
 
     @server.tool(annotations=READS)
     async def look(path: str) -> str:
@@ -144,17 +147,26 @@ def built(effects: Effects) -> MCPServer:
     return server
 
 
-async def refuse_discovery(ctx: Any, call_next: Any) -> Any:
-    if ctx.method == "server/discover":
-        raise MCPError(METHOD_NOT_FOUND, "Method not found")
-    return await call_next(ctx)
+class OldDoor:
+    """Turns away what the protocol did not know before 2026, as servers of that time do."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and Headers(scope=scope).get("mcp-method") == "server/discover":
+            await PlainTextResponse("what?", 400)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
-async def serve(server: MCPServer) -> None:
+async def serve(server: MCPServer, port: int, *, old: bool) -> None:
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", int(os.environ.get("PORT", "0"))))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)  # noqa: T201
-        config = uvicorn.Config(server.streamable_http_app(), log_level="warning")
+        app = server.streamable_http_app()
+        config = uvicorn.Config(OldDoor(app) if old else app, log_level="warning")
         await uvicorn.Server(config).serve([listener])
 
 
@@ -164,16 +176,17 @@ def main() -> None:
     parser.add_argument("effects", type=Path)
     parser.add_argument("--old", action="store_true")
     parser.add_argument("--bell")
+    parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
     server = built(Effects(options.effects, options.bell))
-    if options.old:
-        server.middleware.append(refuse_discovery)
+    if options.old:  # the package itself decides by this which protocol a program is spoken to in
+        runner._has_modern_envelope = lambda _params: False
     sys.stderr.write("the server is up\n")
     sys.stderr.flush()
     if options.transport == "stdio":
         server.run("stdio")
     else:
-        anyio.run(serve, server)
+        anyio.run(functools.partial(serve, server, options.port, old=options.old))
 
 
 if __name__ == "__main__":

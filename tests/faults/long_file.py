@@ -20,7 +20,7 @@ import msgspec
 from agent.settings import Timeouts
 from sessions.records import TurnState
 from tests.e2e.scenarios.stage import SCALED, Stage, stage
-from tests.fakes.cooperative import Answer, Call, cooperative
+from tests.fakes.cooperative import Answer, Call, rest_of, script_of
 from tests.fakes.dialects.requests import read_request
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.histories import check_history
@@ -63,13 +63,16 @@ class Model:
         self.plan = plan_of(seed, self.content)
         self.answers = 0
         self.broken = 0
+        self.begun = 0  # times it said all of the file
         self._chance = random.Random(f"model {seed}")  # noqa: S311 - to be repeated
         self._plain = bool(seed // 2 % 2)  # characters as they are, not as escapes
 
     def __call__(self, body: dict[str, Any]) -> Script:
         self.answers += 1
         asked = read_request(self.protocol, msgspec.json.encode(body))
-        whole = body_of(cooperative(self.plan, asked, self._pieces), self.protocol)
+        rest = rest_of(self.plan, asked)
+        self.begun += rest == self.plan[0]
+        whole = body_of(script_of(rest, self._pieces), self.protocol)
         if self._plain:
             whole = unescaped(whole)
         after = self._chance.randint(*CUT_AFTER)
@@ -155,6 +158,7 @@ async def check(scene: Stage, watch: Watch, seed: int, model: Model) -> None:
     turn = await scene.ends(chat=chat, seconds=PATIENCE)
     assert turn.state is TurnState.DONE, turn.cause
     assert model.broken >= 5, "it was hardly cut: this proves nothing"
+    assert model.begun == 1, "it had to begin anew"
     assert (scene.workspace / name).read_bytes() == model.content.encode()
     assert watch.of(name) == ["moved here"]
     rows = await scene.rows(chat)

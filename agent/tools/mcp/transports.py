@@ -122,7 +122,7 @@ async def _requests(settings: McpSettings) -> "AsyncIterator[TransportStreams]":
 class _Envelope(msgspec.Struct):
     """As much of a message as tells whether it wants an answer."""
 
-    id: msgspec.Raw | None = None
+    id: int | str | None = None
     method: str = ""
 
     @property

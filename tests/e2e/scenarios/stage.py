@@ -20,7 +20,7 @@ from agent.settings import ModelSettings, TargetSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
-from platforms.core.contract import Live, Repeat
+from platforms.core.contract import Edit, Live, Post, Repeat
 from sessions.records import Message, ToolRun, Turn, TurnState
 from sessions.store import SessionStore
 from tests.e2e.house import House, Nothing, Screen, gateway
@@ -60,6 +60,10 @@ PROMPTS = (
     "Fresh conversation",
 )
 """What is said to the model, or to the user about the machinery, and never belongs into a history."""
+
+
+TOOL_SIGNS = ("🔧", "📝", "✏️", "📖")
+"""What the status line begins with while a tool runs."""
 
 
 class Desk:
@@ -131,7 +135,7 @@ class Told(logging.Handler):
     """Collects the notices that a turn's status line was given."""
 
     def __init__(self) -> None:
-        super().__init__(logging.INFO)
+        super().__init__(logging.DEBUG)  # a line that is edited in place is told of so
         self.notices: list[tuple[str, str]] = []
         self.news = asyncio.Event()
 
@@ -239,8 +243,12 @@ class Stage:
         """The messages of the n-th request, whatever its protocol."""
         return self.requests[number - 1].messages
 
-    async def check(self, *, readable: bool = True) -> None:
-        """What must hold after every turn; `readable` unless a model was so scripted."""
+    async def check(self, *, readable: bool = True, taken_back: bool = False) -> None:
+        """What must hold after every turn.
+
+        `readable` unless the model was scripted to send arguments that are not; `taken_back` where
+        text that was shown has to go again.
+        """
         everything: list[Message] = []
         for session in await self._store.sessions():
             rows = list(await self._store.history(session.id))
@@ -251,6 +259,23 @@ class Stage:
         self._check_effects(everything)
         assert any(text.strip() for text in self.shown()), "the user was left without a word"
         assert self.house.screen.violations() == []
+        if not taken_back:
+            self._check_growth()
+
+    def _check_growth(self) -> None:
+        """I5: what was shown of an answer only ever grows."""
+        before: dict[str, str] = {}
+        for op in self.house.screen.ops:
+            if not isinstance(op, Post | Edit) or op.notice or op.text.startswith("💭"):
+                continue
+            message, text = op.op.removesuffix(".e"), self._without_status(op.text)
+            assert text.startswith(before.get(message, "")), f"{before[message]!r}, then {text!r}"
+            before[message] = text
+
+    def _without_status(self, text: str) -> str:
+        answer, _, last = text.rpartition("\n\n")
+        told = last in {words for _, words in self.told.notices}
+        return (answer if told or last.startswith(TOOL_SIGNS) else text).rstrip()
 
     def _check_effects(self, rows: Sequence[Message]) -> None:
         asked = [
@@ -327,7 +352,7 @@ async def stage(
     logger = logging.getLogger("gateway.work")
     logger.addHandler(told)
     level = logger.level
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG)
     desk = Desk()
     used = screen or Screen(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
     try:

@@ -277,7 +277,8 @@ def test_one_piece_of_json_says_the_same_as_a_stream() -> None:
     step = result_of(STREAMED)
     whole = result_of(body_of(SCRIPT, "anthropic", stream=False))
     # Names are counted on their own only where they come on their own.
-    assert msgspec.structs.replace(whole, received=step.received) == step
+    assert msgspec.structs.replace(whole, received=step.received, whole=False) == step
+    assert whole.whole
     assert step.text == "Hello 🙂"
     assert [made.arguments for made in step.calls] == ['{"path":"a"}', '{"path":"ß"}']
     assert step.usage == UsageChunk(100, 7, cached_tokens=60)

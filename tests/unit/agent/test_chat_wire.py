@@ -20,6 +20,7 @@ from agent.providers.contract import (
     TextChunk,
     ToolSchema,
     UsageChunk,
+    WholeChunk,
 )
 from agent.providers.openai.chat_wire import OPTIONAL, ChatReader, Dialect, from_event, to_body
 from agent.providers.sse import SseComment, SseEvent
@@ -505,6 +506,7 @@ def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
     raw = b"\n " + json.dumps(answer).encode()
     chunks = whole([raw[:1], raw[1:9], raw[9:]])
     assert [chunk for chunk in chunks if chunk != PingChunk()] == [
+        WholeChunk(),
         TextChunk("hi"),
         CallChunk(None, "c1", "f", "{}"),
         FinishChunk("stop"),

@@ -22,6 +22,7 @@ from agent.providers.contract import (
     TextChunk,
     ToolSchema,
     UsageChunk,
+    WholeChunk,
 )
 from agent.providers.openai.responses_wire import OPTIONAL, ResponsesReader, to_body
 from agent.providers.sse import EventTooLong
@@ -761,6 +762,7 @@ WHOLE = {
 def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
     raw = b"\n \xef\xbb\xbf" + json.dumps(WHOLE).encode()
     assert telling(raw[:1], raw[1:9], raw[9:]) == [
+        WholeChunk(),
         ReasoningChunk("hm"),
         OpaqueChunk(0, {**THOUGHT, "summary": [{"text": "hm"}]}),
         TextChunk("hi"),

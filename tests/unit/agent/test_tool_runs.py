@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -201,8 +201,10 @@ async def entered(bench: Bench) -> None:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.shop.release.set()  # a tool that does not end would hold up the loop for ever
 
 
 PAY_5 = ("c1", "pay", '{"amount":5}')
@@ -382,6 +384,7 @@ async def test_the_same_call_twice_in_one_answer_runs_once_and_both_get_the_resu
     assert said == ["paid 5", "paid 5"]
     assert bench.shop.effects == ["pay 5"]
     assert bench.journal.log == ["started c1 write", "finished c1 ok", "finished c2 ok"]
+    assert len(bench.events) == 2
     assert bench.runner.ran == ["pay"]
 
 
