@@ -1,6 +1,6 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check faults format lock clean run-environment dev-environment
+.PHONY: help run test check faults every-byte long-file format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON
 
@@ -9,6 +9,8 @@ help:
 	@echo "make test      install what tests need and run them all          (ARGS: of pytest)"
 	@echo "make check     format, lint, types, import contracts, tests with coverage"
 	@echo "make faults    kill the daemon a hundred times and check what became of it (ARGS: --kills N --seed N)"
+	@echo "make every-byte  cut a recorded answer of each protocol after every byte, in three ways"
+	@echo "make long-file write a 60 KB file over a line that cuts every answer (ARGS: --seeds N)"
 	@echo "make format    format the code and repair what the linter can repair"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
@@ -33,6 +35,13 @@ check: dev-environment
 
 faults: dev-environment
 	$(BIN)/python -m tests.faults.kills $(ARGS)
+	$(BIN)/python -m tests.faults.journal_kills $(ARGS)
+
+every-byte: dev-environment
+	$(BIN)/python -m tests.faults.cuts $(ARGS)
+
+long-file: dev-environment
+	$(BIN)/python -m tests.faults.long_file $(ARGS)
 
 format: dev-environment
 	$(BIN)/ruff format

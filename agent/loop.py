@@ -257,7 +257,17 @@ class _Turn:
         self._budget.lost(names)
         self._form = self._budget.smaller(names)
         done = tuple(f"{call.name} ({call.id})" for call in salvage.ready)
-        self._report = Step.report(salvage, answer.drafts, self._form, done)
+        self._report = self._reported(salvage, answer.drafts, self._form, done)
+
+    def _reported(
+        self,
+        salvage: Salvage,
+        drafts: Sequence[Draft | None],
+        form: AskSmaller | None,
+        done: Iterable[str] = (),
+    ) -> Report:
+        unfinished = self._unfinished.values()
+        return Step.report(salvage, drafts, form, done=done, unfinished=unfinished)
 
     # --- one answer, with all that it takes ------------------------------------------------------
 
@@ -304,8 +314,7 @@ class _Turn:
             if isinstance(action, GiveUp):
                 return self._failed(step.text, action, result)
             self._recovered = True
-            if isinstance(action, AskSmaller):
-                self._tell_losses(salvage, drafts)
+            self._tell_losses(salvage, drafts)
             given_up = await self._prepare_next(step, action, result, salvage, drafts)
             if given_up:
                 return given_up
@@ -323,14 +332,15 @@ class _Turn:
             case Again():
                 step.ask_again(action, self._route.raised_cap(step.cap, result))
                 wait = action.wait if action.exact else self._spread(action.wait)
-                self._tell(step, result, wait)
+                if not salvage.lost:  # that was told already
+                    self._tell(step, result, wait)
                 await self._pause(step, wait)
             case AskSmaller():
-                report = Step.report(salvage, drafts, action, ())
+                report = self._reported(salvage, drafts, action)
                 step.ask_smaller(action, report, self._route.raised_cap(step.cap, result))
                 await self._pause(step, self._spread(action.wait))
             case Reissue():
-                step.reissue(Step.report(salvage, drafts, None, ()))
+                step.reissue(self._reported(salvage, drafts, None))
                 wait = self._spread(action.wait)
                 self._tell(step, result, wait)
                 await self._pause(step, wait)
@@ -341,7 +351,7 @@ class _Turn:
             case Switch():
                 self._route.leave()
                 if salvage.lost or salvage.unsealed:  # it gets to know what the one before lost
-                    step.reissue(Step.report(salvage, drafts, None, ()))
+                    step.reissue(self._reported(salvage, drafts, None))
         return None
 
     async def _pause(self, step: Step, wait: float) -> None:

@@ -67,6 +67,7 @@ class Report(msgspec.Struct, frozen=True):
     done: tuple[str, ...] = ()  # calls of that answer that ran
     limit: int = 8  # thousand tokens for each call
     withheld: str = ""  # this tool cannot be used now
+    drafts: tuple[str, ...] = ()  # files begun earlier and not finished, in words for the model
 
 
 def carried_on(text: str, kind: Kind, more: str = "") -> tuple[Message, ...]:
@@ -109,6 +110,7 @@ def lost_calls(report: Report, text: str = "") -> str:
             f"Done already, with the results above: {', '.join(report.done)}. Do not repeat these."
         )
     parts.extend(each.draft for each in report.lost if each.draft)
+    parts.extend(report.drafts)
     if report.withheld:
         parts.append(
             f"`{report.withheld}` cannot be used for your next answer: say in plain words what "

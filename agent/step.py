@@ -246,25 +246,23 @@ class Step:
         salvage: Salvage,
         drafts: Sequence[Draft | None],
         form: AskSmaller | None,
-        done: Iterable[str],
+        *,
+        done: Iterable[str] = (),
+        unfinished: Iterable[Draft] = (),
     ) -> Report:
         """Write down what the model is to know about calls that did not run."""
         lost = tuple(
-            Lost(
-                call.name,
-                len(call.arguments.encode()),
-                draft_note(draft.id, draft.path, draft.size, draft.lines, draft.tail)
-                if draft
-                else "",
-            )
+            Lost(call.name, len(call.arguments.encode()), _note(draft) if draft else "")
             for call, draft in zip(salvage.lost, drafts, strict=True)
         )
+        told = {draft.id for draft in drafts if draft}
         return Report(
             lost,
             tuple(call.name for call in salvage.unsealed),
             tuple(done),
             form.limit if form else 8,
             form.withhold if form else "",
+            tuple(_note(draft) for draft in unfinished if draft.id not in told),
         )
 
     # --- news ----------------------------------------------------------------------------------
@@ -284,6 +282,10 @@ class Step:
         if self._news:
             self._news.cancel()
             self._news = None
+
+
+def _note(draft: Draft) -> str:
+    return draft_note(draft.id, draft.path, draft.size, draft.lines, draft.tail)
 
 
 def _limited(schema: ToolSchema, parameter: str) -> ToolSchema:

@@ -189,7 +189,7 @@ class Scene:
     async def until(self, query: str, wanted: object) -> None:
         """Wait until the first row of a query is as wanted."""
         async with asyncio.timeout(PATIENCE):
-            while self.read(query)[:1] != [wanted]:
+            while self.read(query)[:1] != [wanted]:  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.001)
 
     async def stop(self) -> tuple[list[Message], list[Turn]]:

@@ -1,0 +1,51 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.spend import Price, Usage, cost_of
+
+PRICE = Price(input=1.0, output=10.0, cached=0.25)
+
+
+@pytest.mark.parametrize(
+    ("usage", "price", "cost"),
+    [
+        pytest.param(Usage(1_000_000, 0), PRICE, 1.0, id="input"),
+        pytest.param(Usage(0, 1_000_000), PRICE, 10.0, id="output"),
+        pytest.param(Usage(1_000_000, 0, 600_000), PRICE, 0.4 + 0.15, id="a part was cached"),
+        pytest.param(
+            Usage(1_000_000, 0, 600_000), Price(1.0, 10.0), 1.0, id="cached costs like the rest"
+        ),
+        pytest.param(Usage(1_000_000, 0, 1_000_000), Price(1.0, 10.0, 0.0), 0.0, id="cached: free"),
+        pytest.param(Usage(5, 5), None, None, id="no price list"),
+        pytest.param(Usage(5, 5, cost=0.5), None, 0.5, id="the service says it"),
+        pytest.param(Usage(5, 5, cost=0.5), PRICE, 0.5, id="the service knows better"),
+        pytest.param(Usage(5, 5, cost=0.0), PRICE, 0.0, id="the service says: nothing"),
+    ],
+)
+def test_an_answer_has_its_cost(usage: Usage, price: Price | None, cost: float | None) -> None:
+    assert cost_of(usage, price) == (None if cost is None else pytest.approx(cost))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        pytest.param(Usage(1, 2, 3), Usage(4, 5, 6), Usage(5, 7, 9), id="nothing known of money"),
+        pytest.param(Usage(cost=0.5), Usage(1), Usage(1, cost=0.5), id="one is known"),
+        pytest.param(Usage(cost=0.5), Usage(cost=0.25), Usage(cost=0.75), id="both are"),
+        pytest.param(Usage(cost=0.0), Usage(), Usage(cost=0.0), id="known to be nothing"),
+    ],
+)
+def test_what_several_requests_used_is_added_up(
+    first: Usage, second: Usage, together: Usage
+) -> None:
+    assert first + second == together
+    assert second + first == together
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_cached_input_is_a_part_of_the_input(fresh: int, cached: int) -> None:
+    usage = Usage(fresh + cached, 7, cached)
+    assert usage.tokens == fresh + cached + 7
+    cost = cost_of(usage, PRICE)
+    assert cost == pytest.approx((fresh * 1.0 + cached * 0.25 + 70) / 1_000_000)

@@ -1,0 +1,94 @@
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.thoughts import Thoughts, merge, read_thoughts, write_thoughts
+
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s1g"}
+
+
+@pytest.mark.parametrize(
+    "thoughts",
+    [
+        Thoughts("anthropic/m", "hm", (SIGNED,)),
+        Thoughts("anthropic/m", "hm"),
+        Thoughts("openai-responses/m", parts=({"type": "reasoning", "encrypted_content": "x"},)),
+    ],
+)
+def test_only_who_thought_it_is_given_it_back(thoughts: Thoughts) -> None:
+    row = write_thoughts(thoughts)
+    assert row is not None
+    assert read_thoughts(row, thoughts.by) == thoughts
+    assert read_thoughts(row, "openai/other") is None
+
+
+def test_nothing_is_kept_of_no_thoughts() -> None:
+    assert write_thoughts(Thoughts("openai/m")) is None
+    assert read_thoughts(None, "openai/m") is None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "parts"),
+    [
+        pytest.param(
+            [(0, {"type": "thinking", "thinking": "h"}), (0, {"thinking": "m"})],
+            [{"type": "thinking", "thinking": "hm"}],
+            id="text grows",
+        ),
+        pytest.param(
+            [(0, {"signature": "s1"}), (0, {"signature": "g"})],
+            [{"signature": "s1g"}],
+            id="a signature grows",
+        ),
+        pytest.param(
+            [(0, {"type": "thinking"}), (0, {"type": "redacted"})],
+            [{"type": "redacted"}],
+            id="other fields are replaced",
+        ),
+        pytest.param(
+            [(0, {"summary": [{"text": "a"}]}), (0, {"summary": [{"text": "b"}]})],
+            [{"summary": [{"text": "b"}]}],
+            id="what is no text is replaced",
+        ),
+        pytest.param(
+            [(0, {"text": None}), (0, {"text": "a"}), (0, {"text": None})],
+            [{"text": None}],
+            id="nothing is no text",
+        ),
+        pytest.param(
+            [(1, {"text": "b"}), (0, {"text": "a"}), (1, {"text": "c"})],
+            [{"text": "bc"}, {"text": "a"}],
+            id="parts by their index",
+        ),
+    ],
+)
+def test_pieces_become_parts(
+    pieces: list[tuple[int, dict[str, Any]]], parts: list[dict[str, Any]]
+) -> None:
+    found: dict[int, dict[str, Any]] = {}
+    for index, fields in pieces:
+        merge(found, index, fields)
+    assert list(found.values()) == parts
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=6))
+def test_however_a_text_is_split_it_is_the_same(pieces: list[str]) -> None:
+    found: dict[int, dict[str, Any]] = {}
+    for piece in pieces:
+        merge(found, 7, {"thinking": piece})
+    assert found == {7: {"thinking": "".join(pieces)}}
+
+
+def test_a_piece_that_was_given_is_not_changed_later() -> None:
+    given_fields = {"text": "a"}
+    found: dict[int, dict[str, Any]] = {}
+    merge(found, 0, given_fields)
+    merge(found, 0, {"text": "b"})
+    assert given_fields == {"text": "a"}
+
+
+def test_a_row_says_no_more_than_it_has_to() -> None:
+    assert write_thoughts(Thoughts("m", "hm")) == msgspec.json.encode({"by": "m", "text": "hm"})
