@@ -242,10 +242,12 @@ class _Watch:
             self._timeout.reschedule(asyncio.get_running_loop().time())
             return
         notice = self._notice_at()
-        if notice is not None and notice <= now:
+        due = notice is not None and notice <= now
+        if due:
             self._told_at = now
+        self._set()  # first: news that cannot be told must not leave the request without a clock
+        if due:
             self._silence(self._dog.silence(now), self._dog.reconnects_in(now))
-        self._set()
 
 
 def _limits(target: Target, request: ModelRequest, learned: Learned) -> Limits:

@@ -144,12 +144,22 @@ class Budget:
         self.loops = 0
         self._grown = 0
 
-    def came_on(self, now: float, ran: Iterable[str] = ()) -> None:
-        """Tools ran, or enough new text or file content came."""
+    def came_on(self, now: float, ran: Sequence[str] = ()) -> None:
+        """Tools ran, or enough new text or file content came.
+
+        Text alone proves nothing of a conversation that is too long, or of a model that repeats
+        itself: there only a tool that ran gives the patience back.
+        """
         self.recoveries = self._grown = 0
         self.progress_at = now
+        if ran:
+            self.compactions = self.refusals = self.loops = 0
         for tool in ran:
             self.losses.pop(tool, None)
+
+    def paused(self, seconds: float) -> None:
+        """The model was not waited for: tools ran, or somebody was asked about them."""
+        self.progress_at += seconds
 
     def grew(self, shown: int, drafted: int, now: float) -> bool:
         """Count new characters; true when they are enough to be progress."""

@@ -133,15 +133,18 @@ async def run_turn(
     turn = _Turn(
         task, targets, tools, journal, clock, emit, experience, drafts, approve, limits, randomness
     )
-    for number in range(1, limits.max_steps + 1):
-        outcome = await turn.step(number)
-        if isinstance(outcome, TurnDone):
-            return outcome
-        refused = await turn.run_tools(outcome)
-        if refused:
-            return refused
-        turn.add(await steers())
-    return await turn.summary(limits.max_steps + 1)
+    try:
+        for number in range(1, limits.max_steps + 1):
+            outcome = await turn.step(number)
+            if isinstance(outcome, TurnDone):
+                return outcome
+            refused = await turn.run_tools(outcome)
+            if refused:
+                return refused
+            turn.add(await steers())
+        return await turn.summary(limits.max_steps + 1)
+    finally:
+        turn.leave()
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -207,6 +210,10 @@ class _Turn:
         """People said something while the turn ran."""
         self._said.rows.extend(rows)
 
+    def leave(self) -> None:
+        """The turn is over, whatever ended it."""
+        self._route.stopped(self._clock.monotonic())
+
     # --- steps ---------------------------------------------------------------------------------
 
     async def step(self, number: int) -> _Answer | TurnDone:
@@ -233,8 +240,9 @@ class _Turn:
         )
         await self._journal.step_done(message)
         self._emit(StepDone())
-        before = len(self._runner.ran)
+        before, began = len(self._runner.ran), self._clock.monotonic()
         results = await self._runner.run(calls, after_recovery=self._recovered)
+        self._budget.paused(self._clock.monotonic() - began)
         self._said.rows += [message, *results]
         await self._look_at_drafts()
         if ran := self._runner.ran[before:]:
@@ -410,9 +418,6 @@ class _Turn:
                 show=step.show,
                 silence=self._silent,
             )
-        except asyncio.CancelledError:
-            self._route.stopped(self._clock.monotonic())
-            raise
         finally:
             step.quiet()
         step.end(result)
@@ -436,7 +441,6 @@ class _Turn:
 
     async def _compact(self, limit: int | None) -> bool:
         """Make the conversation shorter; false when nothing can be left out."""
-        self._emit(Notice("N12", {}))
         room = limit or self._route.window
         done = await self._said.compact(room, self._route.target, self._ask_aside)
         if done is not None:
@@ -445,7 +449,8 @@ class _Turn:
         return done is not None
 
     async def _ask_aside(self, request: ModelRequest) -> AttemptResult:
-        """Send a request of our own, beside the steps of the turn; nobody sees the answer."""
+        """Send the request for a summary, beside the steps of the turn; nobody sees the answer."""
+        self._emit(Notice("N12", {}))
         self._attempts += 1
         number = self._attempts
         await self._journal.attempt_started(number, self._route.target.label)
@@ -479,11 +484,11 @@ class _Turn:
         return tuple(kept)
 
     async def _look_at_drafts(self) -> None:
-        """Forget those that were finished."""
+        """Forget those that were finished, and see how far the others have come."""
         if self._unfinished:
-            kept = {draft.id for draft in await self._drafts.kept()}
-            left = self._unfinished.items()
-            self._unfinished = {path: draft for path, draft in left if draft.id in kept}
+            ours = {draft.id for draft in self._unfinished.values()}
+            kept = await self._drafts.kept()
+            self._unfinished = {draft.path: draft for draft in kept if draft.id in ours}
 
     def _tell_losses(self, salvage: Salvage, drafts: Sequence[Draft | None]) -> None:
         if salvage.lost:

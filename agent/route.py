@@ -23,6 +23,7 @@ class Route:
         self._learned = [experience.of(*place) for place in places]
         self._chain = Chain(len(targets), places)
         self._current = 0
+        self._asking = False  # a request is to follow, or under way
 
     @property
     def target(self) -> Target:
@@ -58,6 +59,7 @@ class Route:
         chosen = self._chain.pick(
             lambda index: self._learned[index].breaker.allows(now), self._current
         )
+        self._asking = True
         if chosen is None or chosen == self._current:
             return None
         before, self._current = self.target.label, chosen
@@ -81,6 +83,7 @@ class Route:
         `bare_end`: a text that had ended without a word proved to be whole.
         """
         known = self.known
+        self._asking = False
         match result.verdict:
             case Complete() | SoftComplete() | Capped() | Empty():
                 known.breaker.succeeded(now)
@@ -105,5 +108,7 @@ class Route:
                 pass
 
     def stopped(self, now: float) -> None:
-        """A request was ended by us and says nothing about the model."""
-        self.known.breaker.given_up(now)
+        """Whoever was chosen is not asked any more; a request under way says nothing about it."""
+        if self._asking:
+            self._asking = False
+            self.known.breaker.given_up(now)

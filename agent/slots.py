@@ -42,7 +42,7 @@ def shape_of(arguments: str) -> Shape:
         return Shape.NONE
     try:
         decoded = msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # the latter: nested without end
         return Shape.BAD if _is_closed(arguments) else Shape.CUT
     return Shape.WHOLE if isinstance(decoded, dict) else Shape.BAD
 
@@ -195,7 +195,7 @@ def _split(arguments: str) -> list[str]:
         try:
             decoded: Any
             decoded, end = decoder.raw_decode(rest)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             return [arguments]
         if not isinstance(decoded, dict):
             return [arguments]

@@ -49,7 +49,7 @@ class Step:
         clock: Clock,
         may_replace: bool,
     ) -> None:
-        self.text = text  # what is shown
+        self._pieces = [text]
         self.cap: int | None = None
         self.unstreamed = False
         self.failures = 0
@@ -71,6 +71,17 @@ class Step:
         self._reasoned = False
         self._alive_at = clock.monotonic()  # when something last came
         self._news: asyncio.TimerHandle | None = None
+
+    @property
+    def text(self) -> str:
+        """What is shown; put together only when somebody asks."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+    @text.setter
+    def text(self, text: str) -> None:
+        self._pieces = [text]
 
     # --- the request ---------------------------------------------------------------------------
 
@@ -143,7 +154,7 @@ class Step:
         elif self._before:
             self._join(self._seam.feed(delta.text))
         else:
-            self.text += delta.text
+            self._pieces.append(delta.text)
             self._emit(delta)
 
     def _without_blanks(self, text: str) -> str:

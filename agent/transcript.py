@@ -16,6 +16,7 @@ class Transcript:
     def __init__(self, history: Sequence[Message], summary: str) -> None:
         self.rows = list(history)
         self._summary = summary
+        self._covered_ids: frozenset[str] = frozenset()  # of calls that a summary stands for
 
     @property
     def shown(self) -> list[Message]:
@@ -31,8 +32,8 @@ class Transcript:
 
     @property
     def call_ids(self) -> frozenset[str]:
-        """Ids that no other call may have."""
-        return frozenset(call.id for row in self.rows for call in row.tool_calls)
+        """Ids that no other call may have, also those of calls that are not in view any more."""
+        return self._covered_ids.union(call.id for row in self.rows for call in row.tool_calls)
 
     @property
     def of_this_turn(self) -> Sequence[Message]:
@@ -55,6 +56,7 @@ class Transcript:
         )
         if done is None:
             return None
+        self._covered_ids = self.call_ids  # the journal knows calls by their ids: none comes twice
         self.rows, self._summary = list(done.rows), done.summary
         return done.keep, done.summary
 

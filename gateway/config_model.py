@@ -80,13 +80,17 @@ def _complete_fallback(
     same_service = _service(table) == _service(primary)
     if "api_key" not in table and same_service and _address(table) == _address(primary):
         _inherit(tree, path, "api_key")
+    clocks = tree.get(("model", "timeouts"))
+    if isinstance(clocks, dict) and isinstance(table.get("timeouts", {}), dict):
+        for clock in set(clocks) - set(table.get("timeouts", {})):
+            _inherit(tree, path, "timeouts", clock)
     return [] if own_address else _complete(tree, environ, path)
 
 
-def _inherit(tree: Tree, path: KeyPath, key: str) -> None:
-    value = tree.get(("model", key))
+def _inherit(tree: Tree, path: KeyPath, *key: str) -> None:
+    value = tree.get(("model", *key))
     if value is not None:
-        tree.put((*path, key), value, tree.origin(("model", key)) or _DEFAULT)
+        tree.put((*path, *key), value, tree.origin(("model", *key)) or _DEFAULT)
 
 
 def _service(table: dict[str, Any]) -> Service | None:

@@ -22,7 +22,7 @@ from agent.providers.registry import (
     build,
     choose_model,
 )
-from agent.settings import TargetSettings, Timeouts
+from agent.settings import TargetSettings
 from agent.tools.contract import Tool
 from agent.tools.drafts import Drafts
 from agent.tools.registry import BUILT_IN, ToolRegistry, enabled, from_entry_points
@@ -180,16 +180,11 @@ async def open_models(
     targets: list[Target] = []
     async with contextlib.AsyncExitStack() as opened:
         for each in (settings.model, *settings.model.fallback):
-            target = await _target(_patient_as(settings.model.timeouts, each))
+            target = await _target(each)
             opened.push_async_callback(target.provider.aclose)
             targets.append(target)
         opened.pop_all()  # all are there: they are closed by `Models`
     return Models(settings, home, targets, clock=clock, tools=tools)
-
-
-def _patient_as(timeouts: Timeouts, settings: TargetSettings) -> TargetSettings:
-    """Clocks set for the model hold for those that take over, unless they have their own."""
-    return replace(settings, timeouts=timeouts) if settings.timeouts == Timeouts() else settings
 
 
 async def _target(settings: TargetSettings) -> Target:

@@ -28,6 +28,7 @@ from agent.providers.registry import Target
 from agent.tools.contract import Risk, Tool
 from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
+from agent.tools.twins import UNKNOWN
 from gateway.announcer import PLAIN_COMMAND, Announcer
 from gateway.answer import (
     answer_item,
@@ -69,7 +70,12 @@ STEERS_WITHIN = 5.0
 PREVIEW = 200  # characters of a late result
 
 STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
-STOPPED_RUNNING = "Stopped while it was running; it may have taken effect."
+STOPPED_RUNNING = f"{UNKNOWN}: stopped while it was running; it may have taken effect."
+BROKEN_NOT_RUN = "Not run: an error ended the turn before this call began."
+BROKEN_RUNNING = (
+    f"{UNKNOWN}: an error ended the turn while this was running; it may have taken effect. Look "
+    "before you repeat it."
+)
 
 NOTE_TAKEN_UP = (
     "Your last answer was interrupted before it was finished. Go on with the request from where "
@@ -120,7 +126,7 @@ class Work:
         self._steers: asyncio.Future[tuple[Message, ...]] | None = None
         self._unsaved: list[Change] = []  # rides on the next commit
         self._said: list[str] = []  # the visible text of steps that are over
-        self._text = ""  # of the present step
+        self._pieces: list[str] = []  # the text of the present step
         self._saved_text = ""
         self._open: dict[str, ToolCall] = {}  # calls without a result
         self._started: set[str] = set()
@@ -136,6 +142,17 @@ class Work:
         self._cut = False
         self._attempts_before = 0  # of a turn that is taken up again
         self.steps = 0
+
+    @property
+    def _text(self) -> str:
+        """Of the present step; put together only when somebody wants to see it."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    @_text.setter
+    def _text(self, text: str) -> None:
+        self._pieces = [text] if text else []
 
     @property
     def running_tool(self) -> ToolCall | None:
@@ -203,11 +220,7 @@ class Work:
     def cut(self, cause: str) -> tuple[Change, ...]:
         """See `sessions.actor.TurnHandle`."""
         self._cut = True
-        rows = [
-            Message("tool", content=text, tool_call_id=call.id)
-            for call in self._open.values()
-            for text in [STOPPED_RUNNING if call.id in self._started else STOPPED_NOT_RUN]
-        ]
+        rows = self._results(STOPPED_RUNNING, STOPPED_NOT_RUN)
         if self._text:
             rows.append(partial_row(self._text, cause))
         changes = list(self._unsaved)
@@ -238,7 +251,7 @@ class Work:
             return
         match event:
             case TextDelta():
-                self._text += event.text
+                self._pieces.append(event.text)
                 self._told = ""
                 self._status.alive()
             case TextReplaced():
@@ -270,13 +283,14 @@ class Work:
         self._refresh()
 
     def _refresh(self) -> None:
-        text, status = self._visible(), self._status.words(self._clock.monotonic())
-        if text or status:  # a line that is over stays until something else is to be shown
-            self._live.update(text, status)
+        status = self._status.words(self._clock.monotonic())
+        # A line that is over stays until something else is to be shown.
+        if status or self._pieces or any(self._said):
+            self._live.follow(self._visible, status)
 
     def _show_thoughts(self) -> None:
         if self._thinking and not self._streams:
-            self._thinking.update(self._thoughts.text())
+            self._thinking.follow(self._thoughts.text)
 
     def _reasoning(self, *, final: bool) -> Item:
         item = reasoning_item(
@@ -409,10 +423,7 @@ class Work:
         if message is None and self._text:
             message = partial_row(self._text, done.cause)
         changes = list(self._unsaved)
-        rows = [
-            Message("tool", content=STOPPED_NOT_RUN, tool_call_id=call.id)
-            for call in self._open.values()
-        ]
+        rows = self._results(BROKEN_RUNNING, BROKEN_NOT_RUN)
         if message:
             rows.append(message)
         if rows:
@@ -433,8 +444,15 @@ class Work:
         changes.append(PutItem(notice))
         return Ended(self._turn.id, TurnState.FAILED, done.cause, tuple(changes))
 
+    def _results(self, begun: str, not_begun: str) -> list[Message]:
+        """Give the calls that the end of the turn left without a result one."""
+        return [
+            Message("tool", begun if call.id in self._started else not_begun, tool_call_id=call.id)
+            for call in self._open.values()
+        ]
+
     def _visible(self) -> str:
-        if not self._said:  # with every token: nothing is to be copied
+        if not self._said:
             return self._text
         return said((*self._said, self._text))
 

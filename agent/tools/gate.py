@@ -129,6 +129,8 @@ def _reason(arguments: str) -> str:
         reason = str(error)
         # Only the end of the text can be meant where the parser names no place.
         return reason if "(byte " in reason else f"{reason} (byte {len(arguments.encode())})"
+    except RecursionError:
+        return "they are nested too deeply"
     return "they are not a JSON object"
 
 

@@ -43,12 +43,16 @@ class LiveItem:
         self._entry = delivery.enter_live(item)
 
     def update(self, text: str, status: str = "") -> None:
-        """Let the chat show this text, and a line about what is going on, when there is room.
+        """Let the chat show this text, and a line about what is going on, when there is room."""
+        self.follow(lambda: text, status)
 
-        Called for every token: it only keeps the text, the lane looks at its own pace.
+    def follow(self, read: Callable[[], str], status: str = "") -> None:
+        """The same for a text that grows: it is read when there is room to show it.
+
+        Called for every token: the lane looks at its own pace.
         """
         entry = self._entry
-        entry.text = text
+        entry.read = read
         entry.status = status
         if not entry.dirty:
             entry.dirty = True

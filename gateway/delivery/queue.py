@@ -46,7 +46,8 @@ class Entry:
         self.tries = item.tries  # since something last went well
         self.not_before = 0.0  # backing off
         self.probe = False  # first see whether the platform answers at all
-        self.text = self.body.text  # of an answer being written
+        begun = self.body.text
+        self.read: Callable[[], str] = lambda: begun  # of an answer being written
         self.status = ""
         self.dirty = False  # a newer text than was shown
         self.live_at = 0.0  # not before this moment
@@ -55,6 +56,11 @@ class Entry:
         self.mute = False  # the platform refused its live updates
         self.texts: dict[str, str] = {}  # what its live messages show
         self._want: tuple[Wanted, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        """What an answer that is being written has come to."""
+        return self.read()
 
     def adopt(self) -> None:
         """Somebody writes it again, or has: there is nothing to wait for any more."""

@@ -12,6 +12,7 @@ BOUNDARIES = {
     "gateway/asides.py": "a command that runs beside its conversation",
     "gateway/delivery/link.py": "an adapter that delivers",
     "agent/tools/run.py": "a tool",
+    "agent/tools/mcp/link.py": "a connection to a server of tools",
     "gateway/http/guard.py": "a web request",
     "gateway/control.py": "a request of the command line",
     "platforms/web/api.py": "a web request that stores a message",

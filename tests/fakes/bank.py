@@ -15,7 +15,7 @@ from agent.tools.define import tool
 
 HERE = Path(__file__).parent
 EFFECTS = "effects"
-_MOMENT = 0.005  # seconds in which a kill from outside may come
+_MOMENT = 0.02  # seconds in which a kill from outside may come
 
 
 @tool(risk=Risk.WRITE, emoji="💶", label="amount")

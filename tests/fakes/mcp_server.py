@@ -133,7 +133,7 @@ def built(effects: Effects) -> MCPServer:
     @server.tool(annotations=READS, structured_output=False)
     async def surroundings(ctx: Context) -> str:
         """Tell what this program was given."""
-        given = {**os.environ, **dict(ctx.headers or {})}
+        given = {**os.environ, **dict(ctx.headers or {})}  # noqa: TID251 - what it shows
         return "\n".join(f"{name.lower()}={value}" for name, value in given.items())
 
     @server.tool(annotations=READS)
@@ -164,6 +164,7 @@ async def serve(server: MCPServer, port: int, *, old: bool) -> None:
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
+        listener.listen()
         print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)  # noqa: T201
         app = server.streamable_http_app()
         config = uvicorn.Config(OldDoor(app) if old else app, log_level="warning")
@@ -180,7 +181,7 @@ def main() -> None:
     options = parser.parse_args()
     server = built(Effects(options.effects, options.bell))
     if options.old:  # the package itself decides by this which protocol a program is spoken to in
-        runner._has_modern_envelope = lambda _params: False
+        runner._has_modern_envelope = lambda params: False  # noqa: ARG005 - its own name
     sys.stderr.write("the server is up\n")
     sys.stderr.flush()
     if options.transport == "stdio":

@@ -229,12 +229,12 @@ async def kill_at_random(folder: Path, kills: int, seed: int) -> dict[str, int]:
     counted: Counter[str] = Counter()
     site = Site(folder / "site")
     async with staged(folder / "home", site, "suspend") as scene:
-        scene.model.delay = 0.002
+        scene.model.delay = 0.004
         *others, _ = scene.daemon.settings
         for number in range(kills):
             scene.chat = f"chat-{number}"
             amounts = 2 * number + 1, 2 * number + 2
-            after, mode = chance.uniform(0, 0.25), chance.choice(MODES)
+            after, mode = chance.uniform(0, 0.2), chance.choice(MODES)
             try:
                 await scene.say("pay {} and {}".format(*amounts))
                 await asyncio.sleep(after)  # the random moment itself

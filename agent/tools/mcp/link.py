@@ -35,6 +35,7 @@ class Link:
         changed: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         connect: Connect | None = None,
+        patience: float = ANSWER_SECONDS,
     ) -> None:
         self.name = settings.name
         self.tools: tuple[Listed, ...] = ()
@@ -46,10 +47,15 @@ class Link:
         self._changed = changed
         self._sleep = sleep
         self._connect = connect  # None: by the official package
+        self._patience = patience
         self._session: Session | None = None
         self._trouble = ""
         self._last_words = ""
         self._look = asyncio.Event()
+        self._sure = asyncio.Event()  # not so while it is to be seen whether it is still there
+        self._sure.set()
+        self._calls = 0  # under way
+        self._leaving = False
 
     @property
     def connected(self) -> bool:
@@ -74,6 +80,7 @@ class Link:
             arguments: What the call says.
             key: The same for a repeat of the very same call.
         """
+        await self._sure.wait()
         session = self._session
         if session is None:
             self._refuse(shown, f"its server {self.name} is not connected; it is being reconnected")
@@ -82,18 +89,27 @@ class Link:
             self._refuse(shown, f"its server {self.name} does not offer it any more")
         if tool.read_only and not now.read_only:
             self._refuse(shown, "it has begun to have side effects, which need to be approved")
+        self._calls += 1
         try:
             return await session.call(tool.name, arguments, key)
         except NotSent as error:
-            self.look_again()
+            self._doubt(session)
             self._refuse(shown, f"its server {self.name} was not reached: {error}")
         except Unclear as error:
-            self.look_again()
+            self._doubt(session)
             lost = f"{shown} gave no answer, its server {self.name} was lost: {error}."
             if tool.read_only:
                 raise ToolError(lost) from error
             msg = f"{lost} The call may have taken effect; look before you repeat it."
             raise ToolUnknownOutcome(msg) from error
+        finally:
+            self._calls -= 1
+
+    def _doubt(self, session: Session) -> None:
+        """Let further calls wait until it has been seen whether the server is still there."""
+        if self._session is session:
+            self._sure.clear()
+            self._look.set()
 
     def _refuse(self, shown: str, why: str) -> NoReturn:
         msg = f"{shown} has NOT run: {why}."
@@ -130,11 +146,20 @@ class Link:
                 return
         await self._stay(connect)
 
+    def leave(self) -> None:
+        """Have `run` end; its task is to be cancelled, too.
+
+        To be cancelled is not enough: that can be lost where something else has just gone wrong.
+        """
+        self._leaving = True
+        self._look.set()
+
     async def _stay(self, connect: Connect) -> None:
         pause = FIRST_PAUSE
         while True:
             began = self._clock.monotonic()
             self._last_words = ""
+            self._look.clear()
             try:
                 await self._visit(connect)
             except Exception as error:  # noqa: BLE001 - whatever a server makes the package raise
@@ -142,6 +167,8 @@ class Link:
             finally:
                 self._away()
                 self.tried.set()
+            if self._leaving:
+                return
             if self._clock.monotonic() - began > LONGEST_PAUSE:
                 pause = FIRST_PAUSE
             _log.warning("%s: %s; trying again in %.0f s", self.name, self._trouble, pause)
@@ -150,12 +177,11 @@ class Link:
 
     async def _visit(self, connect: Connect) -> None:
         """Connect, stay as long as the server answers, and leave within a bounded time."""
-        self._look.clear()
         async with (
-            asyncio.timeout(ANSWER_SECONDS + LEAVE_SECONDS) as whole,
+            asyncio.timeout(self._patience + LEAVE_SECONDS) as whole,
             contextlib.AsyncExitStack() as opened,
         ):
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(self._patience):
                 session = await opened.enter_async_context(connect(self._settings, self))
                 await self._list(session)
             whole.reschedule(None)
@@ -166,16 +192,26 @@ class Link:
                 self._away()
                 whole.reschedule(asyncio.get_running_loop().time() + LEAVE_SECONDS)
 
-    async def _attend(self, session: Session) -> NoReturn:
+    async def _attend(self, session: Session) -> None:
         while True:
             await self._look.wait()
             self._look.clear()
+            if self._leaving:
+                return
             if self._session is None:
                 msg = "its connection ended"
                 raise ConnectionError(msg)
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await self._list(session)
-            self._changed()
+            busy = self._calls
+            try:
+                async with asyncio.timeout(self._patience):
+                    await self._list(session)
+            except TimeoutError:
+                if not busy:
+                    raise
+                self._look.set()  # many a server does one thing at a time
+            else:
+                self._sure.set()
+                self._changed()
 
     async def _list(self, session: Session) -> None:
         listed = await session.tools()
@@ -193,6 +229,7 @@ class Link:
         self.tried.set()
 
     def _away(self) -> None:
+        self._sure.set()
         if self._session is not None:
             self._session = None
             self._changed()

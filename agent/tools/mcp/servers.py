@@ -26,11 +26,11 @@ class _Owners(asyncio.TaskGroup):
 
     def __init__(self) -> None:
         super().__init__()
-        self._owned: list[asyncio.Task[None]] = []
+        self._owned: list[tuple[Link, asyncio.Task[None]]] = []
 
     def own(self, link: Link) -> None:
         """Keep a server connected as long as the block lasts."""
-        self._owned.append(self.create_task(link.run(), name=f"mcp {link.name}"))
+        self._owned.append((link, self.create_task(link.run(), name=f"mcp {link.name}")))
 
     async def __aexit__(
         self,
@@ -38,7 +38,8 @@ class _Owners(asyncio.TaskGroup):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._owned:
+        for link, task in self._owned:
+            link.leave()
             task.cancel()
         if isinstance(error, asyncio.CancelledError):
             await super().__aexit__(kind, error, trace)
@@ -56,17 +57,19 @@ class McpServers:
         *,
         taken: Collection[str] = (),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        start_seconds: float = START_SECONDS,
     ) -> None:
         """`taken` are the names of all other tools, whether they are enabled or not."""
         self._links = [Link(each, clock, changed=self._forget, sleep=sleep) for each in settings]
         self._taken = frozenset(taken)
+        self._start_seconds = start_seconds
         self._tools: tuple[Tool, ...] | None = ()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep all servers connected; at the end they are left, and programs are ended.
 
-        It begins when each was tried once, or after `START_SECONDS`.
+        It begins when each was tried once, or after `start_seconds`.
         """
         async with _Owners() as group:
             for link in self._links:
@@ -86,7 +89,7 @@ class McpServers:
 
     async def _first_chances(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(self._start_seconds):
                 for link in self._links:
                     await link.tried.wait()
 

@@ -48,6 +48,9 @@ SCALED = Timeouts(
 )
 """The clocks of a model request, made short."""
 
+UNHURRIED = msgspec.structs.replace(SCALED, notice_after=30.0, first_token_soft=30.0)
+"""The same, where a busy machine must not make us tell of a recovery that is quick."""
+
 PROMPTS = (
     "[Your answer above",
     "This call was too large",

@@ -9,7 +9,7 @@ import pytest
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import Stage, stage
+from tests.e2e.scenarios.stage import UNHURRIED, Stage, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Event, Script, Step, call_delta, calls, steps
 
@@ -55,7 +55,8 @@ def made(scene: Stage, number: int) -> list[tuple[str, str]]:
 async def test_a_call_of_which_only_the_name_arrived_does_not_run(
     tmp_path: Path, protocol: ProtocolName, name: str
 ) -> None:
-    async with stage(tmp_path, protocol, f"H C(0,c1,{name},-) EOF", OK) as scene:
+    script = f"H C(0,c1,{name},-) EOF"
+    async with stage(tmp_path, protocol, script, OK, timeouts=UNHURRIED) as scene:
         await scene.go()
         assert scene.desk.ran == []
         assert files(scene) == {}
@@ -208,6 +209,28 @@ async def test_a_tool_whose_calls_never_arrive_ends_the_turn_with_its_cause(tmp_
         (notice,) = scene.shown()
         assert "connection drops" in notice
         assert await scene.history() == ["U:go"]
+        await scene.check()
+
+
+async def test_a_turn_that_does_not_come_on_ends_after_twelve_recoveries(tmp_path: Path) -> None:
+    cuts = [cut_call("c1", f"tool_{number}", '{"x": "', "RST") for number in range(20)]
+    async with stage(tmp_path, "chat", *cuts) as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.FAILED
+        assert len(scene.requests) == 13
+        assert "13 tries" in scene.shown()[-1]
+        assert await scene.history() == ["U:go"]
+        await scene.check()
+
+
+async def test_tools_that_run_in_between_give_all_recoveries_back(tmp_path: Path) -> None:
+    cuts = [cut_call("c1", f"tool_{number}", '{"x": "', "RST") for number in range(16)]
+    read = calls(("c1", "read", '{"path":"a"}'))
+    async with stage(tmp_path, "chat", *cuts[:8], read, *cuts[8:], OK) as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.DONE
+        assert len(scene.requests) == 18
+        assert scene.desk.ran == ["read a"]
         await scene.check()
 
 

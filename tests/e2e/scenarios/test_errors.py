@@ -10,7 +10,7 @@ import pytest
 
 from agent.settings import AgentSettings
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import stage
+from tests.e2e.scenarios.stage import UNHURRIED, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Event, Raw, Script, Text, call_delta, calls, steps
 from tests.fakes.model_server import ModelServer
@@ -203,7 +203,8 @@ async def test_a_rate_limit_that_does_not_end_ends_the_turn(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("status", ["408", "500", "502", "503", "504", "520", "529"])
 async def test_a_short_outage_is_waited_out_in_silence(tmp_path: Path, status: str) -> None:
-    async with stage(tmp_path, "chat", f"S{status}", f"S{status}", OK) as scene:
+    scripts = (f"S{status}", f"S{status}", OK)
+    async with stage(tmp_path, "chat", *scripts, timeouts=UNHURRIED) as scene:
         turn = await scene.go()
         assert turn.attempts == 3
         assert scene.shown() == ["done"]
@@ -411,7 +412,12 @@ async def test_thoughts_that_break_off_twice_are_asked_for_with_less_effort(
 ) -> None:
     broken = 'H R"hmm" RST'
     async with stage(
-        tmp_path, protocol, broken, broken, OK, model={"reasoning_effort": "high", "max_output_tokens": 60_000}
+        tmp_path,
+        protocol,
+        broken,
+        broken,
+        OK,
+        model={"reasoning_effort": "high", "max_output_tokens": 60_000},
     ) as scene:
         await scene.go()
         efforts = [_effort(request.body) for request in scene.requests]

@@ -217,6 +217,20 @@ async def test_the_second_of_two_fallbacks_is_asked_when_the_first_fails_too(
         await scene.check()
 
 
+async def test_the_same_model_under_another_entry_is_not_another_model(tmp_path: Path) -> None:
+    async with (
+        ModelServer(OK) as f1,
+        stage(tmp_path, "chat", fallbacks=[f1], model={"base_url": f1.url, "name": "f1"}) as scene,
+    ):
+        await scene.go()
+        assert scene.shown() == ["done"]
+        await scene.go()
+        assert len(f1.requests) == 4  # three tries of the second turn, and no fourth
+        assert "N5" not in scene.told.ids
+        assert "❌" in scene.shown()[-1]
+        await scene.check()
+
+
 async def test_the_same_patience_is_had_with_each_model(tmp_path: Path) -> None:
     async with (
         ModelServer("S500", "S500", OK) as f1,

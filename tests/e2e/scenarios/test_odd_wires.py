@@ -10,7 +10,7 @@ import pytest
 
 from agent.settings import AgentSettings
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import SCALED, stage
+from tests.e2e.scenarios.stage import SCALED, UNHURRIED, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Event, Head, Raw, Script, Step, Text, Wait, body_of, steps
 
@@ -70,8 +70,6 @@ async def test_the_same_answer_in_other_bytes_is_the_same_answer(
 async def test_characters_may_be_torn_apart_on_the_way(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
-    whole = json.dumps({"said": GREETING}, ensure_ascii=False)
-    assert whole
     body = BODIES[protocol].replace(
         json.dumps(GREETING).encode(), json.dumps(GREETING, ensure_ascii=False).encode()
     )
@@ -81,6 +79,15 @@ async def test_characters_may_be_torn_apart_on_the_way(
     async with stage(tmp_path, protocol, raw(*pieces)) as scene:
         await scene.go()
         assert scene.shown() == [GREETING]
+        await scene.check()
+
+
+async def test_the_last_event_counts_although_the_line_behind_it_is_missing(tmp_path: Path) -> None:
+    body = body_of('H T"all" F stop').rstrip(b"\n")
+    async with stage(tmp_path, "chat", raw(body)) as scene:
+        await scene.go()
+        assert scene.shown() == ["all"]
+        assert len(scene.requests) == 1
         await scene.check()
 
 
@@ -288,7 +295,8 @@ async def test_a_service_that_cannot_stream_is_asked_for_the_whole_and_remembere
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     call = 'H C(0,c1,pay,{"amount":3}) F tool_calls U D'
-    async with stage(tmp_path, protocol, NO_STREAM, call, OK, OK) as scene:
+    scripts = (NO_STREAM, call, OK, OK)
+    async with stage(tmp_path, protocol, *scripts, timeouts=UNHURRIED) as scene:
         first = await scene.go()
         await scene.go("more")
         assert [request.stream for request in scene.requests] == [True, False, False, False]

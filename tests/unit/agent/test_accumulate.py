@@ -11,12 +11,14 @@ from agent.providers.contract import (
     Chunk,
     DoneChunk,
     FinishChunk,
+    OpaqueChunk,
     OpenedChunk,
     PingChunk,
     ReasoningChunk,
     TextChunk,
     ToolSchema,
     UsageChunk,
+    WholeChunk,
 )
 from agent.slots import Shape
 
@@ -94,6 +96,9 @@ def test_only_what_says_something_is_progress() -> None:
         CallChunk(index=0),
         FinishChunk("stop"),
         UsageChunk(1, 1),
+        OpaqueChunk(0, {"signature": "x"}),
+        CallChunk(index=0, ended=True),
+        WholeChunk(),
         DoneChunk(),
     ]
     for chunk in silent:
@@ -126,12 +131,25 @@ def test_progress_has_a_kind(chunk: Chunk, kind: Progress) -> None:
         ("STOP", Finish.STOP),
         ("end_turn", Finish.STOP),
         ("eos", Finish.STOP),
+        ("completed", Finish.STOP),
+        ("stop_sequence", Finish.STOP),
+        ("pause_turn", Finish.STOP),
+        ("tool_use", Finish.TOOL_CALLS),
+        ("tool_calls", Finish.TOOL_CALLS),
         ("tool_call", Finish.TOOL_CALLS),
         ("function_call", Finish.TOOL_CALLS),
         ("MAX_TOKENS", Finish.LENGTH),
         ("length", Finish.LENGTH),
         ("incomplete", Finish.LENGTH),
+        ("max_output_tokens", Finish.LENGTH),
+        ("model_length", Finish.LENGTH),
+        ("model_context_window_exceeded", Finish.LENGTH),
         ("content_filter", Finish.REFUSED),
+        ("refusal", Finish.REFUSED),
+        ("SAFETY", Finish.REFUSED),
+        ("recitation", Finish.REFUSED),
+        ("sensitive", Finish.REFUSED),
+        (" stop\n", Finish.STOP),
         ("7", Finish.STOP),
         ("whatever", Finish.STOP),
     ],
@@ -169,6 +187,44 @@ def test_the_length_limit_proves_nothing_about_the_last_call() -> None:
         DoneChunk(),
     )
     assert [call.sealed for call in step.calls] == [True, False]
+
+
+def test_what_the_service_wants_back_is_put_together_by_index() -> None:
+    step, shown = collect(
+        OpaqueChunk(3, {"type": "thinking", "signature": "s1"}),
+        OpaqueChunk(1, {"type": "redacted"}),
+        OpaqueChunk(3, {"signature": "g"}),
+    )
+    assert step.opaque == ({"type": "redacted"}, {"type": "thinking", "signature": "s1g"})
+    assert shown == []
+
+
+def test_a_call_that_the_wire_says_is_over_is_sealed_although_the_answer_is_not() -> None:
+    step, _ = collect(
+        CallChunk(0, "c1", "read", '{"path":"a"}'),
+        CallChunk(0, ended=True),
+        CallChunk(1, "c2", "read", '{"path":"b"}'),
+    )
+    assert [call.sealed for call in step.calls] == [True, False]
+    assert not step.ended
+
+
+def test_an_answer_in_one_piece_is_marked() -> None:
+    assert collect(TextChunk("x"))[0].whole is False
+    assert collect(WholeChunk(), TextChunk("x"))[0].whole is True
+
+
+def test_the_latest_count_is_the_one_that_holds() -> None:
+    step, _ = collect(UsageChunk(10, 1), UsageChunk(10, 7, cached_tokens=4, cost=0.5))
+    assert step.usage == UsageChunk(10, 7, cached_tokens=4, cost=0.5)
+
+
+def test_what_was_received_can_be_asked_for_at_any_moment() -> None:
+    accumulator = Accumulator(TOOLS, "p")
+    accumulator.feed(TextChunk("a"))
+    first = accumulator.result()
+    accumulator.feed(TextChunk("b"))
+    assert (first.text, accumulator.result().text) == ("a", "ab")
 
 
 @given(st.text(max_size=40), st.lists(st.integers(0, 40), max_size=6))

@@ -92,7 +92,6 @@ async def attempt(
     [
         pytest.param('H T"Hel" T"lo" F stop U D', "complete", "", "Hello", id="whole"),
         pytest.param('H T"all" F stop RST', "complete", "", "all", id="reset after the end"),
-        pytest.param('H T"all" F stop HANG', "complete", "", "all", id="silence after the end"),
         pytest.param('H T"ok" D', "soft-complete", "", "ok", id="only the end mark"),
         pytest.param('H T"ok" U EOF', "soft-complete", "", "ok", id="only the count"),
         pytest.param('H T"ok" J{"choices":[],"lastOne":true} EOF', "soft-complete", "", "ok", id="lastOne"),
@@ -121,6 +120,11 @@ async def test_judges(script: str, verdict: str, phase: str, shown: str) -> None
     seen = await attempt(script)
     assert (seen.name, seen.phase, seen.shown) == (verdict, phase, shown)
     assert seen.requests == 1
+
+
+async def test_silence_after_the_end_is_no_fault() -> None:
+    seen = await attempt('H T"all" F stop HANG')
+    assert (seen.name, seen.shown, seen.cause) == ("complete", "all", "")
 
 
 # Windows: the clock of the table, and a little for a machine that is busy.
@@ -293,6 +297,32 @@ async def test_a_silence_is_told_with_the_time_that_is_left() -> None:
     seen = await attempt('H T"x" W.18 F stop D', SOON)
     ((seconds, remaining),) = seen.silences
     assert seconds + remaining == pytest.approx(0.8, abs=0.02)
+
+
+async def test_news_that_cannot_be_told_leaves_the_request_its_clocks() -> None:
+    reported: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: reported.append(str(context.get("exception")))
+    )
+
+    def broken(_seconds: float, _remaining: float) -> None:
+        msg = "no words for it"
+        raise ValueError(msg)
+
+    async with asyncio.timeout(3), ModelServer("H HANG") as server:
+        target = openai_target(server.url, SOON)
+        result = await run_attempt(
+            target,
+            REQUEST,
+            Accumulator(TOOLS, "p"),
+            clock=LoopClock(),
+            learned=Learned(),
+            show=lambda _: None,
+            silence=broken,
+        )
+        await target.provider.aclose()
+    assert isinstance(result.error, Stalled)
+    assert set(reported) == {"no words for it"}
 
 
 # --- answers that repeat themselves ----------------------------------------------------------------

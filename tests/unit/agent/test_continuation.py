@@ -313,6 +313,20 @@ class TestTheWholeTurn:
         budget.came_on(9.0, ["pay"])
         assert (budget.recoveries, budget.losses, budget.progress_at) == (0, {}, 9.0)
 
+    def test_only_a_tool_that_ran_excuses_loops_refusals_and_summaries(self) -> None:
+        budget = Budget(0.0)
+        budget.compactions = budget.loops = budget.refusals = 2
+        budget.came_on(1.0)
+        assert (budget.compactions, budget.loops, budget.refusals) == (2, 2, 2)
+        budget.came_on(2.0, ["read"])
+        assert (budget.compactions, budget.loops, budget.refusals) == (0, 0, 0)
+
+    def test_a_pause_is_not_counted(self) -> None:
+        budget = Budget(0.0)
+        budget.paused(100.0)
+        assert not budget.is_over(MOST_SECONDS + 100.0)
+        assert budget.is_over(MOST_SECONDS + 101.0)
+
     def test_a_tool_that_ran_does_not_excuse_the_loss_of_another(self) -> None:
         budget = Budget(0.0)
         budget.lost(["write_file"])

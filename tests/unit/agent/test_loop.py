@@ -30,6 +30,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.files.writing import write_file, write_file_continue
 from agent.tools.registry import ToolRegistry
+from agent.tools.run import Approve
 from sessions.records import Message, ToolCall
 from tests.fakes.agent_kit import (
     SCALED,
@@ -94,6 +95,7 @@ class Stage:
         self.steered: list[tuple[Message, ...]] = []
         self.limits = TurnLimits(max_steps=5, tool_timeout=1.0)
         self.randomness = lambda: 1.0
+        self.approve: Approve | None = None
         self.text_shown = asyncio.Event()
         self.told = asyncio.Event()
         self.targets: list[Target] = []
@@ -143,6 +145,7 @@ class Stage:
                 steers=self._steers,
                 experience=self.experience,
                 drafts=self.drafts,
+                approve=self.approve,
                 limits=self.limits,
                 randomness=self.randomness,
             )
@@ -684,6 +687,12 @@ async def test_an_end_without_a_word_is_asked_after_until_it_is_known(play: Play
     assert tries == [2, 2, 1]
 
 
+async def test_a_last_word_once_heard_is_waited_for_again(play: Play) -> None:
+    bare = 'H T"All is well here." EOF'
+    stage = await play(bare, bare, ok("done"), *[bare] * 4)
+    assert [(await stage.run()).tries for _ in range(4)] == [2, 1, 2, 2]
+
+
 # --- calls that were cut off ----------------------------------------------------------------------------
 
 
@@ -789,6 +798,12 @@ async def test_after_a_loss_what_was_done_is_not_done_again(play: Play) -> None:
     assert answered[0].startswith("already done in this turn (call c1)")
 
 
+async def test_after_a_dropped_request_what_was_done_is_not_done_again(play: Play) -> None:
+    stage = await play(calls(PAY), "H RST", calls(("c9", "pay", '{"amount": 5}')), ok("done"))
+    await stage.run()
+    assert stage.shop.effects == ["pay 5"]
+
+
 async def test_text_is_not_asked_for_again_with_a_lost_call(play: Play) -> None:
     stage = await play(f'H T"I pay. " {LOST_PAY} RST', calls(PAY), ok("done"))
     await stage.run()
@@ -837,9 +852,33 @@ async def test_files_that_were_not_finished_are_named_at_the_end(play: Play) -> 
     stage = await play(lost_file("line one\nline two"), "S401")
     stage.more_tools = (write_file, write_file_continue)
     done = await stage.run()
-    ((kept),) = await stage.drafts.kept()
+    (kept,) = await stage.drafts.kept()
     assert done.drafts == (f"a.txt (17 characters, {kept.id})",)
     assert not (stage.folder / "a.txt").exists()
+
+
+async def test_a_file_that_grew_meanwhile_is_told_of_as_it_is_now(play: Play) -> None:
+    """The end of it that the model is shown is where it has to go on."""
+
+    def go_on(body: dict[str, Any]) -> Script:
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            return lost_note(3000)
+        if "`note`" in last["content"]:
+            return "S401"
+        if "draft" not in last["content"]:
+            return lost_file("line one")
+        draft = last["content"].partition('draft_id "')[2].partition('"')[0]
+        part = json.dumps({"draft_id": draft, "content": " and two", "final": False})
+        return calls(("c2", "write_file_continue", part))
+
+    stage = await play(go_on)
+    stage.more_tools = (write_file, write_file_continue, note)
+    done = await stage.run()
+    assert "«line one»" in stage.asked(2)
+    assert "«line one and two»" in stage.asked(4)
+    (kept,) = await stage.drafts.kept()
+    assert done.drafts == (f"a.txt (16 characters, {kept.id})",)
 
 
 async def test_what_is_repeated_without_end_is_not_kept_as_a_file(play: Play) -> None:
@@ -997,6 +1036,23 @@ async def test_a_stopped_look_leaves_the_look_to_somebody_else(play: Play) -> No
     assert breaker.allows(stage.clock.monotonic())
 
 
+async def test_a_look_that_is_stopped_before_its_request_is_left_to_somebody_else(
+    play: Play,
+) -> None:
+    stage = await play("H HANG")  # the request for a summary, before the one of the step
+    stage.settings = {"context_window": 2000}
+    breaker = stage.learned().breaker
+    for _ in range(2):
+        breaker.killed(stage.clock.monotonic())
+    stage.clock.ahead = 120.0
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(stage.run(*OLD))
+        async with asyncio.timeout(5):
+            await stage.server.request(1)
+        task.cancel()
+    assert breaker.allows(stage.clock.monotonic())
+
+
 # --- conversations that are too long --------------------------------------------------------------------
 
 LONG = "many words of an old story. " * 300
@@ -1048,6 +1104,45 @@ async def test_what_cannot_be_shortened_ends_the_turn(play: Play) -> None:
     done = await stage.run(Message("user", LONG * 3))
     assert (done.ending, done.tries) == (Ending.FAILED, 1)
     assert "too long for the model" in done.cause
+    assert stage.notices == []  # nobody was kept waiting for a summary
+
+
+async def test_a_conversation_is_measured_once_for_each_model(play: Play) -> None:
+    """What cannot be made short enough is sent all the same: the estimate may be wrong."""
+    stage = await play(ok("An old story."), "H RST", "H RST", ok("done"))
+    stage.settings = {"context_window": 1200}
+    done = await stage.run(*OLD[:2], Message("user", LONG))
+    assert (done.text, done.tries) == ("done", 4)
+    assert len(stage.journal.summaries) == 1
+
+
+async def test_a_model_with_a_smaller_window_is_given_less(play: Play) -> None:
+    stage = await play("S401")
+    second = await stage.fallback(ok("An old story."), ok("done"))
+    stage.target()
+    settings = msgspec.structs.replace(stage.target(1).settings, context_window=4000)
+    stage.targets[1] = msgspec.structs.replace(stage.target(1), settings=settings)
+    done = await stage.run(*OLD)
+    assert (done.text, done.tries) == ("done", 3)
+    assert stage.notices == ["N5", "N12"]
+    assert LONG not in second.requests[1].raw.decode()
+
+
+async def test_the_size_of_a_request_is_held_against_what_the_service_counted(play: Play) -> None:
+    stage = await play("H F stop U(1,9000) D", ok("done"))
+    stage.settings = {"context_window": 8000}
+    await stage.run(*OLD)
+    assert 1.5 < stage.learned().correction <= 2.0
+
+
+async def test_the_size_before_a_summary_says_nothing_about_the_request_after_it(
+    play: Play,
+) -> None:
+    stage = await play(ok("An old story."), ok("done"))
+    stage.settings = {"context_window": 4000}
+    await stage.run(*OLD)
+    assert len(stage.journal.summaries) == 1
+    assert stage.learned().correction == 1.0
 
 
 async def test_a_service_that_is_never_satisfied_is_given_up(play: Play) -> None:
@@ -1172,6 +1267,45 @@ async def test_the_model_before_is_no_news_once_another_was_asked(play: Play) ->
     stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=0.6)}
     await stage.run()
     assert stage.notices == ["N5"]
+
+
+# --- patience -------------------------------------------------------------------------------------------
+
+
+@tool(risk=Risk.EXEC)
+async def launch(_context: ToolContext) -> str:
+    """Start it."""
+    return "gone"
+
+
+async def test_the_time_that_people_take_is_not_the_model_s(play: Play) -> None:
+    stage = await play(calls(("c1", "launch", "{}")), "H RST", ok("done"))
+    stage.more_tools = (launch,)
+
+    async def no_after_a_while(_tool: Tool, _call: ToolCall) -> str:
+        stage.clock.ahead += 1700.0
+        return "denied."
+
+    stage.approve = no_after_a_while
+    done = await stage.run()
+    assert (done.ending, done.text) == (Ending.ANSWERED, "done")
+
+
+async def test_a_conversation_may_be_shortened_again_after_each_tool_that_ran(play: Play) -> None:
+    grows = [
+        script
+        for number in range(5)
+        for script in (
+            TOO_LONG,
+            ok(f"Story {number}."),
+            calls((f"c{number}", "note", json.dumps({"text": f"{number}" * 6000}))),
+        )
+    ]
+    stage = await play(*grows, ok("done"))
+    stage.limits = TurnLimits(max_steps=9)
+    done = await stage.run(*OLD)
+    assert (done.ending, done.text) == (Ending.ANSWERED, "done")
+    assert len(stage.journal.summaries) == 5
 
 
 # --- stopping -------------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """Which calls of an answer may run."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.errors import Cut as Dropped
 from agent.salvage import Salvage, sort_calls
 from agent.slots import Shape, StepCall
 from agent.tools.registry import ToolRegistry
-from agent.verdict import Capped, Complete, Cut, Phase, SoftComplete, Verdict
+from agent.verdict import Capped, Complete, Cut, Phase, Refused, SoftComplete, Verdict
 from tests.faults.cuts import tools_of
 
 TOOLS = ToolRegistry((*tools_of(lambda _: None), *ToolRegistry())).by_name
@@ -36,7 +38,7 @@ SORTED = [
 ]
 
 
-@pytest.mark.parametrize("verdict", [DROP, Capped()], ids=["cut", "capped"])
+@pytest.mark.parametrize("verdict", [DROP, Capped(), Refused()], ids=["cut", "capped", "refused"])
 @pytest.mark.parametrize(
     ("made", "kind"), [row[1:] for row in SORTED], ids=[row[0] for row in SORTED]
 )
@@ -59,3 +61,15 @@ def test_each_kind_keeps_its_order() -> None:
     salvage = sort_calls(calls, DROP, TOOLS)
     assert salvage.ready == (calls[0], calls[2])
     assert salvage.lost == (calls[1], calls[3])
+
+
+CALLS = st.lists(
+    st.builds(call, st.sampled_from(["look", "transfer", "who"]), st.sampled_from(Shape))
+)
+
+
+@given(CALLS)
+def test_no_call_is_left_out_or_counted_twice(calls: list[StepCall]) -> None:
+    salvage = sort_calls(calls, DROP, TOOLS)
+    sorted_out = [*salvage.ready, *salvage.unsealed, *salvage.lost]
+    assert sorted(map(id, sorted_out)) == sorted(map(id, calls))

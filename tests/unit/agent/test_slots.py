@@ -209,6 +209,25 @@ def test_the_end_of_the_answer_seals_all() -> None:
     assert all(call.sealed for call in calls)
 
 
+def test_a_call_is_sealed_by_the_wire_s_own_word() -> None:
+    pieces = d(0, "c1", "read", A), CallChunk(index=0, ended=True), d(1, "c2", "write", B)
+    calls = collect(*pieces, ended=False)
+    assert [call.sealed for call in calls] == [True, False]
+    late = collect(d(0, "c1", "read", A), CallChunk(index=0, ended=True), ended=False)
+    assert [call.sealed for call in late] == [True]
+
+
+def test_the_word_that_a_call_is_over_may_come_with_its_last_piece() -> None:
+    last = CallChunk(index=0, arguments=':"a"}', ended=True)
+    (call,) = collect(d(0, "c1", "read", '{"path"'), last, ended=False)
+    assert (call.arguments, call.sealed) == (A, True)
+
+
+def test_a_call_that_is_over_before_it_is_whole_is_sealed_and_cut() -> None:
+    (call,) = collect(d(0, "c1", "read", '{"pa'), CallChunk(index=0, ended=True), ended=False)
+    assert (call.shape, call.sealed) == (Shape.CUT, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "shape"),
     [
@@ -223,6 +242,10 @@ def test_the_end_of_the_answer_seals_all() -> None:
         ("[1]", Shape.BAD),
         ("7", Shape.BAD),
         ('{"a": "}', Shape.BAD),
+        ('```json\n{"a": 1}\n```', Shape.BAD),
+        ('```json\n{"a": 1}', Shape.CUT),
+        ('```json\n{"a": 1\n```', Shape.CUT),
+        (' {"a": 1} ', Shape.WHOLE),
     ],
 )
 def test_judges_arguments_by_strict_json(arguments: str, shape: Shape) -> None:

@@ -248,6 +248,17 @@ async def test_arguments_of_a_foreign_tool_are_given_and_labelled_as_they_are(
     assert bench.events[0] == ToolStarted("c1", "remote", "you two", "🔧")
 
 
+async def test_a_foreign_tool_that_gives_something_else_than_text_does_no_harm(
+    bench: Bench,
+) -> None:
+    async def call(_arguments: object, _context: ToolContext) -> Any:  # noqa: ANN401 - that is it
+        return {"sent": 2}
+
+    schema = ToolSchema("odd", "", {"type": "object"})
+    bench.runner = bench.new_runner(more=(Tool("odd", Risk.READ, schema, dict, call),))
+    assert await bench.run(("c1", "odd", "{}")) == ["{'sent': 2}"]
+
+
 async def test_a_long_label_is_cut(bench: Bench) -> None:
     await bench.run(("c1", "read", f'{{"path":"{"x" * 200}"}}'))
     assert bench.events[0] == ToolStarted("c1", "read", "x" * 80, "🔧")

@@ -77,6 +77,40 @@ WHOLE, BAD, CUT, NONE = (call(shape) for shape in (Shape.WHOLE, Shape.BAD, Shape
         pytest.param(
             StepResult("hi", finish=Finish.STOP, usage=COUNTED), None, Complete(), id="just enough"
         ),
+        pytest.param(
+            StepResult(calls=(CUT,), finish=Finish.STOP),
+            RESET,
+            Capped(),
+            id="stop, but a call is cut",
+        ),
+        pytest.param(
+            StepResult("hi", calls=(BAD,), finish=Finish.TOOL_CALLS, usage=COUNTED),
+            None,
+            Capped(),
+            id="the token count makes a bad end suspicious",
+        ),
+        pytest.param(
+            StepResult(calls=(NONE,), finish=Finish.TOOL_CALLS, usage=UsageChunk(10, 49)),
+            None,
+            Complete(),
+            id="the limit was not reached",
+        ),
+        pytest.param(
+            StepResult(reasoning="hm", finish=Finish.LENGTH), None, Capped(), id="length, thinking"
+        ),
+        pytest.param(StepResult(finish=Finish.LENGTH), RESET, Capped(), id="length, nothing"),
+        pytest.param(
+            StepResult(calls=(WHOLE,), finish=Finish.REFUSED), RESET, Refused(), id="refused, call"
+        ),
+        pytest.param(
+            StepResult(done=True), RESET, Cut(Phase.BEFORE_FIRST, RESET), id="an error and nothing"
+        ),
+        pytest.param(
+            StepResult("x", calls=(WHOLE, NONE)),
+            None,
+            Cut(Phase.TOOL_NAME),
+            id="the last call counts",
+        ),
         pytest.param(StepResult("hi", done=True), None, SoftComplete(), id="[DONE] only"),
         pytest.param(StepResult("hi", usage=COUNTED), None, SoftComplete(), id="usage only"),
         pytest.param(
@@ -125,6 +159,7 @@ def test_a_service_known_to_end_without_a_word_is_believed_for_text_only() -> No
     assert isinstance(judge(StepResult(calls=(WHOLE,)), omits_end=True), Cut)
     assert isinstance(judge(StepResult("hi"), omits_end=True, error=RESET), Cut)
     assert isinstance(judge(StepResult(), omits_end=True), Cut)
+    assert isinstance(judge(StepResult("hi", calls=(WHOLE,)), omits_end=True), Cut)
 
 
 def test_every_verdict_has_a_word_for_the_journal() -> None:

@@ -164,3 +164,44 @@ def test_a_fallback_gets_a_key_only_for_the_address_the_key_is_for(
 def test_a_fallback_of_the_usual_service_needs_only_a_name() -> None:
     found = model("model.fallback=[{name='small'}]", OPENAI_API_KEY=OPENAI)
     assert summary(found.fallback[0]) == ("openai", "small", None, OPENAI)
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ("", (4.0, 0.5, 1800.0)),
+        (", timeouts={}", (4.0, 0.5, 1800.0)),
+        (", timeouts={connect=8}", (8.0, 0.5, 1800.0)),
+        (", timeouts={connect=15.0}", (15.0, 0.5, 1800.0)),  # what is usual may be wanted
+        (", timeouts={lifetime=9}", (4.0, 0.5, 9.0)),
+    ],
+)
+def test_a_fallback_has_the_clocks_of_the_model_but_for_its_own(
+    own: str, expected: tuple[float, ...]
+) -> None:
+    found = model(
+        "model.base_url=http://x",
+        "model.timeouts.connect=4",
+        "model.timeouts.backoff=0.5",
+        f"model.fallback=[{{name='m'{own}}}]",
+    )
+    clocks = found.fallback[0].timeouts
+    assert (clocks.connect, clocks.backoff, clocks.lifetime) == expected
+
+
+def test_a_clock_that_contradicts_one_of_the_model_is_an_error() -> None:
+    (found,) = problems(
+        "model.base_url=http://x",
+        "model.timeouts.first_token=9",
+        "model.fallback=[{name='m', timeouts={lifetime=5}}]",
+    )
+    assert "model.fallback[0].timeouts.lifetime must not be shorter than first_token (9 s)" in found
+
+
+def test_clocks_that_are_no_table_are_left_to_decoding() -> None:
+    (found,) = problems(
+        "model.base_url=http://x",
+        "model.timeouts.connect=4",
+        "model.fallback=[{name='m', timeouts=3}]",
+    )
+    assert "model.fallback[0].timeouts must be a table" in found

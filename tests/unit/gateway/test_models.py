@@ -9,7 +9,7 @@ import pytest
 from agent.errors import Unauthorized
 from agent.providers.contract import Chunk, ModelRequest
 from agent.providers.registry import Target
-from agent.settings import AgentSettings, ModelSettings, PriceSettings, TargetSettings, Timeouts
+from agent.settings import AgentSettings, ModelSettings, PriceSettings, TargetSettings
 from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
 from gateway.models import Models, open_models
@@ -226,21 +226,6 @@ async def test_the_only_model_a_server_lists_is_taken(tmp_path: Path) -> None:
     async with ModelServer(always("H D"), models=("llama",)) as server:
         models = await opened(at(server), tmp_path)
         assert models.setting(KEY, "p").targets[0].model == "llama"
-        await models.aclose()
-
-
-async def test_the_models_clocks_hold_for_a_fallback_without_clocks_of_its_own(
-    tmp_path: Path,
-) -> None:
-    async with ModelServer(always("H D")) as server:
-        given, own = Timeouts(gap_text=7.0), Timeouts(gap_text=8.0)
-        other = {"provider": "openai", "base_url": server.url, "api_key": Secret("sk-none")}
-        fallback = (
-            TargetSettings(name="b", **other),  # type: ignore[arg-type]  # its own keys
-            TargetSettings(name="c", timeouts=own, **other),  # type: ignore[arg-type]
-        )
-        models = await opened(at(server, name="a", timeouts=given, fallback=fallback), tmp_path)
-        assert [each.settings.timeouts for each in models.targets] == [given, given, own]
         await models.aclose()
 
 

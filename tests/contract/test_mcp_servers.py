@@ -1,0 +1,379 @@
+"""Servers of tools as they are: programs and HTTP, the newer protocol and the older one."""
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.errors import ToolError, ToolUnknownOutcome
+from agent.settings import McpSettings
+from agent.tools.contract import Tool
+from agent.tools.mcp import session
+from agent.tools.mcp.servers import McpServers
+from sessions.values.clock import SystemClock
+from sessions.values.secret import Secret
+
+PATIENCE = 10.0
+SERVER = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
+ODD_SERVER = SERVER.with_name("mcp_odd_server.py")
+
+
+class Context(msgspec.Struct, frozen=True):
+    idempotency_key: str = "session:turn:call"
+
+
+HERE: Any = Context()
+
+
+class Watched(McpServers):
+    """Servers whose comings and goings can be waited for."""
+
+    def __init__(self, *settings: McpSettings) -> None:
+        self._moved = asyncio.Event()
+        super().__init__(settings, SystemClock(), sleep=self._nap)
+
+    async def _nap(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / 50)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._moved.set()
+
+    async def until(self, enough: Callable[[Mapping[str, Tool]], object]) -> dict[str, Tool]:
+        async with asyncio.timeout(PATIENCE):
+            while not enough(self.named()):
+                self._moved.clear()
+                await self._moved.wait()
+        return self.named()
+
+    def named(self) -> dict[str, Tool]:
+        return {tool.name: tool for tool in self.tools()}
+
+    async def call(self, name: str, /, **arguments: Any) -> str:
+        async with asyncio.timeout(PATIENCE):
+            return await self.named()[name].call(arguments, HERE)
+
+
+class Bell:
+    """Where a server rings for each of its effects."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.effects: list[str] = []
+        self._rung = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator["Bell"]:
+        server = await asyncio.start_unix_server(self._hear, self.path)
+        async with server:
+            yield self
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.effects.append((await reader.read()).decode().strip())
+        self._rung.set()
+        writer.close()
+
+    async def rings(self, effect: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while effect not in self.effects:
+                self._rung.clear()
+                await self._rung.wait()
+
+
+@pytest.fixture
+async def bell(tmp_path: Path) -> AsyncIterator[Bell]:
+    async with Bell(tmp_path / "bell").listening() as bell:
+        yield bell
+
+
+def command(transport: str, tmp_path: Path, *more: str) -> tuple[str, ...]:
+    """A server; `transport` may be an older one's."""
+    way, _, old = transport.partition("-")
+    options = ("--old",) if old else ()
+    rings = ("--bell", str(tmp_path / "bell"))
+    return (str(SERVER), way, str(tmp_path / "effects"), *options, *rings, *more)
+
+
+@contextlib.contextmanager
+def over_http(arguments: tuple[str, ...]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Give the process of a server and its address."""
+    with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        try:
+            yield server, server.stdout.readline().decode().strip()
+        finally:
+            server.kill()
+
+
+@contextlib.contextmanager
+def configured(transport: str, tmp_path: Path) -> Iterator[McpSettings]:
+    arguments = command(transport, tmp_path)
+    if transport.startswith("stdio"):
+        env = {"TOKEN": Secret("for the program")}
+        yield McpSettings(name="fake", command=sys.executable, args=arguments, env=env)
+    else:
+        headers = {"Token": Secret("for the address")}
+        with over_http(arguments) as (_, url):
+            yield McpSettings(name="fake", url=url, headers=headers)
+
+
+@pytest.fixture(params=["stdio", "stdio-old", "http", "http-old"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[McpSettings]:
+    with configured(request.param, tmp_path) as settings:
+        yield settings
+
+
+SHOWN = """here:
+[image image/png, 1.2 KB]
+[audio audio/wav, 3 bytes]
+[resource file:///a.txt text/plain]
+[resource file:///b]
+b's text"""
+
+
+async def test_tools_are_called_and_a_call_that_is_given_up_fails_only_itself(
+    settings: McpSettings, bell: Bell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD", "of the daemon")
+    servers = Watched(settings)
+    async with servers.running():
+        tools = servers.named()
+        assert not tools["look"].must_ask
+        assert tools["send"].must_ask
+        assert tools["send"].schema.parameters["required"] == ["to", "text"]
+        assert tools["send"].label == "to"
+        assert tools["send"].check
+        assert tools["send"].check({"to": "bob"}) == "'text' is a required property"
+
+        # A slow call and quick ones at once; then the slow one's time is up.
+        async with asyncio.TaskGroup() as group:
+            slow = group.create_task(servers.call("slow"))
+            await bell.rings("slow began")
+            assert await servers.call("look", path="a") == "seen a"
+            assert await servers.call("send", to="bob", text="hi") == "sent to bob"
+            slow.cancel()
+        await bell.rings("slow ended")
+        assert bell.effects.count("send bob hi session:turn:call") == 1
+
+        with pytest.raises(ToolError, match="no luck") as caught:
+            await servers.call("fail")
+        assert type(caught.value) is ToolError
+        assert await servers.call("show") == SHOWN
+        assert await servers.call("count") == '{"count":3}'
+        assert len(await servers.call("big", size=3_000_000)) == 3_000_000
+
+        given = await servers.call("surroundings")
+        assert ("token=for the program" in given) is (settings.url is None)
+        assert ("token=for the address" in given) is (settings.url is not None)
+        assert settings.url or "of the daemon" not in given
+        assert settings.url or "lang=C.UTF-8" in given
+
+        assert await servers.call("learn", name="new") == "learnt"
+        await servers.until(lambda tools: "new" in tools)
+        assert await servers.call("new", path="b") == "seen b"
+
+
+@pytest.mark.usefixtures("bell")
+@pytest.mark.parametrize("transport", ["stdio", "stdio-old"])
+async def test_a_program_that_dies_in_a_call_is_started_again_and_the_call_is_not_repeated(
+    transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "agent.tools.mcp")
+    with configured(transport, tmp_path) as settings:
+        servers = Watched(settings)
+        async with servers.running():
+            before = servers.named()
+            with pytest.raises(ToolUnknownOutcome, match="may have taken effect"):
+                await servers.call("die")
+            with pytest.raises(ToolError, match="NOT run: its server fake is not connected"):
+                await before["send"].call({"to": "bob", "text": "hi"}, HERE)
+            await servers.until(lambda tools: tools)
+            # A turn that began before goes on with what it has.
+            assert await before["look"].call({"path": "a"}, HERE) == "seen a"
+            with pytest.raises(ToolError, match="die_looking gave no answer") as caught:
+                await servers.call("die_looking")
+            assert type(caught.value) is ToolError
+    assert (tmp_path / "effects").read_text() == "die\n"
+    assert "fake: I am dying" in caplog.messages
+    assert "(it said: I am dying)" in caplog.text
+
+
+@pytest.mark.usefixtures("bell")
+@pytest.mark.parametrize("transport", ["http", "http-old"])
+async def test_an_address_that_dies_in_a_call_is_reached_again_and_the_call_is_not_repeated(
+    transport: str, tmp_path: Path
+) -> None:
+    with over_http(command(transport, tmp_path)) as (process, url):
+        servers = Watched(McpSettings(name="fake", url=url))
+        async with servers.running():
+            before = servers.named()
+            with pytest.raises(ToolUnknownOutcome, match="may have taken effect"):
+                await servers.call("die")
+            await asyncio.to_thread(process.wait, PATIENCE)
+            with pytest.raises(
+                ToolError, match="send has NOT run: its server fake is not connected"
+            ):
+                await before["send"].call({"to": "bob", "text": "hi"}, HERE)
+            await servers.until(lambda tools: not tools)
+            port = url.removesuffix("/mcp").rpartition(":")[2]
+            with over_http(command(transport, tmp_path, "--port", port)):
+                await servers.until(lambda tools: tools)
+                assert await before["look"].call({"path": "a"}, HERE) == "seen a"
+    assert (tmp_path / "effects").read_text() == "die\n"
+
+
+ODD_DOOR = """
+import socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+while True:
+    connection, _ = listener.accept()
+    request = b""
+    while b"\\r\\n\\r\\n" not in request:
+        request += connection.recv(65536)
+    head, _, body = request.partition(b"\\r\\n\\r\\n")
+    length = int(head.lower().rpartition(b"content-length: ")[2].split()[0])
+    while len(body) < length:
+        body += connection.recv(65536)
+    connection.sendall(sys.argv[1].encode().decode("unicode_escape").encode())
+    connection.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble"),
+    [
+        ("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "it answered HTTP 401"),
+        (
+            "HTTP/1.1 502 Bad\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+            "it answered HTTP 502",
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "Unexpected content type"),
+        ("no HTTP at all", "the connection broke"),
+    ],
+    ids=["turned away", "a proxy", "something else", "not HTTP"],
+)
+async def test_an_address_that_is_no_server_is_told_in_words(answer: str, trouble: str) -> None:
+    with over_http(("-c", ODD_DOOR, answer.encode("unicode_escape").decode())) as (_, url):
+        servers = Watched(McpSettings(name="fake", url=url))
+        async with servers.running():
+            assert trouble in servers.status()["fake"]
+            assert servers.tools() == ()
+
+
+def odd(how: str) -> McpSettings:
+    return McpSettings(name="odd", command=sys.executable, args=(str(ODD_SERVER), how))
+
+
+async def test_a_server_that_keeps_only_to_the_letter_is_put_up_with() -> None:
+    servers = Watched(odd("old"))
+    async with servers.running():
+        assert list(servers.named()) == ["a", "odd", "refuse"]
+        assert servers.named()["a"].schema.description == "Title of a"
+        with pytest.raises(ToolUnknownOutcome, match="its answer cannot be read"):
+            await servers.call("odd")
+        with pytest.raises(ToolError, match="I will not") as caught:
+            await servers.call("refuse")
+        assert type(caught.value) is ToolError
+        assert await servers.call("a") == "[The call succeeded and gave no result.]"
+        assert servers.status() == {"odd": "connected, 3 tools"}
+
+
+async def test_a_server_without_tools_is_connected() -> None:
+    servers = Watched(odd("bare"))
+    async with servers.running():
+        assert servers.status() == {"odd": "connected, 0 tools"}
+
+
+async def test_a_server_that_wants_to_ask_its_user_is_told_no() -> None:
+    servers = Watched(odd("new"))
+    async with servers.running():
+        with pytest.raises(ToolError, match="wants to ask its user something"):
+            await servers.call("ask")
+
+
+async def test_changes_are_asked_for_again_when_the_server_ends_to_tell_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "_FIRST_PAUSE", 0.01)
+    servers = Watched(odd("new"))
+    async with servers.running():
+        await servers.until(lambda tools: "t2" in tools)
+
+
+async def test_a_program_that_does_not_exist_is_told_in_words() -> None:
+    servers = Watched(McpSettings(name="fake", command="/no/such/program"))
+    async with servers.running():
+        assert servers.status()["fake"] == "not connected: there is no program '/no/such/program'"
+
+
+# --- no program outlives the daemon --------------------------------------------------------------
+
+DAEMON = """
+import asyncio, signal, sys
+from agent.settings import McpSettings
+from agent.tools.mcp import session
+from agent.tools.mcp.servers import McpServers
+from sessions.values.clock import SystemClock
+
+async def main():
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    settings = McpSettings(name="fake", command=sys.executable, args=tuple(sys.argv[1:]))
+    servers = McpServers([settings], SystemClock())
+    async with servers.running():
+        (look,) = [tool for tool in servers.tools() if tool.name == "surroundings"]
+        print(servers.status()["fake"], flush=True)
+        await stop.wait()
+
+asyncio.run(main())
+"""
+
+PROGRAM = """
+import os, runpy, sys
+print(os.getpid(), file=open(sys.argv.pop(1), "w"))
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def gone(pid: int) -> bool:
+    """Wait until a process that is not our child has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], PATIENCE)[0])
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    "way", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda s: s.name
+)
+def test_no_program_outlives_the_daemon(way: signal.Signals, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    arguments = ("-c", PROGRAM, str(note), str(SERVER), "stdio", str(tmp_path / "effects"))
+    with subprocess.Popen(
+        [sys.executable, "-c", DAEMON, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as daemon:
+        try:
+            assert daemon.stdout is not None
+            assert daemon.stdout.readline().startswith(b"connected")
+            daemon.send_signal(way)
+            daemon.wait(PATIENCE)
+        finally:
+            daemon.kill()
+    assert gone(int(note.read_text()))

@@ -1,0 +1,61 @@
+"""A turn that an error of ours ends: what it had done is neither denied nor done again."""
+
+import sqlite3
+from pathlib import Path
+
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
+from sessions.records import TurnState
+from tests.e2e.scenarios.stage import stage
+from tests.fakes.model_script import calls
+
+_REFUSE = """CREATE TRIGGER refuse BEFORE UPDATE ON tool_runs
+WHEN NEW.call_id = 'c1' BEGIN SELECT RAISE(FAIL, 'the disk is full'); END"""
+
+
+def _tools(database: Path, ran: list[str]) -> tuple[Tool, ...]:
+    @tool(risk=Risk.WRITE, parallel=True)
+    async def spoil(_context: ToolContext) -> str:
+        """Make the journal refuse the end of this call."""
+        with sqlite3.connect(database) as connection:
+            connection.execute(_REFUSE)
+        connection.close()
+        return "spoilt"
+
+    @tool(risk=Risk.WRITE, parallel=True)
+    async def send(_context: ToolContext) -> str:
+        """Send it."""
+        ran.append("send")
+        return "sent"
+
+    return spoil, send
+
+
+async def test_a_call_that_ran_is_not_said_to_have_not(tmp_path: Path) -> None:
+    script = calls(("c1", "spoil", "{}"), ("c2", "send", "{}"), ("c3", "pay", '{"amount":5}'))
+    ran: list[str] = []
+    tools = _tools(tmp_path / "holdfast.db", ran)
+    async with stage(tmp_path, "chat", script, tools=tools) as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.FAILED
+        assert ran == ["send"]
+        assert scene.desk.ran == []  # c3 waited for the two before it
+        results = {r.tool_call_id: r.content for r in await scene.rows() if r.role == "tool"}
+        assert results["c2"].startswith("UNKNOWN")
+        assert "may have taken effect" in results["c2"]
+        assert results["c3"].startswith("Not run")
+        assert "user" not in results["c3"]  # nobody stopped it
+        assert any("I could not finish" in text for text in scene.shown())
+
+
+async def test_a_call_that_was_running_when_it_was_stopped_counts_as_unknown(
+    tmp_path: Path,
+) -> None:
+    script = calls(("c1", "sleepy", '{"s":30}'))
+    async with stage(tmp_path, "chat", script) as scene:
+        await scene.say()
+        await scene.desk.begun.wait()
+        await scene.stop()
+        await scene.ends()
+        *_, result = await scene.rows()
+        assert result.content.startswith("UNKNOWN")

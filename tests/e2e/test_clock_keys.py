@@ -1,0 +1,350 @@
+"""Every key of `[model.timeouts]` does what it says: from the text of a file to what a user meets.
+
+Each test runs two gateways on the same silence or the same failure, side by side. One has the key
+in its file, the other does not; when the first has acted, the other is still patient.
+"""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.providers.contract import ModelRequest
+from agent.providers.registry import build
+from agent.settings import Timeouts
+from gateway.config import Options, environment, load
+from platforms.core.contract import Live, PlatformSpec, Repeat
+from platforms.memory import MemoryAdapter
+from sessions.records import Message
+from tests.e2e.house import House, Nothing, Screen, gateway
+from tests.fakes.agent_kit import settings_for
+from tests.fakes.model_script import Script
+from tests.fakes.model_server import ModelServer
+
+CHAT = "7"
+PATIENCE = 5.0
+OK = 'H T"done" F stop U D EOF'
+
+SPECS = {"memory": PlatformSpec("memory", Nothing, lambda _config, _given: MemoryAdapter())}
+
+FILE = """
+[gateway]
+drain_seconds = 0
+
+[platforms.memory]
+
+[access]
+allow = ["memory:1001"]
+
+[model]
+provider = "openai"
+name = "scripted"
+base_url = "{url}"
+api_key = "sk-test"
+
+[model.timeouts]
+{clocks}
+"""
+
+FALLBACK = """
+[[model.fallback]]
+provider = "openai"
+name = "other"
+base_url = "{url}"
+api_key = "sk-test"
+
+[model.fallback.timeouts]
+{clocks}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    """The first request of a process loads the SDK, which would count against its clocks."""
+
+    async def once() -> None:
+        async with ModelServer(OK) as server:
+            provider = build(settings_for("chat", server.url))
+            async with provider.stream(ModelRequest("m", "", (Message("user", "go"),))) as chunks:
+                assert [chunk async for chunk in chunks]
+            await provider.aclose()
+
+    asyncio.run(once())
+
+
+def written(home: Path, text: str) -> Path:
+    """The text as a configuration file that nobody else can read."""
+    home.mkdir(parents=True, exist_ok=True)
+    file = home / "holdfast.toml"
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o600)
+    return file
+
+
+@contextlib.asynccontextmanager
+async def configured(home: Path, model: ModelServer, text: str) -> AsyncIterator[House]:
+    """A gateway with what the file says, on which somebody has said `go`."""
+    file = written(home, text)
+    loaded = load(Options(config=file), {"HOLDFAST_HOME": str(home)}, SPECS)
+    assert loaded.warnings == ()
+    screen = Screen(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
+    async with gateway(home, model, screen, settings=loaded.settings) as house:
+        await screen.say(CHAT, "go")
+        yield house
+
+
+@contextlib.asynccontextmanager
+async def twins(
+    home: Path, script: Script, clocks: str, usual: str = ""
+) -> AsyncIterator[tuple[House, House]]:
+    """The same script for both; only the first has the clocks, the other has what is usual."""
+    rest = (OK,) * 3
+    async with (
+        ModelServer(script, *rest) as server,
+        ModelServer(script, *rest) as other,
+        configured(home / "usual", other, FILE.format(url=other.url, clocks=usual)) as patient,
+    ):
+        await asked(other, 1)  # it waits for longer than the one that is to act
+        text = FILE.format(url=server.url, clocks=clocks)
+        async with configured(home / "set", server, text) as house:
+            yield house, patient
+
+
+async def asked(model: ModelServer, number: int) -> float:
+    """Wait for the n-th request; when it came."""
+    async with asyncio.timeout(PATIENCE):
+        return (await model.request(number)).at
+
+
+KILLS = [
+    ("first_token", "first_token = 0.4", "", "HANG", 0.4),
+    ("first_token", "first_token = 0.4", "", "H HANG", 0.4),
+    ("gap_text", "gap_text = 0.4", "", 'H T"so far " HANG', 0.4),
+    ("gap_tool", "gap_tool = 0.4", "", "H C(0,c1,read_file,'{\"pa') HANG", 0.4),
+    ("gap_reasoning", "gap_reasoning = 0.4", "", 'H R"well" HANG', 0.4),
+    ("wire_dead", "wire_dead = 0.4", "", 'H T"so far " W.1 P HANG', 0.5),
+    ("lifetime", "lifetime = 0.5", "", 'H [T"so on " W.05]*', 0.5),
+    (
+        "min_rate",
+        "min_rate = 50\nmin_rate_window = 0.4",
+        "min_rate_window = 0.4",
+        'H [T"so" W.1]*',
+        0.45,
+    ),
+    ("min_rate_window", "min_rate = 50\nmin_rate_window = 0.4", "min_rate = 50", 'H [T"so" W.1]*', 0.45),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("clocks", "usual", "script", "killed_after"),
+    [each[1:] for each in KILLS],
+    ids=[f"{each[0]}: {each[3]}" for each in KILLS],
+)
+async def test_a_request_is_given_up_when_the_file_says_so(
+    tmp_path: Path, clocks: str, usual: str, script: Script, killed_after: float
+) -> None:
+    async with twins(tmp_path, script, clocks, usual) as (house, patient):
+        lived = await asked(house.model, 2) - await asked(house.model, 1)
+        assert killed_after - 0.06 <= lived <= killed_after + 0.35
+        assert len(patient.model.requests) == 1
+        assert not patient.model.requests[0].closed.is_set()
+
+
+NOTICES = [
+    ("first_token_soft = 0.5", "H HANG"),
+    ("notice_after = 0.5", "H HANG"),
+    ("notice_after = 0.5", 'H T"so far " HANG'),
+]
+
+
+@pytest.mark.parametrize(("clocks", "script"), NOTICES, ids=[f"{c}: {s}" for c, s in NOTICES])
+async def test_silence_is_told_when_the_file_says_so(
+    tmp_path: Path, clocks: str, script: Script
+) -> None:
+    async with twins(tmp_path, script, clocks) as (house, patient):
+        began = await asked(house.model, 1)
+        await house.screen.shows(CHAT, "⏳ scripted: no output")
+        waited = asyncio.get_running_loop().time() - began
+        assert 0.44 <= waited <= 0.9
+        assert len(house.model.requests) == 1
+        assert not any("⏳" in line for line in patient.screen.screen(CHAT))
+
+
+async def test_the_user_is_told_of_a_slow_beginning_and_of_later_silence_at_different_times(
+    tmp_path: Path,
+) -> None:
+    clocks = "first_token_soft = 20\nnotice_after = 0.4"
+    async with twins(tmp_path, 'H T"so far " HANG', clocks) as (house, _):
+        await house.screen.shows(CHAT, "⏳ scripted: no output")
+    async with twins(tmp_path / "b", "H HANG", clocks, "first_token_soft = 0.4") as (house, other):
+        await other.screen.shows(CHAT, "⏳ scripted: no output")
+        assert not any("⏳" in line for line in house.screen.screen(CHAT))
+
+
+async def test_a_recovery_is_told_after_a_sixth_of_the_notices_time(tmp_path: Path) -> None:
+    script = 'H T"so far " RST'
+    async with twins(tmp_path, script, "notice_after = 0.6\nbackoff = 20", "backoff = 20") as (
+        house,
+        patient,
+    ):
+        await house.screen.shows(CHAT, "↻ Reply was cut off")
+        assert not any("↻" in line for line in patient.screen.screen(CHAT))
+
+
+async def test_the_first_wait_before_a_repetition_is_as_the_file_says(tmp_path: Path) -> None:
+    async with twins(tmp_path, "S500", "backoff = 0.1") as (house, patient):
+        waited = await asked(house.model, 2) - await asked(house.model, 1)
+        assert 0.05 <= waited <= 0.25
+        assert len(patient.model.requests) == 1
+
+
+async def test_the_wait_doubles_each_time(tmp_path: Path) -> None:
+    async with (
+        ModelServer("S500", "S500", OK) as server,
+        configured(tmp_path, server, FILE.format(url=server.url, clocks="backoff = 0.2")),
+    ):
+        first, second, third = [await asked(server, number) for number in (1, 2, 3)]
+        assert 0.1 <= second - first <= 0.3
+        assert 0.2 <= third - second <= 0.5
+
+
+@contextlib.contextmanager
+def deaf() -> Iterator[str]:
+    """An address that answers no attempt to connect: the queue of its listener is full."""
+    with contextlib.ExitStack() as opened:
+        listener = opened.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(2):
+            filler = opened.enter_context(socket.socket())
+            filler.setblocking(False)  # noqa: FBT003 - as the standard library has it
+            filler.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+
+
+async def test_a_connection_that_does_not_come_about_is_given_up_when_the_file_says_so(
+    tmp_path: Path,
+) -> None:
+    def text(clocks: str, fallback: ModelServer) -> str:
+        first = FILE.format(url=url, clocks=f"backoff = 0.01\n{clocks}")
+        return first + FALLBACK.format(url=fallback.url, clocks="")
+
+    with deaf() as url:
+        async with (
+            ModelServer(OK) as server,
+            ModelServer(OK) as other,
+            configured(tmp_path / "usual", other, text("", other)) as patient,
+            configured(tmp_path / "set", server, text("connect = 0.2", server)) as house,
+        ):
+            began = asyncio.get_running_loop().time()
+            waited = await asked(house.model, 1) - began
+            assert 0.5 <= waited <= 1.2  # three tries
+            assert patient.model.requests == []
+
+
+# --- models that take over -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "patient"),
+    [
+        ("", False),
+        ("first_token = 0.4", False),
+        ("first_token = 5", True),
+        ("gap_text = 50", False),  # what it does not say itself it has from the model
+        ("first_token = 0.4\nlifetime = 1800", False),
+    ],
+    ids=lambda value: str(value).replace("\n", ", ") or "none of its own",
+)
+async def test_the_clocks_of_the_model_hold_for_those_that_take_over_unless_they_have_their_own(
+    tmp_path: Path, own: str, patient: bool
+) -> None:
+    async with ModelServer(*["S401"] * 9) as primary, ModelServer("H HANG", OK, OK) as second:
+        text = FILE.format(url=primary.url, clocks="first_token = 0.4")
+        text += FALLBACK.format(url=second.url, clocks=own)
+        async with configured(tmp_path / "set", second, text):
+            began = await asked(second, 1)
+            if patient:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.8):
+                        await second.request(2)
+            else:
+                lived = await asked(second, 2) - began
+                assert 0.34 <= lived <= 0.75
+
+
+async def test_a_clock_of_a_fallback_may_be_what_is_usual(tmp_path: Path) -> None:
+    async with ModelServer(*["S401"] * 9) as primary, ModelServer("H HANG", OK) as second:
+        text = FILE.format(url=primary.url, clocks="lifetime = 0.4")
+        text += FALLBACK.format(url=second.url, clocks="lifetime = 1800")
+        async with configured(tmp_path / "set", second, text):
+            await asked(second, 1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.8):
+                    await second.request(2)
+
+
+async def test_a_fallbacks_clocks_do_not_reach_back_to_the_model(tmp_path: Path) -> None:
+    async with ModelServer("H HANG", OK) as primary, ModelServer(OK) as second:
+        text = FILE.format(url=primary.url, clocks="")
+        text += FALLBACK.format(url=second.url, clocks="first_token = 0.2")
+        async with configured(tmp_path / "set", second, text):
+            await asked(primary, 1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.6):
+                    await primary.request(2)
+            assert second.requests == []
+
+
+def test_no_clock_is_forgotten_here() -> None:
+    tested = {each[0] for each in KILLS} | {each[0].partition(" ")[0] for each in NOTICES}
+    assert tested | {"backoff", "connect"} == set(Timeouts.__struct_fields__)
+
+
+# --- keys without an effect ------------------------------------------------------------------
+
+TO_COME = {
+    "bus.url": '[bus]\nurl = "nats://127.0.0.1:4222"',
+    "sessions.keep_days": "[sessions]\nkeep_days = 3",
+    "tools.shell.sandbox": '[tools.shell]\nsandbox = "none"',
+    "voice.transcription_url": '[voice]\ntranscription_url = "http://127.0.0.1:1"',
+    "voice.transcription_model": '[voice]\ntranscription_model = "ear"',
+    "voice.speech_url": '[voice]\nspeech_url = "http://127.0.0.1:1"',
+    "voice.speech_model": '[voice]\nspeech_model = "mouth"',
+    "voice.api_key": '[voice]\napi_key = "sk-test"',
+    "limits.tokens_per_day": "[limits]\ntokens_per_day = 1000",
+    "limits.usd_per_day": "[limits]\nusd_per_day = 1",
+    "limits.users.web:owner.tokens_per_day": '[limits.users."web:owner"]\ntokens_per_day = 5',
+    "limits.users.web:owner.usd_per_day": '[limits.users."web:owner"]\nusd_per_day = 5',
+    **{
+        f"tools.enabled: {family}": f'[tools]\nenabled = ["files", "{family}"]'
+        for family in ("shell", "web", "memory", "schedule")
+    },
+}
+
+
+@pytest.mark.parametrize("key", TO_COME)
+def test_a_key_that_cannot_take_effect_is_refused(tmp_path: Path, key: str) -> None:
+    file = written(tmp_path, f'[model]\nprovider = "demo"\n\n{TO_COME[key]}\n')
+    ran = subprocess.run(
+        [str(Path(sys.executable).with_name("holdfast")), "config", "check", "--config", str(file)],
+        env={
+            **{
+                n: v for n, v in environment().items() if n.startswith(("PATH", "COVERAGE", "LANG"))
+            },
+            "HOLDFAST_HOME": str(tmp_path / "state"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=15,
+        check=False,
+    )
+    assert ran.returncode == 78, ran.stdout + ran.stderr
+    named = key.partition(":")[0].removeprefix("limits.users.web")
+    assert named in ran.stdout + ran.stderr
+    assert "has no effect" in ran.stdout + ran.stderr or "no tools for" in ran.stdout + ran.stderr

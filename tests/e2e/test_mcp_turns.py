@@ -1,0 +1,163 @@
+"""Tools of a server of the configuration, as people meet them: a real program, the whole gateway."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.settings import McpSettings
+from platforms.core.contract import Live, Sender
+from tests.e2e.house import House, Screen, gateway, talkative
+from tests.fakes.model_script import Script
+from tests.fakes.model_server import ModelServer
+
+ANN, CHAT = Sender("1001", "Ann"), "1001"
+ADMINS = ("memory:9",)
+SERVER = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
+SEND = 'H C(0,c1,send,{"to":"bob","text":"hi"}) F tool_calls U D'
+
+
+def server(home: Path) -> McpSettings:
+    arguments = (str(SERVER), "stdio", str(effects_file(home)))
+    return McpSettings(name="post", command=sys.executable, args=arguments)
+
+
+def effects_file(home: Path) -> Path:
+    return home / "effects"
+
+
+def effects(home: Path) -> list[str]:
+    """What the server did, without the keys of the calls."""
+    file = effects_file(home)
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line.rpartition(" ")[0] if line.startswith("send ") else line for line in lines]
+
+
+def calling(*scripts: str) -> Callable[[dict[str, object]], Script]:
+    """A model that makes these calls, then talks."""
+    left = iter(scripts)
+
+    def answer(body: dict[str, object]) -> Script:
+        return next(left, None) or talkative(body)
+
+    return answer
+
+
+def a_screen() -> Screen:
+    return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+
+
+async def result(house: House, number: int = 2) -> str:
+    """What the model read of its last call."""
+    rows = [each for each in await house.asked(number) if each["role"] == "tool"]
+    return str(rows[-1]["content"])
+
+
+async def code_of_question(screen: Screen) -> str:
+    messages = await screen.shows(CHAT, "/deny ")
+    found = re.search(r"/deny (\w{4})", "\n".join(each.text for each in messages))
+    assert found
+    return found[1]
+
+
+async def test_a_call_with_side_effects_asks_is_allowed_and_runs_once(tmp_path: Path) -> None:
+    async with (
+        ModelServer(calling(SEND)) as model,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+    ):
+        await house.screen.say(CHAT, "write to bob", sender=ANN)
+        await code_of_question(house.screen)
+        assert effects(tmp_path) == []
+        await house.screen.say(CHAT, "/approve", sender=ANN)
+        await house.screen.shows(CHAT, "✅ Allowed: send runs once.", "echo: write to bob")
+        assert await result(house) == "sent to bob"
+        offered = {each["function"]["name"] for each in model.requests[0].body["tools"]}
+        assert {"look", "send", "read_file"} <= offered
+    assert effects(tmp_path) == ["send bob hi"]
+    (line,) = effects_file(tmp_path).read_text().splitlines()
+    assert re.fullmatch(r"send bob hi \S+:\S+:c1", line)  # with the key of this very call
+    assert house.screen.violations() == []
+
+
+async def test_a_denied_call_does_not_run_and_the_model_is_told_why(tmp_path: Path) -> None:
+    async with (
+        ModelServer(calling(SEND)) as model,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+    ):
+        await house.screen.say(CHAT, "write to bob", sender=ANN)
+        code = await code_of_question(house.screen)
+        await house.screen.say(CHAT, f"/deny {code} he is on holiday", sender=ANN)
+        await house.screen.shows(CHAT, "echo: write to bob")
+        told = await result(house)
+        assert told == "send has NOT run: denied by memory:1001: he is on holiday"
+    assert effects(tmp_path) == []
+
+
+async def test_a_call_that_nobody_answers_does_not_run_and_the_model_is_told_why(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ModelServer(calling(SEND)) as model,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+    ):
+        house.runner._approvals._wait = 200
+        await house.screen.say(CHAT, "write to bob", sender=ANN)
+        await house.screen.shows(CHAT, "⌛ Nobody answered in time", "echo: write to bob")
+        told = await result(house)
+        assert told.startswith("send has NOT run: ")
+        assert "nobody answered" in told
+    assert effects(tmp_path) == []
+
+
+async def test_a_question_that_is_open_when_the_daemon_ends_does_not_let_the_call_run(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ModelServer(calling(SEND)) as model,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+    ):
+        await house.screen.say(CHAT, "write to bob", sender=ANN)
+        await code_of_question(house.screen)
+    assert effects(tmp_path) == []
+
+
+async def test_a_call_that_only_reads_runs_without_a_question(tmp_path: Path) -> None:
+    look = 'H C(0,c1,look,{"path":"a"}) F tool_calls U D'
+    async with (
+        ModelServer(calling(look)) as model,
+        gateway(tmp_path, model, a_screen(), mcp=(server(tmp_path),)) as house,
+    ):
+        await house.screen.say(CHAT, "look at a", sender=ANN)
+        await house.screen.shows(CHAT, "echo: look at a")
+        assert await result(house) == "seen a"
+
+
+async def test_a_server_that_dies_in_a_call_does_not_take_the_turn_down(tmp_path: Path) -> None:
+    die = "H C(0,c1,die,{}) F tool_calls U D"
+    async with (
+        ModelServer(calling(die)) as model,
+        gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
+    ):
+        await house.screen.say(CHAT, "die", sender=ANN)
+        await code_of_question(house.screen)
+        await house.screen.say(CHAT, "/approve", sender=ANN)
+        await house.screen.shows(CHAT, "echo: die")
+        told = await result(house)
+        assert told.startswith("UNKNOWN")
+        assert "may have taken effect" in told
+    assert effects(tmp_path) == ["die"]
+
+
+@pytest.mark.parametrize("name", ["read_file", "nothing"])
+async def test_a_server_that_cannot_be_started_holds_up_nobody(tmp_path: Path, name: str) -> None:
+    broken = McpSettings(name=name, command="/no/such/program")
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, a_screen(), mcp=(broken,)) as house,
+    ):
+        await house.screen.say(CHAT, "hello", sender=ANN)
+        async with asyncio.timeout(5):
+            await house.screen.shows(CHAT, "echo: hello")

@@ -1,0 +1,85 @@
+"""A program that is a server of tools by the letter only, written by hand: it starts at once.
+
+    python mcp_odd_server.py (old | new | bare)
+
+`old` lists its tools in pages, one of them twice, and gives answers that are none. `new` speaks
+the protocol of 2026: it wants to ask its user, and ends each subscription as soon as it has begun;
+with each it has one more tool. `bare` has no tools at all.
+"""
+
+import json
+import sys
+from typing import Any
+
+HOW = sys.argv[1]
+subscriptions = 0
+
+
+def say(**message: Any) -> None:
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)  # noqa: T201 - its wire
+
+
+def tool(name: str) -> dict[str, Any]:
+    return {"name": name, "title": f"Title of {name}", "inputSchema": {"type": "object"}}
+
+
+def listed(cursor: str | None) -> dict[str, Any]:
+    cache = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"} if HOW == "new" else {}
+    if HOW == "new":
+        return {"tools": [tool("ask"), *(tool(f"t{n}") for n in range(subscriptions))], **cache}
+    if cursor is None:
+        return {"tools": [tool("a"), tool("odd")], "nextCursor": "2"}
+    return {"tools": [tool("a"), tool("refuse")]}
+
+
+def called(number: object, name: str) -> None:
+    if name == "odd":
+        say(id=number, result={"content": 5})
+    elif name == "refuse":
+        say(id=number, error={"code": -32602, "message": "I will not"})
+    elif name == "ask":
+        question = {"method": "roots/list", "params": {}}
+        requests = {"inputRequests": {"q": question}, "requestState": "s"}
+        say(id=number, result={"resultType": "input_required", **requests})
+    else:
+        print("this is no message", flush=True)  # noqa: T201
+        say(id=number, result={"content": []})
+
+
+def listen(number: object) -> None:
+    global subscriptions  # noqa: PLW0603
+    subscriptions += 1
+    meta = {"io.modelcontextprotocol/subscriptionId": number}
+    accepted = {"_meta": meta, "notifications": {"toolsListChanged": True}}
+    say(method="notifications/subscriptions/acknowledged", params=accepted)
+    say(id=number, result={"_meta": meta, "resultType": "complete"})
+
+
+def answer(number: object, method: str, params: dict[str, Any]) -> None:
+    who = {"name": "odd", "version": "1"}
+    tools = {} if HOW == "bare" else {"tools": {"listChanged": True}}
+    match method:
+        case "server/discover" if HOW == "new":
+            cache = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
+            say(
+                id=number,
+                result={"supportedVersions": ["2026-07-28"], "capabilities": tools, **cache},
+            )
+        case "initialize":
+            version = params["protocolVersion"]
+            result = {"protocolVersion": version, "capabilities": tools, "serverInfo": who}
+            say(id=number, result=result)
+        case "tools/list":
+            say(id=number, result=listed(params.get("cursor")))
+        case "tools/call":
+            called(number, params["name"])
+        case "subscriptions/listen":
+            listen(number)
+        case _:
+            say(id=number, error={"code": -32601, "message": "what?"})
+
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked and "method" in asked:
+        answer(asked["id"], asked["method"], asked.get("params") or {})

@@ -1,0 +1,124 @@
+"""Rows of a conversation give way to a summary; who writes it is a function here."""
+
+import pytest
+
+from agent.accumulate import StepResult
+from agent.attempt import AttemptResult
+from agent.compaction import Compacted, compact
+from agent.context import as_summary_row
+from agent.providers.contract import ModelRequest
+from agent.tokens import estimate, estimate_message
+from agent.verdict import Capped, Complete, Cut, Phase, SoftComplete, Verdict
+from sessions.records import Message, ToolCall
+from tests.fakes.agent_kit import openai_target
+
+TARGET = openai_target("http://127.0.0.1:1/v1")
+STORY = "many words of an old story, told slowly. " * 50
+U, A = Message("user", f"Tell me. {STORY}"), Message("assistant", STORY)
+GO = Message("user", "go")
+ROWS = (U, A, U, A, GO)
+
+
+class Author:
+    """Writes what it was told to, and keeps what it was shown."""
+
+    def __init__(self, said: str = "A story.", verdict: Verdict | None = None) -> None:
+        self.requests: list[ModelRequest] = []
+        self._result = AttemptResult(verdict or Complete(), StepResult(text=said))
+
+    async def __call__(self, request: ModelRequest) -> AttemptResult:
+        self.requests.append(request)
+        return self._result
+
+
+async def shortened(
+    author: Author, *rows: Message, room: int = 200, earlier: str = "", record: int | None = None
+) -> Compacted | None:
+    return await compact(rows, earlier, room=room, target=TARGET, ask=author, record=record)
+
+
+async def test_the_oldest_rows_give_way_to_a_summary() -> None:
+    author = Author()
+    done = await shortened(author, *ROWS, record=10_000)
+    assert done is not None
+    assert (done.summary, done.keep, done.rows) == ("A story.", 1, (GO,))
+    assert done.before == sum(map(estimate_message, ROWS))
+    assert done.after == estimate_message(GO) + estimate_message(as_summary_row("A story."))
+    (request,) = author.requests
+    assert (request.model, request.tools) == ("scripted", ())
+    assert request.messages[0].content.count(STORY.strip()) == 4
+
+
+async def test_no_more_leaves_than_has_to() -> None:
+    room = sum(map(estimate_message, ROWS[2:])) + 10
+    done = await shortened(Author(), *ROWS, room=room)
+    assert done is not None
+    assert (done.keep, done.rows) == (3, ROWS[2:])
+
+
+async def test_an_earlier_summary_goes_into_the_new_one() -> None:
+    author = Author()
+    done = await shortened(author, *ROWS, earlier="They like tea.", record=10_000)
+    assert done is not None
+    assert (done.keep, done.rows) == (1, (GO,))
+    assert "They like tea." in author.requests[0].messages[0].content
+    assert done.before == sum(map(estimate_message, (as_summary_row("They like tea."), *ROWS)))
+
+
+async def test_the_author_is_shown_as_much_as_there_is_room_for() -> None:
+    author = Author()
+    await shortened(author, *ROWS, room=200)
+    shown = author.requests[0].messages[0].content
+    assert STORY.strip() not in shown
+    assert estimate(shown) < 400
+
+
+async def test_a_request_whose_calls_fill_the_room_stays_in_view() -> None:
+    call = ToolCall("c1", "read", "{}")
+    calls = (Message("assistant", "", (call,)), Message("tool", STORY * 3, tool_call_id="c1"))
+    done = await shortened(Author(), GO, *calls, A)
+    assert done is not None
+    assert (done.keep, done.rows) == (1, (GO, A))
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        pytest.param(Author("", Complete()), id="nothing was written"),
+        pytest.param(Author(" \n", SoftComplete()), id="blanks were written"),
+        pytest.param(Author("A st", Cut(Phase.TEXT)), id="it broke off"),
+        pytest.param(Author("A st", Capped()), id="it met the limit"),
+    ],
+)
+async def test_without_a_whole_summary_the_requests_are_listed(author: Author) -> None:
+    done = await shortened(author, *ROWS)
+    assert done is not None
+    assert done.summary.startswith("Earlier messages are not in view")
+    assert "Tell me." in done.summary
+    assert done.keep == 1
+
+
+async def test_a_summary_that_ends_without_a_word_is_as_good() -> None:
+    done = await shortened(Author("A story.", SoftComplete()), *ROWS)
+    assert done is not None
+    assert done.summary == "A story."
+
+
+@pytest.mark.parametrize(
+    ("rows", "room"),
+    [
+        pytest.param((), 10, id="nothing at all"),
+        pytest.param((GO,), 10, id="only a request"),
+        pytest.param((Message("user", STORY * 9),), 10, id="one long request"),
+    ],
+)
+async def test_where_nothing_can_leave_nobody_is_asked(
+    rows: tuple[Message, ...], room: int
+) -> None:
+    author = Author()
+    assert await shortened(author, *rows, room=room) is None
+    assert author.requests == []
+
+
+async def test_a_summary_as_long_as_what_it_stands_for_is_not_taken() -> None:
+    assert await shortened(Author(STORY * 9), *ROWS) is None

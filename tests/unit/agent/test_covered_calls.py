@@ -1,0 +1,37 @@
+"""What is still known of calls that a summary stands for."""
+
+from agent.accumulate import StepResult
+from agent.attempt import AttemptResult
+from agent.providers.contract import ModelRequest
+from agent.providers.demo import Demo
+from agent.providers.registry import Target
+from agent.settings import TargetSettings
+from agent.transcript import Transcript
+from agent.verdict import Complete
+from sessions.records import Message, ToolCall
+
+_LONG = "a long result, " * 400
+
+
+async def _summarised(_request: ModelRequest) -> AttemptResult:
+    return AttemptResult(Complete(), StepResult(text="It was read."))
+
+
+def _read(number: int) -> tuple[Message, Message]:
+    call = ToolCall(f"call_{number}", "read", "{}")
+    return (
+        Message("assistant", "", tool_calls=(call,)),
+        Message("tool", _LONG, tool_call_id=call.id),
+    )
+
+
+async def test_ids_of_calls_that_left_the_view_stay_taken() -> None:
+    rows = [Message("user", "go"), *_read(0), *_read(1), *_read(2)]
+    transcript = Transcript(rows, "")
+    target = Target(Demo(), "demo", TargetSettings())
+    before = transcript.call_ids
+    assert await transcript.compact(3000, target, _summarised)
+    assert {call.id for row in transcript.rows for call in row.tool_calls} < before
+    assert transcript.call_ids == before
+    transcript.rows += _read(3)
+    assert transcript.call_ids == before | {"call_3"}

@@ -1,0 +1,730 @@
+"""Tools of other servers: names, what the model is shown, results, and one server's comings and goings."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from agent.errors import ToolError, ToolUnknownOutcome
+from agent.settings import McpSettings
+from agent.tools.contract import Risk
+from agent.tools.mcp import shown
+from agent.tools.mcp.arguments import checker
+from agent.tools.mcp.contract import Arguments, Hears, Listed, NotSent, Unclear
+from agent.tools.mcp.link import FIRST_PAUSE, LONGEST_PAUSE, Link
+from agent.tools.mcp.names import LONGEST, joined_names
+from agent.tools.mcp.results import size, text_of
+from agent.tools.mcp.servers import McpServers
+from sessions.values.clock import SystemClock
+
+PATIENCE = 5.0
+VALID = r"^[A-Za-z0-9_-]{1,64}$"
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sources", "taken", "names"),
+    [
+        pytest.param([("a", "look"), ("b", "send")], (), ["look", "send"], id="no clash"),
+        pytest.param([("a", "look"), ("b", "look")], (), ["a_look", "b_look"], id="two servers"),
+        pytest.param([("a", "read_file")], ("read_file",), ["a_read_file"], id="with ours"),
+        pytest.param([("a", "get.it now")], (), ["get_it_now"], id="made valid"),
+        pytest.param([("a", "_hidden"), ("a", "")], (), ["hidden", "tool"], id="not hidden"),
+        pytest.param(
+            [("a", "x"), ("b", "x"), ("c", "a_x")],
+            (),
+            ["a_x_1013b770", "b_x", "a_x"],
+            id="in front of another's own",
+        ),
+        pytest.param(
+            [("s", "a.b"), ("s", "a_b")],
+            (),
+            ["s_a_b_58f15a29", "s_a_b_45857d97"],
+            id="alike only once they are valid",
+        ),
+    ],
+)
+def test_tools_get_names(
+    sources: list[tuple[str, str]], taken: tuple[str, ...], names: list[str]
+) -> None:
+    assert list(joined_names(sources, taken).values()) == names
+
+
+def test_a_long_name_is_shortened_and_stays_itself() -> None:
+    one, other = joined_names([("a", "x" * 100 + "1"), ("a", "x" * 100 + "2")]).values()
+    assert len(one) == len(other) == LONGEST
+    assert one != other
+
+
+SERVERS = st.sampled_from(["a", "b", "a_b", "b_a"])
+TOOLS = st.one_of(
+    st.text(alphabet="ab_.", max_size=5),
+    st.text(max_size=70),
+    st.sampled_from(["a" * 64, "a" * 65, "a" * 66]),
+)
+SOURCES = st.lists(st.tuples(SERVERS, TOOLS), unique=True, max_size=12)
+
+
+@given(sources=SOURCES, taken=st.lists(TOOLS, max_size=4), seed=st.randoms())
+def test_names_are_valid_and_single_and_do_not_depend_on_the_order(
+    sources: list[tuple[str, str]], taken: list[str], seed: Any
+) -> None:
+    names = joined_names(sources, taken)
+    assert len(set(names.values())) == len(sources)
+    assert not set(names.values()) & set(taken)
+    for name in names.values():
+        assert len(name) <= LONGEST
+        assert name.isascii()
+        assert name.replace("_", "").replace("-", "").isalnum() or not name.strip("_-")
+    mixed = seed.sample(sources, len(sources))
+    assert joined_names(mixed, taken) == names
+
+
+# --- what the model is shown ---------------------------------------------------------------------
+
+
+def test_a_description_is_bounded_and_never_empty() -> None:
+    assert shown.description(" Looks. ", "s") == "Looks."
+    assert shown.description("", "s") == "A tool of s."
+    assert len(shown.description("x" * 9_999, "s")) == shown.LONGEST_DESCRIPTION
+
+
+LONG = "y" * 2_000
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
+    [
+        pytest.param({}, {"type": "object", "properties": {}}, id="empty"),
+        pytest.param(
+            {"$schema": "x", "type": "object", "properties": {"a": {"title": "A"}}},
+            {"type": "object", "properties": {"a": {"title": "A"}}},
+            id="small: as it is",
+        ),
+        pytest.param(
+            {
+                "title": "T",
+                "properties": {
+                    "description": {"type": "string", "description": LONG},
+                    "kind": {"enum": [{"title": "kept"}], "examples": [LONG] * 20},
+                    "many": {"items": {"anyOf": [{"$comment": LONG, "type": "null"}]}},
+                },
+                "required": ["description"],
+            },
+            {
+                "type": "object",
+                "properties": {
+                    "description": {"type": "string"},
+                    "kind": {"enum": [{"title": "kept"}]},
+                    "many": {"items": {"anyOf": [{"type": "null"}]}},
+                },
+                "required": ["description"],
+            },
+            id="large: without what explains",
+        ),
+        pytest.param(
+            {"properties": {f"a{number}": {"enum": [LONG]} for number in range(30)}},
+            {"type": "object", "properties": {}},
+            id="huge: not described",
+        ),
+    ],
+)
+def test_a_schema_is_shown_within_bounds(schema: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert shown.parameters(schema) == wanted
+
+
+def test_a_schema_nested_without_end_is_not_described() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(100_000):
+        schema = {"items": schema}
+    assert shown.parameters(schema) == {"type": "object", "properties": {}}
+    while schema:  # taken apart by hand: the interpreter would do it by recursion
+        schema = schema.pop("items")
+
+
+@pytest.mark.parametrize(
+    ("schema", "label"),
+    [
+        ({}, ""),
+        ({"properties": {"a": {"type": "string"}}}, ""),
+        ({"properties": {"a": {"type": "string"}}, "required": []}, ""),
+        ({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, ""),
+        ({"properties": {"a": True, "b": {"type": "string"}}, "required": ["a", "b"]}, "b"),
+    ],
+    ids=str,
+)
+def test_a_call_is_named_by_its_first_needed_text(schema: dict[str, Any], label: str) -> None:
+    assert shown.label(schema) == label
+
+
+# --- results -------------------------------------------------------------------------------------
+
+TEXT = TextContent(text="hello")
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "text"),
+    [
+        pytest.param([TEXT, TextContent(text="you")], None, "hello\nyou", id="texts"),
+        pytest.param([TEXT], {"a": 1}, "hello", id="text goes before data"),
+        pytest.param([], {"a": [1, None]}, '{"a":[1,null]}', id="data"),
+        pytest.param([TextContent(text="")], [1], "\n[1]", id="data beside an empty text"),
+        pytest.param([], None, "[The call succeeded and gave no result.]", id="nothing"),
+        pytest.param(
+            [ImageContent(data="QUJD" * 400, mime_type="image/png")],
+            None,
+            "[image image/png, 1.2 KB]",
+            id="image",
+        ),
+        pytest.param(
+            [AudioContent(data="QQ==", mime_type="audio/wav")],
+            {"a": 1},
+            '[audio audio/wav, 1 bytes]\n{"a":1}',
+            id="audio and data",
+        ),
+        pytest.param(
+            [ResourceLink(name="n", uri="file:///a", mime_type="text/css")],
+            None,
+            "[resource file:///a text/css]",
+            id="link",
+        ),
+        pytest.param(
+            [EmbeddedResource(resource=TextResourceContents(uri="file:///a", text="body"))],
+            None,
+            "[resource file:///a]\nbody",
+            id="resource with text",
+        ),
+        pytest.param(
+            [EmbeddedResource(resource=BlobResourceContents(uri="file:///a", blob="QUJD"))],
+            None,
+            "[resource file:///a, 3 bytes]",
+            id="resource with bytes",
+        ),
+    ],
+)
+def test_a_result_becomes_text(content: list[ContentBlock], structured: object, text: str) -> None:
+    assert text_of(CallToolResult(content=content, structured_content=structured)) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [([TEXT], "hello"), ([], "It failed, and the server does not say why.")],
+    ids=["with a reason", "without"],
+)
+def test_an_error_of_the_server_is_an_error_of_the_tool(
+    content: list[ContentBlock], said: str
+) -> None:
+    with pytest.raises(ToolError, match=said):
+        text_of(CallToolResult(content=content, is_error=True))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(999, "999 bytes"), (1_000, "1.0 KB"), (2_500_000, "2.5 MB")]
+)
+def test_sizes_are_written_for_people(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+SEND = {
+    "type": "object",
+    "properties": {"to": {"type": "string", "maxLength": 3}, "deep": {"items": {"type": "null"}}},
+    "required": ["to"],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "complaint"),
+    [
+        pytest.param(SEND, {"to": "bob"}, None, id="right"),
+        pytest.param(SEND, {}, "'to' is a required property", id="missing"),
+        pytest.param(
+            SEND, {"to": "bob", "deep": [1]}, "deep[0]: 1 is not of type 'null'", id="where"
+        ),
+        pytest.param({"type": "no such type"}, {"to": 1}, None, id="the schema is no schema"),
+        pytest.param(
+            {"$ref": "http://127.0.0.1:9/never-fetched"}, {"to": 1}, None, id="it refers elsewhere"
+        ),
+    ],
+)
+def test_arguments_are_checked(
+    schema: dict[str, Any], arguments: Arguments, complaint: str | None
+) -> None:
+    check = checker("send", schema)
+    assert check(arguments) == complaint
+    assert check(arguments) == complaint
+
+
+def test_a_complaint_is_short_however_long_the_value_is() -> None:
+    complaint = checker("send", SEND)({"to": "x" * 100_000, "deep": list(range(100))})
+    assert complaint is not None
+    assert len(complaint) < 1_000
+    assert complaint.count(";") == 2
+
+
+# --- one server ----------------------------------------------------------------------------------
+
+
+def listed(name: str, *, read_only: bool = False) -> Listed:
+    return Listed(name, "", {}, read_only, lambda _: None)
+
+
+LOOK, PAY = listed("look", read_only=True), listed("pay")
+
+
+class Distance:
+    """A server in memory: it can be gone, refuse, and forget to answer."""
+
+    def __init__(self, *tools: Listed) -> None:
+        self.offers: tuple[Listed, ...] = tools
+        self.calls: list[tuple[str, Arguments, str]] = []
+        self.fails: Exception | None = None  # what a call comes to
+        self.down: Exception | None = None  # what connecting comes to
+        self.silent = False
+        self.hears: Hears | None = None
+        self.inside = 0
+        self.release = asyncio.Event()
+        self.release.set()
+        self._asks = 0
+        self._asked = asyncio.Event()
+        self._called = asyncio.Event()
+
+    async def called(self) -> None:
+        """Wait until a call is there."""
+        async with asyncio.timeout(PATIENCE):
+            await self._called.wait()
+
+    async def asked_times(self, number: int) -> None:
+        """Wait until somebody has asked for the tools so many times."""
+        async with asyncio.timeout(PATIENCE):
+            while self._asks < number:
+                self._asked.clear()
+                await self._asked.wait()
+
+    @contextlib.asynccontextmanager
+    async def connect(self, _settings: McpSettings, hears: Hears) -> AsyncIterator["Distance"]:
+        if self.down:
+            raise self.down
+        self.inside += 1
+        self.hears = hears
+        hears.said("hello from the server")
+        try:
+            yield self
+        finally:
+            self.inside -= 1
+
+    async def tools(self) -> tuple[Listed, ...]:
+        self._asks += 1
+        self._asked.set()
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.down:
+            raise self.down
+        return self.offers
+
+    async def call(self, tool: str, arguments: Arguments, key: str) -> str:
+        self.calls.append((tool, arguments, key))
+        self._called.set()
+        await self.release.wait()
+        if self.fails:
+            raise self.fails
+        return "done"
+
+
+class Hand:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+class House:
+    """One link to one server, and every step of it."""
+
+    def __init__(self, server: Distance, **settings: Any) -> None:
+        self.server = server
+        self.clock = Hand()
+        self.pauses: list[float] = []
+        self._moved = asyncio.Event()
+        self._go = asyncio.Event()
+        self.link = Link(
+            McpSettings(name="far", command="far-server", **settings),
+            self.clock,
+            changed=self._moved.set,
+            sleep=self._nap,
+            connect=server.connect,
+            patience=0.05 if server.silent else 1.0,
+        )
+
+    async def _nap(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._moved.set()
+        await self._go.wait()
+        self._go.clear()
+
+    async def moved(self) -> None:
+        """Wait until it has come, gone, looked again or begun a pause."""
+        async with asyncio.timeout(PATIENCE):
+            await self._moved.wait()
+        self._moved.clear()
+
+    async def away(self) -> None:
+        """Wait until it is in a pause."""
+        number = len(self.pauses)
+        while len(self.pauses) == number:
+            await self.moved()
+
+    async def next_try(self) -> None:
+        self._go.set()
+        await self.moved()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Link]:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self.link.run())
+            await self.moved()
+            yield self.link
+            task.cancel()
+
+
+async def test_a_call_reaches_the_server_once_with_its_key() -> None:
+    server = Distance(LOOK, PAY)
+    async with House(server).running() as link:
+        assert link.status == "connected, 2 tools"
+        assert await link.call(PAY, "pay", {"amount": 1}, "key") == "done"
+    assert server.calls == [("pay", {"amount": 1}, "key")]
+    assert server.inside == 0
+
+
+@pytest.mark.parametrize(
+    ("tool", "failure", "kind", "words"),
+    [
+        (PAY, Unclear("reset"), ToolUnknownOutcome, "may have taken effect"),
+        (LOOK, Unclear("reset"), ToolError, "shown gave no answer, its server far was lost: reset"),
+        (PAY, NotSent("refused"), ToolError, "shown has NOT run: its server far was not reached"),
+        (PAY, ToolError("no money"), ToolError, "no money"),
+    ],
+    ids=["unclear, with effects", "unclear, reading", "not sent", "answered"],
+)
+async def test_a_failed_call_says_whether_it_may_have_run(
+    tool: Listed, failure: Exception, kind: type[ToolError], words: str
+) -> None:
+    server = Distance(LOOK, PAY)
+    server.fails = failure
+    async with House(server).running() as link:
+        with pytest.raises(ToolError, match=words) as caught:
+            await link.call(tool, "shown", {}, "key")
+    assert type(caught.value) is kind
+    assert len(server.calls) == 1
+
+
+async def test_a_call_to_a_server_that_is_away_does_not_run() -> None:
+    server = Distance(PAY)
+    server.down = OSError("no route")
+    house = House(server)
+    async with house.running() as link:
+        assert link.status == "not connected: no route"
+        assert link.tried.is_set()
+        with pytest.raises(ToolError, match=r"pay has NOT run: its server far is not connected"):
+            await link.call(PAY, "pay", {}, "key")
+    assert server.calls == []
+
+
+async def test_pauses_grow_to_a_minute_and_begin_anew_after_a_long_connection() -> None:
+    server = Distance(PAY)
+    server.down = OSError("no route")
+    house = House(server)
+    async with house.running() as link:
+        for _ in range(7):
+            await house.next_try()
+        assert house.pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+        server.down = None
+        await house.next_try()
+        assert link.status == "connected, 1 tools"
+        house.clock.time += LONGEST_PAUSE + 1
+        link.ended()
+        await house.away()
+        assert not link.connected
+    assert house.pauses[-1] == FIRST_PAUSE
+
+
+async def test_a_server_that_breaks_at_once_each_time_is_not_tried_without_pause() -> None:
+    house = House(Distance(PAY))
+    async with house.running() as link:
+        for _ in range(3):
+            link.ended()
+            await house.away()
+            await house.next_try()
+    assert house.pauses == [1, 2, 4]
+
+
+async def test_what_was_said_last_is_told_with_the_trouble() -> None:
+    house = House(Distance(PAY))
+    async with house.running() as link:
+        link.said("out of cheese")
+        link.ended()
+        await house.away()
+        assert link.status == "not connected: its connection ended (it said: out of cheese)"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileNotFoundError(), "there is no program 'far-server'"),
+        (ExceptionGroup("g", [ExceptionGroup("h", [OSError("deep")])]), "deep"),
+        (ValueError(), "ValueError"),
+    ],
+    ids=["no program", "in groups", "without words"],
+)
+async def test_trouble_is_told_in_words(error: Exception, words: str) -> None:
+    server = Distance()
+    server.down = error
+    async with House(server).running() as link:
+        assert link.status == f"not connected: {words}"
+
+
+async def test_a_server_that_does_not_answer_is_left() -> None:
+    server = Distance(PAY)
+    server.silent = True
+    async with House(server).running() as link:
+        assert "it does not answer" in link.status
+        assert server.inside == 0
+
+
+async def test_changed_tools_are_taken_over() -> None:
+    server = Distance(PAY)
+    house = House(server)
+    async with house.running() as link:
+        server.offers = (LOOK,)
+        link.look_again()
+        await house.moved()
+        assert link.tools == (LOOK,)
+        with pytest.raises(ToolError, match=r"pay has NOT run: .* does not offer it any more"):
+            await link.call(PAY, "pay", {}, "key")
+    assert server.calls == []
+
+
+async def test_what_was_reading_when_it_was_decided_does_not_run_with_effects() -> None:
+    server = Distance(listed("look"))
+    async with House(server).running() as link:
+        with pytest.raises(ToolError, match="has begun to have side effects"):
+            await link.call(LOOK, "look", {}, "key")
+    assert server.calls == []
+
+
+async def test_a_server_that_is_gone_when_looked_at_is_connected_again() -> None:
+    server = Distance(PAY)
+    house = House(server)
+    async with house.running() as link:
+        server.down = OSError("gone")
+        server.fails = Unclear("reset")
+        with pytest.raises(ToolUnknownOutcome):
+            await link.call(PAY, "pay", {}, "key")
+        await house.away()
+        assert link.status.startswith("not connected: gone")
+        server.down = server.fails = None
+        await house.next_try()
+        assert link.connected
+    assert len(server.calls) == 1
+
+
+async def test_after_an_unclear_call_the_next_one_waits_until_the_server_has_been_looked_at() -> (
+    None
+):
+    server = Distance(PAY, LOOK)
+    house = House(server)
+    async with house.running() as link:
+        server.fails = Unclear("reset")
+        with pytest.raises(ToolUnknownOutcome):
+            await link.call(PAY, "pay", {}, "1")
+        server.fails = None
+        assert await link.call(PAY, "pay", {}, "2") == "done"  # it was still there
+        server.fails, server.down = Unclear("reset"), OSError("gone")
+        with pytest.raises(ToolUnknownOutcome):
+            await link.call(PAY, "pay", {}, "3")
+        with pytest.raises(ToolError, match="pay has NOT run: its server far is not connected"):
+            await link.call(PAY, "pay", {}, "4")
+    assert [key for *_, key in server.calls] == ["1", "2", "3"]
+
+
+async def failure(call: Awaitable[str]) -> ToolError:
+    """What a call comes to that fails."""
+    with pytest.raises(ToolError) as caught:
+        await call
+    return caught.value
+
+
+async def test_a_call_that_fails_after_its_server_has_gone_holds_up_nobody() -> None:
+    server = Distance(PAY)
+    house = House(server)
+    async with house.running() as link, asyncio.TaskGroup() as group:
+        server.release.clear()
+        server.fails = Unclear("reset")
+        paying = group.create_task(failure(link.call(PAY, "pay", {}, "1")))
+        await server.called()
+        link.ended()
+        await house.away()
+        server.release.set()
+        async with asyncio.timeout(PATIENCE):
+            assert isinstance(await paying, ToolUnknownOutcome)
+            assert "not connected" in str(await failure(link.call(PAY, "pay", {}, "2")))
+
+
+async def test_a_server_that_is_busy_with_a_call_is_not_left_for_its_silence() -> None:
+    server = Distance(PAY)
+    house = House(server)
+    house.link._patience = 0.02
+    async with house.running() as link, asyncio.TaskGroup() as group:
+        server.release.clear()
+        paying = group.create_task(link.call(PAY, "pay", {}, "key"))
+        server.silent = True
+        link.look_again()
+        await server.asked_times(4)  # each time it waits as long as its patience lasts
+        assert link.connected
+        server.silent = False
+        server.release.set()
+        async with asyncio.timeout(PATIENCE):
+            assert await paying == "done"
+        await house.moved()
+        assert house.pauses == []
+
+
+async def test_only_enabled_tools_are_there(caplog: pytest.LogCaptureFixture) -> None:
+    house = House(Distance(LOOK, PAY), enabled_tools=("pay", "fly"))
+    async with house.running() as link:
+        assert link.tools == (PAY,)
+    assert "far has no tool fly" in caplog.text
+
+
+# --- all of them ---------------------------------------------------------------------------------
+
+
+class Context(msgspec.Struct, frozen=True):
+    idempotency_key: str
+
+
+def together(*servers: Distance, **options: Any) -> McpServers:
+    """Servers that are named a, b, c."""
+    settings = [McpSettings(name=name, command="x") for name in "abc"[: len(servers)]]
+    all_of_them = McpServers(settings, SystemClock(), **options)
+    for link, server in zip(all_of_them._links, servers, strict=True):
+        link._connect = server.connect
+    return all_of_them
+
+
+async def test_tools_come_with_their_risk_under_names_that_do_not_clash() -> None:
+    one, other = Distance(LOOK, PAY), Distance(PAY)
+    servers = together(one, other, taken=("look",))
+    async with asyncio.timeout(PATIENCE), servers.running():
+        tools = {tool.name: tool for tool in servers.tools()}
+        assert list(tools) == ["a_look", "a_pay", "b_pay"]
+        assert servers.tools() is servers.tools()
+        assert (tools["a_look"].risk, tools["a_look"].parallel) == (Risk.READ, True)
+        assert (tools["b_pay"].risk, tools["b_pay"].parallel) == (Risk.NET, False)
+        assert [tool.must_ask for tool in tools.values()] == [False, True, True]
+        context: Any = Context("s:t:c")
+        assert await tools["b_pay"].call({"amount": 1}, context) == "done"
+        assert servers.status() == {"a": "connected, 2 tools", "b": "connected, 1 tools"}
+    assert (one.calls, other.calls) == ([], [("pay", {"amount": 1}, "s:t:c")])
+    assert one.inside == other.inside == 0
+
+
+async def test_the_tools_of_a_server_that_is_away_are_not_offered_and_keep_their_names() -> None:
+    one, other = Distance(PAY), Distance(PAY)
+    servers = together(one, other)
+    async with asyncio.timeout(PATIENCE), servers.running():
+        assert other.hears
+        other.hears.ended()
+        assert [tool.name for tool in servers.tools()] == ["a_pay"]
+
+
+async def test_a_server_that_does_not_come_up_holds_up_nobody_for_long() -> None:
+    one, slow = Distance(PAY), Distance(LOOK)
+    slow.silent = True
+    servers = together(one, slow, start_seconds=0.05)
+    async with asyncio.timeout(PATIENCE), servers.running():
+        assert [tool.name for tool in servers.tools()] == ["pay"]
+        assert servers.status() == {"a": "connected, 1 tools", "b": "connecting"}
+    assert slow.inside == 0
+
+
+async def test_what_goes_wrong_inside_comes_out_as_it_is() -> None:
+    server, ours = Distance(PAY), KeyError("ours")
+    with pytest.raises(KeyError, match="ours"):
+        async with together(server).running():
+            raise ours
+    assert server.inside == 0
+
+
+async def test_being_cancelled_ends_all_connections() -> None:
+    server = Distance(PAY)
+    up = asyncio.Event()
+
+    async def run() -> None:
+        async with together(server).running():
+            up.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.get_running_loop().create_task(run())
+    async with asyncio.timeout(PATIENCE):
+        await up.wait()
+        task.cancel()
+        await asyncio.wait({task})
+    assert task.cancelled()
+    assert server.inside == 0
+
+
+def test_nothing_is_imported_when_no_server_is_configured() -> None:
+    program = """
+import asyncio, sys
+from agent.tools.mcp.servers import McpServers
+from sessions.values.clock import SystemClock
+
+async def main():
+    servers = McpServers([], SystemClock())
+    async with servers.running():
+        assert servers.tools() == () and servers.status() == {}
+
+asyncio.run(main())
+print(sorted({"mcp", "mcp_types", "jsonschema", "httpx2", "pydantic"} & set(sys.modules)))
+"""
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert shown.stdout.strip() == b"[]"
+
+
+async def test_a_missing_package_is_told_and_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(
+        sys.modules, "agent.tools.mcp.session", None
+    )  # as if it could not be imported
+    servers = McpServers([McpSettings(name="a", command="x")], SystemClock())
+    async with asyncio.timeout(PATIENCE), servers.running():
+        assert "install holdfast[mcp]" in servers.status()["a"]

@@ -1,0 +1,30 @@
+"""Arguments that are nested deeper than any decoder follows."""
+
+import pytest
+
+from agent.slots import Shape, StepCall, shape_of
+from agent.tools.gate import Refuse, admit
+from agent.tools.registry import BUILT_IN, ToolRegistry
+
+_DEEP = 100_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape"),
+    [
+        pytest.param('{"path":' + "[" * _DEEP, Shape.CUT, id="cut"),
+        pytest.param('{"path":' + "[" * _DEEP + "]" * _DEEP + "}", Shape.BAD, id="closed"),
+        pytest.param('{"path":' * _DEEP + "1" + "}" * _DEEP, Shape.BAD, id="objects"),
+    ],
+)
+def test_what_nobody_can_follow_is_not_whole(arguments: str, shape: Shape) -> None:
+    assert shape_of(arguments) is shape
+
+
+def test_a_call_that_is_nested_too_deeply_is_answered_and_does_not_run() -> None:
+    arguments = '{"path":' + "[" * _DEEP + "]" * _DEEP + "}"
+    call = StepCall("c1", "read_file", arguments, shape_of(arguments), sealed=True)
+    how = admit(call, ToolRegistry(BUILT_IN).by_name)
+    assert isinstance(how, Refuse)
+    assert "NOT run" in how.text
+    assert "nested too deeply" in how.text

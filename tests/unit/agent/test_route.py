@@ -1,0 +1,144 @@
+"""Whom a turn asks, and what it learns of them for all others."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from agent import errors
+from agent.accumulate import Finish, StepResult
+from agent.attempt import AttemptResult
+from agent.experience import Experience
+from agent.providers.demo import Demo
+from agent.providers.registry import Target
+from agent.route import Route
+from agent.settings import TargetSettings
+from agent.spend import Usage
+from agent.verdict import Complete, Cut, Phase, Refused, Verdict
+
+STALLED = Cut(Phase.BEFORE_FIRST, errors.Stalled("given up"))
+
+
+def target(model: str, **settings: Any) -> Target:
+    return Target(Demo(), model, TargetSettings(**settings))
+
+
+def result(verdict: Verdict, usage: Usage = Usage(), **step: Any) -> AttemptResult:  # noqa: B008
+    return AttemptResult(verdict, StepResult(**step), usage=usage)
+
+
+def test_the_first_is_asked_until_it_is_left() -> None:
+    route = Route([target("a"), target("b")], Experience())
+    assert route.choose(0.0) is None
+    assert route.target.model == "a"
+    assert route.has_other
+    route.leave()
+    assert route.choose(0.0) == "demo/a"
+    assert route.target.model == "b"
+    assert not route.has_other
+
+
+def test_one_that_hung_twice_is_left_alone_by_all_turns() -> None:
+    experience = Experience()
+    first = Route([target("a"), target("b")], experience)
+    for now in (1.0, 2.0):
+        first.learn(result(STALLED), now, bare_end=False)
+    second = Route([target("a"), target("b")], experience)
+    assert second.choose(3.0) == "demo/a"
+    assert second.target.model == "b"
+    later = Route([target("a"), target("b")], experience)
+    assert later.choose(70.0) is None  # one may look whether it is well again
+    other = Route([target("a"), target("b")], experience)
+    assert other.choose(70.0) == "demo/a"
+    later.learn(result(Complete(), finish=Finish.STOP), 71.0, bare_end=False)
+    assert Route([target("a"), target("b")], experience).choose(72.0) is None
+
+
+def test_a_look_that_was_stopped_lets_another_one_look() -> None:
+    experience = Experience()
+    first = Route([target("a"), target("b")], experience)
+    for now in (1.0, 2.0):
+        first.learn(result(STALLED), now, bare_end=False)
+    probe = Route([target("a"), target("b")], experience)
+    assert probe.choose(70.0) is None
+    probe.stopped(71.0)
+    assert Route([target("a"), target("b")], experience).choose(72.0) is None
+
+
+def test_who_was_not_looking_does_not_end_the_look_of_somebody_else() -> None:
+    experience = Experience()
+    first = Route([target("a"), target("b")], experience)
+    for now in (1.0, 2.0):
+        first.learn(result(STALLED), now, bare_end=False)
+    probe = Route([target("a"), target("b")], experience)
+    assert probe.choose(70.0) is None
+    first.stopped(71.0)
+    assert Route([target("a"), target("b")], experience).choose(72.0) == "demo/a"
+
+
+def test_what_services_say_of_their_limits_is_kept() -> None:
+    route = Route([target("a")], Experience())
+    route.learn(result(Cut(Phase.TEXT, errors.ContextTooLong("", 8192))), 0.0, bare_end=False)
+    route.learn(result(Cut(Phase.TEXT, errors.OutputTooLong("", 1000))), 0.0, bare_end=False)
+    assert (route.window, route.known.output_limit) == (8192, 1000)
+    assert Route([target("b")], Experience()).window is None
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        result(Cut(Phase.BEFORE_FIRST, errors.CannotStream("no"))),
+        result(Complete(), whole=True, finish=Finish.STOP),
+    ],
+    ids=["it says so", "it answers in one piece"],
+)
+def test_a_service_that_does_not_stream_is_asked_again_after_ten_minutes(
+    shown: AttemptResult,
+) -> None:
+    route = Route([target("a")], Experience())
+    route.learn(shown, 5.0, bare_end=False)
+    assert not route.streams(600.0)
+    route.learn(result(Complete(), whole=True), 600.0, bare_end=False)  # as it was asked for
+    assert route.streams(605.0)
+
+
+def test_ends_without_a_word_are_counted_until_one_comes() -> None:
+    route = Route([target("a")], Experience())
+    for _ in range(2):
+        route.learn(result(Cut(Phase.TEXT)), 0.0, bare_end=True)
+    assert route.known.omits_end
+    route.learn(result(Refused(), finish=Finish.REFUSED), 0.0, bare_end=False)
+    assert not route.known.omits_end
+
+
+CAPS = [
+    ("what was used doubles", {}, None, 5000, 10_000),
+    ("a small answer has room", {}, None, 10, 4096),
+    ("what was configured doubles", {"max_output_tokens": 900}, None, 900, 1800),
+    ("what was raised doubles again", {"max_output_tokens": 900}, 1800, 1800, 3600),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "cap", "used", "raised"), [c[1:] for c in CAPS], ids=[c[0] for c in CAPS]
+)
+def test_an_output_limit_is_raised(
+    settings: dict[str, Any], cap: int | None, used: int, raised: int
+) -> None:
+    route = Route([target("nobody knows", **settings)], Experience())
+    seen = result(Complete(), Usage(output_tokens=used))
+    assert route.raised_cap(cap, seen) == raised
+
+
+def test_an_output_limit_is_never_raised_beyond_the_model_nor_lowered() -> None:
+    route = Route([target("a", max_output_tokens=900)], Experience())
+    route.known.output_limit = 1000
+    seen = result(Complete())
+    assert route.raised_cap(None, seen) == 1000
+    assert route.raised_cap(5000, seen) == 5000
+
+
+def test_a_route_with_the_same_model_twice_has_no_other() -> None:
+    twin = target("a")
+    route = Route([twin, replace(twin, settings=TargetSettings(temperature=1.0))], Experience())
+    assert not route.has_other

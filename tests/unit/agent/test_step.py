@@ -1,0 +1,478 @@
+"""What one answer shows over all requests that it takes, and what each of them asks for."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.accumulate import StepResult
+from agent.attempt import AttemptResult
+from agent.continuation import Again, AskSmaller, Kind
+from agent.errors import Looping
+from agent.events import (
+    AgentEvent,
+    Notice,
+    ReasoningDelta,
+    ReasoningReplaced,
+    TextDelta,
+    TextReplaced,
+)
+from agent.prompt import NUDGE, Report
+from agent.providers.contract import ToolSchema
+from agent.salvage import Salvage
+from agent.slots import Shape, StepCall
+from agent.step import Step
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.drafts import Draft
+from agent.verdict import Complete, Cut, Phase
+from sessions.records import Message
+from tests.fakes.agent_kit import LoopClock
+
+LAST = Message("user", "[last]")
+FOX = "The quick brown "
+
+
+async def nothing(_arguments: object, _context: ToolContext) -> str:
+    return ""
+
+
+def made(name: str, grows: str = "", **properties: Any) -> Tool:
+    schema = ToolSchema(name, "", {"type": "object", "properties": properties, "required": []})
+    return Tool(name, Risk.WRITE, schema, dict, nothing, grows=grows)
+
+
+TOOLS = {
+    each.name: each
+    for each in (
+        made("write", "content", path={"type": "string"}, content={"type": "string"}),
+        made("odd", "absent", path={"type": "string"}),
+        made("pay", amount={"type": "integer"}),
+    )
+}
+
+
+class SetClock(LoopClock):
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+class Shown:
+    """A step, and what it tells."""
+
+    def __init__(
+        self,
+        *more: Message,
+        text: str = "",
+        report: Report | None = None,
+        form: AskSmaller | None = None,
+        may_replace: bool = True,
+    ) -> None:
+        self.events: list[AgentEvent] = []
+        self.clock = SetClock()
+        self.step = Step(
+            tuple(each.schema for each in TOOLS.values()),
+            more,
+            text=text,
+            report=report,
+            form=form,
+            emit=self.events.append,
+            clock=self.clock,
+            may_replace=may_replace,
+        )
+
+    def answer(
+        self, *pieces: str, cut: bool = False, prefill: bool = False, error: Looping | None = None
+    ) -> AttemptResult:
+        """One request, and the text that came of it."""
+        self.step.asks(prefill=prefill)
+        self.step.begin()
+        for piece in pieces:
+            self.step.show(TextDelta(piece))
+        broken = cut or error is not None
+        verdict = Cut(Phase.TEXT, error) if broken else Complete()
+        result = AttemptResult(verdict, StepResult(text="".join(pieces)))
+        self.step.end(result)
+        return result
+
+    def asks(self, *, prefill: bool = False) -> list[Message]:
+        return list(self.step.asks(prefill=prefill))
+
+
+def seen(shown: Shown, result: AttemptResult) -> Any:
+    return shown.step.seen(result, Salvage(), drafted=0, after_tools=False, others=True)
+
+
+# --- the request ----------------------------------------------------------------------------------------
+
+
+def test_the_first_request_asks_for_nothing_beside_the_conversation() -> None:
+    assert Shown().asks() == []
+    assert Shown(LAST).asks() == [LAST]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(Kind.CAP, "output length limit"), (Kind.NETWORK, "network")]
+)
+def test_text_is_carried_on_in_the_kind_that_was_asked_for(kind: Kind, words: str) -> None:
+    shown = Shown(LAST)
+    shown.answer(FOX, cut=True)
+    shown.step.ask_again(Again(kind=kind), 0)
+    answer, asked, last = shown.asks()
+    assert answer == Message("assistant", FOX)
+    assert words in asked.content
+    assert last is LAST
+
+
+def test_blanks_alone_are_not_carried_on() -> None:
+    shown = Shown()
+    result = shown.answer("\n", " ", cut=True)
+    assert not seen(shown, result).shown
+    shown.step.ask_again(Again(), 0)
+    assert shown.asks() == []
+
+
+def test_an_answer_that_is_missing_is_asked_for() -> None:
+    shown = Shown()
+    shown.step.ask_again(Again(nudge=True), 0)
+    assert shown.asks() == [NUDGE]
+    shown.step.ask_again(Again(), 0)
+    assert shown.asks() == []
+
+
+LOST = StepCall("c1", "write", '{"path":"ä', Shape.CUT, sealed=False)
+UNSEALED = StepCall("c2", "pay", '{"amount":5}', Shape.WHOLE, sealed=False)
+DRAFT = Draft("d1", "a.txt", 9, 1, "the end", 9)
+
+
+def test_a_report_counts_bytes_and_knows_what_was_kept() -> None:
+    report = Step.report(
+        Salvage(lost=(LOST,), unsealed=(UNSEALED,)),
+        [DRAFT],
+        AskSmaller(limit=2),
+        done=["read (c0)"],
+    )
+    (lost,) = report.lost
+    assert (lost.tool, lost.received) == ("write", 11)
+    assert "draft d1" in lost.draft
+    assert (report.unsealed, report.done, report.limit) == (("pay",), ("read (c0)",), 2)
+    assert Step.report(Salvage(lost=(LOST,)), [None], None).lost[0].draft == ""
+    other = msgspec.structs.replace(DRAFT, id="d2", path="b.txt")
+    both = Step.report(Salvage(lost=(LOST,)), [DRAFT], None, unfinished=[DRAFT, other])
+    assert ["draft d2" in each for each in both.drafts] == [True]  # the first is told of anyway
+
+
+def test_lost_calls_are_told_alone_or_behind_the_text() -> None:
+    report = Step.report(Salvage(lost=(LOST,)), [None], None)
+    shown = Shown()
+    shown.step.ask_smaller(AskSmaller(), report, 0)
+    (told,) = shown.asks()
+    assert "`write`" in told.content
+    shown.step.begin()
+    shown.step.show(TextDelta("I write."))
+    answer, told = shown.asks()
+    assert answer == Message("assistant", "I write.")
+    assert "already shown" in told.content
+
+
+@pytest.mark.parametrize(
+    ("form", "offered", "limited"),
+    [
+        (None, ["write", "odd", "pay"], []),
+        (AskSmaller(), ["write", "odd", "pay"], []),
+        (AskSmaller(hard=True), ["write", "odd", "pay"], ["write"]),
+        (AskSmaller(withhold="pay"), ["write", "odd"], []),
+        (AskSmaller(hard=True, withhold="write"), ["odd", "pay"], []),
+    ],
+)
+def test_tools_are_offered_in_the_form_that_the_losses_call_for(
+    form: AskSmaller | None, offered: list[str], limited: list[str]
+) -> None:
+    lost = tuple(StepCall("c", name, "{", Shape.CUT, sealed=False) for name in ("write", "odd"))
+    report = Step.report(Salvage(lost=lost), [None, None], form)
+    tools = Shown(report=report, form=form).step.tools(TOOLS)
+    assert [each.name for each in tools] == offered
+    assert [each.name for each in tools if "maxLength" in str(each.parameters)] == limited
+    if limited:
+        content = tools[0].parameters["properties"]["content"]
+        assert content == {"type": "string", "maxLength": 6000}
+    assert "maxLength" not in str(TOOLS["write"].schema)  # the tool itself stays as it is
+
+
+@pytest.mark.parametrize(
+    ("configured", "times", "effort"),
+    [
+        ("high", 0, "high"),
+        (None, 0, None),
+        ("high", 1, "medium"),
+        ("high", 2, "low"),
+        ("minimal", 3, "none"),
+        (None, 1, "low"),  # of what services take for usual
+        ("odd", 1, "low"),
+    ],
+)
+def test_less_thought_is_asked_for_step_by_step(
+    configured: str | None, times: int, effort: str | None
+) -> None:
+    shown = Shown()
+    for _ in range(times):
+        shown.step.ask_again(Again(lower_effort=True), 0)
+    shown.step.ask_again(Again(), 0)
+    assert shown.step.effort(configured) == effort
+
+
+@pytest.mark.parametrize(
+    ("action", "raised", "cap"),
+    [
+        (Again(), 200, None),
+        (Again(raise_cap=True), 200, 200),
+        (Again(lower_cap=4096), 20_000, 4096),
+        (Again(lower_cap=0), 20_000, 5000),
+        (Again(lower_cap=0), 100, 1024),
+    ],
+)
+def test_the_output_limit_follows_the_decision(action: Again, raised: int, cap: int | None) -> None:
+    shown = Shown()
+    shown.step.ask_again(action, raised)
+    assert shown.step.cap == cap
+
+
+def test_another_target_begins_with_its_own_limits() -> None:
+    shown = Shown()
+    shown.step.ask_again(Again(raise_cap=True, lower_effort=True, unstreamed=True), 200)
+    shown.step.failures = 2
+    assert shown.step.unstreamed
+    shown.step.other_target()
+    assert (shown.step.cap, shown.step.unstreamed, shown.step.failures) == (None, False, 0)
+    assert shown.step.effort("high") == "high"
+
+
+def test_once_a_service_cannot_stream_the_step_does_not_ask_it_to() -> None:
+    shown = Shown()
+    shown.step.ask_again(Again(unstreamed=True), 0)
+    shown.step.ask_again(Again(), 0)
+    assert shown.step.unstreamed
+
+
+# --- while the answer comes ----------------------------------------------------------------------------
+
+
+def test_a_first_answer_is_shown_as_it_comes() -> None:
+    shown = Shown()
+    shown.answer("a", "", "b")
+    assert shown.events == [TextDelta("a"), TextDelta(""), TextDelta("b")]
+    assert shown.step.text == "ab"
+
+
+def test_a_continuation_shows_only_what_is_new() -> None:
+    shown = Shown()
+    first = shown.answer(FOX, cut=True)
+    assert (seen(shown, first).grown, seen(shown, first).repeated) == (16, False)
+    second = shown.answer(FOX, "fox.")
+    assert shown.events == [TextDelta(FOX), TextDelta("fox.")]
+    assert (seen(shown, second).grown, seen(shown, second).repeated) == (4, False)
+
+
+def test_a_continuation_that_only_repeats_is_seen() -> None:
+    shown = Shown()
+    shown.answer("All is well and nothing is missing.", cut=True)
+    again = shown.answer("and nothing is missing.", cut=True)
+    assert seen(shown, again).repeated
+    assert shown.step.text == "All is well and nothing is missing."
+
+
+ANEW = "Once upon a time there was a king who had three daughters, and "
+
+
+def test_a_model_that_says_something_else_replaces_what_was_shown() -> None:
+    shown = Shown()
+    shown.answer(f"{ANEW}one of them was very old and very wise. " * 3, cut=True)
+    shown.answer(f"{ANEW}they all lived happily.")
+    assert shown.events[-1] == TextReplaced(f"{ANEW}they all lived happily.")
+    assert shown.step.text == f"{ANEW}they all lived happily."
+
+
+def test_where_text_cannot_be_replaced_it_stays() -> None:
+    old = f"{ANEW}one of them was very old and very wise. " * 3
+    shown = Shown(may_replace=False)
+    shown.answer(old, cut=True)
+    shown.answer(f"{ANEW}they all lived happily.")
+    assert shown.step.text == old
+    assert not [event for event in shown.events if isinstance(event, TextReplaced)]
+
+
+def test_thoughts_of_a_request_are_taken_back_by_the_next_one() -> None:
+    shown = Shown()
+    shown.step.begin()
+    shown.step.show(ReasoningDelta("hm"))
+    shown.step.begin()
+    shown.step.begin()
+    assert shown.events == [ReasoningDelta("hm"), ReasoningReplaced()]
+
+
+def test_what_was_repeated_without_end_is_taken_back() -> None:
+    shown = Shown()
+    shown.step.begin()
+    shown.step.show(TextDelta("Well: la la la la"))
+    shown.step.end(
+        AttemptResult(Cut(Phase.TEXT, Looping()), StepResult(text="Well: "))  # without the loop
+    )
+    assert shown.events[-1] == TextReplaced("Well: ")
+    shown.step.ask_again(Again(), 0)
+    assert "repeat the same words" in shown.asks()[-1].content
+
+
+def test_a_loop_in_a_continuation_leaves_what_was_there_before() -> None:
+    shown = Shown()
+    shown.answer(FOX, cut=True)
+    shown.step.begin()
+    shown.step.show(TextDelta(f"{FOX}fox. la la la la"))
+    shown.step.end(AttemptResult(Cut(Phase.TEXT, Looping()), StepResult(text=f"{FOX}fox. ")))
+    assert shown.step.text == f"{FOX}fox. "
+
+
+def test_a_loop_of_which_nothing_was_shown_replaces_nothing() -> None:
+    shown = Shown()
+    shown.answer("Well.", error=Looping())
+    assert shown.events == [TextDelta("Well.")]
+
+
+# --- models that go on from a text by themselves ---------------------------------------------------------
+
+
+def test_a_model_that_goes_on_by_itself_is_given_the_text_and_no_words() -> None:
+    shown = Shown(LAST)
+    shown.answer("The quick \n", cut=True)
+    assert shown.asks(prefill=True) == [Message("assistant", "The quick"), LAST]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "whole"),
+    [
+        ("The quick \n", [" ", "\nbrown"], "The quick \nbrown"),
+        ("The quick \n", ["brown"], "The quick \nbrown"),
+        ("The quick ", ["  brown"], "The quick  brown"),
+        ("The quick", [" brown"], "The quick brown"),
+        ("The qu", ["ick"], "The quick"),
+        ("The quick ", [" ", " x"], "The quick  x"),
+    ],
+)
+def test_its_continuation_follows_directly(text: str, pieces: list[str], whole: str) -> None:
+    shown = Shown()
+    shown.answer(text, cut=True)
+    shown.answer(*pieces, prefill=True)
+    assert shown.step.text == whole
+    said = "".join(event.text for event in shown.events if isinstance(event, TextDelta))
+    assert said == whole
+
+
+def test_with_lost_calls_it_is_told_of_them_all_the_same() -> None:
+    shown = Shown(text="I write.", report=Report(unsealed=("pay",)))
+    answer, told = shown.asks(prefill=True)
+    assert answer.content == "I write."
+    assert "`pay`" in told.content
+
+
+def test_without_a_text_there_is_nothing_to_go_on_from() -> None:
+    assert Shown().asks(prefill=True) == []
+    assert Shown(text=" ").asks(prefill=True) == []
+
+
+# --- what it came to -----------------------------------------------------------------------------------
+
+
+def test_a_request_is_summed_up() -> None:
+    shown = Shown()
+    shown.step.begin()
+    shown.step.show(TextDelta("ab"))
+    result = AttemptResult(
+        Cut(Phase.TOOL_ARGS), StepResult(text="ab", reasoning="hm", calls=(LOST, UNSEALED))
+    )
+    shown.step.end(result)
+    found = shown.step.seen(
+        result,
+        Salvage(lost=(LOST,), unsealed=(UNSEALED,)),
+        drafted=7,
+        after_tools=True,
+        others=False,
+    )
+    assert (found.grown, found.shown, found.thought, found.said) == (2, True, True, True)
+    assert (found.lost, found.lost_size, found.drafted) == (("write",), len(LOST.arguments), 7)
+    assert (found.unsealed, found.ready) == (("pay",), 0)
+    assert (found.after_tools, found.others) == (True, False)
+
+
+@given(st.lists(st.text("ab \n", max_size=30), min_size=1, max_size=5), st.booleans())
+def test_what_was_told_is_what_the_step_holds(pieces: list[str], may_replace: bool) -> None:
+    shown = Shown(may_replace=may_replace)
+    for piece in pieces:
+        shown.answer(piece, cut=True)
+    told = ""
+    for event in shown.events:
+        if isinstance(event, TextDelta):
+            told += event.text
+        elif isinstance(event, TextReplaced):
+            told = event.text
+    assert told == shown.step.text
+
+
+# --- news ----------------------------------------------------------------------------------------------
+
+NEWS = Notice("N3", {})
+
+
+async def passed(seconds: float) -> None:
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, over.set)
+    async with asyncio.timeout(5):
+        await over.wait()
+
+
+@pytest.mark.parametrize(("silent", "wait"), [(1.1, 0.0), (0.5, 0.6), (0.0, 1.1)])
+async def test_a_recovery_that_is_late_already_is_told_at_once(silent: float, wait: float) -> None:
+    shown = Shown()
+    shown.clock.at = silent
+    shown.step.tell_later(NEWS, wait, 1.0)
+    assert shown.events == [NEWS]
+
+
+async def test_a_recovery_is_told_when_it_becomes_late() -> None:
+    shown = Shown()
+    shown.clock.at = 0.95
+    shown.step.tell_later(NEWS, 0.0, 1.0)
+    assert shown.events == []
+    await passed(0.1)
+    assert shown.events == [NEWS]
+
+
+async def test_a_sign_of_life_makes_news_unnecessary() -> None:
+    shown = Shown()
+    shown.step.begin()
+    shown.clock.at = 0.97
+    shown.step.tell_later(NEWS, 0.0, 1.0)
+    shown.step.show(TextDelta("x"))
+    await passed(0.06)
+    assert shown.events == [TextDelta("x")]
+
+
+async def test_time_is_counted_from_the_last_sign_of_life() -> None:
+    shown = Shown()
+    shown.clock.at = 5.0
+    shown.step.show(TextDelta("x"))
+    shown.step.tell_later(NEWS, 0.0, 1.0)
+    assert shown.events == [TextDelta("x")]
+    shown.step.quiet()
+
+
+async def test_newer_news_take_the_place_of_older_ones() -> None:
+    shown = Shown()
+    shown.clock.at = 0.97
+    shown.step.tell_later(Notice("N2", {}), 0.0, 1.0)
+    shown.step.tell_later(NEWS, 0.0, 1.0)
+    await passed(0.06)
+    assert shown.events == [NEWS]

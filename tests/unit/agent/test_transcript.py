@@ -1,0 +1,72 @@
+"""The conversation as a turn goes on with it."""
+
+from agent.accumulate import StepResult
+from agent.attempt import AttemptResult
+from agent.providers.contract import ModelRequest
+from agent.providers.demo import Demo
+from agent.providers.registry import Target
+from agent.settings import TargetSettings
+from agent.transcript import Transcript, size_of
+from agent.verdict import Complete
+from sessions.records import Message, ToolCall
+
+TARGET = Target(Demo(), "demo", TargetSettings())
+CALLED = Message("assistant", "", tool_calls=(ToolCall("c1", "read", '{"path":"a"}'),))
+
+
+async def summarised(_: ModelRequest) -> AttemptResult:
+    return AttemptResult(Complete(), StepResult(text="They spoke of ships."))
+
+
+def test_the_summary_stands_in_front() -> None:
+    rows = (Message("user", "go on"),)
+    assert Transcript(rows, "").shown == list(rows)
+    first, second = Transcript(rows, "They spoke of ships.").shown
+    assert first.role == "user"
+    assert "They spoke of ships." in first.content
+    assert second == rows[0]
+
+
+def test_it_knows_its_calls_and_what_belongs_to_this_turn() -> None:
+    said = Transcript((Message("user", "one"), Message("assistant", "1"), Message("user", "2")), "")
+    said.rows += [CALLED, Message("tool", "text", tool_call_id="c1")]
+    assert said.follows_tools
+    assert said.call_ids == {"c1"}
+    assert [row.role for row in said.of_this_turn] == ["assistant", "tool"]
+    assert not Transcript((), "").follows_tools
+
+
+def test_a_short_one_surely_fits() -> None:
+    said = Transcript((Message("user", "x" * 400),), "")
+    assert said.surely_fits(None)
+    assert said.surely_fits(8192)
+    assert not said.surely_fits(700)
+
+
+async def test_the_oldest_rows_make_room() -> None:
+    rows = [
+        Message(role, f"{role} {number} " + "many words about ships " * 40)
+        for number in range(10)
+        for role in ("user", "assistant")
+    ]
+    said = Transcript((*rows, Message("user", "and now?")), "")
+    before = sum(len(row.content) for row in said.shown)
+    done = await said.compact(2000, TARGET, summarised)
+    assert done is not None
+    keep, summary = done
+    assert summary == "They spoke of ships."
+    assert said.rows == [*rows, Message("user", "and now?")][-keep:]
+    assert sum(len(row.content) for row in said.shown) < before / 2
+    assert said.shown[-1].content == "and now?"
+
+
+async def test_nothing_leaves_when_there_is_only_the_request() -> None:
+    said = Transcript((Message("user", "go"),), "")
+    assert await said.compact(10, TARGET, summarised) is None
+    assert said.rows == [Message("user", "go")]
+
+
+def test_a_request_has_a_size() -> None:
+    small = ModelRequest("m", "", (Message("user", "hi"),))
+    large = ModelRequest("m", "", (Message("user", "hi there " * 100),))
+    assert 0 < size_of(small) < size_of(large)

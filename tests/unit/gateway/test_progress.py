@@ -1,0 +1,121 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.progress import StatusLine, span
+
+SILENT: dict[str, str | int] = {"model": "m", "n": 30, "d": 90}
+
+
+def line() -> StatusLine:
+    return StatusLine("/{word}")
+
+
+def test_without_news_there_is_nothing_to_show() -> None:
+    assert line().words(0.0) == ""
+    assert not line().tools_running
+
+
+def test_news_are_shown_in_the_words_of_the_catalogue() -> None:
+    status = line()
+    told = status.notice("N1", SILENT)
+    assert told == status.words(0.0) == "⏳ m: no output for 30s, reconnecting at 90s"
+
+
+def test_news_take_the_place_of_older_ones() -> None:
+    status = line()
+    status.notice("N1", SILENT)
+    status.notice("N1", {**SILENT, "n": 40})
+    assert "40s" in status.words(0.0)
+    assert "30s" not in status.words(0.0)
+
+
+@pytest.mark.parametrize(
+    ("notice", "stays"),
+    [
+        ("N1", False),
+        ("N2", False),
+        ("N3", False),
+        ("N6", False),
+        ("N12", False),
+        ("N4", True),
+        ("N5", True),
+        ("N13", True),
+    ],
+)
+def test_news_of_silence_end_with_the_next_sign_of_life(notice: str, stays: bool) -> None:
+    status = line()
+    told = status.notice(notice, {})
+    status.alive()
+    assert status.words(0.0) == (told if stays else "")
+
+
+@pytest.mark.parametrize("notice", ["N1", "N4", "N5", "N13"])
+def test_all_news_end_with_the_step(notice: str) -> None:
+    status = line()
+    status.notice(notice, {})
+    status.step_done()
+    assert status.words(0.0) == ""
+
+
+def test_what_stayed_true_does_not_make_the_next_news_stay() -> None:
+    status = line()
+    status.notice("N5", {"a": "x", "b": "y"})
+    status.step_done()
+    status.notice("N1", SILENT)
+    status.alive()
+    assert status.words(0.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, "📖 a.txt"),
+        (1.9, "📖 a.txt"),
+        (2.0, "📖 a.txt (2 s)"),
+        (59.9, "📖 a.txt (59 s)"),
+        (185.0, "📖 a.txt (3 min 5 s)"),
+    ],
+)
+def test_a_tool_is_shown_with_the_time_that_it_takes(seconds: float, shown: str) -> None:
+    status = line()
+    status.tool_started("c1", "📖", "a.txt", 100.0)
+    assert status.tools_running
+    assert status.words(100.0 + seconds) == shown
+
+
+def test_tools_that_run_side_by_side_share_the_line() -> None:
+    status = line()
+    status.tool_started("c1", "📖", "a", 0.0)
+    status.tool_started("c2", "", "b", 5.0)
+    assert status.words(6.0) == "📖 a (6 s) · b"
+    status.tool_finished("c1")
+    assert status.words(6.0) == "b"
+    status.tool_finished("c2")
+    assert not status.tools_running
+
+
+def test_a_running_tool_goes_before_news_and_gives_the_line_back() -> None:
+    status = line()
+    status.notice("N5", {"a": "x", "b": "y"})
+    status.tool_started("c1", "📖", "a", 0.0)
+    assert status.words(0.0) == "📖 a"
+    status.tool_finished("c1")
+    assert status.words(0.0).startswith("⇄ x")
+
+
+def test_a_result_of_a_tool_that_never_began_changes_nothing() -> None:
+    status = line()
+    status.tool_finished("c1")
+    assert status.words(0.0) == ""
+
+
+def test_commands_are_written_as_people_write_them_there() -> None:
+    assert "!reasoning" in StatusLine("!{word}").notice("N8", {})
+
+
+@given(st.floats(0, 10**6))
+def test_a_span_is_never_longer_than_it_was(seconds: float) -> None:
+    minutes, _, rest = span(seconds).rpartition(" min ")
+    whole = int(minutes or 0) * 60 + int(rest.removesuffix(" s"))
+    assert whole <= seconds < whole + 1

@@ -1,0 +1,54 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.reasoning import ReasoningView
+
+HEAD = "💭 **Thinking**\n"
+
+
+def view(*pieces: str) -> ReasoningView:
+    shown = ReasoningView()
+    for piece in pieces:
+        shown.said(piece)
+    return shown
+
+
+def test_without_thoughts_there_is_nothing_to_show() -> None:
+    assert view().text() == ""
+    assert view(" ", "\n").text() == ""
+
+
+def test_thoughts_are_quoted_line_by_line() -> None:
+    assert view("First this.\n", "\nThen that.").text() == f"{HEAD}> First this.\n>\n> Then that."
+
+
+def test_thoughts_of_several_steps_follow_each_other() -> None:
+    shown = view("one")
+    shown.step_done()
+    shown.step_done()  # a step without any
+    shown.said("two")
+    assert shown.text() == f"{HEAD}> one\n>\n> two"
+
+
+def test_a_step_that_begins_anew_takes_back_its_own_thoughts_only() -> None:
+    shown = view("one")
+    shown.step_done()
+    shown.said("wrong")
+    shown.replaced("")
+    assert shown.text() == f"{HEAD}> one"
+    shown.said("more wrong")
+    shown.replaced("two, ")
+    shown.said("three")
+    assert shown.text() == f"{HEAD}> one\n>\n> two, three"
+
+
+def test_very_long_thoughts_are_shown_up_to_a_limit() -> None:
+    assert view("x" * 3000).text() == f"{HEAD}> {'x' * 3000}"
+    assert view("x" * 2990, " " * 11, "y").text() == f"{HEAD}> {'x' * 2990} …"
+
+
+@given(st.lists(st.text(max_size=8), max_size=6))
+def test_however_thoughts_are_split_they_look_the_same(pieces: list[str]) -> None:
+    shown = view(*pieces).text()
+    assert shown == view("".join(pieces)).text()
+    assert all(line.startswith(">") for line in shown.splitlines()[1:])
