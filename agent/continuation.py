@@ -327,6 +327,8 @@ class Recovery:
                 if self._budget.loops > 1:
                     return self._switch(seen, cause)
                 return self._unloop(seen, thinking=thinking)
+            case errors.RateLimited(behind=True) if seen.others:
+                return Switch(cause)  # our own waiting would not help that service
             case errors.RateLimited(retry_after=wait) | errors.Overloaded(retry_after=wait) if (
                 wait is not None and not seen.lost and not seen.ready
             ):

@@ -30,9 +30,12 @@ class ProviderError(Exception):
 class RateLimited(ProviderError):
     """The model service asks us to slow down."""
 
-    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str = "", retry_after: float | None = None, *, behind: bool = False
+    ) -> None:
         super().__init__(*([message] if message else []))
         self.retry_after = retry_after
+        self.behind = behind  # the limit is that of a service behind the one we asked
 
 
 class Overloaded(ProviderError):

@@ -137,7 +137,8 @@ def refused(status: int, complaint: Complaint, headers: Mapping[str, str]) -> Pr
         case 413:
             return errors.ContextTooLong(said)
         case 429:
-            return errors.RateLimited(said, _wait(complaint) if wait is None else wait)
+            wait = _wait(complaint) if wait is None else wait
+            return errors.RateLimited(said, wait, behind=bool(complaint.upstream))
         case _ if _NO_STREAM.search(words):
             return errors.CannotStream(said)
         case _ if status >= 500:  # noqa: PLR2004 - the server's own faults
@@ -167,7 +168,7 @@ def failed_inside(complaint: Complaint) -> ProviderError:
     if too_long is not None:
         return too_long
     if _has(words, _RATE):
-        return errors.RateLimited(said, _wait(complaint))
+        return errors.RateLimited(said, _wait(complaint), behind=bool(complaint.upstream))
     if _has(words, _KEY):
         return errors.Unauthorized(said)
     if _has(words, _BUSY):

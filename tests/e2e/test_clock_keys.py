@@ -150,7 +150,8 @@ async def test_a_request_is_given_up_when_the_file_says_so(
 ) -> None:
     async with twins(tmp_path, script, clocks, usual) as (house, patient):
         lived = await asked(house.model, 2) - await asked(house.model, 1)
-        assert killed_after - 0.06 <= lived <= killed_after + 0.35
+        # The clock starts before the request is on its way.
+        assert killed_after - 0.2 <= lived <= killed_after + 0.8
         assert len(patient.model.requests) == 1
         assert not patient.model.requests[0].closed.is_set()
 
@@ -170,7 +171,7 @@ async def test_silence_is_told_when_the_file_says_so(
         began = await asked(house.model, 1)
         await house.screen.shows(CHAT, "⏳ scripted: no output")
         waited = asyncio.get_running_loop().time() - began
-        assert 0.44 <= waited <= 0.9
+        assert 0.3 <= waited <= 1.3
         assert len(house.model.requests) == 1
         assert not any("⏳" in line for line in patient.screen.screen(CHAT))
 
@@ -188,7 +189,7 @@ async def test_the_user_is_told_of_a_slow_beginning_and_of_later_silence_at_diff
 
 async def test_a_recovery_is_told_after_a_sixth_of_the_notices_time(tmp_path: Path) -> None:
     script = 'H T"so far " RST'
-    async with twins(tmp_path, script, "notice_after = 0.6\nbackoff = 20", "backoff = 20") as (
+    async with twins(tmp_path, script, "notice_after = 0.6\nbackoff = 2", "backoff = 2") as (
         house,
         patient,
     ):
@@ -199,7 +200,7 @@ async def test_a_recovery_is_told_after_a_sixth_of_the_notices_time(tmp_path: Pa
 async def test_the_first_wait_before_a_repetition_is_as_the_file_says(tmp_path: Path) -> None:
     async with twins(tmp_path, "S500", "backoff = 0.1") as (house, patient):
         waited = await asked(house.model, 2) - await asked(house.model, 1)
-        assert 0.05 <= waited <= 0.25
+        assert 0.04 <= waited <= 0.45
         assert len(patient.model.requests) == 1
 
 
@@ -209,8 +210,8 @@ async def test_the_wait_doubles_each_time(tmp_path: Path) -> None:
         configured(tmp_path, server, FILE.format(url=server.url, clocks="backoff = 0.2")),
     ):
         first, second, third = [await asked(server, number) for number in (1, 2, 3)]
-        assert 0.1 <= second - first <= 0.3
-        assert 0.2 <= third - second <= 0.5
+        assert 0.08 <= second - first <= 0.5
+        assert 0.18 <= third - second <= 0.8
 
 
 @contextlib.contextmanager
@@ -243,7 +244,7 @@ async def test_a_connection_that_does_not_come_about_is_given_up_when_the_file_s
         ):
             began = asyncio.get_running_loop().time()
             waited = await asked(house.model, 1) - began
-            assert 0.5 <= waited <= 1.2  # three tries
+            assert 0.5 <= waited <= 1.8  # three tries
             assert patient.model.requests == []
 
 
@@ -275,7 +276,7 @@ async def test_the_clocks_of_the_model_hold_for_those_that_take_over_unless_they
                         await second.request(2)
             else:
                 lived = await asked(second, 2) - began
-                assert 0.34 <= lived <= 0.75
+                assert 0.2 <= lived <= 1.2
 
 
 async def test_a_clock_of_a_fallback_may_be_what_is_usual(tmp_path: Path) -> None:

@@ -113,6 +113,11 @@ class TestBeforeAnythingCame:
     def test_a_service_that_names_its_time_is_obeyed(self, kind: Any) -> None:
         assert last(cut(BEFORE, kind("", 7.5))) == Again(wait=7.5, exact=True)
 
+    def test_a_limit_of_a_service_behind_the_service_is_for_another_model(self) -> None:
+        limit = errors.RateLimited("", 1.0, behind=True)
+        assert isinstance(last(cut(BEFORE, limit, others=True)), Switch)
+        assert last(cut(BEFORE, limit)) == Again(wait=1.0, exact=True)
+
     def test_a_long_pause_is_for_others_to_fill(self) -> None:
         asked_to_wait = errors.RateLimited("", 61.0)
         assert isinstance(last(cut(BEFORE, asked_to_wait, others=True)), Switch)

@@ -1292,20 +1292,24 @@ async def test_the_time_that_people_take_is_not_the_model_s(play: Play) -> None:
 
 
 async def test_a_conversation_may_be_shortened_again_after_each_tool_that_ran(play: Play) -> None:
-    grows = [
+    full = 'S400"This model\'s maximum context length is 100000 tokens."'
+    rounds = [
         script
-        for number in range(5)
+        for number in range(4)
         for script in (
-            TOO_LONG,
+            full,
             ok(f"Story {number}."),
-            calls((f"c{number}", "note", json.dumps({"text": f"{number}" * 6000}))),
+            calls((f"c{number}", "read", json.dumps({"path": f"part {number}"}))),
         )
     ]
-    stage = await play(*grows, ok("done"))
+    stage = await play(*rounds, ok("done"))
     stage.limits = TurnLimits(max_steps=9)
-    done = await stage.run(*OLD)
+    old = [
+        Message(role, "words of old " * 200) for _ in range(15) for role in ("user", "assistant")
+    ]
+    done = await stage.run(*old, GO)
     assert (done.ending, done.text) == (Ending.ANSWERED, "done")
-    assert len(stage.journal.summaries) == 5
+    assert len(stage.journal.summaries) == 4
 
 
 # --- stopping -------------------------------------------------------------------------------------------

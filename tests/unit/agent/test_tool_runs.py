@@ -251,7 +251,7 @@ async def test_arguments_of_a_foreign_tool_are_given_and_labelled_as_they_are(
 async def test_a_foreign_tool_that_gives_something_else_than_text_does_no_harm(
     bench: Bench,
 ) -> None:
-    async def call(_arguments: object, _context: ToolContext) -> Any:  # noqa: ANN401 - that is it
+    async def call(_arguments: object, _context: ToolContext) -> Any:
         return {"sent": 2}
 
     schema = ToolSchema("odd", "", {"type": "object"})

@@ -20,6 +20,49 @@ def test_optional_parts_appear_only_when_they_apply() -> None:
     )
 
 
+FAILED: dict[str, str | int] = {"cause": "connection drops", "k": 3, "min": 1}
+BEGINNING = "❌ I could not finish: connection drops (3 tries, 1 min)."
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        pytest.param({}, BEGINNING, id="nothing else"),
+        pytest.param(
+            {"k": 1}, "❌ I could not finish: connection drops (1 try, 1 min).", id="one try"
+        ),
+        pytest.param(
+            {"list": "read a, pay 5"}, f"{BEGINNING} Done so far: read a, pay 5.", id="done"
+        ),
+        pytest.param(
+            {"draft": "a.txt (5 characters, d1)"},
+            f"{BEGINNING} Kept for a day as a draft: a.txt (5 characters, d1).",
+            id="a draft",
+        ),
+        pytest.param(
+            {"operator_told": "yes"}, f"{BEGINNING} The operator has been told.", id="told"
+        ),
+        pytest.param({"operator_told": "", "list": "", "draft": ""}, BEGINNING, id="all empty"),
+    ],
+)
+def test_a_turn_that_failed_says_why_and_what_is_left_of_it(
+    fields: dict[str, str | int], text: str
+) -> None:
+    assert render("N7", FAILED | fields, "/{word}") == text
+
+
+@pytest.mark.parametrize(
+    ("fields", "ends"),
+    [({}, "answers here."), ({"running": 1}, "goes on as it was."), ({"running": 0}, "here.")],
+)
+def test_a_switch_tells_of_the_answer_that_is_being_written(
+    fields: dict[str, str | int], ends: str
+) -> None:
+    text = render("model_set", {"model": "m", "unchecked": 0, **fields}, "/{word}")
+    assert "m answers here." in text
+    assert text.endswith(ends)
+
+
 def test_what_people_wrote_is_never_taken_for_a_placeholder() -> None:
     text = render("N15", {"n": 1, "request": "{c:stop} {n} [+ x]", "min": 0}, "/{word}")
     assert "“{c:stop} {n} [+ x]”" in text
