@@ -1,6 +1,7 @@
 """One turn: requests to the model and tool calls, until there is a final answer."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,12 +21,13 @@ from agent.continuation import (
     Compact,
     Finish,
     GiveUp,
+    Kind,
     Recovery,
     Reissue,
     RunTools,
     Switch,
 )
-from agent.errors import Looping, RateLimited
+from agent.errors import Looping, RateLimited, ToolError
 from agent.events import (
     AgentEvent,
     Ending,
@@ -323,6 +325,8 @@ class _Turn:
                 return self._failed(step.text, action, result)
             self._recovered = True
             self._tell_losses(salvage, drafts)
+            if isinstance(action, Again) and action.kind is Kind.CAP:
+                measured = None  # a text that is carried on takes ever more of the window
             given_up = await self._prepare_next(step, action, result, salvage, drafts)
             if given_up:
                 return given_up
@@ -487,8 +491,9 @@ class _Turn:
         """Forget those that were finished, and see how far the others have come."""
         if self._unfinished:
             ours = {draft.id for draft in self._unfinished.values()}
-            kept = await self._drafts.kept()
-            self._unfinished = {draft.path: draft for draft in kept if draft.id in ours}
+            with contextlib.suppress(ToolError):  # they cannot be read just now
+                kept = await self._drafts.kept()
+                self._unfinished = {draft.path: draft for draft in kept if draft.id in ours}
 
     def _tell_losses(self, salvage: Salvage, drafts: Sequence[Draft | None]) -> None:
         if salvage.lost:

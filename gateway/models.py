@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from agent.errors import ProviderError
+from agent.errors import ProviderError, ToolError
 from agent.experience import Experience
 from agent.loop import TurnLimits
 from agent.prompt import SYSTEM
@@ -152,7 +152,10 @@ class Models:
         """Forget drafts that nobody finished within a day."""
         folder = self._home / "drafts"
         for each in sorted(folder.iterdir()) if folder.is_dir() else ():
-            await Drafts(each, self._clock).sweep()
+            try:
+                await Drafts(each, self._clock).sweep()
+            except ToolError as error:  # what stands in the way there is nobody else's trouble
+                log.warning("%s: %s", each, error)
 
     async def aclose(self) -> None:
         """Let go of all connections."""

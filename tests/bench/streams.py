@@ -129,7 +129,9 @@ def _listening(heard: Heard) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _service(load: Load, core: int | None) -> AsyncIterator[tuple[str, asyncio.Future[bytes]]]:
+async def _service(
+    load: Load, core: int | None
+) -> AsyncIterator[tuple[str, asyncio.Future[bytes]]]:
     """The other process: its address, and the report that it gives in the end."""
     pinned = [] if core is None else ["--core", str(core)]
     process = await asyncio.create_subprocess_exec(

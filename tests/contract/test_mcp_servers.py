@@ -231,6 +231,43 @@ async def test_an_address_that_dies_in_a_call_is_reached_again_and_the_call_is_n
     assert (tmp_path / "effects").read_text() == "die\n"
 
 
+PROGRAM = """
+import os, runpy, sys
+print(os.getpid(), file=open(sys.argv.pop(1), "w"))
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("how", ["old", "new"])
+async def test_a_program_that_ends_while_nothing_is_asked_of_it_is_started_again(
+    how: str, tmp_path: Path
+) -> None:
+    note = tmp_path / "pid"
+    arguments = ("-c", PROGRAM, str(note), str(ODD_SERVER), how)
+    servers = Watched(McpSettings(name="odd", command=sys.executable, args=arguments))
+    async with servers.running():
+        first = int(note.read_text())
+        os.kill(first, signal.SIGKILL)
+        await servers.until(lambda tools: not tools)
+        await servers.until(lambda tools: tools)
+        assert int(note.read_text()) != first
+
+
+@pytest.mark.parametrize("transport", ["http", "http-old"])
+async def test_a_call_to_an_address_where_nobody_listens_any_more_has_certainly_not_run(
+    transport: str, tmp_path: Path
+) -> None:
+    with over_http(command(transport, tmp_path)) as (process, url):
+        servers = Watched(McpSettings(name="fake", url=url))
+        async with servers.running():
+            process.kill()
+            await asyncio.to_thread(process.wait, PATIENCE)
+            with pytest.raises(ToolError, match="send has NOT run") as caught:
+                await servers.call("send", to="bob", text="hi")
+            assert type(caught.value) is ToolError
+
+
 ODD_DOOR = """
 import socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
@@ -336,13 +373,6 @@ async def main():
         await stop.wait()
 
 asyncio.run(main())
-"""
-
-PROGRAM = """
-import os, runpy, sys
-print(os.getpid(), file=open(sys.argv.pop(1), "w"))
-sys.argv.pop(0)
-runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 

@@ -68,17 +68,20 @@ function open(chat) {
 
 function refresh() {
   if (!conversation) return;
-  const { busy, writing, thinking, loaded } = conversation;
+  const { busy, writing, thinking, asking, loaded } = conversation;
   const title = chats.title(conversation.chat) || "New conversation";
   parts.title.textContent = title;
-  parts.thinking.hidden = writing || !thinking;
+  parts.thinking.hidden = !asking && (writing || !thinking);
+  parts.thinking.classList.toggle("asking", asking);
+  parts.live.classList.toggle("asking", asking);
+  parts["thinking-label"].textContent = asking ? "Waiting for your answer" : "Thinking…";
   parts.stop.hidden = !busy;
   if (!busy) parts.stop.disabled = false;
   parts.earlier.hidden = !conversation.hasEarlier;
   parts.empty.hidden = !loaded || conversation.rows.length > 0 || writing || unsentViews.size > 0;
   markLast();
   const unread = missed || chats.unseen;
-  const sign = link === "lost" ? "Reconnecting… " : busy ? "✍ " : unread ? `(${unread}) ` : "";
+  const sign = link === "lost" ? "Reconnecting… " : asking ? "🔐 " : busy ? "✍ " : unread ? `(${unread}) ` : "";
   document.title = `${sign}${title} · Holdfast`;
 }
 
@@ -95,7 +98,7 @@ function tookRow(row, isNew) {
   outbox.drop(row.id);
   if (!isNew) return;
   scroll.follow();
-  if (row.author === "user") return;
+  if (row.author === "user" || conversation.find(row.id).author === "thoughts") return;
   parts.announce.textContent = row.text.slice(0, 1_000);
   if (document.hidden) missed += 1;
 }

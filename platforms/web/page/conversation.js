@@ -9,6 +9,8 @@ const MOST = 5_000; // rows that the daemon gives in one look back
 const TYPING = 8_000; // a sign of life counts for so long
 const FADE = 600; // a draft that vanishes waits so long for the row that takes its place
 
+const isRunning = ({ author, row }) => author === "user" && row.state === "running";
+
 export class Conversation {
   loaded = false;
   #parts;
@@ -50,7 +52,7 @@ export class Conversation {
   }
 
   get busy() {
-    return this.writing || this.thinking;
+    return this.writing || this.thinking || this.asking;
   }
 
   get writing() {
@@ -61,7 +63,13 @@ export class Conversation {
     if (this.#typing) return true;
     const rows = this.rows;
     const answered = rows.findLastIndex(({ author }) => author === "answer");
-    return rows.slice(answered + 1).some(({ author, row }) => author === "user" && row.state === "running");
+    return rows.slice(answered + 1).some(isRunning);
+  }
+
+  /** Whether the work waits for somebody to answer a question. */
+  get asking() {
+    const { rows } = this;
+    return rows.some((view) => view.asks) && rows.some(isRunning);
   }
 
   get rows() {
@@ -145,7 +153,11 @@ export class Conversation {
     if (gone) {
       const draft = this.#drafts.get(id);
       if (!draft) return;
-      draft.leaving = true;
+      if (!draft.text) {
+        this.#dropDraft(id);
+        return;
+      }
+      draft.leave();
       // What is posted instead comes in a moment; taking the text away before would flicker.
       setTimeout(() => {
         if (this.#drafts.get(id) !== draft || !draft.leaving) return;
@@ -157,10 +169,17 @@ export class Conversation {
     if (!this.#drafts.has(id)) {
       const draft = new Draft(id, this.#on.grown);
       this.#drafts.set(id, draft);
-      this.#parts.live.append(draft.view.node);
+      if (draft.view.author === "thoughts") this.#parts.live.prepend(draft.view.node);
+      else this.#parts.live.append(draft.view.node);
     }
     this.#quiet();
     this.#drafts.get(id).update(news);
+    if (news.add || news.text) this.#unfold(id);
+  }
+
+  /** What the model thinks stands open as long as it is this that grows. */
+  #unfold(growing) {
+    for (const [id, { view }] of this.#drafts) view.unfold(id === growing);
   }
 
   #dropDraft(id) {

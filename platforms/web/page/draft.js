@@ -35,6 +35,13 @@ export class Draft {
     }
   }
 
+  /** It is gone; what it says stays a moment for the row that takes its place, what goes on does not. */
+  leave() {
+    this.leaving = true;
+    this.status = "";
+    this.#soon();
+  }
+
   /** No more steps: the view goes on as a row of the transcript. */
   settle() {
     this.#settled = true;

@@ -9,7 +9,8 @@ const SHORTEST = 1_500; // milliseconds until a message is tried again by itself
 const LONGEST = 30_000;
 
 export class Outbox {
-  /** Entries: {id, chat, text, at, state, reason}; `state` is "waiting", "sending", "sent" or "refused". */
+  /** Entries: {id, chat, text, at, state, reason}; `state` is "waiting", "sending", "sent" or "refused",
+      and a `reason` says why it was not taken. */
   entries = new Map();
   #sending = false;
   #pause = SHORTEST;
@@ -61,6 +62,7 @@ export class Outbox {
     try {
       for (let entry = this.#next(); entry; entry = this.#next()) {
         if (!(await this.#send(entry))) {
+          this.#hold(entry.reason);
           this.#timer = setTimeout(() => this.flush(), this.#pause);
           this.#pause = Math.min(this.#pause * 2, LONGEST);
           return;
@@ -70,6 +72,11 @@ export class Outbox {
     } finally {
       this.#sending = false;
     }
+  }
+
+  /** What is behind a message that cannot be sent waits for the same reason. */
+  #hold(reason) {
+    for (const entry of this.entries.values()) if (entry.state === "waiting") this.#set(entry, "waiting", reason);
   }
 
   #next() {

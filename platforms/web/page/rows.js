@@ -1,10 +1,11 @@
-// What one message looks like: the user's words, an answer (whole or being written), a notice.
+// What one message looks like: the user's words, an answer (whole or being written), what the model
+// thought before it, a notice.
 
 import { MarkdownView, element, icon } from "./markdown.js";
 
 const LONG = 3_000; // characters of a user's message, and
 const TALL = 30; // lines, from which it is folded
-const NAMES = { user: "You", answer: "Answer", notice: "Notice" };
+const NAMES = { user: "You", answer: "Answer", thoughts: "Thoughts", notice: "Notice" };
 const STATES = {
   waiting: "Waiting for its turn",
   held: "Kept with the stopped conversation",
@@ -15,21 +16,47 @@ const today = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const otherDay = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 
+/** Thoughts come as a notice, as on every platform; their id begins with a letter of their own. */
+const authorOf = (id, author) => (id.startsWith("r_") ? "thoughts" : author);
+
+/** Thoughts are a quotation under a heading, as on every platform; here a fold of their own says so. */
+const bare = (text) => text.replace(/^💭[^\n]*\n?/u, "").replace(/^> ?/gm, "");
+
 export class RowView {
   seq = Infinity; // a draft has no place in the row of messages yet
   row = null;
   #body;
   #foot;
   #markdown = null;
+  #fold = null;
 
   constructor(id, author) {
     this.id = id;
-    this.author = author;
+    this.author = authorOf(id, author);
     this.#body = element("div", { class: "body" });
     this.#foot = element("div", { class: "foot" });
-    this.node = element("article", { class: `row ${author}`, "data-id": id, "aria-label": NAMES[author] ?? NAMES.notice }, this.#body, this.#foot);
+    this.node = element("article", { class: `row ${this.author}`, "data-id": id, "aria-label": NAMES[this.author] ?? NAMES.notice }, this.#body, this.#foot);
     if (author !== "user") this.#markdown = new MarkdownView(this.#body);
-    if (author === "notice") this.node.prepend(icon("info"));
+    if (this.author === "notice") this.node.prepend(icon("info"));
+    if (this.author === "thoughts") this.#foldUp();
+  }
+
+  /** Let the reader open and close it; until they do, it is open while it grows. */
+  #foldUp() {
+    const summary = element("summary", {}, "💭 Thinking");
+    summary.addEventListener("click", () => this.node.classList.add("chosen"));
+    this.#fold = element("details", {}, summary, this.#body);
+    this.node.prepend(this.#fold);
+  }
+
+  /** Open or close the fold, unless the reader has done it. */
+  unfold(isOpen) {
+    if (this.#fold && !this.node.classList.contains("chosen")) this.#fold.open = isOpen;
+  }
+
+  /** Whether somebody has to answer this before the work goes on. */
+  get asks() {
+    return this.row?.buttons.some(({ action }) => action.startsWith("approve:")) ?? false;
   }
 
   get text() {
@@ -42,7 +69,8 @@ export class RowView {
     this.row = row;
     this.seq = row.seq;
     this.node.classList.remove("draft");
-    if (this.#markdown) this.#markdown.update(row.text);
+    this.unfold(false);
+    if (this.#markdown) this.#markdown.update(this.#fold ? bare(row.text) : row.text);
     else this.#showWords(row.text);
     this.#foot.replaceChildren(...this.#footer(row));
     return true;
@@ -51,7 +79,7 @@ export class RowView {
   /** Show as much of an answer as is written. */
   grow(text, status) {
     this.node.classList.add("draft");
-    this.#markdown.update(text, true);
+    this.#markdown.update(this.#fold ? bare(text) : text, true);
     this.#foot.replaceChildren(...(status ? [element("span", { class: "status", dir: "auto" }, status)] : []));
   }
 
@@ -60,8 +88,8 @@ export class RowView {
     this.#showWords(entry.text);
     this.node.classList.toggle("unsent", true);
     const parts = [];
-    if (entry.state === "waiting" || entry.state === "refused") {
-      parts.push(element("span", { class: "state bad" }, entry.reason || "Not sent yet"));
+    if (entry.reason) {
+      parts.push(element("span", { class: "state bad" }, entry.reason));
       parts.push(element("button", { type: "button", "data-do": "send-again" }, "Send again"));
       parts.push(element("button", { type: "button", "data-do": "discard" }, "Discard"));
     } else {
@@ -84,6 +112,7 @@ export class RowView {
 
   #footer(row) {
     const parts = [];
+    if (this.#fold) return parts;
     if (row.buttons.length) {
       const buttons = row.buttons.map(({ label, action }) => element("button", { type: "button", "data-do": "press", "data-action": action }, label));
       parts.push(element("div", { class: "buttons" }, ...buttons));

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -881,6 +882,21 @@ async def test_a_file_that_grew_meanwhile_is_told_of_as_it_is_now(play: Play) ->
     assert done.drafts == (f"a.txt (16 characters, {kept.id})",)
 
 
+async def test_drafts_that_cannot_be_read_any_more_do_not_end_the_turn(play: Play) -> None:
+    stage = await play(lost_file("line one"), calls(("c2", "spoil", "{}")), ok("done"))
+
+    @tool(risk=Risk.WRITE)
+    async def spoil(_context: ToolContext) -> str:
+        """Put a file where the drafts are."""
+        shutil.rmtree(stage.folder / "drafts")
+        (stage.folder / "drafts").touch()
+        return "spoilt"
+
+    stage.more_tools = (write_file, write_file_continue, spoil)
+    done = await stage.run()
+    assert (done.ending, done.text) == (Ending.ANSWERED, "done")
+
+
 async def test_what_is_repeated_without_end_is_not_kept_as_a_file(play: Play) -> None:
     block = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
     stage = await play(lost_file(block * 200, after="HANG"), ok("done"))
@@ -970,6 +986,14 @@ async def test_limits_that_were_changed_for_one_model_do_not_hold_for_the_next(p
     (request,) = second.requests
     assert request.max_tokens == 70
     assert (request.body["reasoning_effort"], request.stream) == ("high", True)
+
+
+async def test_the_next_model_gets_to_know_what_the_one_before_lost(play: Play) -> None:
+    stage = await play(*[lost_note(3000)] * 3)
+    second = await stage.fallback(ok("done"))
+    done = await stage.run()
+    assert (done.text, done.tries) == ("done", 4)
+    assert "`note` (cut off after 3,009 bytes" in second.requests[0].last_user_text
 
 
 async def test_thoughts_of_one_model_are_not_given_to_another(play: Play) -> None:
@@ -1097,6 +1121,19 @@ async def test_what_is_known_to_be_too_long_is_not_even_sent(play: Play) -> None
     assert (done.text, done.tries) == ("done", 3)
     assert stage.notices == ["N12"]
     assert len(stage.journal.summaries) == 1
+
+
+async def test_a_text_that_grows_beyond_the_window_is_made_room_for(play: Play) -> None:
+    parts = [" ".join(f"w{part}x{word}" for word in range(300)) for part in range(2)]
+    capped = [f'H T" {part}" F length U(100) D' for part in parts]
+    stage = await play(*capped, ok("An old story."), ok("And so it ends."))
+    stage.settings = {"context_window": 4000}
+    old = [Message(role, "old words " * 80) for _ in range(5) for role in ("user", "assistant")]
+    done = await stage.run(*old, GO)
+    assert done.ending is Ending.ANSWERED
+    assert all(part in done.text for part in (*parts, "And so it ends."))
+    assert stage.notices.count("N12") == 1
+    assert stage.journal.verdicts == ["capped", "capped", "complete", "complete"]
 
 
 async def test_what_cannot_be_shortened_ends_the_turn(play: Play) -> None:

@@ -115,6 +115,18 @@ async def test_a_sweep_without_drafts_does_nothing_and_one_with_drafts_keeps_fre
     assert [draft.id for draft in await drafts.kept()] == [kept.id]
 
 
+async def test_a_sweep_passes_over_what_it_cannot_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    models = await opened(Settings(model=DEMO), tmp_path)
+    kept = models.setting(KEY, "p").drafts
+    await kept.begin("a.txt", "some text")
+    (tmp_path / "drafts" / "0 not a folder").touch()
+    await models.sweep()
+    assert "0 not a folder" in caplog.text
+    assert await kept.kept()
+
+
 # --- which models there are --------------------------------------------------------------------
 
 
