@@ -16,6 +16,7 @@ from agent.providers.contract import Chunk, ModelRequest, PingChunk
 from agent.providers.registry import Target
 from agent.spend import Price, Usage, cost_of
 from agent.thoughts import Thoughts, write_thoughts
+from agent.tokens import characters
 from agent.traits import facts
 from agent.verdict import Cut, Verdict, judge, name_of
 from agent.watchdog import Cause, Limits, Watchdog, limits_for
@@ -251,7 +252,7 @@ class _Watch:
 
 
 def _limits(target: Target, request: ModelRequest, learned: Learned) -> Limits:
-    size = len(request.system) + sum(len(message.content) for message in request.messages)
+    size = len(request.system) + sum(map(characters, request.messages))
     known = facts(request.model)
     gaps = {kind: learned.longest_gap(kind.value) for kind in Progress}
     return limits_for(

@@ -75,7 +75,6 @@ class Learned:
     def __init__(self) -> None:
         self.breaker = Breaker()
         self.window: int | None = None  # tokens, as the service said when there were too many
-        self.output_limit: int | None = None  # likewise, of an answer
         self._bare_ends = 0
         self._no_stream_until: float | None = None
         self._first_token = Durations()

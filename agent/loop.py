@@ -342,7 +342,8 @@ class _Turn:
         """Get ready for the next request of this step; the end of the turn if there is none."""
         match action:
             case Again():
-                step.ask_again(action, self._route.raised_cap(step.cap, result))
+                raised = self._route.raised_cap(step.cap, result)
+                step.ask_again(action, raised, self._route.lowered_cap(step.cap))
                 wait = action.wait if action.exact else self._spread(action.wait)
                 if not salvage.lost:  # that was told already
                     self._tell(step, result, wait)
@@ -398,7 +399,7 @@ class _Turn:
             ).strip(),
             messages=as_seen([*self._said.shown, *step.asks(prefill=goes_on)]),
             tools=step.tools(self._tools.by_name),
-            max_output_tokens=step.cap or target.settings.max_output_tokens,
+            max_output_tokens=step.cap or self._route.max_output,
             temperature=target.settings.temperature,
             reasoning_effort=effort,
             stream=self._route.streams(self._clock.monotonic()) and not step.unstreamed,
@@ -467,6 +468,7 @@ class _Turn:
             show=lambda _: None,
             silence=self._silent,
         )
+        self._route.learn(result, self._clock.monotonic(), bare_end=False)
         self._usage += result.usage
         await self._journal.attempt_ended(number, result)
         return result

@@ -23,6 +23,7 @@ class Route:
         self._learned = [experience.of(*place) for place in places]
         self._chain = Chain(len(targets), places)
         self._current = 0
+        self._most_outputs: dict[int, int] = {}  # output limits that services named, by target
         self._asking = False  # a request is to follow, or under way
 
     @property
@@ -74,8 +75,23 @@ class Route:
         before = cap or self.target.settings.max_output_tokens
         if before is None:
             before = max(result.usage.output_tokens, _SMALLEST_ANSWER // 2)
-        most = self.known.output_limit or self.facts.max_output
+        most = self._most_output or self.facts.max_output
         return max(before, min(2 * before, most or 2 * before))
+
+    @property
+    def _most_output(self) -> int | None:
+        return self._most_outputs.get(self._current)
+
+    def lowered_cap(self, cap: int | None) -> int:
+        """Half of an output limit that was too much, where the service does not say what it takes."""
+        before = cap or self.target.settings.max_output_tokens or self.facts.max_output
+        return max(_SMALLEST_ANSWER // 4, (before or 2 * _SMALLEST_ANSWER) // 2)
+
+    @property
+    def max_output(self) -> int | None:
+        """The output limit to ask for: as configured, or less where that was refused in this turn."""
+        limits = (self.target.settings.max_output_tokens, self._most_output)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def learn(self, result: AttemptResult, now: float, *, bare_end: bool) -> None:
         """What a request shows about the model, for all conversations.
@@ -103,7 +119,8 @@ class Route:
             case ContextTooLong(limit=int(limit)):
                 known.window = limit
             case OutputTooLong(limit=int(limit)):
-                known.output_limit = limit
+                # Often it is the room that the conversation leaves: no business of other turns.
+                self._most_outputs[self._current] = limit
             case _:
                 pass
 

@@ -48,8 +48,11 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     notice_after: Annotated[
-        Seconds, Meta(description="Silence after which the user is told about it; a recovery that takes "
-            "a sixth of this is told as well.")
+        Seconds,
+        Meta(
+            description="Silence after which the user is told about it; a recovery that takes "
+            "a sixth of this is told as well."
+        ),
     ] = 30.0
     gap_text: Annotated[
         Seconds | None, Meta(description="Silence inside a text. Left open: 90, adapting.")

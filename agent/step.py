@@ -53,6 +53,7 @@ class Step:
         self.cap: int | None = None
         self.unstreamed = False
         self.failures = 0
+        self._nudge = False
         self._schemas = schemas
         self._more = more
         self._report = report
@@ -62,6 +63,7 @@ class Step:
         self._may_replace = may_replace
         self._kind = Kind.NETWORK
         self._nudge = False
+        self._broke_off = False  # the shown text is what broke off, not a call behind it
         self._looped = False
         self._lowered = 0  # steps of effort
         self._seam = Seam("")
@@ -91,7 +93,8 @@ class Step:
         With `prefill` the model goes on from an assistant's text at the end by itself: then there
         is nothing to explain and no seam to find.
         """
-        self._prefilled = prefill and bool(self.text.strip()) and not self._report
+        plain = not (self._report or self._looped or self._nudge)
+        self._prefilled = prefill and plain and bool(self.text.strip())
         if self._prefilled:
             bare = self.text.rstrip()  # services refuse blanks at the end
             self._blanks = self.text[len(bare) :]
@@ -101,7 +104,7 @@ class Step:
         if self._looped:
             told = "\n\n".join(filter(None, (REPEATING, told)))
         asks: list[Message] = []
-        if text and self._report:
+        if text and self._report and not self._broke_off:
             asks += [Message("assistant", text), Message("user", told)]
         elif text:
             asks += carried_on(text, self._kind, told)
@@ -224,13 +227,14 @@ class Step:
 
     # --- the next request ----------------------------------------------------------------------
 
-    def ask_again(self, action: Again, raised_cap: int) -> None:
+    def ask_again(self, action: Again, raised_cap: int, lowered_cap: int) -> None:
         """The same once more; text that is shown is carried on."""
         self._kind = action.kind
+        self._broke_off = bool(self.text.strip())
         if action.raise_cap:
             self.cap = raised_cap
         elif action.lower_cap is not None:
-            self.cap = action.lower_cap or max(1024, raised_cap // 4)
+            self.cap = action.lower_cap or lowered_cap
         self._lowered += action.lower_effort
         self.unstreamed = self.unstreamed or action.unstreamed
         self._nudge = action.nudge
@@ -238,12 +242,14 @@ class Step:
     def ask_smaller(self, action: AskSmaller, report: Report, raised_cap: int) -> None:
         """Calls were cut off: ask for them in smaller parts."""
         self._report, self._form = report, action
+        self._nudge = self._broke_off = False
         if action.raise_cap:
             self.cap = raised_cap
 
     def reissue(self, report: Report) -> None:
         """Calls came whole, but may not run: ask for them again."""
         self._report = report
+        self._nudge = self._broke_off = False
 
     def other_target(self) -> None:
         """Limits of the target before do not hold for the next one."""

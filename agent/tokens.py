@@ -91,3 +91,8 @@ def estimate_request(
     """Estimate the input of a whole request."""
     own = _PER_REQUEST + (_PER_MESSAGE + estimate(system) if system else 0)
     return own + sum(map(estimate_message, messages)) + sum(map(estimate_tool, tools))
+
+
+def characters(message: Message) -> int:
+    """Count what a row holds; quicker than an estimate, and never less than its tokens."""
+    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)

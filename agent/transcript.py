@@ -6,7 +6,7 @@ from agent import context
 from agent.compaction import Ask, compact
 from agent.providers.contract import ModelRequest
 from agent.providers.registry import Target
-from agent.tokens import estimate_message, estimate_request
+from agent.tokens import characters, estimate_message, estimate_request
 from sessions.records import Message
 
 
@@ -43,7 +43,7 @@ class Transcript:
 
     def surely_fits(self, window: int | None) -> bool:
         """Whether it fits beyond doubt: no text has more tokens than characters."""
-        return window is None or sum(map(_length, self.rows)) < window // 2
+        return window is None or sum(map(characters, self.rows)) < window // 2
 
     async def compact(self, room: int | None, target: Target, ask: Ask) -> tuple[int, str] | None:
         """Put a summary in place of the oldest rows, so that half of the room is free.
@@ -64,7 +64,3 @@ class Transcript:
 def size_of(request: ModelRequest) -> int:
     """Estimate the tokens of a request."""
     return estimate_request(request.system, request.messages, request.tools)
-
-
-def _length(row: Message) -> int:
-    return len(row.content) + sum(len(call.arguments) for call in row.tool_calls)

@@ -66,6 +66,11 @@ class Models:
             max_steps=settings.agent.max_steps, tool_timeout=settings.agent.tool_timeout
         )
 
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """All that are always there, whether they are enabled or not."""
+        return frozenset(tool.name for tool in self._tools)
+
     def setting(self, key: str, person: str) -> Setting:
         """What a turn of this conversation runs with."""
         route = self._route(key)

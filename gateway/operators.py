@@ -36,8 +36,8 @@ class Operators:
         When they were told of the same a little while ago, it is not said again: then nobody may
         claim either that they were told just now.
         """
-        now = self._clock.monotonic()
-        if now - self._told.get(cause, -_AGAIN_AFTER) < _AGAIN_AFTER:
+        now, kind = self._clock.monotonic(), cause.partition(" (")[0]  # a service words it anew
+        if now - self._told.get(kind, -_AGAIN_AFTER) < _AGAIN_AFTER:
             return ()
         shown = tuple(
             PutItem(self._announcer.item("operator", write_address(address), {"cause": cause}))
@@ -46,7 +46,7 @@ class Operators:
         if shown:
             if len(self._told) >= _MOST_REMEMBERED:
                 self._told.clear()
-            self._told[cause] = now
+            self._told[kind] = now
         return shown
 
     def _addresses(self, person: str) -> Iterable[Address]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from starlette.routing import BaseRoute
 
 from agent.tools.contract import Tool
+from agent.tools.mcp.servers import McpServers
 from gateway.announcer import Announcer
 from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
@@ -111,11 +112,12 @@ class GatewayRunner:
             except PortTaken as error:
                 raise CannotStart(str(error)) from error
         async with self._opened_store() as store:
-            models = await open_models(
-                self._settings, self._home, self._tools, clock=self._clock
-            )
+            models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
+            servers = McpServers(self._settings.mcp, self._clock, taken=models.tool_names)
+            models.more_tools = servers.tools
             try:
-                await self._serve(store, models)
+                async with servers.running():
+                    await self._serve(store, models)
             finally:
                 await models.aclose()
 

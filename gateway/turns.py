@@ -45,8 +45,8 @@ class Turns:
         """The first request of a turn goes on record with its start: one commit less."""
         if start.taken_up:
             return ()  # its requests are counted on, which takes a look into the store
-        target = self._setting(key, start.turn.person).targets[0]
-        return (StartAttempt(start.turn.id, 1, target.label, self._clock.now()),)
+        label = self._setting(key, start.turn.person).first_label(self._clock.monotonic())
+        return (StartAttempt(start.turn.id, 1, label, self._clock.now()),)
 
     def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> Work:
         """See `sessions.actor.Hands`."""

@@ -95,6 +95,16 @@ class Setting(msgspec.Struct, frozen=True):
     experience: Experience
     show_reasoning: bool = False
 
+    def first_label(self, now: float) -> str:
+        """Name the target that will be asked first, as far as that can be told without asking."""
+        for target in self.targets:
+            known = self.experience.of(
+                target.provider.name, target.settings.base_url or "", target.model
+            )
+            if (known.breaker.open_until or 0.0) <= now:
+                return target.label
+        return self.targets[0].label
+
 
 class Work:
     """One turn under way; also its journal."""

@@ -84,14 +84,6 @@ def admit(call: StepCall, tools: Mapping[str, T]) -> Run[T] | Refuse:
     return Refuse(call, _unfit(call, complaint)) if complaint else Run(call, tool, arguments)
 
 
-def dispatchable(call: StepCall, tools: Mapping[str, Gated]) -> bool:
-    """May this call go to the gate although the answer that it stands in was cut off?"""
-    if call.sealed:
-        return True
-    tool = tools.get(call.name)
-    return call.shape is Shape.WHOLE and tool is not None and tool.read_only
-
-
 def _rightly_named(call: StepCall, tools: Mapping[str, Gated]) -> StepCall:
     # The name of a call that had not ended may be a beginning: there a letter off is no slip.
     if call.name in tools or not call.sealed:

@@ -21,6 +21,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from agent.events import AgentEvent, TextDelta
 from agent.settings import ModelSettings
@@ -57,11 +59,22 @@ class Load(msgspec.Struct, frozen=True):
 LOADS = (Load(300, 0.020), Load(1000, 0.100))
 
 
-class Heard(msgspec.Struct):
-    """What came, and when: the probe does no more than to keep it."""
+class Heard:
+    """What came, and when: the probe does little more than to keep it."""
 
-    tokens: list[tuple[int, str]] = []
-    cpu: list[int] = []  # at each token
+    def __init__(self) -> None:
+        self.tokens: list[tuple[int, str]] = []
+        self.cpu: list[int] = []  # at each token
+        self.begun = asyncio.Event()  # the first words come with the headers, the tokens later
+        self.first = 0  # index of the first token
+
+    def take(self, text: str) -> None:
+        """A piece of text went through a turn."""
+        self.tokens.append((time.monotonic_ns(), text))
+        self.cpu.append(time.process_time_ns())
+        if not self.first and text[1:2].isdigit():
+            self.first = len(self.tokens) - 1
+            self.begun.set()
 
     def delays(self) -> list[float]:
         """Seconds from the writing of a token to its arrival, in order of arrival."""
@@ -113,19 +126,15 @@ class Outcome(msgspec.Struct, frozen=True):
 def _listening(heard: Heard) -> Iterator[None]:
     """Note each piece of text once the turn is through with it."""
     emit = Work._emit
-    now, cpu = time.monotonic_ns, time.process_time_ns
 
     def listened(work: Work, event: AgentEvent) -> None:
         emit(work, event)
         if type(event) is TextDelta:
-            heard.tokens.append((now(), event.text))
-            heard.cpu.append(cpu())
+            heard.take(event.text)
 
-    Work._emit = listened  # type: ignore[method-assign] - the only place where all tokens pass
-    try:
+    with pytest.MonkeyPatch.context() as probed:
+        probed.setattr(Work, "_emit", listened)  # the only place where all tokens pass
         yield
-    finally:
-        Work._emit = emit  # type: ignore[method-assign]
 
 
 @contextlib.asynccontextmanager
@@ -165,8 +174,14 @@ def _settings(load: Load, url: str) -> Settings:
     )
 
 
-async def stream(load: Load, home: Path, *, core: int | None = None) -> Outcome:
-    """Let the turns run; the service runs on the core."""
+async def stream(
+    load: Load,
+    home: Path,
+    *,
+    core: int | None = None,
+    profile: cProfile.Profile | None = None,
+) -> Outcome:
+    """Let the turns run; the service runs on the core. Profiled is only the streaming itself."""
     screen = Screen(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=1.0)
     spec = PlatformSpec("memory", Nothing, lambda _config, _given: screen)
     heard = Heard()
@@ -180,10 +195,12 @@ async def stream(load: Load, home: Path, *, core: int | None = None) -> Outcome:
             for number in range(load.streams):
                 await screen.say(str(number), "go")
             async with asyncio.timeout(load.seconds + _PATIENCE):
-                served = msgspec.json.decode(await report, type=Report)
+                await heard.begun.wait()
+                with profile or contextlib.nullcontext():
+                    served = msgspec.json.decode(await report, type=Report)
                 await _all_ended(runner, load)
         runner.stopping.set()
-    first = next(at for at, (_, text) in enumerate(heard.tokens) if text.split()[0].isdigit())
+    first = heard.first
     return Outcome(
         load,
         heard.delays(),
@@ -220,18 +237,18 @@ def main() -> int:
     parser.add_argument("--protocol", choices=PROTOCOLS, default="chat")
     parser.add_argument("--profile", action="store_true", help="say where the time goes")
     chosen = parser.parse_args()
-    loads = [msgspec.structs.replace(each, seconds=chosen.seconds) for each in LOADS]
+    loads: tuple[Load, ...] = LOADS
     if chosen.streams:
-        loads = [Load(chosen.streams, chosen.interval, chosen.seconds)]
+        loads = (Load(chosen.streams, chosen.interval),)
     cores = sorted(os.sched_getaffinity(0))
     other = cores[1] if len(cores) > 1 else None
     os.sched_setaffinity(0, cores[:1])
     over = False
-    for load in loads:
-        load = msgspec.structs.replace(load, protocol=chosen.protocol)
+    for each in loads:
+        load = replace(each, seconds=chosen.seconds, protocol=chosen.protocol)
         profile = cProfile.Profile() if chosen.profile else None
-        with tempfile.TemporaryDirectory() as home, profile or contextlib.nullcontext():
-            outcome = asyncio.run(stream(load, Path(home), core=other))
+        with tempfile.TemporaryDirectory() as home:
+            outcome = asyncio.run(stream(load, Path(home), core=other, profile=profile))
         sys.stdout.write(outcome.words() + "\n")
         over = over or outcome.median > LIMIT
         if profile:

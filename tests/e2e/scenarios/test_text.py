@@ -1,12 +1,13 @@
 """Answers of text that stall, break off, run on or end oddly, on three protocols."""
 
-import asyncio
 import time
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from agent.settings import AgentSettings
 from sessions.records import TurnState
 from tests.e2e.scenarios.stage import SCALED, Stage, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
@@ -258,9 +259,9 @@ async def test_reasoning_that_is_cut_begins_anew_and_is_shown_once(
         await scene.check()
 
 
-def show_reasoning(tmp_path: Path, protocol: ProtocolName, *scripts: Script):  # noqa: ANN201
-    from agent.settings import AgentSettings  # noqa: PLC0415
-
+def show_reasoning(
+    tmp_path: Path, protocol: ProtocolName, *scripts: Script
+) -> AbstractAsyncContextManager[Stage]:
     return stage(tmp_path, protocol, *scripts, agent=AgentSettings(show_reasoning=True))
 
 
@@ -318,12 +319,6 @@ async def test_thinking_that_uses_up_the_limit_gets_one_more_try_with_less(
         assert "/reasoning low" in notice
         assert await scene.history() == ["U:go"]
         await scene.check()
-
-
-async def stopped(scene: Stage) -> None:
-    await scene.say("/stop")
-    async with asyncio.timeout(0.3):
-        await scene.house.screen.shows("7", "⏹ Stopped")
 
 
 async def test_a_model_that_goes_on_from_its_own_text_needs_no_words_about_it(

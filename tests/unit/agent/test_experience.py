@@ -209,4 +209,3 @@ def test_the_correction_moves_with_the_service() -> None:
 def test_limits_that_a_service_tells_are_unknown_at_first() -> None:
     learned = Learned()
     assert learned.window is None
-    assert learned.output_limit is None

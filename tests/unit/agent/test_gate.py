@@ -9,7 +9,7 @@ from agent.providers.contract import ToolSchema
 from agent.slots import Shape, StepCall, shape_of
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from agent.tools.gate import Refuse, Run, admit, dispatchable
+from agent.tools.gate import Refuse, Run, admit
 from agent.tools.names import distance, meant, nearest
 
 
@@ -250,21 +250,3 @@ def test_calls_are_identical_when_they_mean_the_same_however_written(
     assert isinstance(first, Run)
     assert isinstance(second, Run)
     assert (first.identity == second.identity) is same
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "sealed", "may"),
-    [
-        ("pay", '{"amount": 1}', True, True),
-        ("pay", '{"amount": 1}', False, False),
-        ("pay", '{"amount":', True, True),
-        ("read", '{"path": "a"}', False, True),
-        ("read", '{"path":', False, False),
-        ("raed", '{"path": "a"}', False, False),
-        ("raed", '{"path": "a"}', True, True),
-    ],
-)
-def test_of_a_cut_answer_what_had_ended_goes_on_and_what_only_reads_if_whole(
-    name: str, arguments: str, sealed: bool, may: bool
-) -> None:
-    assert dispatchable(call(name, arguments, sealed=sealed), TOOLS) is may

@@ -565,14 +565,6 @@ async def test_a_text_that_met_the_limit_is_carried_on_with_a_higher_one(play: P
         assert "network" not in stage.asked(number)
 
 
-async def test_the_limit_is_never_raised_beyond_what_the_service_gives(play: Play) -> None:
-    stage = await play('H T"One, " F length D', 'H T"two, " F length D', ok("three."))
-    stage.settings = {"max_output_tokens": 100}
-    stage.learned().output_limit = 150
-    await stage.run()
-    assert [request.max_tokens for request in stage.server.requests] == [100, 150, 150]
-
-
 async def test_without_a_limit_of_ours_it_is_raised_from_what_was_used(play: Play) -> None:
     stage = await play('H T"One, " F length U(5000) D', ok("two."))
     await stage.run()
@@ -595,7 +587,6 @@ async def test_a_limit_that_is_more_than_the_model_gives_is_lowered(play: Play) 
     done = await stage.run()
     assert (done.text, done.tries) == ("done", 2)
     assert [request.max_tokens for request in stage.server.requests] == [9999, 4096]
-    assert stage.learned().output_limit == 4096
 
 
 async def test_a_limit_without_a_number_is_halved(play: Play) -> None:

@@ -79,8 +79,7 @@ def test_who_was_not_looking_does_not_end_the_look_of_somebody_else() -> None:
 def test_what_services_say_of_their_limits_is_kept() -> None:
     route = Route([target("a")], Experience())
     route.learn(result(Cut(Phase.TEXT, errors.ContextTooLong("", 8192))), 0.0, bare_end=False)
-    route.learn(result(Cut(Phase.TEXT, errors.OutputTooLong("", 1000))), 0.0, bare_end=False)
-    assert (route.window, route.known.output_limit) == (8192, 1000)
+    assert route.window == 8192
     assert Route([target("b")], Experience()).window is None
 
 
@@ -132,10 +131,31 @@ def test_an_output_limit_is_raised(
 
 def test_an_output_limit_is_never_raised_beyond_the_model_nor_lowered() -> None:
     route = Route([target("a", max_output_tokens=900)], Experience())
-    route.known.output_limit = 1000
+    route.learn(result(Cut(Phase.TEXT, errors.OutputTooLong("", 1000))), 0.0, bare_end=False)
     seen = result(Complete())
     assert route.raised_cap(None, seen) == 1000
     assert route.raised_cap(5000, seen) == 5000
+
+
+def test_an_output_limit_that_was_refused_is_not_asked_for_again_in_this_turn() -> None:
+    experience = Experience()
+    route = Route([target("a", max_output_tokens=9000), target("b")], experience)
+    route.learn(result(Cut(Phase.TEXT, errors.OutputTooLong("", 1000))), 0.0, bare_end=False)
+    assert route.max_output == 1000
+    route.leave()
+    route.choose(0.0)
+    assert route.target.settings.max_output_tokens is route.max_output
+    assert Route([target("a", max_output_tokens=9000)], experience).max_output == 9000
+
+
+@pytest.mark.parametrize(
+    ("settings", "cap", "lowered"),
+    [({}, 8000, 4000), ({"max_output_tokens": 6000}, None, 3000), ({}, None, 4096), ({}, 9, 1024)],
+)
+def test_an_output_limit_without_a_number_is_halved(
+    settings: dict[str, Any], cap: int | None, lowered: int
+) -> None:
+    assert Route([target("nobody knows", **settings)], Experience()).lowered_cap(cap) == lowered
 
 
 def test_a_route_with_the_same_model_twice_has_no_other() -> None:

@@ -122,7 +122,7 @@ def test_the_first_request_asks_for_nothing_beside_the_conversation() -> None:
 def test_text_is_carried_on_in_the_kind_that_was_asked_for(kind: Kind, words: str) -> None:
     shown = Shown(LAST)
     shown.answer(FOX, cut=True)
-    shown.step.ask_again(Again(kind=kind), 0)
+    shown.step.ask_again(Again(kind=kind), 0, 0)
     answer, asked, last = shown.asks()
     assert answer == Message("assistant", FOX)
     assert words in asked.content
@@ -133,15 +133,15 @@ def test_blanks_alone_are_not_carried_on() -> None:
     shown = Shown()
     result = shown.answer("\n", " ", cut=True)
     assert not seen(shown, result).shown
-    shown.step.ask_again(Again(), 0)
+    shown.step.ask_again(Again(), 0, 0)
     assert shown.asks() == []
 
 
 def test_an_answer_that_is_missing_is_asked_for() -> None:
     shown = Shown()
-    shown.step.ask_again(Again(nudge=True), 0)
+    shown.step.ask_again(Again(nudge=True), 0, 0)
     assert shown.asks() == [NUDGE]
-    shown.step.ask_again(Again(), 0)
+    shown.step.ask_again(Again(), 0, 0)
     assert shown.asks() == []
 
 
@@ -221,30 +221,29 @@ def test_less_thought_is_asked_for_step_by_step(
 ) -> None:
     shown = Shown()
     for _ in range(times):
-        shown.step.ask_again(Again(lower_effort=True), 0)
-    shown.step.ask_again(Again(), 0)
+        shown.step.ask_again(Again(lower_effort=True), 0, 0)
+    shown.step.ask_again(Again(), 0, 0)
     assert shown.step.effort(configured) == effort
 
 
 @pytest.mark.parametrize(
-    ("action", "raised", "cap"),
+    ("action", "cap"),
     [
-        (Again(), 200, None),
-        (Again(raise_cap=True), 200, 200),
-        (Again(lower_cap=4096), 20_000, 4096),
-        (Again(lower_cap=0), 20_000, 5000),
-        (Again(lower_cap=0), 100, 1024),
+        (Again(), None),
+        (Again(raise_cap=True), 200),
+        (Again(lower_cap=4096), 4096),
+        (Again(lower_cap=0), 50),
     ],
 )
-def test_the_output_limit_follows_the_decision(action: Again, raised: int, cap: int | None) -> None:
+def test_the_output_limit_follows_the_decision(action: Again, cap: int | None) -> None:
     shown = Shown()
-    shown.step.ask_again(action, raised)
+    shown.step.ask_again(action, 200, 50)
     assert shown.step.cap == cap
 
 
 def test_another_target_begins_with_its_own_limits() -> None:
     shown = Shown()
-    shown.step.ask_again(Again(raise_cap=True, lower_effort=True, unstreamed=True), 200)
+    shown.step.ask_again(Again(raise_cap=True, lower_effort=True, unstreamed=True), 200, 0)
     shown.step.failures = 2
     assert shown.step.unstreamed
     shown.step.other_target()
@@ -254,9 +253,21 @@ def test_another_target_begins_with_its_own_limits() -> None:
 
 def test_once_a_service_cannot_stream_the_step_does_not_ask_it_to() -> None:
     shown = Shown()
-    shown.step.ask_again(Again(unstreamed=True), 0)
-    shown.step.ask_again(Again(), 0)
+    shown.step.ask_again(Again(unstreamed=True), 0, 0)
+    shown.step.ask_again(Again(), 0, 0)
     assert shown.step.unstreamed
+
+
+def test_text_that_broke_off_behind_reported_losses_is_carried_on_with_the_report() -> None:
+    shown = Shown()
+    shown.step.reissue(Report(unsealed=("pay",)))
+    shown.answer(FOX, cut=True)
+    assert "repeating its last words" not in shown.asks()[-1].content
+    shown.step.ask_again(Again(), 0, 0)
+    answer, asked = shown.asks()
+    assert answer == Message("assistant", FOX)
+    assert "repeating its last words" in asked.content
+    assert "`pay`" in asked.content
 
 
 # --- while the answer comes ----------------------------------------------------------------------------
@@ -323,7 +334,7 @@ def test_what_was_repeated_without_end_is_taken_back() -> None:
         AttemptResult(Cut(Phase.TEXT, Looping()), StepResult(text="Well: "))  # without the loop
     )
     assert shown.events[-1] == TextReplaced("Well: ")
-    shown.step.ask_again(Again(), 0)
+    shown.step.ask_again(Again(), 0, 0)
     assert "repeat the same words" in shown.asks()[-1].content
 
 
