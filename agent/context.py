@@ -95,23 +95,22 @@ def plan(rows: Sequence[Message], sizes: Sequence[int], target_tokens: int) -> P
         msg = f"{len(rows)} rows, but {len(sizes)} sizes"
         raise ValueError(msg)
     before = sum(sizes)
-    best: Plan | None = None
-    for found, after in _choices(rows, sizes):
+    best: tuple[int, Message | None] | None = None
+    for at, pinned, after in _choices(rows, sizes):
         if shrunk(before, after):
+            best = at, pinned
             if after <= target_tokens:
-                return found
-            best = found
-    return best
+                break
+    return Plan(len(rows) - best[0], tuple(rows[: best[0]]), best[1]) if best else None
 
 
-def compacted(rows: Sequence[Message], chosen: Plan, summary: str) -> tuple[Message, ...]:
-    """Give the history as it is after a round."""
-    pinned = (chosen.pinned,) if chosen.pinned is not None else ()
-    return (as_summary_row(summary), *pinned, *rows[len(rows) - chosen.keep :])
+def _choices(
+    rows: Sequence[Message], sizes: Sequence[int]
+) -> Iterator[tuple[int, Message | None, int]]:
+    """Go through the valid plans from the least that leaves to the most.
 
-
-def _choices(rows: Sequence[Message], sizes: Sequence[int]) -> Iterator[tuple[Plan, int]]:
-    """Go through the valid plans from the least that leaves to the most, with what stays."""
+    Each says how many rows leave, which one is shown again, and how many tokens stay.
+    """
     asks = _requests(rows)
     if True not in asks:
         return
@@ -121,9 +120,9 @@ def _choices(rows: Sequence[Message], sizes: Sequence[int]) -> Iterator[tuple[Pl
     left = sum(sizes)
     for at, (row, size) in enumerate(zip(rows, sizes, strict=True)):
         if oldest < at <= start and asks[at] and not asks[at - 1]:
-            yield Plan(len(rows) - at, tuple(rows[:at])), left
+            yield at, None, left
         elif at > end and row.role == "assistant":
-            yield Plan(len(rows) - at, tuple(rows[:at]), pinned), left + extra
+            yield at, pinned, left + extra
         left -= size
 
 

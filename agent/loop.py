@@ -2,10 +2,7 @@
 
 import asyncio
 import contextlib
-import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -27,15 +24,13 @@ from agent.continuation import (
     RunTools,
     Switch,
 )
-from agent.errors import Looping, RateLimited, ToolError
+from agent.errors import Looping, Overloaded, RateLimited, Stalled, ToolError
 from agent.events import (
-    AgentEvent,
     Ending,
     Notice,
     StepDone,
     TurnDone,
 )
-from agent.experience import Experience
 from agent.prompt import LAST_STEP, Report, as_seen
 from agent.providers.contract import ModelRequest, ToolSchema
 from agent.providers.registry import Target
@@ -43,108 +38,34 @@ from agent.route import Route
 from agent.salvage import Salvage, sort_calls
 from agent.spend import Usage
 from agent.step import Step
-from agent.tools.drafts import Draft, Drafts
-from agent.tools.registry import ToolRegistry
-from agent.tools.run import Approve, ToolJournal, ToolRunner, record_of
+from agent.tools.drafts import Draft
+from agent.tools.run import ToolRunner, record_of
 from agent.tools.spill import caps_for
-from agent.transcript import Transcript, size_of
+from agent.transcript import Transcript
+from agent.turn import Means, TurnTask
 from sessions.records import Message
-from sessions.values.clock import Clock
 
 _MOST_REFUSED = 3  # steps in a row whose calls could all not run
 _SMALLEST_ANSWER = 4096  # tokens, where no output limit was set and the service's own was met
 
 
-class TurnJournal(ToolJournal, Protocol):
-    """Where a turn writes down what must survive; every coroutine returns once it is durable.
+async def run_turn(task: TurnTask, means: Means) -> TurnDone:
+    """Answer the task; events go to `means.emit` as they happen, the last one is the return value.
 
-    The final assistant row is not written here: it is in `TurnDone.message`, so that the caller
-    commits it together with the end of the turn. A turn that is cancelled leaves its last attempt
-    and its running tools open; the caller closes them with the turn. The visible text of the
-    present step is what was emitted; the caller keeps it.
-    """
-
-    async def attempt_started(self, number: int, target: str) -> None:
-        """A request is about to be sent; numbers count up from 1 over the whole turn."""
-        ...
-
-    async def attempt_ended(self, number: int, result: AttemptResult) -> None:
-        """The request is over and judged."""
-        ...
-
-    async def step_done(self, message: Message) -> None:
-        """An assistant row with tool calls. It takes the place of the checkpoint so far."""
-        ...
-
-    async def compacted(self, keep: int, summary: str) -> None:
-        """From now on the summary stands for all but the newest `keep` rows."""
-        ...
-
-
-class TurnTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be answered."""
-
-    turn_id: str
-    session_id: str
-    system: str
-    history: tuple[Message, ...]  # ends with the user's row
-    workspace: Path
-    summary: str = ""  # of what came before the history
-    notes: tuple[str, ...] = ()  # told to the model in this turn only, see `agent.prompt`
-    taken_up: bool = False  # the turn was interrupted; what follows the user's row belongs to it
-    partial: str = ""  # of a turn taken up: the text that was visible, to be gone on with
-    may_replace: bool = True  # text that is shown can still be changed
-
-
-class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one turn may go."""
-
-    max_steps: int = 90
-    tool_timeout: float = 300.0
-
-
-DEFAULT_LIMITS = TurnLimits()
-
-
-Emit = Callable[[AgentEvent], None]
-Steers = Callable[[], Awaitable[tuple[Message, ...]]]
-
-
-async def run_turn(
-    task: TurnTask,
-    *,
-    targets: Sequence[Target],
-    tools: ToolRegistry,
-    journal: TurnJournal,
-    clock: Clock,
-    emit: Emit,
-    steers: Steers,
-    experience: Experience,
-    drafts: Drafts,
-    approve: Approve | None = None,
-    limits: TurnLimits = DEFAULT_LIMITS,
-    randomness: Callable[[], float] = random.random,
-) -> TurnDone:
-    """Answer the task; events go to `emit` as they happen, the last one is the return value.
-
-    `targets` are asked in this order: the next one when the ones before do not answer. `TurnDone`
-    is returned and not emitted: the caller first commits it. `steers` is asked after every tool
-    result for user rows that came meanwhile (committed by the caller). Cancel this coroutine to
+    `TurnDone` is returned and not emitted: the caller first commits it. Cancel this coroutine to
     stop the turn: the connection to the model closes at once and running tools are cancelled.
     """
-    turn = _Turn(
-        task, targets, tools, journal, clock, emit, experience, drafts, approve, limits, randomness
-    )
+    turn = _Turn(task, means)
     try:
-        for number in range(1, limits.max_steps + 1):
+        for number in range(1, means.limits.max_steps + 1):
             outcome = await turn.step(number)
             if isinstance(outcome, TurnDone):
                 return outcome
             refused = await turn.run_tools(outcome)
             if refused:
                 return refused
-            turn.add(await steers())
-        return await turn.summary(limits.max_steps + 1)
+            turn.add(await means.steers())
+        return await turn.summary(means.limits.max_steps + 1)
     finally:
         turn.leave()
 
@@ -161,30 +82,17 @@ class _Answer(msgspec.Struct, frozen=True):
 class _Turn:
     """A turn under way: what was said in it so far, and what it has used up."""
 
-    def __init__(
-        self,
-        task: TurnTask,
-        targets: Sequence[Target],
-        tools: ToolRegistry,
-        journal: TurnJournal,
-        clock: Clock,
-        emit: Emit,
-        experience: Experience,
-        drafts: Drafts,
-        approve: Approve | None,
-        limits: TurnLimits,
-        randomness: Callable[[], float],
-    ) -> None:
+    def __init__(self, task: TurnTask, means: Means) -> None:
         self._task = task
         self._said = Transcript(task.history, task.summary)
-        self._route = Route(targets, experience)
-        self._tools = tools
-        self._journal = journal
-        self._clock = clock
-        self._emit = emit
-        self._drafts = drafts
-        self._randomness = randomness
-        self._budget = Budget(clock.monotonic())
+        self._route = Route(means.targets, means.experience)
+        self._tools = means.tools
+        self._journal = means.journal
+        self._clock = means.clock
+        self._emit = means.emit
+        self._drafts = means.drafts
+        self._randomness = means.randomness
+        self._budget = Budget(means.clock.monotonic())
         self._attempts = 0
         self._estimated = 0  # input tokens of the next request, where that was worth the work
         self._usage = Usage()
@@ -194,15 +102,15 @@ class _Turn:
         self._recovered = task.taken_up  # the next answer is the first after a recovery
         self._refused_steps = 0
         self._runner = ToolRunner(
-            tools,
-            journal,
-            emit,
-            clock=clock,
+            means.tools,
+            means.journal,
+            means.emit,
+            clock=means.clock,
             workspace=task.workspace,
-            drafts=drafts,
+            drafts=means.drafts,
             key=f"{task.session_id}:{task.turn_id}",
-            approve=approve,
-            timeout=limits.tool_timeout,
+            approve=means.approve,
+            timeout=means.limits.tool_timeout,
             caps=caps_for(self._route.window),
         )
         if task.taken_up:
@@ -210,7 +118,7 @@ class _Turn:
 
     def add(self, rows: Iterable[Message]) -> None:
         """People said something while the turn ran."""
-        self._said.rows.extend(rows)
+        self._said.add(rows)
 
     def leave(self) -> None:
         """The turn is over, whatever ended it."""
@@ -245,7 +153,7 @@ class _Turn:
         before, began = len(self._runner.ran), self._clock.monotonic()
         results = await self._runner.run(calls, after_recovery=self._recovered)
         self._budget.paused(self._clock.monotonic() - began)
-        self._said.rows += [message, *results]
+        self._said.add((message, *results))
         await self._look_at_drafts()
         if ran := self._runner.ran[before:]:
             self._budget.came_on(self._clock.monotonic(), ran)
@@ -439,10 +347,9 @@ class _Turn:
         window = self._route.window
         if self._said.surely_fits(window):
             return True
-        request = self._request(step)
-        self._estimated = size_of(request)
+        self._estimated = self._said.size_with(self._request(step), step.asks())
         tokens = round(self._estimated * self._route.known.correction)
-        return not context.too_long(tokens, window, request.max_output_tokens)
+        return not context.too_long(tokens, window, step.cap or self._route.max_output)
 
     async def _compact(self, limit: int | None) -> bool:
         """Make the conversation shorter; false when nothing can be left out."""
@@ -454,14 +361,28 @@ class _Turn:
         return done is not None
 
     async def _ask_aside(self, request: ModelRequest) -> AttemptResult:
-        """Send the request for a summary, beside the steps of the turn; nobody sees the answer."""
+        """Send the request for a summary, beside the steps of the turn; nobody sees the answer.
+
+        Whoever does not answer is left for the rest of the turn: nobody waits for it twice.
+        """
         self._emit(Notice("N12", {}))
+        while True:
+            result = await self._attempt_aside(request)
+            if not isinstance(result.error, Stalled | Overloaded) or not self._route.has_other:
+                return result
+            self._route.leave()
+            before = self._route.choose(self._clock.monotonic())
+            self._emit(Notice("N5", {"a": before or "", "b": self._route.target.label}))
+
+    async def _attempt_aside(self, request: ModelRequest) -> AttemptResult:
         self._attempts += 1
         number = self._attempts
-        await self._journal.attempt_started(number, self._route.target.label)
+        target = self._route.target
+        await self._journal.attempt_started(number, target.label)
+        streams = self._route.streams(self._clock.monotonic())
         result = await run_attempt(
-            self._route.target,
-            replace(request, stream=self._route.streams(self._clock.monotonic())),
+            target,
+            replace(request, model=target.model, stream=streams),
             Accumulator((), "aside"),
             clock=self._clock,
             learned=self._route.known,

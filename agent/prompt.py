@@ -80,13 +80,13 @@ def carried_on(text: str, kind: Kind, more: str = "") -> tuple[Message, ...]:
     asked = (
         f"[Your answer above {why}. What arrived of it ends with:\n«{text[-_QUOTED:]}»\n"
         f"Go on exactly there: start by repeating its last words, «{start}», to the letter, and "
-        "continue directly behind them to the end of the answer. Do not begin anew, and do not "
-        "speak of the interruption.]"
+        "continue directly behind them with what is still missing of the answer. Do not begin "
+        "anew, and do not speak of the interruption.]"
     )
     return Message("assistant", text), Message("user", "\n\n".join(filter(None, (asked, more))))
 
 
-def lost_calls(report: Report, text: str = "") -> str:
+def lost_calls(report: Report) -> str:
     """Tell which calls did not arrive, and ask for them in a form that will."""
     parts: list[str] = []
     if report.lost:
@@ -126,8 +126,6 @@ def lost_calls(report: Report, text: str = "") -> str:
             f"{again}Split the work into several smaller calls, each with less than about "
             f"{report.limit}K tokens of arguments."
         )
-    if text:
-        parts.append("The text above was already shown; do not repeat it, go on with the calls.")
     return f"[{' '.join(parts)}]"
 
 

@@ -63,7 +63,6 @@ class Step:
         self._may_replace = may_replace
         self._kind = Kind.NETWORK
         self._nudge = False
-        self._broke_off = False  # the shown text is what broke off, not a call behind it
         self._looped = False
         self._lowered = 0  # steps of effort
         self._seam = Seam("")
@@ -100,13 +99,11 @@ class Step:
             self._blanks = self.text[len(bare) :]
             return (Message("assistant", bare), *self._more)
         text = self.text if self.text.strip() else ""
-        told = lost_calls(self._report, text) if self._report else ""
+        told = lost_calls(self._report) if self._report else ""
         if self._looped:
             told = "\n\n".join(filter(None, (REPEATING, told)))
         asks: list[Message] = []
-        if text and self._report and not self._broke_off:
-            asks += [Message("assistant", text), Message("user", told)]
-        elif text:
+        if text:
             asks += carried_on(text, self._kind, told)
         elif told:
             asks.append(Message("user", told))
@@ -230,7 +227,6 @@ class Step:
     def ask_again(self, action: Again, raised_cap: int, lowered_cap: int) -> None:
         """The same once more; text that is shown is carried on."""
         self._kind = action.kind
-        self._broke_off = bool(self.text.strip())
         if action.raise_cap:
             self.cap = raised_cap
         elif action.lower_cap is not None:
@@ -242,14 +238,15 @@ class Step:
     def ask_smaller(self, action: AskSmaller, report: Report, raised_cap: int) -> None:
         """Calls were cut off: ask for them in smaller parts."""
         self._report, self._form = report, action
-        self._nudge = self._broke_off = False
+        self._kind = Kind.CAP if action.raise_cap else Kind.NETWORK
+        self._nudge = False
         if action.raise_cap:
             self.cap = raised_cap
 
     def reissue(self, report: Report) -> None:
         """Calls came whole, but may not run: ask for them again."""
         self._report = report
-        self._nudge = self._broke_off = False
+        self._nudge = False
 
     def other_target(self) -> None:
         """Limits of the target before do not hold for the next one."""

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from agent.errors import ProviderError, ToolError
 from agent.experience import Experience
-from agent.loop import TurnLimits
 from agent.prompt import SYSTEM
 from agent.providers.contract import Provider
 from agent.providers.registry import (
@@ -26,6 +25,7 @@ from agent.settings import TargetSettings
 from agent.tools.contract import Tool
 from agent.tools.drafts import Drafts
 from agent.tools.registry import BUILT_IN, ToolRegistry, enabled, from_entry_points
+from agent.turn import TurnLimits
 from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
 from gateway.routing import route_of

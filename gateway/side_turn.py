@@ -6,9 +6,10 @@ import msgspec
 
 from agent.attempt import AttemptResult
 from agent.events import AgentEvent, TurnDone
-from agent.loop import TurnLimits, TurnTask, run_turn
+from agent.loop import run_turn
 from agent.tools.contract import Risk
 from agent.tools.registry import ToolRegistry
+from agent.turn import Means, TurnLimits, TurnTask
 from gateway.work import Setting
 from sessions.changes import (
     Change,
@@ -64,15 +65,17 @@ class SideTurn:
                 workspace=self._setting.workspace,
                 summary=summary,
             ),
-            targets=self._setting.targets,
-            tools=ToolRegistry(()),
-            journal=self,
-            clock=self._clock,
-            emit=_shown_to_nobody,
-            steers=_nothing,
-            experience=self._setting.experience,
-            drafts=self._setting.drafts,
-            limits=_LIMITS,
+            Means(
+                targets=self._setting.targets,
+                tools=ToolRegistry(()),
+                journal=self,
+                clock=self._clock,
+                emit=_shown_to_nobody,
+                steers=_nothing,
+                experience=self._setting.experience,
+                drafts=self._setting.drafts,
+                limits=_LIMITS,
+            ),
         )
 
     def record(self, asked: Asked) -> tuple[Change, ...]:
@@ -101,7 +104,7 @@ class SideTurn:
             TakeBack(asked.session_id, self._id, now),
         )
 
-    # --- the journal: see `agent.loop.TurnJournal` ------------------------------------------------
+    # --- the journal: see `agent.turn.TurnJournal` ------------------------------------------------
 
     async def attempt_started(self, number: int, target: str) -> None:
         """Noted."""

@@ -1,6 +1,7 @@
 """One turn under way: its journal, what the chat shows of it, and what it leaves behind."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,13 +23,14 @@ from agent.events import (
     TurnDone,
 )
 from agent.experience import Experience
-from agent.loop import TurnLimits, TurnTask, run_turn
+from agent.loop import run_turn
 from agent.prompt import EARLIER_NOT_IN_VIEW, interrupted_request
 from agent.providers.registry import Target
 from agent.tools.contract import Risk, Tool
 from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
 from agent.tools.twins import UNKNOWN
+from agent.turn import Means, TurnLimits, TurnTask
 from gateway.announcer import PLAIN_COMMAND, Announcer
 from gateway.answer import (
     answer_item,
@@ -65,6 +67,7 @@ from sessions.values.clock import Clock
 log = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 2.0
+CHECKPOINT_SIZE = 1024  # characters that are not to be lost either, however quick they come
 STEERS_WITHIN = 5.0
 
 PREVIEW = 200  # characters of a late result
@@ -149,6 +152,8 @@ class Work:
             self._thinking = delivery.live(self._reasoning(final=False))
         self._live: LiveItem = delivery.live(self._item("", final=False))
         self._told = ""  # the last notice
+        self._unkept = 0  # characters since the last checkpoint
+        self._much = asyncio.Event()  # they have become many
         self._cut = False
         self._attempts_before = 0  # of a turn that is taken up again
         self.steps = 0
@@ -210,16 +215,18 @@ class Work:
                 keeper = beside.create_task(self._keep_checkpoints())
                 done = await run_turn(
                     task,
-                    targets=self._setting.targets,
-                    tools=self._setting.tools,
-                    journal=self,
-                    clock=self._clock,
-                    emit=self._emit,
-                    steers=self._take_steers,
-                    experience=self._setting.experience,
-                    drafts=self._setting.drafts,
-                    approve=self._approve,
-                    limits=self._setting.limits,
+                    Means(
+                        targets=self._setting.targets,
+                        tools=self._setting.tools,
+                        journal=self,
+                        clock=self._clock,
+                        emit=self._emit,
+                        steers=self._take_steers,
+                        experience=self._setting.experience,
+                        drafts=self._setting.drafts,
+                        approve=self._approve,
+                        limits=self._setting.limits,
+                    ),
                 )
                 keeper.cancel()
             return self._ended(done)
@@ -262,6 +269,11 @@ class Work:
         match event:
             case TextDelta():
                 self._pieces.append(event.text)
+                self._unkept += len(event.text)
+                # A share of a long text, not a fixed size: each checkpoint writes all of it.
+                if self._unkept >= max(CHECKPOINT_SIZE, len(self._saved_text) // 8):
+                    self._unkept = 0
+                    self._much.set()
                 self._told = ""
                 self._status.alive()
             case TextReplaced():
@@ -330,14 +342,14 @@ class Work:
     # --- the journal ----------------------------------------------------------------------------
 
     async def attempt_started(self, number: int, target: str) -> None:
-        """See `agent.loop.TurnJournal`."""
+        """See `agent.turn.TurnJournal`."""
         if number == 1 and not self._start.taken_up:
             return  # on record since the turn began
         number += self._attempts_before
         await self._save(StartAttempt(self._turn.id, number, target, self._clock.now()))
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
-        """See `agent.loop.TurnJournal`. Rides on the next commit."""
+        """See `agent.turn.TurnJournal`. Rides on the next commit."""
         self._unsaved.append(
             EndAttempt(
                 self._turn.id,
@@ -356,7 +368,7 @@ class Work:
         )
 
     async def step_done(self, message: Message) -> None:
-        """See `agent.loop.TurnJournal`."""
+        """See `agent.turn.TurnJournal`."""
         self.steps += 1
         self._open = {call.id: call for call in message.tool_calls}
         self._started.clear()
@@ -370,7 +382,7 @@ class Work:
         )
 
     async def tool_started(self, call: ToolCall, risk: Risk) -> None:
-        """See `agent.loop.TurnJournal`."""
+        """See `agent.turn.TurnJournal`."""
         self._started.add(call.id)
         now = self._clock.now()
         await self._save(
@@ -378,7 +390,7 @@ class Work:
         )
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
-        """See `agent.loop.TurnJournal`."""
+        """See `agent.turn.TurnJournal`."""
         self._open.pop(call.id, None)
         now = self._clock.now()
         row = Message("tool", content=result, tool_call_id=call.id)
@@ -395,13 +407,16 @@ class Work:
         self._delivery.wake([item])
 
     async def compacted(self, keep: int, summary: str) -> None:
-        """See `agent.loop.TurnJournal`."""
+        """See `agent.turn.TurnJournal`."""
         await self._save(Compact(self._turn.session, keep, summary, self._clock.now()))
 
     async def _keep_checkpoints(self) -> None:
         """Write down the text so far, and let the time of a running tool be seen."""
         while True:
-            await asyncio.sleep(CHECKPOINT_EVERY)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECKPOINT_EVERY):
+                    await self._much.wait()
+            self._much.clear()
             if self._status.tools_running:
                 self._refresh()
             if self._text and self._text != self._saved_text:
@@ -413,7 +428,11 @@ class Work:
 
     async def _save(self, *changes: Change) -> None:
         unsaved, self._unsaved = self._unsaved, []
-        await self._store.apply(*unsaved, *changes)
+        try:
+            await self._store.apply(*unsaved, *changes)
+        except StoreError:
+            self._unsaved = [*unsaved, *self._unsaved]  # what a request cost is not lost with this
+            raise
 
     # --- the end --------------------------------------------------------------------------------
 

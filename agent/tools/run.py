@@ -23,6 +23,7 @@ from agent.tools.registry import ToolRegistry
 from agent.tools.spill import ResultCaps, caps_for, cut, fits, preview, spill
 from agent.tools.tally import tally
 from agent.tools.twins import UNKNOWN, Twin, Twins, carried_out
+from sessions.errors import AlreadyStarted
 from sessions.records import Message, ToolCall
 from sessions.values.clock import Clock
 
@@ -33,11 +34,16 @@ BATCH_TIMEOUT = 420.0  # seconds for calls that run side by side
 _LONGEST_LABEL = 80
 _READER = "read_file"
 
+_STARTED_BEFORE = (
+    "{} has NOT run: a call of this very id was begun earlier in this turn. Look whether it had its "
+    "effect; if not, make the call again."
+)
+
 _log = logging.getLogger(__name__)
 
 
 class ToolJournal(Protocol):
-    """Where tool runs are written down; see `agent.loop.TurnJournal`."""
+    """Where tool runs are written down; see `agent.turn.TurnJournal`."""
 
     async def tool_started(self, call: ToolCall, risk: Risk) -> None:
         """A tool is about to take effect; when this raises, it does not run."""
@@ -242,7 +248,10 @@ class ToolRunner:
             return _Result(ok=False, text=refusal, refused=True)
         if how.asks and (denied := await self._denied(how)) is not None:
             return _Result(ok=False, text=f"{call.name} has NOT run: {denied}")
-        await self._journal.tool_started(record_of(call), tool.risk)
+        try:
+            await self._journal.tool_started(record_of(call), tool.risk)
+        except AlreadyStarted:
+            return _Result(ok=False, text=_STARTED_BEFORE.format(call.name), refused=True)
         self.ran.append(call.name)
         self._emit(ToolStarted(call.id, call.name, how.label, tool.emoji))
         return how

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from agent.events import AgentEvent, TextDelta
 from agent.settings import ModelSettings
+from gateway.cli.run import spare_the_collector
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
 from gateway.work import Work
@@ -190,6 +191,7 @@ async def stream(
         group.create_task(runner.run())
         async with asyncio.timeout(_PATIENCE):
             await runner.ready.wait()
+        spare_the_collector()  # as the daemon does
         before = time.process_time_ns()
         with _listening(heard):
             for number in range(load.streams):

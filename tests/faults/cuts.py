@@ -36,7 +36,7 @@ from agent.events import (
     TurnDone,
 )
 from agent.experience import Experience
-from agent.loop import TurnLimits, TurnTask, run_turn
+from agent.loop import run_turn
 from agent.providers.anthropic.messages import Anthropic
 from agent.providers.connections import Pool
 from agent.providers.openai.service import Service
@@ -46,6 +46,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
+from agent.turn import Means, TurnLimits, TurnTask
 from sessions.records import Message, ToolCall
 from tests.fakes.agent_kit import WORKSPACE, settings_for
 from tests.fakes.cooperative import Answer, Call, cooperative, pieces_of
@@ -299,16 +300,18 @@ class Player:
         async with asyncio.timeout(7200):  # of the world's seconds
             done = await run_turn(
                 task,
-                targets=[self._target],
-                tools=ToolRegistry(tools_of(journal.did)),
-                journal=journal,
-                clock=self._world,
-                emit=journal.emit,
-                steers=_nobody,
-                experience=Experience(),
-                drafts=Drafts(self._folder, self._world),
-                limits=TurnLimits(max_steps=10),
-                randomness=lambda: 1.0,
+                Means(
+                    targets=[self._target],
+                    tools=ToolRegistry(tools_of(journal.did)),
+                    journal=journal,
+                    clock=self._world,
+                    emit=journal.emit,
+                    steers=_nobody,
+                    experience=Experience(),
+                    drafts=Drafts(self._folder, self._world),
+                    limits=TurnLimits(max_steps=10),
+                    randomness=lambda: 1.0,
+                ),
             )
         return Played(done, journal, self._world.monotonic() - began, self._line.asked)
 

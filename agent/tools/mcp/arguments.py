@@ -34,7 +34,7 @@ def checker(tool: str, schema: dict[str, Any]) -> Callable[[Arguments], str | No
             _log.warning("the schema of %s is not valid: %s", tool, error.message[:_LONGEST])
             return None
         # The empty registry: a schema must not make us fetch what it refers to.
-        made: Validator = kind(schema, registry=Registry())
+        made: Validator = kind(_without_patterns(schema), registry=Registry())
         return made
 
     def check(arguments: Arguments) -> str | None:
@@ -48,6 +48,36 @@ def checker(tool: str, schema: dict[str, Any]) -> Callable[[Arguments], str | No
             return None
 
     return check
+
+
+def _without_patterns(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out regular expressions: one that is badly made can hold up everything for hours.
+
+    The server, which brought them, judges the arguments by them itself.
+    """
+    left_out = {"pattern"} if isinstance(schema.get("pattern"), str) else set()
+    if "patternProperties" in schema:  # without them nothing is known of further names
+        left_out |= {"patternProperties", "additionalProperties", "unevaluatedProperties"}
+    return {key: _part(key, value) for key, value in schema.items() if key not in left_out}
+
+
+def _part(key: str, value: object) -> object:
+    if key in _VALUES:
+        return value
+    if isinstance(value, list):
+        return [_part("", each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if key in _NAMED:
+        return {name: _part("", each) for name, each in value.items()}
+    return _without_patterns(value)
+
+
+_VALUES = frozenset({"const", "default", "enum", "examples"})
+"""What stands here is compared, not applied."""
+
+_NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+"""Schemas by names, and a name may be `pattern`."""
 
 
 def _complaint(errors: Iterable[ValidationError]) -> str | None:

@@ -60,10 +60,7 @@ export class Conversation {
   }
 
   get thinking() {
-    if (this.#typing) return true;
-    const rows = this.rows;
-    const answered = rows.findLastIndex(({ author }) => author === "answer");
-    return rows.slice(answered + 1).some(isRunning);
+    return this.#typing !== 0 || this.rows.some(isRunning);
   }
 
   /** Whether the work waits for somebody to answer a question. */

@@ -1,8 +1,11 @@
 """Talking through the page, with an agent that does as the message says (see stage.py)."""
 
+import asyncio
+
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from platforms.core.contract import Address, Draft
 from tests.e2e.page.hands import chat_of, rows, send, words
 from tests.e2e.stage import Stage
 
@@ -110,6 +113,64 @@ async def test_a_message_that_is_too_long_says_so_and_can_be_given_up(page: Page
     await expect(unsent).to_have_count(0)
 
 
+async def test_what_stands_behind_a_message_on_its_way_is_no_failure(page: Page) -> None:
+    taken = asyncio.Event()
+
+    async def slowly(route: Route) -> None:
+        await taken.wait()
+        await route.continue_()
+
+    await page.route("**/messages", slowly)
+    await send(page, "say one")
+    await send(page, "say two")
+    unsent = page.locator("#unsent .row .foot")
+    await expect(unsent).to_have_text(["Sending…", "Sending…"])
+    taken.set()
+    await expect(words(page, "answer")).to_have_text(["one", "two"])
+    await expect(unsent).to_have_count(0)
+
+
+async def test_every_message_that_could_not_be_sent_says_why(page: Page) -> None:
+    await page.route("**/messages", lambda route: route.abort())
+    await send(page, "say one")
+    await send(page, "say two")
+    unsent = page.locator("#unsent .row .foot")
+    await expect(unsent).to_contain_text(["cannot be reached right now"] * 2)
+    await page.unroute("**/messages")
+    await unsent.last.get_by_role("button", name="Send again").click()
+    await expect(words(page, "answer")).to_have_text(["one", "two"])
+
+
+async def test_a_status_without_words_goes_away_at_once(stage: Stage, page: Page) -> None:
+    await send(page, "say one")
+    await expect(rows(page, "answer")).to_have_count(1)
+    await page.clock.install(time="2030-01-01T00:00:00Z")
+    await page.clock.pause_at("2030-01-01T01:00:00Z")
+    place = Address(platform="web", chat=chat_of(page))
+    await stage.adapter.deliver(Draft("op", place, draft="i_2", text="", status="⏳ no output"))
+    await page.clock.run_for(200)
+    await expect(page.locator("#live .status")).to_have_text("⏳ no output")
+    await stage.adapter.deliver(Draft("op", place, draft="i_2", text="", status=""))
+    await expect(page.locator("#live .row")).to_have_count(0)  # and no time has gone by
+
+
+async def test_thoughts_without_an_answer_are_folded_up_and_not_read_out(
+    stage: Stage, page: Page
+) -> None:
+    await send(page, "say one")
+    await expect(page.locator("#announce")).to_have_text("one")
+    thoughts = "💭 **Thinking**\n> This is *hard*."
+    place = Address(platform="web", chat=chat_of(page))
+    await stage.adapter.deliver(Draft("op", place, draft="r_2", text=thoughts))
+    growing = page.locator("#live .row.thoughts .body")
+    await expect(growing).to_be_visible()
+    await expect(growing).to_have_text("This is hard.")
+    await stage._post(chat_of(page), "r_2", thoughts, "notice")
+    await expect(rows(page, "thoughts")).to_have_count(1)
+    await expect(rows(page, "thoughts").locator(".body")).to_be_hidden()
+    await expect(page.locator("#announce")).to_have_text("one")
+
+
 async def test_ten_messages_at_once_are_answered_once_each_in_order(page: Page) -> None:
     said = ["alpha", "bravo", "carol", "delta", "eagle", "fable", "gamma", "hotel", "india", "joy"]
     for word in said:
@@ -151,6 +212,18 @@ async def test_the_stop_button_ends_an_answer(page: Page) -> None:
     await expect(stop).to_be_hidden()
     await expect(page.locator("#thinking")).to_be_hidden()
     await expect(words(page, "user")).to_have_text(["hang", "/stop"])
+
+
+async def test_an_answer_on_the_side_does_not_hide_the_one_that_is_awaited(
+    stage: Stage, page: Page
+) -> None:
+    await send(page, "hang")
+    await expect(page.locator("#thinking")).to_be_visible()
+    await stage.post(chat_of(page), "💬 by the way")
+    await expect(words(page, "answer")).to_have_text(["💬 by the way"])
+    await expect(page.locator("#thinking")).to_have_text("Thinking…")
+    await expect(page.locator("#thinking")).to_be_visible()
+    await expect(page.get_by_role("button", name="Stop the answer")).to_be_visible()
 
 
 async def test_the_draft_of_a_stopped_answer_goes_away(page: Page) -> None:

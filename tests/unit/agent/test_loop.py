@@ -22,7 +22,7 @@ from agent.events import (
     TurnDone,
 )
 from agent.experience import Experience, Learned
-from agent.loop import TurnLimits, TurnTask, run_turn
+from agent.loop import run_turn
 from agent.providers.registry import Target
 from agent.settings import PriceSettings
 from agent.spend import Usage
@@ -32,6 +32,7 @@ from agent.tools.define import tool
 from agent.tools.files.writing import write_file, write_file_continue
 from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve
+from agent.turn import Means, TurnLimits, TurnTask
 from sessions.records import Message, ToolCall
 from tests.fakes.agent_kit import (
     SCALED,
@@ -138,17 +139,19 @@ class Stage:
         async with asyncio.timeout(10):
             return await run_turn(
                 msgspec.structs.replace(task, **self.task),
-                targets=self.targets,
-                tools=ToolRegistry((*self.shop.tools(), *self.more_tools)),
-                journal=self.journal,
-                clock=self.clock,
-                emit=self._emit,
-                steers=self._steers,
-                experience=self.experience,
-                drafts=self.drafts,
-                approve=self.approve,
-                limits=self.limits,
-                randomness=self.randomness,
+                Means(
+                    targets=self.targets,
+                    tools=ToolRegistry((*self.shop.tools(), *self.more_tools)),
+                    journal=self.journal,
+                    clock=self.clock,
+                    emit=self._emit,
+                    steers=self._steers,
+                    experience=self.experience,
+                    drafts=self.drafts,
+                    approve=self.approve,
+                    limits=self.limits,
+                    randomness=self.randomness,
+                ),
             )
 
     def _emit(self, event: AgentEvent) -> None:
@@ -800,7 +803,7 @@ async def test_text_is_not_asked_for_again_with_a_lost_call(play: Play) -> None:
     stage = await play(f'H T"I pay. " {LOST_PAY} RST', calls(PAY), ok("done"))
     await stage.run()
     assert stage.sent(2)[-2] == {"role": "assistant", "content": "I pay. "}
-    assert "The text above was already shown" in stage.asked(2)
+    assert "repeating its last words, «I pay. »" in stage.asked(2)
     assert stage.shown == "I pay. done"
     assert [row.content for row in stage.journal.rows if row.role == "assistant"] == ["I pay. "]
 

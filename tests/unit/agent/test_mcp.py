@@ -736,3 +736,27 @@ async def test_a_missing_package_is_told_and_holds_up_nobody(
     servers = McpServers([McpSettings(name="a", command="x")], SystemClock())
     async with asyncio.timeout(PATIENCE), servers.running():
         assert "install holdfast[mcp]" in servers.status()["a"]
+
+
+def test_regular_expressions_of_a_schema_are_left_to_its_server() -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "pattern": "^(a+)+$"},
+            "list": {"type": "array", "items": {"type": "string", "pattern": "^(a+)+$"}},
+            "any": {"anyOf": [{"type": "string", "pattern": "^(a+)+$"}, {"type": "null"}]},
+            "kind": {"enum": [{"pattern": "x"}]},
+            "more": {
+                "type": "object",
+                "patternProperties": {"^(a+)+$": {"type": "string"}},
+                "additionalProperties": False,
+            },
+        },
+        "required": ["pattern"],
+    }
+    check = checker("tool", schema)
+    hard = "a" * 60 + "!"
+    given = {"pattern": hard, "list": [hard], "any": hard, "kind": {"pattern": "x"}}
+    assert check({**given, "more": {hard: 1}}) is None
+    assert check({"pattern": 1}) == "pattern: 1 is not of type 'string'"
+    assert "required" in (check({}) or "")

@@ -184,12 +184,6 @@ def test_a_tool_that_is_withheld_is_not_asked_for() -> None:
     assert "smaller" not in told
 
 
-def test_text_that_was_shown_is_not_to_be_repeated() -> None:
-    report = Report((Lost("pay", 9),))
-    assert "already shown" in lost_calls(report, "I pay.")
-    assert "already shown" not in lost_calls(report)
-
-
 TEXTS = st.text(max_size=20)
 
 
@@ -201,10 +195,9 @@ TEXTS = st.text(max_size=20)
         st.lists(TEXTS, max_size=4).map(tuple),
         st.integers(1, 8),
         TEXTS,
-    ),
-    TEXTS,
+    )
 )
-def test_whatever_is_reported_stands_in_one_pair_of_brackets(report: Report, text: str) -> None:
-    told = lost_calls(report, text)
+def test_whatever_is_reported_stands_in_one_pair_of_brackets(report: Report) -> None:
+    told = lost_calls(report)
     assert told[0] == "["
     assert told[-1] == "]"

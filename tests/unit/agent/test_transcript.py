@@ -6,7 +6,7 @@ from agent.providers.contract import ModelRequest
 from agent.providers.demo import Demo
 from agent.providers.registry import Target
 from agent.settings import TargetSettings
-from agent.transcript import Transcript, size_of
+from agent.transcript import Transcript
 from agent.verdict import Complete
 from sessions.records import Message, ToolCall
 
@@ -66,7 +66,13 @@ async def test_nothing_leaves_when_there_is_only_the_request() -> None:
     assert said.rows == [Message("user", "go")]
 
 
-def test_a_request_has_a_size() -> None:
-    small = ModelRequest("m", "", (Message("user", "hi"),))
-    large = ModelRequest("m", "", (Message("user", "hi there " * 100),))
-    assert 0 < size_of(small) < size_of(large)
+def test_its_size_is_that_of_the_whole_request() -> None:
+    request = ModelRequest("m", "Be kind.", ())
+    said = Transcript((Message("user", "hi"),), "")
+    small = said.size_with(request, ())
+    assert small > 0
+    assert said.size_with(request, (Message("user", "there " * 50),)) > small + 40
+    said.add([Message("assistant", "many words " * 50)])
+    longer = said.size_with(request, ())
+    assert longer > small + 80
+    assert Transcript(said.rows, "a summary").size_with(request, ()) > longer
