@@ -123,12 +123,13 @@ def _looks_like_a_code(word: str) -> bool:
 def choose(questions: Sequence[Approval], who: Answerer, code: str) -> Approval | Refusal:
     """Find the question that somebody answers: by its code, or the only one they can mean.
 
-    An admin in a private chat can mean any; everybody else those of the chat they write in.
+    Those of the chat they write in come first; an admin in a private chat can mean any other, too.
     """
     if code:
         return _by_code(questions, who, code)
-    everywhere = who.admin and who.direct
-    here = [each for each in questions if everywhere or _same_chat(each.address, who.address)]
+    here = [each for each in questions if _same_chat(each.address, who.address)]
+    if not here and who.admin and who.direct:
+        here = list(questions)
     theirs = [each for each in here if may_answer(each, who.principal, admin=who.admin)]
     if len(theirs) == 1:
         return theirs[0]

@@ -28,7 +28,7 @@ CATALOGUE = {
     "back.[+  {tool} was running and may have taken effect.]"
     "[+  {n} waiting {n|message is|messages are} kept with it.]",
     "N10.idle": "No active task to stop.",
-    "N11": "♻️ I was restarted while working on “{request}” ({min} min, {k} steps done)."
+    "N11": "♻️ I was restarted while working on “{request}” ({min} min, {k} {k|step|steps} done)."
     "[+  {tool}({preview}) was running: I do not know whether it finished and have not run it "
     "again.] Your next message starts fresh; {c:resume} picks this one up.",
     "N12": "🗜 Compacting the conversation",

@@ -73,6 +73,7 @@ STEERS_WITHIN = 5.0
 PREVIEW = 200  # characters of a late result
 
 STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
+READ_CUT_SHORT = "Did not complete: the turn ended while it was running."
 STOPPED_RUNNING = f"{UNKNOWN}: stopped while it was running; it may have taken effect."
 BROKEN_NOT_RUN = "Not run: an error ended the turn before this call began."
 BROKEN_RUNNING = (
@@ -142,7 +143,7 @@ class Work:
         self._pieces: list[str] = []  # the text of the present step
         self._saved_text = ""
         self._open: dict[str, ToolCall] = {}  # calls without a result
-        self._started: set[str] = set()
+        self._started: dict[str, Risk] = {}  # calls that were begun, and what they may do
         can = announcer.capabilities(self._turn.address)
         self._status = StatusLine(can.command if can else PLAIN_COMMAND)
         self._streams = can is not None and can.live is Live.STREAM
@@ -173,7 +174,7 @@ class Work:
     def running_tool(self) -> ToolCall | None:
         """The call whose effect may be under way."""
         for call in self._open.values():
-            if call.id in self._started:
+            if self._started.get(call.id, Risk.READ) is not Risk.READ:
                 return call
         return None
 
@@ -383,7 +384,7 @@ class Work:
 
     async def tool_started(self, call: ToolCall, risk: Risk) -> None:
         """See `agent.turn.TurnJournal`."""
-        self._started.add(call.id)
+        self._started[call.id] = risk
         now = self._clock.now()
         await self._save(
             StartTool(self._turn.id, call.id, call.name, risk.value, call.arguments, now)
@@ -475,8 +476,9 @@ class Work:
 
     def _results(self, begun: str, not_begun: str) -> list[Message]:
         """Give the calls that the end of the turn left without a result one."""
+        words = {None: not_begun, Risk.READ: READ_CUT_SHORT}
         return [
-            Message("tool", begun if call.id in self._started else not_begun, tool_call_id=call.id)
+            Message("tool", words.get(self._started.get(call.id), begun), tool_call_id=call.id)
             for call in self._open.values()
         ]
 

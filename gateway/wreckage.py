@@ -46,7 +46,7 @@ def salvage(
         "min": (now - turn.started_at) // 60_000,
         "k": len(answers(rows)),
     }
-    unknown = [run for run in known.values() if run.finished_at is None]
+    unknown = [r for r in known.values() if r.finished_at is None and r.risk != Risk.READ]
     if unknown:
         fields |= {"tool": unknown[-1].tool, "preview": unknown[-1].arguments[:PREVIEW]}
     return Wrecked(

@@ -95,6 +95,7 @@ class _Printed(msgspec.Struct, frozen=True):
     chat: str
     text: str
     done: bool
+    ours: bool  # our words, not the model's
 
 
 class Screen:
@@ -256,7 +257,8 @@ class ConsoleAdapter:
         chat = op.address.chat
         item = _item(message)
         before = self._printed.get(message)
-        self._printed[message] = _Printed(chat, text, done=not streaming)
+        ours = ours or (before is not None and before.ours)  # an edited question does not say it
+        self._printed[message] = _Printed(chat, text, done=not streaming, ours=ours)
         self._printed.move_to_end(message)
         if len(self._printed) > _MESSAGES:
             self._printed.popitem(last=False)

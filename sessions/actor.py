@@ -379,7 +379,9 @@ class Actor:
         if event.turn:
             target = await self._session_of(event.turn)
         session = await store.session(target) if target else None
-        if session is None or session.state is not SessionState.SUSPENDED:
+        # A turn that failed leaves its session active: its button goes on right there.
+        here = bool(event.turn) and event.go_on and session and session.id == state.session
+        if session is None or not (here or session.state is SessionState.SUSPENDED):
             return msgspec.structs.replace(event, session=None)
         turn = await store.last_turn(session.id)
         return msgspec.structs.replace(

@@ -224,7 +224,8 @@ def _start_turn(
 ) -> None:
     state = result.state
     assert state.session is not None  # noqa: S101 - every caller opened or has a session
-    request = messages[-1].content[:REQUEST_LENGTH] if messages else ""
+    asked = messages or (source.messages if isinstance(source, LastTurn) else ())
+    request = asked[-1].content[:REQUEST_LENGTH] if asked else ""
     turn = RunningTurn(
         env.new_id("t"), state.session, source.address, source.person, request, env.now
     )
@@ -354,6 +355,9 @@ def _new(result: Result, event: New, env: Env) -> None:
 def _resume(result: Result, event: Resume, env: Env) -> None:
     if not _may_rule(result, event.by):
         return
+    if event.session == result.state.session and event.turn and event.last:
+        _go_on(result, event.last, event, env)
+        return
     if event.session is None or event.session == result.state.session:
         result.acts.append(Say("nothing_to_resume", event.by.address))
         return
@@ -368,6 +372,17 @@ def _resume(result: Result, event: Resume, env: Env) -> None:
         _start_turn(result, (), (), source, env, taken_up=True)
     else:
         _start_next(result, env)
+
+
+def _go_on(result: Result, last: LastTurn, event: Resume, env: Env) -> None:
+    """Take up the last turn of the active session, which failed."""
+    if result.state.turn:
+        result.acts.append(Say("busy", event.by.address))
+    elif result.state.draining:
+        result.acts.append(Say("N17", event.by.address))
+    else:
+        source = msgspec.structs.replace(last, person=event.by.person)
+        _start_turn(result, (), (), source, env, taken_up=True)
 
 
 def _bring_back(result: Result, session: str, held: tuple[Pending, ...], env: Env) -> None:

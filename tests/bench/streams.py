@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import cProfile
+import gc
 import os
 import pstats
 import statistics
@@ -40,6 +41,7 @@ from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 LIMIT = 0.050
 """Seconds that the median token may take."""
 
+_MOST_WAITED = 0.1  # share of the time; above it a delay says nothing about us
 _PATIENCE = 60.0  # beyond the time that the streams themselves take
 
 
@@ -90,8 +92,14 @@ class Outcome(msgspec.Struct, frozen=True):
     delays: list[float]
     seconds: float  # in which the tokens came
     cpu: float  # seconds that ours took in that time
+    waited: float  # seconds in which it could have gone on, but others had the core
     opening: float  # CPU seconds until the first token came: the beginnings of all turns
     service: Report
+
+    @property
+    def disturbed(self) -> bool:
+        """Others took so much of the core that the delays are theirs as well."""
+        return self.waited > _MOST_WAITED * self.seconds
 
     @property
     def median(self) -> float:
@@ -119,7 +127,8 @@ class Outcome(msgspec.Struct, frozen=True):
             f"{1e6 * self.cpu / count:.1f} µs a token, "
             f"{1000 * self.cpu / self.load.streams:.1f} ms a turn of {self.load.times} tokens, "
             f"and {1000 * self.opening / self.load.streams:.1f} ms to begin it\n"
-            f"  the model service was at most {1000 * self.service.latest:.0f} ms late itself"
+            f"  others had the core for {100 * self.waited / self.seconds:.0f} % of the time; "
+            f"the model service was at most {1000 * self.service.latest:.0f} ms late itself"
         )
 
 
@@ -191,15 +200,16 @@ async def stream(
         group.create_task(runner.run())
         async with asyncio.timeout(_PATIENCE):
             await runner.ready.wait()
-        spare_the_collector()  # as the daemon does
         before = time.process_time_ns()
-        with _listening(heard):
+        with _listening(heard), _collecting_as_the_daemon():
             for number in range(load.streams):
                 await screen.say(str(number), "go")
             async with asyncio.timeout(load.seconds + _PATIENCE):
                 await heard.begun.wait()
+                waited = _waited()
                 with profile or contextlib.nullcontext():
                     served = msgspec.json.decode(await report, type=Report)
+                waited = _waited() - waited
                 await _all_ended(runner, load)
         runner.stopping.set()
     first = heard.first
@@ -208,9 +218,30 @@ async def stream(
         heard.delays(),
         (heard.tokens[-1][0] - heard.tokens[first][0]) / 1e9,
         (heard.cpu[-1] - heard.cpu[first]) / 1e9,
+        waited,
         (heard.cpu[first] - before) / 1e9,
         served,
     )
+
+
+def _waited() -> float:
+    """Seconds for which our main thread was ready to run and had to wait for the core."""
+    try:
+        counted = Path("/proc/thread-self/schedstat").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    return int(counted.split()[1]) / 1e9
+
+
+@contextlib.contextmanager
+def _collecting_as_the_daemon() -> Iterator[None]:
+    usual = gc.get_threshold()
+    spare_the_collector()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*usual)
 
 
 async def _all_ended(runner: GatewayRunner, load: Load) -> None:
@@ -231,7 +262,7 @@ async def _all_ended(runner: GatewayRunner, load: Load) -> None:
 
 
 def main() -> int:
-    """Print what each load comes to; fail when a median is over the limit."""
+    """Print what each load comes to; fail when a median is over the limit, and the core was ours."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, help="instead of the usual loads")
     parser.add_argument("--interval", type=float, default=0.02)
@@ -252,7 +283,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as home:
             outcome = asyncio.run(stream(load, Path(home), core=other, profile=profile))
         sys.stdout.write(outcome.words() + "\n")
-        over = over or outcome.median > LIMIT
+        if outcome.disturbed:
+            sys.stdout.write("  disturbed: these delays are not ours alone\n")
+        over = over or (outcome.median > LIMIT and not outcome.disturbed)
         if profile:
             pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(45)
     return int(over)

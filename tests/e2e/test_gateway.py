@@ -632,3 +632,33 @@ async def test_without_the_page_the_port_still_tells_how_things_stand(tmp_path: 
                 assert response.status == status, path
         with pytest.raises(Exception, match="page is switched off"):
             await house.runner.operations["link"]()
+
+
+async def test_a_failed_turn_goes_on_by_its_button(tmp_path: Path) -> None:
+    scripts = ['H T"The beginning, " RST', "S500", "S500", 'H T"and the end." F stop D']
+    async with ModelServer(*scripts) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        await screen.say(CHAT, "tell me")
+        notice = (await screen.shows(CHAT, "❌ I could not finish"))[-1]
+        go_on, _ = notice.buttons
+        assert go_on.label == "Go on"
+        await screen.press(CHAT, go_on.action)
+        await screen.shows(CHAT, "and the end.")
+        assert [each["role"] for each in await house.asked(4)] == ["user", "assistant", "user"]
+        await screen.press(CHAT, go_on.action)  # it is over: the button belongs to another turn
+        await screen.shows(CHAT, "There is no earlier conversation")
+        (session,) = await house.runner._store.sessions()  # type: ignore[union-attr]
+        turns = await house.runner._store.turns(session.id)  # type: ignore[union-attr]
+        assert [turn.state for turn in turns] == [TurnState.FAILED, TurnState.DONE]
+        assert turns[1].request == "tell me"
+
+
+async def test_a_failed_turn_does_not_go_on_while_another_runs(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        await screen.say(CHAT, "fail")
+        notice = (await screen.shows(CHAT, "❌ I could not finish"))[-1]
+        await screen.say(CHAT, "hang")
+        await screen.shows(CHAT, "so far")
+        await screen.press(CHAT, notice.buttons[0].action)
+        await screen.shows(CHAT, "There is no earlier conversation")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from platforms.core.contract import Address, Draft
+from platforms.core.contract import Address, Button, Draft
 from tests.e2e.page.hands import chat_of, rows, send, words
 from tests.e2e.stage import Stage
 
@@ -249,6 +249,16 @@ async def test_buttons_of_a_notice_are_pressed_once(page: Page) -> None:
     await page.get_by_role("button", name="Continue").click()
     await expect(rows(page, "notice")).to_contain_text(["restarted", "You pressed /resume."])
     await expect(page.get_by_role("button", name="Start over")).to_be_disabled()
+
+
+async def test_a_question_that_nothing_waits_for_holds_nothing_up(stage: Stage, page: Page) -> None:
+    await send(page, "say one")
+    await expect(rows(page, "answer")).to_have_count(1)
+    allow = Button("Allow", "approve:p_1")
+    await stage._post(chat_of(page), "p_1", "🔐 pay wants to run", "notice", (allow,))
+    await expect(page.get_by_role("button", name="Allow")).to_be_visible()
+    await expect(page.locator("#thinking")).to_be_hidden()
+    await expect(page).to_have_title("say one · Holdfast")
 
 
 async def test_news_in_another_conversation_is_marked(stage: Stage, page: Page) -> None:

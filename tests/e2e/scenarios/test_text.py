@@ -265,7 +265,10 @@ def show_reasoning(
     return stage(tmp_path, protocol, *scripts, agent=AgentSettings(show_reasoning=True))
 
 
-async def test_an_output_limit_is_met_twice_and_the_text_is_whole(tmp_path: Path) -> None:
+@each_protocol
+async def test_an_output_limit_is_met_twice_and_the_text_is_whole(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
     text = "".join(f"{number} apples, " for number in range(120))
     one, two, three = text[:500], text[500:900], text[900:]
     scripts = (
@@ -273,7 +276,7 @@ async def test_an_output_limit_is_met_twice_and_the_text_is_whole(tmp_path: Path
         f'H T"{two}" F length U D',
         f'H T"{three}" F stop U D',
     )
-    async with stage(tmp_path, "chat", *scripts, model={"max_output_tokens": 100}) as scene:
+    async with stage(tmp_path, protocol, *scripts, model={"max_output_tokens": 100}) as scene:
         await scene.go()
         assert await scene.history() == ["U:go", f"A:{text}"]
         caps = [request.max_tokens or 0 for request in scene.requests]

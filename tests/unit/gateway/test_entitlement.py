@@ -144,6 +144,9 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
             [ELSEWHERE], somebody("memory:9", admin=True), "", ELSEWHERE, id="an admin in private"
         ),
         pytest.param(
+            [ELSEWHERE, A], somebody("memory:9", admin=True), "", A, id="an admin's own chat first"
+        ),
+        pytest.param(
             [ELSEWHERE],
             somebody("memory:9", admin=True, direct=False),
             "",

@@ -180,6 +180,14 @@ async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -
         assert await _frames(screen) == [Note("May I?"), Note("Slow.")]
 
 
+async def test_a_question_that_was_answered_stays_a_note() -> None:
+    desk = Desk()
+    async with desk.running() as console, console.attach() as screen:
+        await console.deliver(Ask("p_1.0", HERE, "May I?", ()))
+        await console.deliver(_edit("p_1.0", "Allowed."))
+        assert await _frames(screen) == [Note("May I?"), Note("Allowed.")]
+
+
 async def test_what_a_terminal_cannot_do_is_refused() -> None:
     console = Desk().console
     with pytest.raises(Rejected):
