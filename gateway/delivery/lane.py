@@ -183,6 +183,7 @@ class Lane:
         entry.tries = 0
         op = step.op
         if isinstance(op, Typing):
+            entry.told = op.status
             return
         if isinstance(op, Draft):
             entry.drafted = bool(op.text or op.status)
@@ -249,6 +250,9 @@ class Lane:
         elif isinstance(step.op, Draft):
             entry.dirty = entry.phase is Phase.LIVE
             entry.drafted = entry.drafted and entry.dirty
+        elif isinstance(step.op, Typing) and entry.phase is not Phase.LIVE:
+            # That a status is over must not hold up the answer.
+            entry.told = ""
 
     def _back_off(self, move: Do) -> None:
         entry = move.entry
@@ -265,7 +269,7 @@ class Lane:
     def _spread(self, entry: Entry, op: Op, began: float) -> None:
         if isinstance(op, Typing):
             entry.typing_at = began + (self._can.typing_interval or 0.0)
-        else:
+        if self._can.status or not isinstance(op, Typing):
             entry.live_at = began + self._can.live_interval
 
     # --- writing it down ---------------------------------------------------------------------

@@ -52,6 +52,7 @@ class Entry:
         self.dirty = False  # a newer text than was shown
         self.live_at = 0.0  # not before this moment
         self.typing_at = 0.0
+        self.told = ""  # the status that is shown apart from the messages
         self.drafted = False  # a draft of it is shown
         self.mute = False  # the platform refused its live updates
         self.texts: dict[str, str] = {}  # what its live messages show
@@ -192,7 +193,8 @@ class Queue:
 
     def _final_move(self, entry: Entry, weight: Weight) -> Do | Settle:
         want = entry.want(self._capabilities, self._clean)
-        if entry.probe and self._capabilities.typing_interval is not None:
+        probe = entry.probe and self._capabilities.typing_interval is not None
+        if probe or entry.told:
             return Do(entry, self._typing(entry), weight)
         if entry.drafted and not want:
             return Do(entry, self._draft(entry, "", ""), weight)
@@ -208,9 +210,12 @@ class Queue:
         can = self._capabilities
         if can.live is Live.DRAFT and entry.drafted and now >= entry.live_at + DRAFT_FADES:
             entry.dirty = True
-        if entry.dirty and can.live is not Live.NONE:
+        status = self._clean(entry.status) if can.status else ""
+        if status != entry.told or (entry.dirty and can.live is not Live.NONE):
             if now < entry.live_at:
                 return Until(entry.live_at)
+            if status != entry.told:
+                return Do(entry, self._typing(entry, status), Weight.COSMETIC)
             if step := self._live_step(entry):
                 return Do(entry, step, Weight.COSMETIC)
             entry.dirty = False
@@ -220,7 +225,7 @@ class Queue:
             return None
         if now < entry.typing_at:
             return Until(entry.typing_at)
-        return Do(entry, self._typing(entry), Weight.COSMETIC)
+        return Do(entry, self._typing(entry, status), Weight.COSMETIC)
 
     def _live_step(self, entry: Entry) -> Step | None:
         want = entry.want_live(self._capabilities, self._clean)
@@ -232,8 +237,8 @@ class Queue:
         found = planner.next_step(want, entry.shown, entry.texts)
         return found if isinstance(found, Step) else None
 
-    def _typing(self, entry: Entry) -> Step:
-        op = Typing(f"{entry.item.id}.t", read_address(entry.item.address))
+    def _typing(self, entry: Entry, status: str = "") -> Step:
+        op = Typing(f"{entry.item.id}.t", read_address(entry.item.address), status)
         return Step(op, _NO_PART, "", entry.shown)
 
     def _draft(self, entry: Entry, text: str, status: str) -> Step:

@@ -225,11 +225,15 @@ class React(msgspec.Struct, frozen=True, tag="react"):
     emoji: str
 
 
-class Typing(msgspec.Struct, frozen=True, tag="typing"):
-    """Show that an answer is being written."""
+class Typing(msgspec.Struct, frozen=True, tag="typing", omit_defaults=True):
+    """Show that an answer is being written, and where `status` is shown, what is going on.
+
+    The status takes the place of the one before; an empty one takes it away.
+    """
 
     op: str
     address: Address
+    status: str = ""  # one line; only where `Capabilities.status`
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask", omit_defaults=True):
@@ -294,6 +298,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     edit: bool = True
     delete: bool = True
     typing_interval: float | None = None  # seconds after which it must be shown again
+    status: bool = False  # one line apart from the messages; else it stands below a live text
     buttons: int = 0  # how many a message may carry
     reactions: bool = False
     files: int | None = None  # largest upload in bytes

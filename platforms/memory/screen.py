@@ -69,7 +69,8 @@ def complaints(op: Op, can: Capabilities) -> list[str]:
         "no drafts here": isinstance(op, Draft) and can.live is not Live.DRAFT,
         "no edits here": isinstance(op, Edit) and not can.edit,
         "no deletes here": isinstance(op, Delete) and not can.delete,
-        "no typing here": isinstance(op, Typing) and can.typing_interval is None,
+        "no typing here": isinstance(op, Typing) and can.typing_interval is None and not can.status,
+        "no status here": isinstance(op, Typing) and bool(op.status) and not can.status,
         "no reactions here": isinstance(op, React) and not can.reactions,
         "no files here": isinstance(op, Upload) and can.files is None,
     }

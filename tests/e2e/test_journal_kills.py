@@ -3,6 +3,7 @@
 `resume` takes the turn up by itself; with `suspend` the user is told and says so.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from gateway.wreckage import CRASHED_NOT_RUN, CRASHED_UNKNOWN
 from sessions.records import Message, TurnState
 from tests.e2e.daemon import answers, notices
 from tests.fakes.dialects.requests import Asked
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script
 from tests.faults.journal_kills import (
     BEGUN,
@@ -45,8 +47,17 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, site: Site, mode: Mode) -> AsyncIterator[Scene]:
-    async with staged(tmp_path / "home", site, mode) as made:
+def protocol(request: pytest.FixtureRequest, mode: Mode) -> ProtocolName:
+    """Each test takes another one, and the other mode of it the next."""
+    number = zlib.crc32(request.node.originalname.encode()) + MODES.index(mode)
+    return PROTOCOLS[number % len(PROTOCOLS)]
+
+
+@pytest.fixture
+async def scene(
+    tmp_path: Path, site: Site, mode: Mode, protocol: ProtocolName
+) -> AsyncIterator[Scene]:
+    async with staged(tmp_path / "home", site, mode, protocol) as made:
         yield made
 
 

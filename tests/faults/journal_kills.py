@@ -25,8 +25,10 @@ from sessions.records import Message, Turn
 from tests.e2e.daemon import Daemon, Page, Row, answers
 from tests.e2e.house import opened
 from tests.fakes import bank
+from tests.fakes.agent_kit import settings_for
 from tests.fakes.cooperative import Answer, Call, pieces_of, rest_of, script_of
 from tests.fakes.dialects.requests import Asked, read_request
+from tests.fakes.dialects.steps import ProtocolName
 from tests.fakes.histories import check_history
 from tests.fakes.model_script import Script, Step, Wait
 from tests.fakes.model_server import ModelServer
@@ -51,13 +53,14 @@ class Model:
     `meanwhile` sees each request first; where it gives a script, that is the answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: ProtocolName) -> None:
+        self.protocol = protocol
         self.meanwhile: Meanwhile | None = None
         self.insists = False  # asks once more for what may have been paid
         self.delay = 0.0  # seconds between its words
 
     def __call__(self, body: dict[str, Any]) -> Script:
-        asked = read_request("chat", msgspec.json.encode(body))
+        asked = read_request(self.protocol, msgspec.json.encode(body))
         script = self.meanwhile(asked) if self.meanwhile else None
         return script or self._slowly(script_of(self._answer(asked), pieces_of(5)))
 
@@ -204,17 +207,21 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def staged(home: Path, site: Site, mode: Mode) -> AsyncIterator[Scene]:
+async def staged(
+    home: Path, site: Site, mode: Mode, protocol: ProtocolName = "chat"
+) -> AsyncIterator[Scene]:
     """Start all of it."""
-    model = Model()
+    model = Model(protocol)
     async with ModelServer(model) as server:
+        settings = settings_for(protocol, server.url)
         daemon = Daemon(
             home,
-            "model.provider=openai",
+            f"model.provider={settings.provider}",
             "model.name=scripted",
-            f"model.base_url={server.url}",
+            f"model.base_url={settings.base_url}",
             f"sessions.on_interrupted={mode}",
-            env={"OPENAI_API_KEY": "sk-none", "PYTHONPATH": str(site.folder)},
+            env={"OPENAI_API_KEY": "sk-none", "ANTHROPIC_API_KEY": "sk-none"}
+            | {"PYTHONPATH": str(site.folder)},
         )
         async with daemon, Page(daemon) as page:
             yield Scene(daemon, page, server, model)
