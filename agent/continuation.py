@@ -44,6 +44,7 @@ class Kind(enum.StrEnum):
 
     CAP = "cap"  # the answer met the output limit
     NETWORK = "network"  # the connection broke
+    CALLS = "calls"  # a tool call behind the text was lost
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,6 +75,7 @@ def carried_on(text: str, kind: Kind, more: str = "") -> tuple[Message, ...]:
     why = {
         Kind.CAP: "was truncated by the output length limit",
         Kind.NETWORK: "was cut off by a network error while it was being sent",
+        Kind.CALLS: "arrived up to a tool call that was lost",
     }[kind]
     start = text[-_REPEATED:]
     asked = (

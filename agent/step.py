@@ -238,7 +238,7 @@ class Step:
     def ask_smaller(self, action: AskSmaller, report: Report, raised_cap: int) -> None:
         """Calls were cut off: ask for them in smaller parts."""
         self._report, self._form = report, action
-        self._kind = Kind.CAP if action.raise_cap else Kind.NETWORK
+        self._kind = Kind.CALLS
         self._nudge = False
         if action.raise_cap:
             self.cap = raised_cap
@@ -246,6 +246,7 @@ class Step:
     def reissue(self, report: Report) -> None:
         """Calls came whole, but may not run: ask for them again."""
         self._report = report
+        self._kind = Kind.CALLS
         self._nudge = False
 
     def other_target(self) -> None:

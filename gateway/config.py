@@ -29,6 +29,7 @@ from gateway.config_values import Values, others_can_read, read_text
 from gateway.errors import ConfigError
 from gateway.nearest import did_you_mean
 from gateway.settings import Settings
+from gateway.to_come import FAMILIES, is_to_come
 from gateway.toml_lines import KeyPath, locate
 from platforms.core.contract import PlatformSpec
 from sessions.values.duration import Duration
@@ -238,9 +239,7 @@ class _Loader:
         """A key that is known and does nothing yet must not look as if it did."""
         usual = Settings()
         for path, origin in self._tree.origins().items():
-            words = [str(part) for part in path]
-            starts = (".".join(words[:length]) for length in range(1, len(words) + 1))
-            if origin.kind == "default" or NOT_YET.isdisjoint({words[-1], *starts}):
+            if origin.kind == "default" or not is_to_come(path):
                 continue
             value = _at(settings, path)
             if value != _at(usual, path) and not isinstance(value, Struct):
@@ -269,23 +268,6 @@ class _Loader:
                         f"{self._where(path)}: {dotted(path)} lets nobody in: no platform is "
                         f"called {platform}{did_you_mean(platform, known)}"
                     )
-
-
-NOT_YET = frozenset(
-    {
-        "bus.url",
-        "sessions.keep_days",
-        "tools.shell",
-        "voice",
-        # wherever they stand
-        "tokens_per_day",
-        "usd_per_day",
-    }
-)
-"""Keys of the fixed interface whose feature is still to be built."""
-
-FAMILIES = frozenset({"files"})
-"""Families of tools that are there; the others that may be named are still to be built."""
 
 
 def _at(settings: object, path: KeyPath) -> object:

@@ -15,6 +15,7 @@ from msgspec.structs import FieldInfo, fields
 from gateway.config_decode import in_words, metas, strip
 from gateway.config_tree import dotted, quoted
 from gateway.settings import Settings
+from gateway.to_come import is_to_come
 from gateway.toml_lines import KeyPath
 from platforms.core.contract import PlatformSpec
 from sessions.values.duration import Duration
@@ -194,9 +195,11 @@ def _section(header: str, kind: type[Struct], variables: Mapping[str, str]) -> I
     yield from ("", f"## `{header}`", "", _first_sentence(kind))
     rows, below = [], []
     for field in fields(kind):
-        child = _tables_in(f"{header.strip('[]')}.{field.encode_name}", strip(field.type))
+        path = f"{header.strip('[]')}.{field.encode_name}"
+        child = _tables_in(path, strip(field.type))
         if child is None:
-            rows.append(_row(field, variables.get(field.encode_name, "")))
+            waits = is_to_come(path.split("."))
+            rows.append(_row(field, variables.get(field.encode_name, ""), waits=waits))
         else:
             below.append(child)
     if rows:
@@ -219,8 +222,10 @@ def _tables_in(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # noqa
     return None
 
 
-def _row(field: FieldInfo, variable: str) -> str:
+def _row(field: FieldInfo, variable: str, *, waits: bool) -> str:
     about = _about(field)
+    if waits:
+        about += " *Not in this version: refused.*"
     if variable:
         about += f" In the environment: `{variable}`."
     cells = (f"`{field.encode_name}`", _value_words(field.type), _default(field), about.strip())

@@ -11,17 +11,22 @@ import re
 import signal
 import sys
 import threading
+import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol, TextIO
 
-from platforms.console import Answer, Frame, Note
+from platforms.console import Answer, Frame, Heard, Note, Status
 
 PROMPT = "> "
 TWICE_WITHIN = 2.0  # seconds in which a second Ctrl-C leaves
 TOGETHER_WITHIN = 0.05  # seconds in which lines that follow each other are one message
+_USUAL_COLUMNS = 80
 STOP = "/stop"
 
 _DIM, _PLAIN, _CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
+_CLEAR_BELOW = "\x1b[J"
+# Down and up again, so that there is a line below; then there, and back to where the cursor was.
+_LINE_BELOW, _BACK = "\x1bD\x1b[A\x1b7\x1b[B\r", "\x1b[K\x1b8"
 # What could move the cursor, change colours or talk to the terminal; kept are newline and tab.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -50,7 +55,7 @@ class Printer:
         self._inside = ""  # the message whose line is not finished
         self.at_start = True
 
-    def show(self, frame: Frame) -> str:
+    def show(self, frame: Answer | Note | Heard) -> str:
         """Give what to write for a frame."""
         text = _CONTROL.sub("", frame.text)
         if not isinstance(frame, Answer):
@@ -71,6 +76,28 @@ class Printer:
 
     def _dimmed(self, text: str) -> str:
         return f"{_DIM}{text}{_PLAIN}" if self._dim else text
+
+
+def below(status: str, columns: int) -> str:
+    """Give what to write so that a status stands in the line below the cursor, or nothing does."""
+    line = _cut(_CONTROL.sub("", " ".join(status.split())), columns - 1)
+    return _LINE_BELOW + (f"{_DIM}{line}{_PLAIN}" if line else "") + _BACK
+
+
+def _cut(line: str, columns: int) -> str:
+    """Take what fits into one line: where it went on, it could not be taken away again."""
+    taken = 0
+    for place, sign in enumerate(line):
+        taken += _width(sign)
+        if taken > columns:
+            return line[:place]
+    return line
+
+
+def _width(sign: str) -> int:
+    """Columns that a sign takes, rather too many than too few."""
+    wide = unicodedata.east_asian_width(sign) in "WFA" or unicodedata.category(sign) == "So"
+    return 2 if wide else 1
 
 
 def messages(lines: list[str]) -> Iterator[str]:
@@ -105,6 +132,7 @@ class Terminal:
         self._typed: Callable[[], str] = str  # what stands in the unfinished line
         self._interrupted_at = float("-inf")
         self._prompted = self._tty
+        self._status = ""
         self._finished = False
         self.hurried = False
         """The person left by Ctrl-C, or the program was told to end: do not wait for anything."""
@@ -124,21 +152,46 @@ class Terminal:
                 )
                 for task in (showing, leaving, *helpers):
                     task.cancel()
+            self._tell("")
         return leaving in done or self._finished
 
     # --- what is printed
 
     async def _show(self, line: Line) -> None:
         async for frame in line.frames():
-            self._print(self._printer.show(frame))
+            if isinstance(frame, Status):
+                self._tell(frame.text)
+            else:
+                self._print(self._printer.show(frame))
+
+    def _tell(self, status: str) -> None:
+        """Show what is going on below the last line; a pipe has no place for it."""
+        if self._tty and status != self._status:
+            self._status = status
+            self._write(below(status, self._columns()))
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._out.fileno()).columns or _USUAL_COLUMNS
+        except OSError:
+            return _USUAL_COLUMNS
 
     def _print(self, text: str) -> None:
         """Print above the line that is being typed, and show that line again below."""
+        if self._status:
+            text = _CLEAR_BELOW + text
         if self._prompted:
             text = _CLEAR_LINE + text
         self._prompted = self._tty and self._printer.at_start
+        if self._prompted:
+            text += PROMPT + self._typed()
+        if self._status:
+            text += below(self._status, self._columns())
+        self._write(text)
+
+    def _write(self, text: str) -> None:
         try:
-            self._out.write(text + PROMPT + self._typed() if self._prompted else text)
+            self._out.write(text)
             self._out.flush()
         except BrokenPipeError:  # as in `holdfast chat | head`: nobody reads any more
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -162,10 +215,13 @@ class Terminal:
                     lines += [] if following is None else [following]
             if self._tty:  # the cursor stands behind a new prompt
                 self._prompted = self._printer.at_start = True
+                if self._status:  # where that prompt is now
+                    self._print("")
             for message in messages(lines):
                 await line.say(message)
         if self._tty:
-            self._out.write("\n")
+            self._tell("")
+            self._write("\n")
             self._leaving.set()
         else:
             self._finished = True

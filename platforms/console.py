@@ -52,6 +52,7 @@ CAPABILITIES = Capabilities(
     per_second=200.0,
     delete=False,
     reply=False,
+    status=True,
 )
 
 _LOOKED_BACK = 50  # rows of the archive in which something unseen is looked for
@@ -84,7 +85,13 @@ class Heard(msgspec.Struct, frozen=True, tag="heard"):
     text: str
 
 
-Frame = Answer | Note | Heard
+class Status(msgspec.Struct, frozen=True, tag="status"):
+    """What is going on, in place of what was said of it before; empty when there is nothing."""
+
+    text: str
+
+
+Frame = Answer | Note | Heard | Status
 
 
 class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,6 +153,7 @@ class ConsoleAdapter:
         self._inbox: Inbox | None = None
         self._screens: list[Screen] = []
         self._printed: OrderedDict[str, _Printed] = OrderedDict()
+        self._status: dict[str, str] = {}  # by chat, where there is one
         self._seen: dict[str, list[str]] = {}  # ids of items, the newest last
         self._showing = asyncio.Lock()  # what is shown first stands first
         self._news = asyncio.Event()
@@ -175,7 +183,9 @@ class ConsoleAdapter:
                     await self._print(
                         op.message, op, op.text, streaming=op.streaming, ours=op.notice
                     )
-                case Typing() | Draft():
+                case Typing():
+                    self._tell(op.address.chat, op.status)
+                case Draft():
                     pass
                 case Delete() | Upload() | React():
                     msg = "A terminal shows only text, and cannot take it back."
@@ -270,6 +280,13 @@ class ConsoleAdapter:
         if not streaming and self._watching(chat):
             await self._mark_seen(chat, item)
 
+    def _tell(self, chat: str, status: str) -> None:
+        if status == self._status.get(chat, ""):
+            return
+        self._status[chat] = status
+        for screen in self._watching(chat):
+            screen.show(Status(status))
+
     async def _catch_up(self, screen: Screen) -> None:
         seen = await self._seen_in(screen.chat)
         growing = {
@@ -284,6 +301,8 @@ class ConsoleAdapter:
         await self._mark_seen(screen.chat, *shown)
         for message, text in growing.values():
             screen.show(Answer(message, text, done=False))
+        if status := self._status.get(screen.chat):
+            screen.show(Status(status))
 
     def _watching(self, chat: str) -> list[Screen]:
         return [screen for screen in self._screens if screen.chat == chat]

@@ -15,7 +15,7 @@ from gateway.errors import CannotStart
 from gateway.runner import GatewayRunner
 from gateway.service import SIGNALS, Said, serve
 from gateway.terminal import Line, standard
-from platforms.console import CHAT, Answer, ConsoleAdapter, Frame, Heard, Note
+from platforms.console import CHAT, Answer, ConsoleAdapter, Frame, Heard, Note, Status
 from platforms.core.registry import specs
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
@@ -91,7 +91,7 @@ class Remote:
         """See `gateway.terminal.Line`."""
         while (line := await self._wire.read()) is not None:
             try:
-                yield msgspec.json.decode(line, type=Answer | Note | Heard)
+                yield msgspec.json.decode(line, type=Answer | Note | Heard | Status)
             except msgspec.ValidationError:
                 read_answer(line)  # it is not a frame but says what went wrong
 

@@ -281,7 +281,9 @@ while True:
     length = int(head.lower().rpartition(b"content-length: ")[2].split()[0])
     while len(body) < length:
         body += connection.recv(65536)
-    connection.sendall(sys.argv[1].encode().decode("unicode_escape").encode())
+    answer = sys.argv[1].encode().decode("unicode_escape")
+    # Said, so that the client does not send its next request into a closed connection.
+    connection.sendall(answer.replace("\\r\\n", "\\r\\nConnection: close\\r\\n", 1).encode())
     connection.close()
 """
 

@@ -1,6 +1,7 @@
 """What a person sees of answers, notices and questions."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -352,6 +353,90 @@ async def test_typing_is_shown_until_there_is_something_to_read(world: World, st
         await delivery.settle(10)
         await asyncio.sleep(30)
     assert _kinds(platform)[3:] == ["Post", "Edit"]
+
+
+def _statuses(platform: Platform) -> list[str]:
+    return [op.status for op in platform.ops if isinstance(op, Typing)]
+
+
+def _apart(clock: World, **more: Any) -> Platform:
+    """A platform with a line for the status apart from its messages."""
+    return Platform(clock=clock, live=Live.STREAM, typing_interval=None, status=True, **more)
+
+
+@simulated
+async def test_a_status_apart_from_the_messages_is_told_when_its_words_change(
+    world: World, store: Store
+) -> None:
+    platform = _apart(world)
+    async with running(store, platform) as delivery:
+        answer = delivery.live(item("a_1", final=False))
+        for text, status in (("", "slow"), ("", "slow"), ("", "slower"), ("Te", ""), ("Text", "")):
+            answer.update(text, status)
+            await asyncio.sleep(3)
+        assert _statuses(platform) == ["slow", "slower", ""]
+        assert platform.screen(CHAT) == ["Text"]
+        answer.close()
+        await put(store, delivery, item("a_1", "Text"))
+        await delivery.settle(10)
+    assert _kinds(platform) == ["Typing"] * 3 + ["Post", "Edit", "Edit"]
+    assert platform.violations() == []
+
+
+@simulated
+async def test_a_status_is_taken_away_once_before_the_answer_is_whole(
+    world: World, store: Store
+) -> None:
+    platform = _apart(world)
+    async with running(store, platform) as delivery:
+        for number, text in enumerate(("Text", "")):
+            answer = delivery.live(item(f"a_{number}", final=False))
+            answer.update("", "slow")
+            await asyncio.sleep(3)
+            answer.update("", "never told: it comes too late")
+            answer.close()
+            if text:
+                await put(store, delivery, item(f"a_{number}", text))
+            else:
+                answer.drop()
+            await delivery.settle(10)
+            await asyncio.sleep(3)
+    assert _statuses(platform) == ["slow", ""] * 2
+    assert _kinds(platform) == ["Typing", "Typing", "Post", "Typing", "Typing"]
+
+
+@simulated
+async def test_a_status_that_cannot_be_taken_away_holds_up_no_answer(
+    world: World, store: Store
+) -> None:
+    for fault in (memory.rejected(), memory.hanging(), memory.cut_before()):
+        platform = _apart(world)
+        async with running(store, platform) as delivery:
+            answer = delivery.live(item(name := f"a_{world.monotonic()}", final=False))
+            answer.update("", "slow")
+            await asyncio.sleep(3)
+            platform.fail(fault, Typing, times=9)
+            answer.close()
+            await put(store, delivery, item(name, "Text"))
+            began = world.monotonic()
+            await delivery.settle(100)
+            assert world.monotonic() - began < 4
+        assert platform.screen(CHAT) == ["Text"]
+        assert _statuses(platform) == ["slow", ""]
+
+
+@simulated
+async def test_a_status_leaves_out_secrets_and_platforms_that_show_none(
+    world: World, store: Store
+) -> None:
+    seen, blind = _apart(world), Platform("blind", clock=world, live=Live.STREAM)
+    async with running(store, seen, blind, clean=lambda text: text.replace("key", "***")) as home:
+        for platform in (seen, blind):
+            answer = home.live(item(f"{platform.name}_1", platform=platform.name, final=False))
+            answer.update("", "the key")
+        await asyncio.sleep(3)
+    assert _statuses(seen) == ["the ***"]
+    assert _statuses(blind) == [""]
 
 
 @simulated

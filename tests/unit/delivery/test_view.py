@@ -94,7 +94,8 @@ def test_a_mark_never_makes_a_message_too_long() -> None:
         (Live.DRAFT, "**bold", "reading", ("**bold**",)),  # a draft has a place of its own for it
         (Live.STREAM, "**bold", "reading", ("**bold",)),
         (Live.STREAM, "```py\nx", "", ("```py\nx",)),
-        (Live.EDIT, " \n", "reading", ()),
+        (Live.EDIT, " \n", "reading", ("reading",)),
+        (Live.STREAM, " \n", "reading", ()),  # what was said there stays
         (Live.EDIT, "**", "", ()),
     ],
 )

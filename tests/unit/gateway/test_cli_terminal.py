@@ -3,17 +3,23 @@
 import asyncio
 import io
 import os
+import pty
+import re
+import select
 import signal
+import termios
 import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.terminal import Printer, Terminal, messages
-from platforms.console import Answer, Frame, Heard, Note
+from gateway.terminal import Printer, Terminal, below, messages
+from platforms.console import Answer, Frame, Heard, Note, Status
 
 
-def _printed(*frames: Frame, dim: bool = False) -> str:
+def _printed(*frames: Answer | Note | Heard, dim: bool = False) -> str:
     printer = Printer(dim=dim)
     return "".join(printer.show(frame) for frame in frames)
 
@@ -51,7 +57,7 @@ def _printed(*frames: Frame, dim: bool = False) -> str:
         ),
     ],
 )
-def test_frames_become_lines(frames: list[Frame], text: str) -> None:
+def test_frames_become_lines(frames: list[Answer | Note | Heard], text: str) -> None:
     assert _printed(*frames) == text
 
 
@@ -83,6 +89,9 @@ class Echo:
         self.said: list[str] = []
         self._frames: asyncio.Queue[Frame | None] = asyncio.Queue()
         self.heard = asyncio.Event()
+
+    def show(self, frame: Frame) -> None:
+        self._frames.put_nowait(frame)
 
     async def frames(self) -> AsyncIterator[Frame]:
         while (frame := await self._frames.get()) is not None:
@@ -149,6 +158,139 @@ async def test_when_nobody_reads_the_answers_any_more_it_is_over() -> None:
             assert await terminal.run(echo)
     assert terminal.hurried
     assert echo.said == ["hello"]
+
+
+# --- the line below -----------------------------------------------------------------------------
+
+
+class Glass:
+    """What somebody sees of what is written to a terminal, with all that has gone out above."""
+
+    _SIGN = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z]|.)|.", re.DOTALL)
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self.lines = [""] * rows
+        self._row = self._column = 0
+        self._kept = (0, 0)
+
+    def write(self, text: str) -> None:
+        for found in self._SIGN.finditer(text):
+            self._take(found[0])
+
+    def seen(self) -> list[str]:
+        while len(self.lines) > 1 and not self.lines[-1].strip():
+            self.lines.pop()
+        return [line.rstrip() for line in self.lines]
+
+    @property
+    def _top(self) -> int:
+        return len(self.lines) - self._rows
+
+    def _take(self, sign: str) -> None:
+        line = self.lines[self._row]
+        match sign:
+            case "\r":
+                self._column = 0
+            case "\n" | "\x1bD":
+                if self._row == len(self.lines) - 1:
+                    self.lines.append("")
+                self._row += 1
+            case "\x1b[A":
+                self._row = max(self._top, self._row - 1)
+            case "\x1b[B":
+                self._row = min(len(self.lines) - 1, self._row + 1)
+            case "\x1b[K" | "\x1b[J":
+                self.lines[self._row] = line[: self._column]
+                if sign == "\x1b[J":
+                    below = range(self._row + 1, len(self.lines))
+                    self.lines[self._row + 1 :] = ["" for _ in below]
+            case "\x1b7":
+                self._kept = (self._row - self._top, self._column)
+            case "\x1b8":
+                self._row, self._column = self._top + self._kept[0], self._kept[1]
+            case "\x1b[2m" | "\x1b[0m":
+                pass
+            case _:
+                assert sign.isprintable(), repr(sign)
+                rest = line[self._column + 1 :]
+                self.lines[self._row] = line[: self._column].ljust(self._column) + sign + rest
+                self._column += 1
+
+
+async def _on_a_terminal(*frames: Frame, rows: int = 4) -> list[str]:
+    """Show frames on a real terminal, and look at it."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (rows, 40))
+    echo, glass = Echo(), Glass(rows)
+    for frame in frames:
+        echo.show(frame)
+    echo.end()
+    with os.fdopen(theirs, "w") as screen, os.fdopen(ours, "rb", buffering=0) as seen:
+        await Terminal(screen, screen)._show(echo)
+        while select.select([seen], [], [], 0.05)[0]:
+            glass.write(seen.read(65536).decode())
+    return glass.seen()
+
+
+@pytest.mark.parametrize("rows", [2, 3, 24])
+@pytest.mark.parametrize(
+    ("frames", "seen"),
+    [
+        pytest.param([Status("slow")], ["", "slow"], id="alone"),
+        pytest.param([Status("slow"), Status("slower")], ["", "slower"], id="in place"),
+        pytest.param([Status("slow"), Status("")], [""], id="taken away"),
+        pytest.param(
+            [Status("slow"), Note("One."), Note("Two.")],
+            ["One.", "Two.", ">", "slow"],
+            id="it stays below what is printed",
+        ),
+        pytest.param(
+            [Note("One."), Status("slow"), Answer("a", "Two", done=False), Status("")],
+            ["One.", "Two"],
+            id="an unfinished line stays as it is",
+        ),
+        pytest.param(
+            [Answer("a", "Tw", done=False), Status("slow"), Answer("a", "o\nand\nmore")],
+            ["Two", "and", "more", ">", "slow"],
+            id="in the middle of an answer",
+        ),
+        pytest.param(
+            [Answer("a", "Two", done=False), Status("slow"), Status(""), Answer("a", " more.")],
+            ["Two more.", ">"],
+            id="the answer goes on where it was",
+        ),
+    ],
+)
+async def test_what_is_going_on_stands_below_the_last_line(
+    frames: list[Frame], seen: list[str], rows: int
+) -> None:
+    assert await _on_a_terminal(*frames, rows=rows) == seen
+
+
+async def test_a_status_is_one_line_and_cannot_control_the_terminal() -> None:
+    shown = await _on_a_terminal(Status("\x1b[2J" + "too\nlong " * 20), Note("Next."))
+    assert shown[:2] == ["Next.", ">"]
+    assert shown[2].startswith("[2Jtoo long too long")
+    assert len(shown[2]) < 40
+    assert len(shown) == 3
+
+
+@given(st.text(), st.integers(-1, 200))
+def test_a_status_is_never_longer_than_its_line(text: str, columns: int) -> None:
+    glass = Glass(2)
+    glass.write(below("".join(each for each in text if each.isprintable()), columns))
+    assert max(map(len, glass.seen())) < max(columns, 1)
+
+
+async def test_nothing_is_going_on_in_a_pipe() -> None:
+    echo, out = Echo(), io.StringIO()
+    for frame in (Status("slow"), Note("One."), Status("slower")):
+        echo.show(frame)
+    async with asyncio.timeout(5):
+        await Terminal(io.StringIO("hello\n"), out).run(echo)
+    assert "slow" not in out.getvalue()
+    assert "\x1b" not in out.getvalue()
 
 
 def _wait_for_keyboards() -> None:

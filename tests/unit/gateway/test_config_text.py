@@ -56,7 +56,7 @@ RICH = Settings(
         McpSettings(name="a", command="c", args=("x", "y"), env={"K E Y": Secret("hunter2")}),
         McpSettings(name="b", url="https://ann:hunter2@host", enabled_tools=()),
     ),
-    limits=LimitSettings(users={"telegram:1": UserLimits(usd_per_day=0.1)}),
+    limits=LimitSettings(users={"telegram:1": UserLimits(messages_per_minute=3)}),
     platforms={"pigeon": PigeonSettings(token=Secret("hunter2"))},
     http=HttpSettings(ui=False),
     route=(RouteSettings(match="telegram:*", tools=()),),

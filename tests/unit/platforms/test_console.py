@@ -6,7 +6,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from platforms.console import CHAT, SPEC, Answer, ConsoleAdapter, ConsoleConfig, Frame, Heard, Note
+from platforms.console import (
+    CHAT,
+    SPEC,
+    Answer,
+    ConsoleAdapter,
+    ConsoleConfig,
+    Frame,
+    Heard,
+    Note,
+    Status,
+)
 from platforms.console import Screen as ConsoleScreen
 from platforms.core.contract import (
     Accepted,
@@ -178,6 +188,22 @@ async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -
         await desk.console.deliver(Draft("d", HERE, "d", "Hel"))
         await desk.console.deliver(Edit("n+", HERE, "n.0", "Slow.", notice=True))
         assert await _frames(screen) == [Note("May I?"), Note("Slow.")]
+
+
+async def test_what_is_going_on_is_told_when_it_changes_and_to_who_comes_later() -> None:
+    console, other = Desk().console, Address("console", "other")
+    async with console.attach() as screen, console.attach("other") as elsewhere:
+        await console.deliver(Typing("t", HERE))
+        for words in ("slow", "slow", "slower"):
+            await console.deliver(Typing("t", HERE, words))
+        await console.deliver(Typing("u", other, "busy"))
+        async with console.attach() as late:
+            await console.deliver(Typing("t", HERE, ""))
+            assert await _frames(late) == [Status("slower"), Status("")]
+        async with console.attach() as latest:
+            assert await _frames(latest) == []
+        assert await _frames(screen) == [Status("slow"), Status("slower"), Status("")]
+        assert await _frames(elsewhere) == [Status("busy")]
 
 
 async def test_a_question_that_was_answered_stays_a_note() -> None:

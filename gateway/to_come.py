@@ -1,0 +1,26 @@
+"""Sans-IO: what the configuration already names, and this version cannot do yet."""
+
+from collections.abc import Iterable
+
+NOT_YET = frozenset(
+    {
+        "bus.url",
+        "sessions.keep_days",
+        "tools.shell",
+        "voice",
+        # wherever they stand
+        "tokens_per_day",
+        "usd_per_day",
+    }
+)
+"""Keys of the fixed interface whose feature is still to be built."""
+
+FAMILIES = frozenset({"files"})
+"""Families of tools that are there; the others that may be named are still to be built."""
+
+
+def is_to_come(path: Iterable[str | int]) -> bool:
+    """Whether a key, or a table it stands in, has no effect yet."""
+    words = [str(part) for part in path]
+    starts = (".".join(words[:length]) for length in range(1, len(words) + 1))
+    return not NOT_YET.isdisjoint({words[-1], *starts})
