@@ -1,7 +1,9 @@
 """One turn of the agent: from a conversation to a stream of events.
 
 loop            the steps of a turn: ask the model, run its tools, until there is an answer
+turn            what a turn is given and asked: the contract with its caller
 step            what one answer has come to, and how the next request carries it on
+route           whom a turn asks, and what it learns of them; transcript: what it shows them
 attempt         one request to the model, read under the watchdog
 events, errors  what a turn tells, and what can go wrong, sorted by what to do about it
 settings        what can be configured

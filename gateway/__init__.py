@@ -2,14 +2,19 @@
 
 runner      what exists, started and stopped in which order
 cli, config, service, doctor, setup
-            what the operator meets
-inbound, routing, access, pairing, approvals
+            what the operator meets; to_come: keys that this version refuses
+inbound, routing, access, pairing
             from a message to a conversation, and who may
 commands    what people can say with a slash
-turns       runs the agent for a conversation; answer: what one leaves; wreckage: after a crash
+turns       prepares turns; work: one under way; answer: what one leaves; wreckage: after a crash
+progress, reasoning
+            the status line, and what the model thinks, as the chat shows them
+approvals   asks people about risky calls; entitlement: who may answer; question: its words
+models      which models answer where; choices: what people chose, model_names: what they meant
+asides      /model, /usage, /compact, /btw: side_turn, shorten and usage do the work
 hands, desk what the owner of a conversation can do; what commands and buttons lead to
-notices, announcer
-            every sentence of ours that a chat shows
+notices, announcer, operators
+            every sentence of ours that a chat shows; what the admins are told
 delivery    from events to what the chat shows: view, pacing, outbox, stream
 schedule    messages that time sends
 http        API, webhooks, health, metrics, the page
