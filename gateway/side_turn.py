@@ -10,10 +10,10 @@ from agent.loop import run_turn
 from agent.tools.contract import Risk
 from agent.tools.registry import ToolRegistry
 from agent.turn import Means, TurnLimits, TurnTask
+from gateway.attempts import attempt_over
 from gateway.work import Setting
 from sessions.changes import (
     Change,
-    EndAttempt,
     EndTurn,
     StartAttempt,
     StartTurn,
@@ -115,20 +115,7 @@ class SideTurn:
         """Noted."""
         self.tokens += result.usage.tokens
         self._attempts.append(
-            EndAttempt(
-                self._id,
-                number + self._before,
-                result.name,
-                self._clock.now(),
-                phase=result.phase,
-                received=result.received,
-                cause=result.cause,
-                request_id=result.request_id,
-                input_tokens=result.usage.input_tokens,
-                output_tokens=result.usage.output_tokens,
-                cached_tokens=result.usage.cached_tokens,
-                cost=result.usage.cost,
-            )
+            attempt_over(self._id, number + self._before, result, self._clock.now())
         )
 
     async def step_done(self, message: Message) -> None:

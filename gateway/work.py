@@ -41,6 +41,7 @@ from gateway.answer import (
     since_request,
 )
 from gateway.approvals import Approvals, Asking
+from gateway.attempts import attempt_over
 from gateway.delivery.outbox import Delivery, LiveItem
 from gateway.observe.log import about
 from gateway.operators import Operators
@@ -52,7 +53,6 @@ from sessions.changes import (
     Change,
     Checkpoint,
     Compact,
-    EndAttempt,
     EndTool,
     PutItem,
     StartAttempt,
@@ -352,20 +352,7 @@ class Work:
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
         """See `agent.turn.TurnJournal`. Rides on the next commit."""
         self._unsaved.append(
-            EndAttempt(
-                self._turn.id,
-                number + self._attempts_before,
-                result.name,
-                self._clock.now(),
-                phase=result.phase,
-                received=result.received,
-                cause=result.cause,
-                request_id=result.request_id,
-                input_tokens=result.usage.input_tokens,
-                output_tokens=result.usage.output_tokens,
-                cached_tokens=result.usage.cached_tokens,
-                cost=result.usage.cost,
-            )
+            attempt_over(self._turn.id, number + self._attempts_before, result, self._clock.now())
         )
 
     async def step_done(self, message: Message) -> None:

@@ -1,16 +1,18 @@
 """Connections to model services, as every SDK that stands on httpx2 needs them."""
 
+import asyncio
 import functools
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Generic, Protocol, TypeVar
 
 import httpx2
 
 from agent import errors
 from agent.errors import ProviderError
+from agent.providers.contract import Chunk
 from agent.providers.sse import EventTooLong
 from agent.settings import Timeouts
 
@@ -19,6 +21,9 @@ STREAMS_PER_CLIENT = 50
 
 LIMITS = httpx2.Limits(max_keepalive_connections=STREAMS_PER_CLIENT, keepalive_expiry=30)
 
+_CLOSE_WITHIN = 2.0
+_AFTER_DONE = 0.1  # a connection whose body ends in this time can be used again
+
 _KEEPALIVE = (
     ("SOL_SOCKET", "SO_KEEPALIVE", 1),
     ("IPPROTO_TCP", "TCP_KEEPIDLE", 30),
@@ -26,6 +31,20 @@ _KEEPALIVE = (
     ("IPPROTO_TCP", "TCP_KEEPCNT", 3),
     ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 60_000),
 )
+
+
+class Reader(Protocol):
+    """Turns the body of one answer into chunks."""
+
+    done: bool
+
+    def feed(self, received: bytes) -> Iterator[Chunk]:
+        """Take bytes."""
+        ...
+
+    def close(self) -> Iterator[Chunk]:
+        """The body is over."""
+        ...
 
 
 class Closes(Protocol):
@@ -113,3 +132,31 @@ def translated(error: Exception, url: str) -> ProviderError:
     """Put a failure into our words; what is not of the connection is the request's own fault."""
     ours, said = next((ours, said) for theirs, ours, said in _TABLE if isinstance(error, theirs))
     return ours(said.format(url=url, error=str(error) or type(error).__name__))
+
+
+async def read(response: httpx2.Response, reader: Reader) -> AsyncGenerator[Chunk]:
+    """Give what a body says; one that has said its last is not read to its end for long."""
+    async with aclosing(response.aiter_bytes()) as received:
+        async for data in received:
+            for chunk in reader.feed(data):
+                yield chunk
+            if reader.done:
+                await _finish(received)
+                return
+    for chunk in reader.close():
+        yield chunk
+
+
+async def _finish(received: AsyncIterator[bytes]) -> None:
+    """Read the rest of a body that has said its last; what happens now is of no interest."""
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(_AFTER_DONE):
+            async for _ in received:
+                pass
+
+
+async def close(response: httpx2.Response) -> None:
+    """Close a response; a connection that does not let itself be closed is left alone."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_WITHIN):
+            await response.aclose()

@@ -1,8 +1,7 @@
 """The provider for Anthropic's Messages, over the official SDK."""
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import cast
 
 import anthropic
@@ -14,12 +13,10 @@ from agent.providers.anthropic.clients import address, clients_for, in_our_words
 from agent.providers.anthropic.dialect import Dialect, dialect_for, lasting, simpler
 from agent.providers.anthropic.request import betas, to_body
 from agent.providers.anthropic.wire import MessageReader
-from agent.providers.connections import keep_alive
+from agent.providers.connections import close, keep_alive, read
 from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
 from agent.settings import TargetSettings
 
-_CLOSE_WITHIN = 2.0
-_AFTER_DONE = 0.1  # a connection whose body ends in this time can be used again
 _HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
 _MOST_MODELS = 1000  # that one page of the list may hold
 
@@ -68,9 +65,7 @@ class Anthropic:
                 async with aclosing(self._chunks(response)) as chunks:
                     yield chunks
             finally:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_CLOSE_WITHIN):
-                        await response.aclose()
+                await close(response)
 
     async def _open(
         self, client: anthropic.AsyncAnthropic, request: ModelRequest
@@ -117,25 +112,10 @@ class Anthropic:
 
     async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
         yield OpenedChunk(response.headers.get("request-id", ""))
-        reader = MessageReader()
         with in_our_words(self._url):
-            async with aclosing(response.aiter_bytes()) as received:
-                async for data in received:
-                    for chunk in reader.feed(data):
-                        yield chunk
-                    if reader.done:
-                        await _finish(received)
-                        return
-            for chunk in reader.close():
-                yield chunk
-
-
-async def _finish(received: AsyncIterator[bytes]) -> None:
-    """Read the rest of a body that has said its last; what happens now is of no interest."""
-    with suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(_AFTER_DONE):
-            async for _ in received:
-                pass
+            async with aclosing(read(response, MessageReader())) as chunks:
+                async for chunk in chunks:
+                    yield chunk
 
 
 class _Model(msgspec.Struct):

@@ -1,37 +1,20 @@
 """What the protocols of OpenAI's kind have in common, over the official SDK: posting, reading."""
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from typing import Protocol, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import cast
 
 import httpx2
 import msgspec
 import openai
 
 from agent.errors import BadRequest
-from agent.providers.connections import keep_alive
+from agent.providers.connections import Reader, close, keep_alive, read
 from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
 from agent.providers.openai.clients import Clients, in_our_words
 
-_CLOSE_WITHIN = 2.0
-_AFTER_DONE = 0.1  # a connection whose body ends in this time can be used again
 _HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
-
-
-class Reader(Protocol):
-    """Turns the body of one answer into chunks."""
-
-    done: bool
-
-    def feed(self, received: bytes) -> Iterator[Chunk]:
-        """Take bytes."""
-        ...
-
-    def close(self) -> Iterator[Chunk]:
-        """The body is over."""
-        ...
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -82,9 +65,7 @@ class Service:
                 async with aclosing(self._chunks(response)) as chunks:
                     yield chunks
             finally:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_CLOSE_WITHIN):
-                        await response.aclose()
+                await close(response)
 
     async def _open(self, client: openai.AsyncOpenAI, request: ModelRequest) -> httpx2.Response:
         without = self._left_out.get(request.model, frozenset())
@@ -130,25 +111,10 @@ class Service:
 
     async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
         yield OpenedChunk(response.headers.get("x-request-id", ""))
-        reader = self._wire.reader()
         with in_our_words(self._clients.base_url):
-            async with aclosing(response.aiter_bytes()) as received:
-                async for data in received:
-                    for chunk in reader.feed(data):
-                        yield chunk
-                    if reader.done:
-                        await _finish(received)
-                        return
-            for chunk in reader.close():
-                yield chunk
-
-
-async def _finish(received: AsyncIterator[bytes]) -> None:
-    """Read the rest of a body that has said its last; what happens now is of no interest."""
-    with suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(_AFTER_DONE):
-            async for _ in received:
-                pass
+            async with aclosing(read(response, self._wire.reader())) as chunks:
+                async for chunk in chunks:
+                    yield chunk
 
 
 class _Model(msgspec.Struct):

@@ -1,0 +1,22 @@
+"""Requests to models as they go on record."""
+
+from agent.attempt import AttemptResult
+from sessions.changes import EndAttempt
+
+
+def attempt_over(turn_id: str, number: int, result: AttemptResult, now: int) -> EndAttempt:
+    """Say how a request ended and what it cost."""
+    return EndAttempt(
+        turn_id,
+        number,
+        result.name,
+        now,
+        phase=result.phase,
+        received=result.received,
+        cause=result.cause,
+        request_id=result.request_id,
+        input_tokens=result.usage.input_tokens,
+        output_tokens=result.usage.output_tokens,
+        cached_tokens=result.usage.cached_tokens,
+        cost=result.usage.cost,
+    )
