@@ -89,8 +89,12 @@ def _complete_fallback(
 
 def _inherit(tree: Tree, path: KeyPath, *key: str) -> None:
     value = tree.get(("model", *key))
-    if value is not None:
-        tree.put((*path, *key), value, tree.origin(("model", *key)) or _DEFAULT)
+    origin = tree.origin(("model", *key)) or _DEFAULT
+    if value is None:
+        return
+    if origin.kind != "default":  # it stands there, but is written only once
+        origin = Origin(origin.label, "inherited")
+    tree.put((*path, *key), value, origin)
 
 
 def _service(table: dict[str, Any]) -> Service | None:

@@ -14,7 +14,7 @@ class Origin(Struct, frozen=True):
     """Where a value comes from, as an error names it: `holdfast.toml:7`, `--set http.port=x`."""
 
     label: str
-    kind: Literal["file", "set", "environment", "default"]
+    kind: Literal["file", "set", "environment", "default", "inherited"]
 
 
 class Raw(str):

@@ -1,7 +1,8 @@
 """Sans-IO: which model somebody means by what they wrote, and how models are listed in a chat."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -11,6 +12,7 @@ MOST_LISTED = 30
 _MOST_NEAR = 3
 _LONGEST = 200
 _CLOSE = 0.6
+_WORD_ENDS = re.compile(r"(?<=\w)[-_.: ]")
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -53,13 +55,31 @@ def meant(text: str, known: Iterable[str], *, others: bool = False) -> Named | S
 
 
 def _nearest(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Compare also with what stands behind a vendor's name (`vendor/model`)."""
-    written: dict[str, str] = {}
+    """Compare also with what stands behind a vendor's name (`vendor/model`).
+
+    Where nothing is like it, it may be the beginning of a long name, mistyped.
+    """
+    whole: dict[str, list[str]] = {}
+    begun: dict[str, list[str]] = {}
     for name in names:
-        written.setdefault(name.lower(), name)
-        written.setdefault(name.lower().rpartition("/")[2], name)
+        model = name.lower().rpartition("/")[2]
+        for form in (name.lower(), model):
+            whole.setdefault(form, []).append(name)
+        for end in _WORD_ENDS.finditer(model):
+            begun.setdefault(model[: end.start()], []).append(name)
+    return _close(text, whole) or _close(text, begun)
+
+
+def _close(text: str, written: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     close = difflib.get_close_matches(text.lower(), written, n=2 * _MOST_NEAR, cutoff=_CLOSE)
-    return tuple(dict.fromkeys(written[each] for each in close))[:_MOST_NEAR]
+    return tuple(dict.fromkeys(name for each in close for name in written[each]))[:_MOST_NEAR]
+
+
+def brief(targets: Iterable[Target]) -> dict[str, str]:
+    """Name targets shortly, by their labels: by the model, unless two have one of that name."""
+    models = {target.label: target.model for target in targets}
+    several = list(models.values())
+    return {label: model if several.count(model) == 1 else label for label, model in models.items()}
 
 
 def shown(target: Target) -> str:
@@ -88,7 +108,8 @@ def overview(
     if rest:
         lines.append(f"When it does not answer: {', '.join(map(shown, rest))}.")
     listed = sorted(offered or (), key=str.lower)
-    others = [name for name in dict.fromkeys((*known, *listed)) if name != first.model]
+    named = {target.model for target in targets}
+    others = [name for name in dict.fromkeys((*known, *listed)) if name not in named]
     if others:
         lines.append(f"Others: {quoted(others)}.")
     if offered is None:

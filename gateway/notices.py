@@ -80,24 +80,25 @@ CATALOGUE = {
     "please send it again in a moment.",
     "late": "⏱ {tool} came to an end after it had been given up: {result}",
     "operator": "🛠 The model cannot be used: {cause}. Conversations fail until this is mended.",
-    "ask": "🔐 {tool} wants to run[+  for {person}]:\n```\n{arguments}\n```\n"
+    "ask": "🔐 {tool} wants to run[+  for {person}]:\n```json\n{arguments}\n```\n"
     "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
-    "ask.admin": "🔐 {tool} wants to run:\n```\n{arguments}\n```\n"
+    "ask.admin": "🔐 {tool} wants to run:\n```json\n{arguments}\n```\n"
     "An admin has to answer[+  within {min} {min|minute|minutes}]: "
     "{c:approve} {code} or {c:deny} {code}",
     "ask.again": "🔐 {tool} wants to run once more; the time before it may have taken effect:\n"
-    "```\n{arguments}\n```\n"
+    "```json\n{arguments}\n```\n"
     "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
-    "ask.allowed": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n✅ Allowed by {by}.",
-    "ask.denied": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n"
+    "ask.allowed": "🔐 {tool} wanted to run:\n```json\n{arguments}\n```\n✅ Allowed by {by}.",
+    "ask.denied": "🔐 {tool} wanted to run:\n```json\n{arguments}\n```\n"
     "🚫 Denied by {by}[+ : {reason}].",
-    "ask.expired": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n"
+    "ask.expired": "🔐 {tool} wanted to run:\n```json\n{arguments}\n```\n"
     "⌛ Nobody answered in time; it does not run.",
-    "ask.over": "🔐 {tool} wanted to run:\n```\n{arguments}\n```\n"
+    "ask.over": "🔐 {tool} wanted to run:\n```json\n{arguments}\n```\n"
     "⏹ This is over: what it was for has ended; it does not run.",
     "ask.may": "✅ Allowed: {tool} runs once.",
     "ask.may_not": "🚫 Denied: {tool} does not run.",
     "ask.noted": "📝 Noted. It counts when the conversation goes on; {c:resume} brings it back.",
+    "waiting": "🔐 Waiting for an answer",
     "ask.silent": "",  # the question itself says it
     "ask.answered": "This was answered already.",
     "ask.late": "This is over; nothing waits for an answer to it.",

@@ -1,6 +1,7 @@
 """Sans-IO: the one line below an answer that says what is going on while it is written."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -10,6 +11,9 @@ _WORTH_TELLING = 2.0  # seconds a tool may run before its time is shown
 _LASTING = frozenset({"N4", "N5", "N13"})
 """Notices about something that stays true while the answer goes on; others end with the next sign
 of life."""
+
+_IN_FRONT = frozenset({"N5"})
+"""Those that explain the ones that follow: they stay in front of them."""
 
 
 class _Running(msgspec.Struct, frozen=True):
@@ -24,14 +28,19 @@ class StatusLine:
     def __init__(self, command: str) -> None:
         self._command = command
         self._running: dict[str, _Running] = {}
+        self._front = ""
         self._notice = ""
         self._lasting = False
+        self._asked = 0  # questions that wait for somebody
 
     def notice(self, notice: str, fields: Mapping[str, str | int]) -> str:
         """News: they take the place of older ones; gives the words."""
-        self._notice = render(notice, fields, self._command)
-        self._lasting = notice in _LASTING
-        return self._notice
+        words = render(notice, fields, self._command)
+        if notice in _IN_FRONT:
+            self._front, self._notice, self._lasting = words, "", False
+        else:
+            self._notice, self._lasting = words, notice in _LASTING
+        return words
 
     def alive(self) -> None:
         """The model says something: what was told about its silence is over."""
@@ -40,7 +49,7 @@ class StatusLine:
 
     def step_done(self) -> None:
         """The model's answer is whole."""
-        self._notice, self._lasting = "", False
+        self._front, self._notice, self._lasting = "", "", False
 
     def tool_started(self, call_id: str, emoji: str, label: str, now: float) -> None:
         """A tool runs."""
@@ -50,6 +59,20 @@ class StatusLine:
         """A tool has its result."""
         self._running.pop(call_id, None)
 
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Nothing goes on before somebody has answered a question."""
+        self._asked += 1
+        try:
+            yield
+        finally:
+            self._asked -= 1
+
+    @property
+    def waits(self) -> bool:
+        """Nothing goes on before somebody has answered, and nothing else is under way."""
+        return self._asked > 0 and not self._running
+
     @property
     def tools_running(self) -> bool:
         """Its words change as time goes by."""
@@ -57,9 +80,10 @@ class StatusLine:
 
     def words(self, now: float) -> str:
         """The line as it is to be shown now."""
-        if not self._running:
-            return self._notice
-        return " · ".join(_of(each, now) for each in self._running.values())
+        under_way = [_of(each, now) for each in self._running.values()]
+        if self._asked:
+            under_way.append(render("waiting", {}, self._command))
+        return " · ".join(filter(None, under_way or (self._front, self._notice)))
 
 
 def _of(tool: _Running, now: float) -> str:

@@ -25,12 +25,22 @@ class ReasoningView:
         self._present = []
 
     def text(self) -> str:
-        """All of it as Markdown; empty when there is nothing."""
+        """Show it for good, as Markdown: from the beginning; empty when there is nothing."""
+        whole = self._whole()
+        return _quoted(whole if len(whole) <= _MOST else f"{whole[:_MOST].rstrip()} …")
+
+    def newest(self) -> str:
+        """Show it while it grows: long thoughts must not look as if they stood still."""
+        whole = self._whole()
+        return _quoted(whole if len(whole) <= _MOST else f"… {whole[-_MOST:].lstrip()}")
+
+    def _whole(self) -> str:
         thoughts = [*self._steps, "".join(self._present).strip()]
-        whole = "\n\n".join(filter(None, thoughts))
-        if not whole:
-            return ""
-        if len(whole) > _MOST:
-            whole = f"{whole[:_MOST].rstrip()} …"
-        quoted = "\n".join(f"> {line}".rstrip() for line in whole.splitlines())
-        return f"💭 **Thinking**\n{quoted}"
+        return "\n\n".join(filter(None, thoughts))
+
+
+def _quoted(thoughts: str) -> str:
+    if not thoughts:
+        return ""
+    quoted = "\n".join(f"> {line}".rstrip() for line in thoughts.splitlines())
+    return f"💭 **Thinking**\n{quoted}"

@@ -214,6 +214,7 @@ class GatewayRunner:
             self._clock,
             models.setting,
             take_up=take_up,
+            asks=self._turn_asks,
         )
         shared = Shared(
             store=store,
@@ -281,7 +282,7 @@ class GatewayRunner:
         """Suspend what a crash interrupted, answer what was waiting, carry out what was said."""
         running = await store.running_turns()
         if running:
-            log.info("%d turns were interrupted by the last end of the process", len(running))
+            log.info("interrupted by the last end of the process: %d", len(running))
         keys = dict.fromkeys((*(turn.key for turn in running), *await store.waiting_keys()))
         await pool.begin(keys)
         for entry in await store.commands():
@@ -305,15 +306,20 @@ class GatewayRunner:
                 for each in self._supervised.values():
                     await each.tried.wait()
 
+    def _turn_asks(self) -> None:
+        if self._pool:
+            self._pool.look_again()
+
     async def _drain(self, pool: SessionPool) -> None:
         resume = self._settings.sessions.on_interrupted == "resume"
 
         def farewell(_key: str, turn: RunningTurn) -> Interrupt:
             return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=resume)
 
-        interrupted = await pool.drain(self._settings.gateway.drain_seconds, self.hurry, farewell)
+        grace = self._settings.gateway.drain_seconds
+        interrupted = await pool.drain(grace, self.hurry, farewell, self._turns.waits)
         if interrupted:
-            log.info("%d turns were interrupted", interrupted)
+            log.info("interrupted: %d", interrupted)
 
     # --- platforms ------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ class Turns:
         setting: Callable[[str, str], Setting],
         *,
         take_up: bool,
+        asks: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -39,6 +40,7 @@ class Turns:
         self._clock = clock
         self._setting = setting  # by key and person
         self._take_up = take_up
+        self._asks = asks  # told when a turn begins to wait for somebody
         self._works: WeakValueDictionary[str, Work] = WeakValueDictionary()  # kept by its owner
 
     def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
@@ -61,9 +63,15 @@ class Turns:
             key,
             start,
             steers_wanted,
+            self._asks,
         )
         self._works[start.turn.id] = work
         return work
+
+    def waits(self, turn: RunningTurn) -> bool:
+        """Whether a turn can only go on when somebody has answered a question."""
+        work = self._works.get(turn.id)
+        return work is not None and work.waits
 
     def fields(self, turn: RunningTurn) -> dict[str, str | int]:
         """What the notices about an interrupted turn say: how far it came, which tool ran."""

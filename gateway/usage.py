@@ -36,12 +36,21 @@ def table(last: Spent, here: Spent, today: Spent) -> str:
         if any(numbers) or not label.startswith(" "):
             lines.append(_line(label, [count(int(number)) for number in numbers]))
     if any(spent.cost is not None for spent in columns):
-        lines.append(_line("dollars", [dollars(spent.cost) for spent in columns]))
+        lines.append(_line("dollars", [_known(spent) for spent in columns]))
     shown = "\n".join(lines)
-    return (
-        f"```\n{shown}\n```\nlast: the newest answer · here: this conversation · "
+    text = (
+        f"```text\n{shown}\n```\nlast: the newest answer · here: this conversation · "
         "today: all that you asked since midnight"
     )
+    return f"{text} · ≥: the price of a part is not known" if "≥" in shown else text
+
+
+def _known(spent: Spent) -> str:
+    if spent.cost is None or not spent.unpriced:
+        return dollars(spent.cost)
+    if spent.cost < _SMALLEST_SHOWN:  # that a part was free, or nearly, says nothing
+        return "?"
+    return f"≥{dollars(spent.cost)}"
 
 
 def _line(label: str, cells: Sequence[str]) -> str:

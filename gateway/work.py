@@ -43,6 +43,7 @@ from gateway.answer import (
 from gateway.approvals import Approvals, Asking
 from gateway.attempts import attempt_over
 from gateway.delivery.outbox import Delivery, LiveItem
+from gateway.model_names import brief
 from gateway.observe.log import about
 from gateway.operators import Operators
 from gateway.progress import StatusLine
@@ -125,6 +126,7 @@ class Work:
         key: str,
         start: StartTask,
         steers_wanted: Callable[[], None],
+        asks: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -137,6 +139,7 @@ class Work:
         self._start = start
         self._turn = start.turn
         self._steers_wanted = steers_wanted
+        self._asks = asks  # told when it begins to wait for somebody
         self._steers: asyncio.Future[tuple[Message, ...]] | None = None
         self._unsaved: list[Change] = []  # rides on the next commit
         self._said: list[str] = []  # the visible text of steps that are over
@@ -147,6 +150,8 @@ class Work:
         can = announcer.capabilities(self._turn.address)
         self._status = StatusLine(can.command if can else PLAIN_COMMAND)
         self._streams = can is not None and can.live is Live.STREAM
+        self._clears = can is not None and can.status  # a status can be taken away
+        self._names = brief(setting.targets)
         self._thoughts = ReasoningView()
         self._thinking: LiveItem | None = None
         if setting.show_reasoning:  # it stands before the answer, so it is entered first
@@ -177,6 +182,11 @@ class Work:
             if self._started.get(call.id, Risk.READ) is not Risk.READ:
                 return call
         return None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it can only go on when somebody has answered a question."""
+        return self._status.waits
 
     # --- for the owner of the conversation ------------------------------------------------------
 
@@ -269,6 +279,8 @@ class Work:
             return
         match event:
             case TextDelta():
+                if self._streams:
+                    self._show_thoughts()
                 self._pieces.append(event.text)
                 self._unkept += len(event.text)
                 # A share of a long text, not a fixed size: each checkpoint writes all of it.
@@ -281,10 +293,10 @@ class Work:
                 self._text = event.text
             case ReasoningDelta():
                 self._status.alive()
-                self._thoughts.said(event.text)
-                self._show_thoughts()
+                self._think(event.text)
             case ReasoningReplaced():
-                self._thoughts.replaced(event.text)
+                if self._may_think:
+                    self._thoughts.replaced(event.text)
             case StepDone():
                 self._said.append(self._text)
                 self._text = ""
@@ -297,7 +309,7 @@ class Work:
             case ToolFinished():
                 self._status.tool_finished(event.call_id)
             case Notice():
-                words = self._status.notice(event.id, event.fields)
+                words = self._status.notice(event.id, self._named(event))
                 again = event.id == self._told  # the same line, edited in place
                 log.log(logging.DEBUG if again else logging.INFO, "told: %s %s", event.id, words)
                 self._told = event.id
@@ -308,11 +320,33 @@ class Work:
     def _refresh(self) -> None:
         status = self._status.words(self._clock.monotonic())
         # A line that is over stays until something else is to be shown.
-        if status or self._pieces or any(self._said):
+        if status or self._clears or self._has_said:
             self._live.follow(self._visible, status)
 
-    def _show_thoughts(self) -> None:
+    @property
+    def _has_said(self) -> bool:
+        return bool(self._pieces) or any(self._said)
+
+    def _named(self, news: Notice) -> dict[str, str | int]:
+        """Name models as everywhere else in a chat."""
+        if news.id != "N5":
+            return news.fields
+        return {key: self._names.get(str(value), value) for key, value in news.fields.items()}
+
+    @property
+    def _may_think(self) -> bool:
+        """Whether thoughts do not come to stand behind what they led to."""
+        return not (self._streams and self._has_said)
+
+    def _think(self, text: str) -> None:
+        if self._may_think:
+            self._thoughts.said(text)
         if self._thinking and not self._streams:
+            self._thinking.follow(self._thoughts.newest)
+
+    def _show_thoughts(self) -> None:
+        """Where nothing can be changed later, they are shown once: before the first words."""
+        if self._thinking and not self._has_said:
             self._thinking.follow(self._thoughts.text)
 
     def _reasoning(self, *, final: bool) -> Item:
@@ -329,7 +363,14 @@ class Work:
             address=self._turn.address,
             person=self._turn.person,
         )
-        return await self._approvals.ask(asking, tool, call)
+        try:
+            with self._status.asking():
+                self._refresh()
+                self._asks()
+                return await self._approvals.ask(asking, tool, call)
+        finally:
+            if not self._cut:
+                self._refresh()
 
     async def _take_steers(self) -> tuple[Message, ...]:
         self._steers = asyncio.get_running_loop().create_future()

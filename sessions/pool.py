@@ -95,34 +95,54 @@ class SessionPool:
         grace: float,
         hurry: asyncio.Event,
         farewell: Callable[[str, RunningTurn], Interrupt],
+        waits: Callable[[RunningTurn], bool] = lambda _: False,
     ) -> int:
         """Begin no turn any more, let the running ones finish, then interrupt the rest.
 
+        One that `waits` for somebody is interrupted at once: it may be hours until they answer.
         `hurry` ends the grace at once. Returns how many turns were interrupted.
         """
         self._draining = True
         for key in tuple(self._actors):
             self.post(key, Drain())
-        if waited_for := self.running():
-            log.info("waiting up to %.0f s for %d running turns", grace, len(waited_for))
+        interrupted: set[str] = set()
+
+        def interrupt(wanted: Callable[[RunningTurn], bool]) -> None:
+            for key, turn in self.running():
+                if turn.id not in interrupted and wanted(turn):
+                    log.info("interrupting turn %s of %s", turn.id, key)
+                    self.post(key, farewell(key, turn))
+                    interrupted.add(turn.id)
+
+        interrupt(waits)
+        if waited_for := len(self.running()) - len(interrupted):
+            turns = "turn" if waited_for == 1 else "turns"
+            log.info("waiting up to %.0f s for %d running %s", grace, waited_for, turns)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace), asyncio.TaskGroup() as watch:
-                quiet = watch.create_task(self._quiet(turns_only=True))
+                quiet = watch.create_task(self._turns_over(lambda: interrupt(waits)))
                 rush = watch.create_task(hurry.wait())
                 await asyncio.wait({quiet, rush}, return_when=asyncio.FIRST_COMPLETED)
                 quiet.cancel()
                 rush.cancel()
-        interrupted = self.running()
-        for key, turn in interrupted:
-            log.info("interrupting turn %s of %s", turn.id, key)
-            self.post(key, farewell(key, turn))
+        interrupt(lambda _: True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GONE_WITHIN):
-                await self._quiet(turns_only=False)
+                await self._quiet()
         return len(interrupted)
 
-    async def _quiet(self, *, turns_only: bool) -> None:
-        """Wait until no turn runs (and, unless `turns_only`, no event is being handled)."""
-        while any(actor.running if turns_only else actor.busy for actor in self._actors.values()):
+    def look_again(self) -> None:
+        """A turn waits for somebody now: while everything comes to its end, that counts."""
+        self._rested.set()
+
+    async def _turns_over(self, meanwhile: Callable[[], None]) -> None:
+        while self.running():
+            meanwhile()
+            self._rested.clear()
+            await self._rested.wait()
+
+    async def _quiet(self) -> None:
+        """Wait until no turn runs and no event is being handled."""
+        while any(actor.busy for actor in self._actors.values()):
             self._rested.clear()
             await self._rested.wait()

@@ -192,6 +192,7 @@ class Spent(msgspec.Struct, frozen=True):
     cached_tokens: int = 0  # of the input
     cost: float | None = None  # dollars, of the requests whose cost is known; None: of none
     requests: int = 0
+    unpriced: int = 0  # requests that used tokens at a price that nobody knows
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -114,6 +114,11 @@ class Planner(msgspec.Struct, frozen=True):
     capabilities: Capabilities
     phase: Phase
 
+    @property
+    def _ours(self) -> bool:
+        """Whether these are words of ours, not of the model."""
+        return self.item.kind in {"notice", "ask"}
+
     def next_step(
         self, want: tuple[Wanted, ...], shown: Shown, texts: dict[str, str] | None = None
     ) -> Step | Settled | None:
@@ -170,7 +175,7 @@ class Planner(msgspec.Struct, frozen=True):
                     streaming=message.streaming,
                     again=again,
                     since=since,
-                    notice=item.kind == "notice",
+                    notice=self._ours,
                 )
         return Step(made, index, _looks(message), shown, mark)
 
@@ -200,7 +205,7 @@ class Planner(msgspec.Struct, frozen=True):
             marked(message.text) if part.marked else message.text,
             message.buttons,
             streaming=message.streaming,
-            notice=self.item.kind == "notice",
+            notice=self._ours,
         )
         return Step(made, index, _looks(message), shown)
 
@@ -222,7 +227,8 @@ class Planner(msgspec.Struct, frozen=True):
                 return Step(Delete(op, address, part.message), index, "", shown)
             gone = looks(_ELLIPSIS, (), streaming=False)
             if self.capabilities.edit and part.looks != gone:
-                return Step(Edit(op, address, part.message, _ELLIPSIS), index, gone, shown)
+                made = Edit(op, address, part.message, _ELLIPSIS, notice=self._ours)
+                return Step(made, index, gone, shown)
         return None
 
 

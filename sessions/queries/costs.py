@@ -19,6 +19,7 @@ _FILTERS: dict[str, sa.ColumnElement[bool]] = {
     "person": turns.c.person == given("person"),
     "since": turns.c.started_at >= given("since"),
 }
+_UNPRICED = attempts.c.cost.is_(None) & (attempts.c.input_tokens + attempts.c.output_tokens > 0)
 
 
 @functools.cache
@@ -30,6 +31,7 @@ def question(names: frozenset[str]) -> sa.Select[Any]:
             *(sa.func.coalesce(sa.func.sum(number), 0) for number in numbers),
             sa.func.sum(attempts.c.cost),
             sa.func.count(),
+            sa.func.count(sa.case((_UNPRICED, 1))),
         )
         .select_from(turns)
         .join(attempts, attempts.c.turn_id == turns.c.id)
@@ -40,5 +42,5 @@ def question(names: frozenset[str]) -> sa.Select[Any]:
 def spent(connection: Connection, only: dict[str, str | int]) -> Spent:
     """Sum up what was used; `only`: by names of the filters."""
     row = connection.execute(question(frozenset(only)), only).one()
-    used, made, cached, cost, requests = row
-    return Spent(int(used), int(made), int(cached), cost, requests)
+    used, made, cached, cost, requests, unpriced = row
+    return Spent(int(used), int(made), int(cached), cost, requests, unpriced)

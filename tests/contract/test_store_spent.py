@@ -28,8 +28,8 @@ def request(turn: str, number: int, input_: int, cost: float | None = None) -> t
     )
 
 
-def used(input_: int, requests: int, cost: float | None, cached: int) -> Spent:
-    return Spent(input_, input_ * 10, cached, cost, requests)
+def used(input_: int, requests: int, cost: float | None, cached: int, unpriced: int = 0) -> Spent:
+    return Spent(input_, input_ * 10, cached, cost, requests, unpriced)
 
 
 async def fill(store: SessionStore) -> None:
@@ -48,24 +48,24 @@ async def fill(store: SessionStore) -> None:
     )
 
 
-ALL = used(30, 4, 0.75, 15)
+ALL = used(30, 4, 0.75, 15, 2)
 NOTHING = Spent()
 CASES: dict[str, tuple[dict[str, Any], Spent]] = {
     "everything": ({}, ALL),
-    "a turn": ({"turn_id": "t1"}, used(6, 2, 0.25, 3)),
+    "a turn": ({"turn_id": "t1"}, used(6, 2, 0.25, 3, 1)),
     "a turn without a request": ({"turn_id": "t4"}, NOTHING),
     "no turn": ({"turn_id": "t9"}, NOTHING),
-    "a session": ({"session_id": "s1"}, used(14, 3, 0.75, 7)),
-    "a conversation": ({"key": "web:b"}, used(16, 1, None, 8)),
-    "a person": ({"person": "ann"}, used(22, 3, 0.25, 11)),
+    "a session": ({"session_id": "s1"}, used(14, 3, 0.75, 7, 1)),
+    "a conversation": ({"key": "web:b"}, used(16, 1, None, 8, 1)),
+    "a person": ({"person": "ann"}, used(22, 3, 0.25, 11, 2)),
     "nobody": ({"person": ""}, NOTHING),
-    "a day": ({"since": DAY}, used(24, 2, 0.5, 12)),
-    "a person's day": ({"person": "ann", "since": DAY}, used(16, 1, None, 8)),
-    "one of several": ({"key": "web:a", "person": "ann"}, used(6, 2, 0.25, 3)),
+    "a day": ({"since": DAY}, used(24, 2, 0.5, 12, 1)),
+    "a person's day": ({"person": "ann", "since": DAY}, used(16, 1, None, 8, 1)),
+    "one of several": ({"key": "web:a", "person": "ann"}, used(6, 2, 0.25, 3, 1)),
     "what does not fit together": ({"session_id": "s2", "key": "web:a"}, NOTHING),
     "all filters": (
         {"turn_id": "t1", "session_id": "s1", "key": "web:a", "person": "ann", "since": 1},
-        used(6, 2, 0.25, 3),
+        used(6, 2, 0.25, 3, 1),
     ),
 }
 
@@ -103,7 +103,7 @@ async def test_nonsense_that_a_service_says_is_taken_as_not_known(store: Session
     await store.apply(opened("s1"), started("t1", "s1"))
     for number, cost in enumerate((math.nan, math.inf, -math.inf, 1e300, -1e300)):
         await store.apply(*request("t1", number, 2, cost))
-    assert await store.spent() == used(10, 5, None, 5)
+    assert await store.spent() == used(10, 5, None, 5, 5)
 
 
 async def test_something_that_costs_nothing_is_known_to(store: SessionStore) -> None:

@@ -374,7 +374,7 @@ class Screen:
     """A terminal with somebody in front of it."""
 
     def __init__(self, place: Place, *args: str) -> None:
-        self.seen = ""
+        self.seen = self.all = ""
         self.keyboard, theirs = pty.openpty()
         self.process = place.popen(
             *args,
@@ -401,6 +401,7 @@ class Screen:
                     more = b""
                 assert more, f"it ended: {self.seen}"
                 self.seen += more.decode(errors="replace")
+                self.all += more.decode(errors="replace")
         self.seen = self.seen[self.seen.index(text) + len(text) :]
 
     def code(self) -> int:

@@ -58,6 +58,8 @@ class Workshop:
         match last_user_text(body):
             case "pay":
                 return 'H T"I will pay." C(0,c1,pay,{"amount":12}) F tool_calls U D'
+            case "pay silently":
+                return 'H C(0,c1,pay,{"amount":12}) F tool_calls U D'
             case "look":
                 return 'H T"I look." C(0,c1,look,{"topic":"snails"}) F tool_calls U D'
             case "quiet":
@@ -132,6 +134,8 @@ async def test_a_question_is_answered_by_its_button(place: Workshop, page: Page)
     await expect(question.locator("code").first).to_contain_text('"amount": 12')
     await expect(page.locator("#thinking")).to_have_text("Waiting for your answer")
     await expect(page).to_have_title("🔐 pay · Holdfast")
+    await expect(status(page)).to_have_text("🔐 Waiting for an answer")
+    await expect(status(page)).to_be_hidden()  # said once
     assert place.paid == []
     await page.get_by_role("button", name="Allow").click()
     await expect(question).to_contain_text(["✅ Allowed by web:owner."])
@@ -139,6 +143,18 @@ async def test_a_question_is_answered_by_its_button(place: Workshop, page: Page)
     await expect(words(page, "answer")).to_have_text(["I will pay.It said: paid 12"])
     await expect(page.locator("#thinking")).to_be_hidden()
     await expect(page).to_have_title("pay · Holdfast")
+    assert place.paid == [12]
+
+
+async def test_a_question_before_the_first_word_leaves_no_empty_answer(
+    place: Workshop, page: Page
+) -> None:
+    await send(page, "pay silently")
+    await expect(page.locator("#thinking")).to_have_text("Waiting for your answer")
+    await expect(status(page)).to_have_text("🔐 Waiting for an answer")
+    await expect(page.locator("#live .draft")).to_be_hidden()
+    await page.get_by_role("button", name="Allow").click()
+    await expect(words(page, "answer")).to_have_text(["It said: paid 12"])
     assert place.paid == [12]
 
 

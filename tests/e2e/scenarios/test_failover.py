@@ -42,7 +42,7 @@ async def test_a_model_that_hangs_is_left_for_the_next_one(
         assert "N5" in scene.told.ids
         (words,) = [words for notice, words in scene.told.notices if notice == "N5"]
         assert "is not responding" in words
-        assert words.endswith("/f1")
+        assert words.endswith(" with f1")
         assert f1.requests[0].model == "f1"
         assert b"scripted" not in f1.requests[0].raw
         assert await scene.history() == ["U:go", "A:done"]

@@ -73,6 +73,20 @@ def test_messages_are_posted_one_by_one_then_the_item_is_sent() -> None:
     assert _next("one", "two", shown=(*shown, _part(1, "two"))) == Settled(ItemState.SENT)
 
 
+def test_every_message_of_a_question_says_that_it_is_not_the_models() -> None:
+    post = _op(_next("a long", "question", kind="ask"))
+    assert isinstance(post, Post)
+    assert post.notice
+    edit = _op(_next("answered", shown=(_part(0, "asked"),), kind="ask"))
+    assert isinstance(edit, Edit)
+    assert edit.notice
+    can = msgspec.structs.replace(CAN, delete=False)
+    shown = (_part(0, "answered"), _part(1, "left over"))
+    gone = _op(_next("answered", shown=shown, kind="ask", can=can))
+    assert isinstance(gone, Edit)
+    assert gone.notice
+
+
 def test_a_notice_says_that_it_is_one_in_posts_and_edits() -> None:
     assert _op(_next("one", kind="notice", can=RIGID)) == Post("a.0", HERE, "one", notice=True)
     edit = Edit("a.0.e", HERE, "0", "new", notice=True)

@@ -336,7 +336,7 @@ async def test_a_question_shows_the_call_and_how_to_answer_it(tmp_path: Path) ->
         code = code_of(asked.id)
         shown = await desk.screen.one("1", "wants to run")
         assert shown.text == (
-            '🔐 run wants to run:\n```\n{\n  "command": "ls"\n}\n```\n'
+            '🔐 run wants to run:\n```json\n{\n  "command": "ls"\n}\n```\n'
             f"/approve {code} or /deny {code}, within 30 minutes"
         )
         assert [(each.label, each.action) for each in shown.buttons] == [

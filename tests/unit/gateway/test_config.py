@@ -679,6 +679,16 @@ def test_no_error_shows_a_secret(write: Write) -> None:
     assert "hunter2" not in "".join(found)
 
 
+def test_a_key_that_a_fallback_shares_is_warned_of_once(write: Write) -> None:
+    path = write("[model]\napi_key = 'hunter2'\nname = 'one'\n[[model.fallback]]\nname = 'two'\n")
+    path.chmod(0o644)
+    found = loaded(path=path)
+    assert found.settings.model.fallback[0].api_key == found.settings.model.api_key
+    (warning,) = found.warnings
+    assert warning.startswith(f"{path}:2: model.api_key is a secret")
+    assert found.sources[("model", "fallback", 0, "api_key")] == f"{path}:2"
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
 def test_a_written_secret_in_a_file_that_others_can_read_is_warned_of(
     write: Write, mode: int

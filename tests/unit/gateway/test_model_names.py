@@ -5,7 +5,16 @@ from hypothesis import strategies as st
 from agent.providers.demo import Demo
 from agent.providers.registry import Target
 from agent.settings import TargetSettings
-from gateway.model_names import MOST_LISTED, Named, Several, Unknown, meant, overview, quoted
+from gateway.model_names import (
+    MOST_LISTED,
+    Named,
+    Several,
+    Unknown,
+    brief,
+    meant,
+    overview,
+    quoted,
+)
 
 KNOWN = ("gpt-5.5", "gpt-5.5-mini", "claude-opus-5", "claude-sonnet-5", "vendor/Tiny")
 
@@ -21,6 +30,10 @@ KNOWN = ("gpt-5.5", "gpt-5.5-mini", "claude-opus-5", "claude-sonnet-5", "vendor/
         pytest.param("gpt", Several(("gpt-5.5", "gpt-5.5-mini")), id="part of two"),
         pytest.param("claude-opuss", Unknown(("claude-opus-5",)), id="misspelt"),
         pytest.param("tinny", Unknown(("vendor/Tiny",)), id="misspelt behind the vendor"),
+        pytest.param("claud", Several(("claude-opus-5", "claude-sonnet-5")), id="a beginning"),
+        pytest.param(
+            "clade", Unknown(("claude-opus-5", "claude-sonnet-5")), id="misspelt beginning of two"
+        ),
         pytest.param("zzzzz", Unknown(), id="like nothing"),
         pytest.param("", Unknown(), id="nothing"),
     ],
@@ -66,6 +79,12 @@ def test_a_long_list_says_how_many_it_leaves_out() -> None:
     assert quoted(names).endswith(f"`m{MOST_LISTED - 1}` and 2 more")
 
 
+class Twin(Demo):
+    """Another service that has the same models."""
+
+    name = "twin"
+
+
 def target(name: str) -> Target:
     return Target(Demo(), name, TargetSettings())
 
@@ -75,8 +94,19 @@ def test_the_overview_names_who_answers_who_takes_over_and_the_others_once() -> 
     assert text.splitlines() == [
         "🤖 `a` (demo) answers here, as chosen in this chat.",
         "When it does not answer: `b` (demo).",
-        "Others: `b`, `z`, `C`, `d`.",
+        "Others: `z`, `C`, `d`.",
     ]
+
+
+def test_a_name_that_two_models_share_is_listed_as_it_can_be_chosen() -> None:
+    text = overview((target("a"), target("a")), ("a", "demo/a"), None, chosen=False)
+    assert "Others: `demo/a`." in text.splitlines()
+
+
+def test_models_are_named_shortly_unless_that_would_be_the_same() -> None:
+    first, other, twin = target("a"), target("b"), Target(Twin(), "a", TargetSettings())
+    assert brief((first, other)) == {"demo/a": "a", "demo/b": "b"}
+    assert brief((first, other, twin)) == {"demo/a": "demo/a", "demo/b": "b", "twin/a": "twin/a"}
 
 
 def test_the_overview_says_when_the_service_told_nothing() -> None:

@@ -50,6 +50,38 @@ def test_news_of_silence_end_with_the_next_sign_of_life(notice: str, stays: bool
     assert status.words(0.0) == (told if stays else "")
 
 
+@pytest.mark.parametrize(("notice", "passing"), [("N1", True), ("N2", True), ("N4", False)])
+def test_who_took_over_stays_in_front_of_what_follows(notice: str, passing: bool) -> None:
+    status = line()
+    moved = status.notice("N5", {"a": "x", "b": "y"})
+    told = status.notice(notice, {})
+    assert status.words(0.0) == f"{moved} · {told}"
+    status.alive()
+    assert status.words(0.0) == (moved if passing else f"{moved} · {told}")
+    newer = status.notice("N5", {"a": "y", "b": "z"})
+    assert status.words(0.0) == newer
+
+
+def test_a_question_that_waits_goes_before_news_and_gives_the_line_back() -> None:
+    status = line()
+    told = status.notice("N5", {"a": "x", "b": "y"})
+    with status.asking():
+        assert status.words(0.0) == "🔐 Waiting for an answer"
+        assert status.waits
+    assert status.words(0.0) == told
+    assert not status.waits
+
+
+def test_while_a_tool_runs_nothing_waits_for_a_question_alone() -> None:
+    status = line()
+    status.tool_started("c1", "📖", "a", 0.0)
+    with status.asking(), status.asking():
+        assert status.words(3.0) == "📖 a (3 s) · 🔐 Waiting for an answer"
+        assert not status.waits
+        status.tool_finished("c1")
+        assert status.waits
+
+
 @pytest.mark.parametrize("notice", ["N1", "N4", "N5", "N13"])
 def test_all_news_end_with_the_step(notice: str) -> None:
     status = line()

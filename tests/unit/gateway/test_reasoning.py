@@ -47,6 +47,12 @@ def test_very_long_thoughts_are_shown_up_to_a_limit() -> None:
     assert view("x" * 2990, " " * 11, "y").text() == f"{HEAD}> {'x' * 2990} …"
 
 
+def test_while_long_thoughts_grow_the_newest_are_shown() -> None:
+    assert view("x" * 3000).newest() == view("x" * 3000).text()
+    assert view("a" * 9, "\n", "x" * 3000).newest() == f"{HEAD}> … {'x' * 3000}"
+    assert view().newest() == ""
+
+
 @given(st.lists(st.text(max_size=8), max_size=6))
 def test_however_thoughts_are_split_they_look_the_same(pieces: list[str]) -> None:
     shown = view(*pieces).text()

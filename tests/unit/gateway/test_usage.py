@@ -103,6 +103,28 @@ def test_the_table_is_aligned() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "shown"),
+    [
+        pytest.param(0.5, 0, "   0.5000", id="all is known"),
+        pytest.param(0.5, 2, "  ≥0.5000", id="a part is known"),
+        pytest.param(0.00001, 2, "        ?", id="only that a part cost hardly anything"),
+        pytest.param(0.0, 2, "        ?", id="only that a part was free"),
+        pytest.param(None, 2, "        ?", id="nothing"),
+    ],
+)
+def test_a_sum_of_which_a_part_is_not_known_says_so(
+    cost: float | None, unpriced: int, shown: str
+) -> None:
+    text = table(Spent(1, 1, cost=1.0), Spent(1, 1), Spent(1, 1, 0, cost, 3, unpriced))
+    assert f"dollars        1.00        ?{shown}" in text.splitlines()
+    assert ("≥: the price of a part is not known" in text) is ("≥" in shown)
+
+
+def test_no_word_of_the_table_is_taken_for_code() -> None:
+    assert table(Spent(), Spent(), Spent()).startswith("```text\n")
+
+
 def test_what_nobody_knows_is_left_out_of_the_table() -> None:
     text = table(Spent(), Spent(), Spent())
     assert "cached" not in text

@@ -1,0 +1,216 @@
+"""What people see of a turn while it goes on: at a terminal, and while a question waits."""
+
+import asyncio
+import contextlib
+import re
+import termios
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.settings import AgentSettings, ModelSettings, Timeouts
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
+from gateway.runner import GatewayRunner
+from gateway.settings import GatewaySettings, Settings
+from platforms.console import SPEC, Answer, ConsoleAdapter, Frame, Note, Screen, Status
+from platforms.core.contract import Live
+from sessions.records import ApprovalState
+from sessions.values.secret import Secret
+from tests.e2e import house
+from tests.e2e.house import gateway, opened
+from tests.e2e.test_cli import Place
+from tests.e2e.test_cli import Screen as Keys
+from tests.e2e.test_questions import CHAT, Machine, calling, question
+from tests.fakes.model_script import Script, words
+from tests.fakes.model_server import ModelServer
+from tests.unit.gateway.test_cli_terminal import Glass
+
+PATIENCE = 8.0
+ROWS = 12
+DONE = 'H T"done" F stop U D EOF'
+WAITING = "🔐 Waiting for an answer"
+
+
+@contextlib.asynccontextmanager
+async def terminal(
+    home: Path, model: ModelServer, *tools: Tool, show_reasoning: bool = False
+) -> AsyncIterator[Screen]:
+    """A gateway with nothing but a terminal."""
+    settings = Settings(
+        gateway=GatewaySettings(drain_seconds=0),
+        model=ModelSettings(
+            provider="openai",
+            name="scripted",
+            base_url=model.url,
+            api_key=Secret("sk-none"),
+            timeouts=Timeouts(backoff=0.01, notice_after=0.4),
+        ),
+        agent=AgentSettings(show_reasoning=show_reasoning),
+    )
+    runner = GatewayRunner(settings, home, specs={"console": SPEC}, http=False, tools=tools)
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        group.create_task(runner.run())
+        await runner.ready.wait()
+        console = runner.adapter("console")
+        assert isinstance(console, ConsoleAdapter)
+        async with console.attach() as screen:
+            yield screen
+        runner.stopping.set()
+        runner.hurry.set()
+
+
+async def said(screen: Screen, text: str) -> list[Frame]:
+    """All that is shown until everything is answered."""
+    await screen.say(text)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(screen.finish())
+        return [frame async for frame in screen.frames()]
+
+
+def statuses(frames: list[Frame]) -> list[str]:
+    return [frame.text for frame in frames if isinstance(frame, Status)]
+
+
+async def test_a_terminal_shows_that_a_model_is_silent(tmp_path: Path) -> None:
+    async with (
+        ModelServer('H W1 T"done" F stop U D EOF') as model,
+        terminal(tmp_path, model) as screen,
+    ):
+        frames = await said(screen, "go")
+    told = statuses(frames)
+    assert told[0].startswith("⏳ scripted: no output for 0s")
+    assert told[-1] == ""
+    assert "".join(frame.text for frame in frames if isinstance(frame, Answer)) == "done"
+
+
+async def test_a_terminal_shows_a_tool_and_takes_it_away_when_that_is_done(tmp_path: Path) -> None:
+    running, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(risk=Risk.READ, label="what", emoji="📖")
+    async def look(context: ToolContext, what: str) -> str:  # noqa: ARG001 - every tool has one
+        """Look.
+
+        Args:
+            context: Not part of the call.
+            what: At what.
+        """
+        running.set()
+        await go_on.wait()
+        return "nothing"
+
+    script: list[Script] = ['H C(0,c1,look,{"what":"birds"}) F tool_calls U D', f"H W1 {DONE[2:]}"]
+    async with ModelServer(*script) as model, terminal(tmp_path, model, look) as screen:
+        await screen.say("go")
+        frames = screen.frames()
+        shown = [await anext(frames)]
+        await running.wait()
+        go_on.set()
+        while not (isinstance(shown[-1], Answer) and shown[-1].done):
+            shown.append(await anext(frames))
+    assert statuses(shown)[:2] == ["📖 birds", ""]  # gone although the model says nothing yet
+    assert statuses(shown)[-1] == ""
+
+
+async def test_somebody_types_while_the_model_is_silent_and_nothing_of_that_is_left(
+    tmp_path: Path,
+) -> None:
+    def service(body: dict[str, object]) -> Script:
+        return words("fine") if "bye" in str(body["messages"]) else f"H W4 {DONE[2:]}"
+
+    def at_the_keyboard(url: str) -> list[str]:
+        keys = Keys(Place(tmp_path, url), "chat", "--set", "model.timeouts.notice_after=0.5")
+        termios.tcsetwinsize(keys.keyboard, (ROWS, 80))
+        keys.wait_for("Ctrl-D leaves. /help lists commands.\r\n")
+        keys.all = ""
+        keys.press("go\r")
+        keys.wait_for("⏳ scripted: no output for")
+        keys.press("and")
+        keys.wait_for("⏳ scripted: no output for")
+        keys.press(" bye\r")
+        keys.wait_for("⏳ scripted: no output for")
+        keys.wait_for("fine\r\n")
+        keys.press("\x04")
+        keys.wait_for("Leaving")
+        assert keys.code() == 0
+        glass = Glass(ROWS)
+        glass.write(re.sub(r"\x1b\[\?\d+[hl]", "", keys.all))
+        return glass.seen()
+
+    async with ModelServer(service) as model:
+        seen = await asyncio.to_thread(at_the_keyboard, model.url)
+    assert "> and bye" in seen
+    assert [line for line in seen if line in {"done", "fine"}] == ["done", "fine"]
+    assert "no output" not in "".join(seen)
+
+
+async def test_at_a_terminal_thoughts_stand_before_the_answer_or_nowhere(tmp_path: Path) -> None:
+    script: list[Script] = [
+        'H R"hmm" C(0,c1,list_dir,{"path":"."}) F tool_calls U D',
+        'H R"I see" T"It is" W.5 R"later" T" empty." F stop U D EOF',
+    ]
+    async with (
+        ModelServer(*script) as model,
+        terminal(tmp_path, model, show_reasoning=True) as screen,
+    ):
+        frames = [each for each in await said(screen, "go") if not isinstance(each, Status)]
+    thoughts, *answer = frames
+    assert thoughts == Note("💭 **Thinking**\n> hmm\n>\n> I see")
+    assert all(isinstance(each, Answer) for each in answer)
+    assert "".join(each.text for each in answer) == "It is empty."
+
+
+async def test_while_a_question_waits_the_chat_says_so(tmp_path: Path) -> None:
+    machine = Machine()
+    screen = house.Screen(live=Live.DRAFT, live_interval=0.01, burst=1000)
+    async with (
+        ModelServer(calling()) as model,
+        gateway(tmp_path, model, screen, admins=("memory:1001",), tools=(machine.tool,)),
+    ):
+        await screen.say(CHAT, "tea, please")
+        await question(screen)
+        async with asyncio.timeout(PATIENCE):
+            while WAITING not in screen.screen(CHAT):
+                screen._changed.clear()
+                await screen._changed.wait()
+        await screen.say(CHAT, "/deny")
+        await screen.shows(CHAT, "echo: tea, please")
+        assert WAITING not in screen.screen(CHAT)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["it waits", "it begins to wait"])
+async def test_the_end_does_not_wait_for_somebodys_answer(tmp_path: Path, late: bool) -> None:
+    machine = Machine()
+    asks = calling()
+
+    def slowly(body: dict[str, object]) -> Script:
+        script = asks(body)
+        return script.replace("H ", "H W.5 ", 1) if late and isinstance(script, str) else script
+
+    async with (
+        ModelServer(slowly) as model,
+        gateway(
+            tmp_path,
+            model,
+            admins=("memory:1001",),
+            tools=(machine.tool,),
+            gateway=GatewaySettings(drain_seconds=60),
+        ) as home,
+    ):
+        await home.screen.say(CHAT, "tea, please")
+        if late:
+            await home.asked(1)
+        else:
+            await question(home.screen)
+        began = time.monotonic()
+        home.runner.stopping.set()
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait({home._task})
+        assert time.monotonic() - began < 4
+        await home.screen.shows(CHAT, "♻️ I was restarted")
+    assert machine.ran == []
+    async with opened(tmp_path) as store:
+        kept = await store.open_approvals()
+        assert late or [each.state for each in kept] == [ApprovalState.OPEN]
