@@ -74,6 +74,8 @@ class Supervised:
                     self.standing = Standing.CONNECTING
                 self._disconnected(self.adapter)
                 self.tried.set()
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise asyncio.CancelledError  # an error in that very moment took its place
             if was_connected:
                 pause = FIRST_PAUSE
             log.warning("%s: %s; trying again in about %.0f s", self.name, self.trouble, pause)

@@ -105,3 +105,30 @@ async def test_an_error_in_an_adapter_or_its_quiet_end_is_survived(
     assert found.standing is Standing.CONNECTED
     assert "an error in its adapter (ZeroDivisionError)" in caplog.text
     assert "its connection ended" in caplog.text
+
+
+class Stubborn(MemoryAdapter):
+    """Ends with an error of its own when it is cancelled, as a group of tasks may do."""
+
+    def __init__(self) -> None:
+        super().__init__("stubborn")
+        self.starts = 0
+        self.up = asyncio.Event()
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+        self.starts += 1
+        self.up.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise Unavailable from None
+
+
+async def test_a_platform_that_fails_while_it_is_ended_does_not_start_again() -> None:
+    adapter = Stubborn()
+    supervised = Supervised(adapter, connected=lambda _: None, disconnected=lambda _: None)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(supervised.run(inbox))
+        await adapter.up.wait()
+        task.cancel()
+    assert adapter.starts == 1
