@@ -45,6 +45,7 @@ from platforms.core.contract import (
     OffersRoutes,
     PlatformSpec,
     Surroundings,
+    capabilities_in,
 )
 from sessions.actor import Shared
 from sessions.errors import StoreError, StoreTooNew
@@ -111,9 +112,7 @@ class GatewayRunner:
             except PortTaken as error:
                 raise CannotStart(str(error)) from error
         async with self._opened_store() as store:
-            models = await open_models(
-                self._settings, self._home, self._tools, clock=self._clock
-            )
+            models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
             try:
                 await self._serve(store, models)
             finally:
@@ -330,6 +329,7 @@ class GatewayRunner:
                 shelf=shelf,
                 archive=archive,
                 keepalive=self._settings.http.sse_keepalive,
+                commands=COMMANDS.menu(),
             )
             adapter = spec.build(config, surroundings)
             delivery.attach(adapter)
@@ -351,7 +351,7 @@ class GatewayRunner:
 
     def _capabilities(self, address: Address) -> Capabilities | None:
         found = self.adapter(address.platform, address.account)
-        return found.capabilities if found else None
+        return capabilities_in(found, address) if found else None
 
     def _routes(self) -> Sequence[BaseRoute]:
         return [
