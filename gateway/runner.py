@@ -46,6 +46,7 @@ from platforms.core.contract import (
     OffersRoutes,
     PlatformSpec,
     Surroundings,
+    capabilities_in,
 )
 from sessions.actor import Shared
 from sessions.errors import StoreError, StoreTooNew
@@ -338,6 +339,7 @@ class GatewayRunner:
                 shelf=shelf,
                 archive=archive,
                 keepalive=self._settings.http.sse_keepalive,
+                commands=COMMANDS.menu(),
             )
             adapter = spec.build(config, surroundings)
             delivery.attach(adapter)
@@ -359,7 +361,7 @@ class GatewayRunner:
 
     def _capabilities(self, address: Address) -> Capabilities | None:
         found = self.adapter(address.platform, address.account)
-        return found.capabilities if found else None
+        return capabilities_in(found, address) if found else None
 
     def _routes(self) -> Sequence[BaseRoute]:
         return [

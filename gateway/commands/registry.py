@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from gateway.access import Role
 from gateway.commands import beside, conversation, people
 from gateway.commands.contract import Call, Command, Outcome, Tell
+from platforms.core.contract import MenuEntry
 
 
 class Commands:
@@ -23,6 +24,14 @@ class Commands:
     def words(self) -> frozenset[str]:
         """Everything that is a command, aliases too."""
         return frozenset(self._by_word)
+
+    def menu(self) -> tuple[MenuEntry, ...]:
+        """Every command once, for the menus of the platforms."""
+        commands = {id(command): command for command in self._by_word.values()}
+        return tuple(
+            MenuEntry(each.word, each.summary, each.args, admin=each.role is Role.ADMIN)
+            for each in commands.values()
+        )
 
     async def run(self, word: str, call: Call) -> Outcome:
         """The one gate: role first, then the handler."""

@@ -18,7 +18,17 @@ from gateway.delivery.pacing import Pace, Weight
 from gateway.delivery.plan import Phase, Settled, Step
 from gateway.delivery.queue import Do, Entry, Queue, Settle, Until
 from gateway.delivery.view import Fate, write_body, write_shown
-from platforms.core.contract import Draft, Edit, Live, Op, Post, Receipt, Repeat, Typing
+from platforms.core.contract import (
+    Capabilities,
+    Draft,
+    Edit,
+    Live,
+    Op,
+    Post,
+    Receipt,
+    Repeat,
+    Typing,
+)
 from platforms.core.errors import (
     ChatGone,
     PlatformError,
@@ -71,11 +81,11 @@ class Office(Protocol):
 class Lane:
     """Delivers to one chat."""
 
-    def __init__(self, key: str, link: Link, office: Office) -> None:
+    def __init__(self, key: str, link: Link, office: Office, can: Capabilities) -> None:
         self.key = key
         self.link = link
         self._office = office
-        self._can = link.adapter.capabilities
+        self._can = can
         self.pace = Pace(self._can.burst, self._can.per_second, office.clock.monotonic())
         self.queue = Queue(self._can, office.clean)
         self._news = {True: asyncio.Event(), False: asyncio.Event()}

@@ -13,7 +13,7 @@ from gateway.delivery.link import Link
 from gateway.delivery.plan import Phase
 from gateway.delivery.queue import FIRST_LIVE_DELAY, Entry
 from gateway.delivery.view import read_address
-from platforms.core.contract import Adapter, Address
+from platforms.core.contract import Adapter, Address, capabilities_in
 from sessions.errors import StoreError
 from sessions.records import Item, ItemState
 from sessions.store import SessionStore
@@ -273,7 +273,7 @@ class Delivery:
         key = _key(address)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(key, link, self)
+            lane = self._lanes[key] = Lane(key, link, self, capabilities_in(link.adapter, address))
             if until := self._pauses.get(key):
                 lane.pace.block(self._monotonic(until))
         return lane

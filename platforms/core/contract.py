@@ -342,6 +342,22 @@ class OffersRoutes(Protocol):
 
 
 @runtime_checkable
+class VariesByChat(Protocol):
+    """An adapter whose chats differ in what they can show, such as private ones and groups."""
+
+    def capabilities_in(self, address: Address) -> Capabilities:
+        """What can be done in one chat; always the same for the same chat."""
+        ...
+
+
+def capabilities_in(adapter: Adapter, address: Address) -> Capabilities:
+    """What can be done in one chat."""
+    if isinstance(adapter, VariesByChat):
+        return adapter.capabilities_in(address)
+    return adapter.capabilities
+
+
+@runtime_checkable
 class OffersLinks(Protocol):
     """An adapter whose page is opened by a one-time link."""
 
@@ -398,6 +414,15 @@ class Shelf(Protocol):
         ...
 
 
+class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A command of ours, for the menus that platforms show."""
+
+    word: str
+    summary: str
+    args: str = ""
+    admin: bool = False  # only admins may use it
+
+
 class Surroundings(msgspec.Struct, frozen=True):
     """What the gateway gives every adapter it builds."""
 
@@ -407,6 +432,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     archive: Archive
     account: str = ""
     keepalive: float = 15.0  # seconds of silence after which an HTTP stream says that it lives
+    commands: tuple[MenuEntry, ...] = ()
 
 
 class PlatformSpec(msgspec.Struct, frozen=True):

@@ -1,0 +1,64 @@
+"""Discord: one bot account, by discord.py.
+
+connection  the library's client: the gateway socket, and the REST calls with our own pace
+gate        Sans-IO: when a REST call may go
+faults      what the library raises, as errors of `platforms.core.errors`
+events      Sans-IO: what the gateway sends, as events of ours
+rooms       Sans-IO: which channel is a thread of which, and what was said there lately
+marks       Sans-IO: what was seen last in the channels in use
+lines       events of one channel in order, channels side by side, long texts joined
+wire        Sans-IO: what we send: messages, buttons, commands
+render      Sans-IO: Markdown as Discord shows it
+speaker     carries out ops
+adapter     the platform as the gateway knows it
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from sessions.values.secret import Secret
+
+__all__ = ["SPEC", "DiscordConfig"]
+
+if find_spec("discord") is None:
+    raise ModuleNotFoundError(name="discord")
+
+
+class DiscordConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[platforms.discord]`."""
+
+    token: Annotated[Secret, Meta(description="The bot's token.")]
+    base_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^https?://[^\s]+$",
+            extra={"form": "an http:// or https:// address"},
+            description="Root of the REST API, up to and with its version; the gateway's address "
+            "comes from it.",
+        ),
+    ] = "https://discord.com/api/v10"
+    require_mention: Annotated[
+        bool,
+        Meta(description="In servers, answer only when mentioned, replied to or commanded."),
+    ] = True
+
+
+def _build(config: DiscordConfig, surroundings: Surroundings) -> Adapter:
+    # The library takes 150 ms to import: only who uses Discord should wait for it.
+    adapter: Adapter = import_module("platforms.discord.adapter").DiscordAdapter(
+        config, surroundings
+    )
+    return adapter
+
+
+SPEC = PlatformSpec(
+    name="discord",
+    config=DiscordConfig,
+    build=_build,
+    secrets={"token": "DISCORD_BOT_TOKEN"},
+)

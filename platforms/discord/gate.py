@@ -1,0 +1,76 @@
+"""Sans-IO: when a REST call may go, so that Discord need not say 429.
+
+Discord counts calls per route and channel in windows that it announces in headers, and all calls
+of a bot together (50 a second). What was refused once waits until Discord's own time is over.
+Moments are seconds of one monotonic clock.
+"""
+
+from collections import OrderedDict
+
+PER_SECOND = 45.0
+"""Calls a second over everything; Discord allows 50, but its seconds are not ours."""
+
+_AT_ONCE = 4.0
+"""Calls that may go together after a silence."""
+
+_MOST_BUCKETS = 2_000
+
+
+class Bucket:
+    """The calls of one route in one channel, as far as Discord has told."""
+
+    def __init__(self) -> None:
+        self._left: int | None = None  # unknown until Discord has answered once
+        self._renews_at = 0.0
+
+    def wait(self, now: float) -> float:
+        """Seconds until a call may go."""
+        if now >= self._renews_at:
+            self._left = None
+        return 0.0 if self._left is None or self._left > 0 else self._renews_at - now
+
+    def take(self) -> None:
+        """Count a call that goes now."""
+        if self._left is not None:
+            self._left -= 1
+
+    def learn(self, left: int, reset_after: float, now: float) -> None:
+        """Take over what an answer said; answers of calls side by side come in any order."""
+        same_window = self._left is not None and now < self._renews_at
+        self._left = min(left, self._left) if same_window and self._left is not None else left
+        self._renews_at = now + reset_after
+
+
+class Gate:
+    """All calls of one bot."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._free_at = 0.0  # when the next call of all may go
+        self._blocked_until = 0.0
+
+    def bucket(self, key: str) -> Bucket:
+        """The bucket that a call draws from; the longest unused are forgotten."""
+        found = self._buckets.setdefault(key, Bucket())
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > _MOST_BUCKETS:
+            self._buckets.popitem(last=False)
+        return found
+
+    def blocked(self, now: float) -> float:
+        """Seconds for which Discord has refused everything."""
+        return max(0.0, self._blocked_until - now)
+
+    def block(self, seconds: float, now: float) -> None:
+        """Wait out a 429 that is about everything."""
+        self._blocked_until = max(self._blocked_until, now + seconds)
+
+    def queue(self, now: float) -> float:
+        """Take the next place among all calls; seconds until it comes."""
+        at = max(self._free_at, now - _AT_ONCE / PER_SECOND)
+        self._free_at = at + 1.0 / PER_SECOND
+        return max(0.0, at - now)
+
+    def ahead(self, now: float) -> float:
+        """Seconds that a new call would have to wait for its place."""
+        return max(0.0, self._free_at - now)

@@ -1,0 +1,50 @@
+"""Telegram, through python-telegram-bot's `Bot`.
+
+  config        `[platforms.telegram]`
+  capabilities  what Telegram can do, in private chats and in groups
+  adapter       the platform as the gateway knows it
+coming in
+  polling       asks for updates, and acknowledges what is stored
+  webhook       is sent updates, and answers when they are stored
+  intake        from raw updates to the inbox, in order
+  joining       several messages that are one: albums, pasted texts, forwards
+  reading       what an update says
+  wire          how Telegram writes it
+  files         what people attach, piece by piece
+going out
+  showing       ops as calls: the best form first, then plainer ones
+  document      what a Markdown text says
+  rich          ... as a rich message
+  entities      ... as text with entities
+between
+  request       connections, in several pools
+  errors        what can go wrong, as the contract's errors
+"""
+
+from importlib.util import find_spec
+from typing import Any
+
+from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from platforms.telegram.config import TelegramConfig
+
+__all__ = ["SPEC", "TelegramConfig"]
+
+_LIBRARY = "telegram"
+
+if find_spec(_LIBRARY) is None:
+    msg = "python-telegram-bot is not installed"
+    raise ModuleNotFoundError(msg, name=_LIBRARY)
+
+
+def _build(config: Any, surroundings: Surroundings) -> Adapter:  # noqa: ANN401 - the registry knows no config type
+    from platforms.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - loads the library
+
+    return TelegramAdapter(config, surroundings)
+
+
+SPEC = PlatformSpec(
+    name="telegram",
+    config=TelegramConfig,
+    build=_build,
+    secrets={"token": "TELEGRAM_BOT_TOKEN"},
+)

@@ -1,0 +1,36 @@
+"""Sans-IO: what Telegram can do, as data."""
+
+import msgspec
+
+from platforms.core.contract import Capabilities, Live, Repeat, Unit
+
+TEXT_LIMIT = 4096
+CAPTION_LIMIT = 1024
+ACTION_BYTES = 64
+LARGEST_UPLOAD = 50_000_000
+LARGEST_PHOTO = 10_000_000
+LARGEST_DOWNLOAD = 20_000_000
+
+PRIVATE = Capabilities(
+    text_limit=TEXT_LIMIT,
+    unit=Unit.UTF16,
+    live=Live.DRAFT,
+    repeat=Repeat.MARK,
+    live_interval=1.0,
+    burst=10,  # about one a second, with bursts
+    per_second=1.0,
+    typing_interval=4.5,
+    buttons=8,
+    reactions=True,
+    files=LARGEST_UPLOAD,
+)
+"""A chat with one person."""
+
+GROUP = msgspec.structs.replace(
+    PRIVATE,
+    live=Live.EDIT,  # drafts are refused there
+    live_interval=3.0,
+    burst=5,  # with what grows back, twenty in any minute; edits count too
+    per_second=15 / 60,
+)
+"""A group: all its topics share what it may take."""

@@ -1,0 +1,70 @@
+"""Sans-IO: what can be configured about Telegram."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from sessions.values.secret import Secret
+
+_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+
+
+class TelegramConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[platforms.telegram]`."""
+
+    token: Annotated[Secret, Meta(description="The bot's token, as @BotFather gave it.")]
+    base_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^https?://[^\s]+$",
+            extra={"form": "an address, such as https://api.telegram.org"},
+            description="Address of the Bot API.",
+        ),
+    ] = "https://api.telegram.org"
+    mode: Annotated[
+        Literal["polling", "webhook"],
+        Meta(
+            description="Ask Telegram for messages (works everywhere), or have it send them to "
+            "`webhook_url`."
+        ),
+    ] = "polling"
+    webhook_url: Annotated[
+        str,
+        Meta(
+            description="The public address under which Telegram reaches the HTTP port, with a "
+            "path of its own: `https://bot.example.org/telegram`."
+        ),
+    ] = ""
+    webhook_secret: Annotated[
+        Secret | None,
+        Meta(
+            description="What Telegram shows with each message, to prove that it is Telegram; "
+            "left out, one is made from the token."
+        ),
+    ] = None
+    require_mention: Annotated[
+        bool,
+        Meta(
+            description="In groups answer only when mentioned, answered or given a command; "
+            "otherwise every message there is taken as meant for the bot."
+        ),
+    ] = True
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """See `gateway.settings`."""
+        if self.mode == "webhook":
+            place = urlsplit(self.webhook_url)
+            inside = place.scheme == "http" and place.hostname in _LOOPBACK
+            if not self.webhook_url:
+                yield ("webhook_url",), "is missing; Telegram needs an address to send to"
+            elif not inside and place.scheme != "https":
+                yield ("webhook_url",), "must begin with https://, Telegram takes nothing else"
+            elif not place.path.strip("/"):
+                yield ("webhook_url",), "needs a path, such as /telegram at its end"
+        if self.webhook_secret and not _SECRET.fullmatch(self.webhook_secret.reveal()):
+            yield ("webhook_secret",), "may only have letters, digits, _ and -, at most 256"

@@ -1,0 +1,637 @@
+"""Sans-IO: what a Markdown text says, as a small tree; `entities` and `rich` draw it.
+
+The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists and
+formulas. HTML is text like any other. A line break is kept as one. No text fails to be read.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+# --- inside a line ---------------------------------------------------------------------------
+
+
+class Plain(msgspec.Struct, frozen=True):
+    """Words."""
+
+    text: str
+
+
+class Mono(msgspec.Struct, frozen=True):
+    """Code inside a line."""
+
+    text: str
+
+
+class Formula(msgspec.Struct, frozen=True):
+    """LaTeX inside a line."""
+
+    text: str
+
+
+class Styled(msgspec.Struct, frozen=True):
+    """Words that look different; `style` is `bold`, `italic`, `strikethrough` or `spoiler`."""
+
+    style: str
+    inside: tuple["Inline", ...]
+
+
+class Link(msgspec.Struct, frozen=True):
+    """Words that lead somewhere."""
+
+    url: str
+    inside: tuple["Inline", ...]
+
+
+Inline = Plain | Mono | Formula | Styled | Link
+Inlines = tuple[Inline, ...]
+
+
+# --- blocks ----------------------------------------------------------------------------------
+
+
+class Paragraph(msgspec.Struct, frozen=True):
+    """Words."""
+
+    inside: Inlines
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """A title."""
+
+    level: int
+    inside: Inlines
+
+
+class Code(msgspec.Struct, frozen=True):
+    """A code block."""
+
+    text: str
+    language: str = ""
+
+
+class Display(msgspec.Struct, frozen=True):
+    """LaTeX that stands alone."""
+
+    text: str
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A line across."""
+
+
+class BlockQuote(msgspec.Struct, frozen=True):
+    """Something said by others."""
+
+    blocks: tuple["Block", ...]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One point of a list; `done` is None unless it is a task."""
+
+    blocks: tuple["Block", ...]
+    done: bool | None = None
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """A list; `start` is None unless it is numbered."""
+
+    entries: tuple[Entry, ...]
+    start: int | None = None
+    loose: bool = False
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table; `aligned` holds `left`, `center`, `right` or "" for each column.
+
+    One that goes on from an earlier message has no header.
+    """
+
+    header: tuple[Inlines, ...]
+    aligned: tuple[str, ...]
+    rows: tuple[tuple[Inlines, ...], ...]
+
+
+Block = Paragraph | Heading | Code | Display | Rule | BlockQuote | Listing | Table
+
+
+def parse(md: str) -> tuple[Block, ...]:
+    """Read a Markdown text."""
+    if not _MARKED.search(md):
+        lines = (line.strip() for line in md.strip().split("\n"))
+        paragraphs = re.split(r"\n{2,}", "\n".join(lines))
+        return tuple(Paragraph((Plain(text),)) for text in paragraphs if text)
+    return tuple(_Reader(md.expandtabs(4).split("\n"), 0).blocks())
+
+
+_MARKED = re.compile(
+    r"[\\`*_~|\[\]<&!$#>=]|^[ \t]*[-+]|^[ \t]*\d+[.)]|^(?: {4}|\t)|\t", re.MULTILINE
+)
+_DEEPEST = 12
+_WIDEST_GAP = 4
+_FENCE = re.compile(r" {0,20}(?P<mark>`{3,10}(?!`)|~{3,10}(?!~))(?P<info>.*)")
+_INFO = re.compile(r"[A-Za-z][\w+#.-]{0,29}(?:\s+(?:\{[^}]*\}|[\w.-]+=\S*|[\w/-]+\.\w+))*")
+"""A language, and what may stand behind it that is not meant to be read."""
+
+_HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ ]+(?P<text>.*?))??(?:[ ]+#+)?[ ]*$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ ]*$")
+_RULE = re.compile(r" {0,3}([-*_])(?:[ ]*\1){2,}[ ]*$")
+_QUOTE = re.compile(r" {0,3}>[ ]?")
+_POINT = re.compile(r"(?P<indent> {0,3})(?P<mark>[-*+]|(?P<number>\d{1,9})[.)])(?P<gap> +|$)")
+_TASK = re.compile(r"\[(?P<mark>[ xX])\][ ]+")
+_COLUMNS = re.compile(r"[ ]*\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*$")
+_DISPLAY = {"$$": "$$", "\\[": "\\]"}
+_CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\`]|`|\\)*")
+
+
+class _Reader:
+    """Reads blocks out of lines, from the first to the last."""
+
+    def __init__(self, lines: list[str], depth: int) -> None:
+        self._lines = lines
+        self._depth = depth
+        self._at = 0
+        self._words: list[str] = []  # of the paragraph that is being read
+
+    def blocks(self) -> Iterator[Block]:
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if not line.strip():
+                self._at += 1
+                yield from self._paragraph()
+                continue
+            block = self._block(line)
+            if block is None:
+                self._words.append(line.strip())
+                self._at += 1
+            else:
+                yield from self._paragraph()
+                yield block
+        yield from self._paragraph()
+
+    def _paragraph(self) -> Iterator[Block]:
+        if self._words:
+            text = "\n".join(word.removesuffix("\\").rstrip() for word in self._words)
+            self._words = []
+            yield Paragraph(inlines(text))
+
+    def _block(self, line: str) -> Block | None:
+        """Read the block that begins with this line, if one other than a paragraph does."""
+        if fence := _opening(line):
+            return self._code(fence)
+        if self._words and (underline := _UNDERLINE.match(line)):
+            title = "\n".join(self._words)
+            self._words = []
+            self._at += 1
+            return Heading(1 if underline[1][0] == "=" else 2, inlines(title))
+        if heading := _HEADING.match(line):
+            self._at += 1
+            return Heading(len(heading["marks"]), inlines((heading["text"] or "").strip()))
+        if _RULE.match(line):
+            self._at += 1
+            return Rule()
+        if self._depth < _DEEPEST:
+            if _QUOTE.match(line):
+                return self._quote()
+            point = _POINT.match(line)
+            if point and (not self._words or _interrupts(point)):
+                return self._listing(point)
+        if line.startswith("    ") and not self._words:
+            return self._indented()
+        return self._table(line) or self._display(line)
+
+    def _code(self, opening: re.Match[str]) -> Code:
+        mark, indent = opening["mark"], len(opening[0]) - len(opening[0].lstrip())
+        self._at += 1
+        text = []
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            self._at += 1
+            if _closes(line, mark):
+                break
+            text.append(line[min(indent, len(line) - len(line.lstrip())) :])
+        info = opening["info"].strip()
+        if info and not _INFO.fullmatch(info):
+            text.insert(0, info)  # no language: words that must not be lost
+        return Code("\n".join(text), info.split()[0] if _INFO.fullmatch(info) else "")
+
+    def _indented(self) -> Code:
+        text = []
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if line.strip() and not line.startswith("    "):
+                break
+            text.append(line[4:])
+            self._at += 1
+        return Code("\n".join(text).rstrip())
+
+    def _quote(self) -> BlockQuote:
+        inside = []
+        while self._at < len(self._lines):
+            mark = _QUOTE.match(self._lines[self._at])
+            if mark is None:
+                break
+            inside.append(self._lines[self._at][mark.end() :])
+            self._at += 1
+        return BlockQuote(tuple(_Reader(inside, self._depth + 1).blocks()))
+
+    def _listing(self, first: re.Match[str]) -> Listing:
+        numbered = first["number"] is not None
+        kind = first["mark"][-1]
+        entries = []
+        loose = False
+        while self._at < len(self._lines):
+            point = _POINT.match(self._lines[self._at])
+            if point is None or point["mark"][-1] != kind or _RULE.match(self._lines[self._at]):
+                break
+            lines = self._entry(point)
+            gaps = [number for number, line in enumerate(lines) if not line.strip()]
+            trailing = len(lines) - len("\n".join(lines).rstrip().split("\n"))
+            ends = self._at >= len(self._lines)
+            loose = (
+                loose or len(gaps) > trailing or (trailing > 0 and not ends and self._goes_on(kind))
+            )
+            done = None
+            if task := _TASK.match(lines[0]):
+                done = task["mark"] != " "
+                lines[0] = lines[0][task.end() :]
+            entries.append(Entry(tuple(_Reader(lines, self._depth + 1).blocks()), done))
+        return Listing(tuple(entries), int(first["number"]) if numbered else None, loose)
+
+    def _goes_on(self, kind: str) -> bool:
+        point = _POINT.match(self._lines[self._at])
+        return point is not None and point["mark"][-1] == kind
+
+    def _entry(self, point: re.Match[str]) -> list[str]:
+        """Take the lines of one point, without what they are indented by."""
+        outer = len(point["indent"])
+        gap = len(point["gap"])
+        inner = point.end("mark") + (gap if 1 <= gap <= _WIDEST_GAP else 1)
+        found = [self._lines[self._at][inner:]]
+        self._at += 1
+        fence = _opening(found[0])
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            indent = len(line) - len(line.lstrip())
+            if (
+                fence is None
+                and line.strip()
+                and indent < outer + 2
+                and not self._is_lazy(found, line)
+            ):
+                break
+            found.append(line[min(inner, indent) :])
+            if fence is None:
+                fence = _opening(found[-1])
+            elif _closes(found[-1], fence["mark"]):
+                fence = None
+            self._at += 1
+        return found
+
+    def _is_lazy(self, found: list[str], line: str) -> bool:
+        """Tell whether a line goes on with the words of a point although it is not indented."""
+        begins = _opening(line) or _HEADING.match(line) or _RULE.match(line) or _QUOTE.match(line)
+        return bool(found[-1].strip()) and not begins and not _POINT.match(line) and "|" not in line
+
+    def _table(self, line: str) -> Table | None:
+        if "|" not in line or self._at + 1 >= len(self._lines):
+            return None
+        columns = self._lines[self._at + 1]
+        if not _COLUMNS.match(columns) or "-" not in columns:
+            return self._rest_of_table(line, columns)
+        header, aligned = _cells(line), tuple(map(_alignment, _cells(columns)))
+        if len(header) != len(aligned):
+            return None
+        self._at += 2
+        return Table(tuple(inlines(cell) for cell in header), aligned, self._rows(len(header)))
+
+    def _rest_of_table(self, line: str, following: str) -> Table | None:
+        """Read the rows of a table whose beginning stands in the message before."""
+        first, second = line.strip(), following.strip()
+        whole = all(len(row) > 1 and row[0] == row[-1] == "|" for row in (first, second))
+        width = len(_cells(first))
+        if self._words or not whole or width < _PAIR or width != len(_cells(second)):
+            return None
+        return Table((), ("",) * width, self._rows(width))
+
+    def _rows(self, width: int) -> tuple[tuple[Inlines, ...], ...]:
+        rows = []
+        while self._at < len(self._lines) and "|" in self._lines[self._at]:
+            if _opening(self._lines[self._at]):
+                break
+            cells = _cells(self._lines[self._at])
+            last = width - 1  # takes what is too much, which must not be lost
+            cells = [*cells[:last], " | ".join(cells[last:]), *[""] * width][:width]
+            rows.append(tuple(inlines(cell) for cell in cells))
+            self._at += 1
+        return tuple(rows)
+
+    def _display(self, line: str) -> Display | None:
+        closing = _DISPLAY.get(line.strip()[:2])
+        if closing is None:
+            return None
+        text = [line.strip()[2:]]
+        for number in range(self._at, len(self._lines)):
+            if number > self._at:
+                text.append(self._lines[number])
+            inside, found, rest = text[-1].partition(closing)
+            if found:
+                if rest.strip(" .,"):
+                    return None
+                text[-1] = inside
+                self._at = number + 1
+                return Display("\n".join(text).strip())
+            if not text[-1].strip() and number > self._at:
+                return None
+        return None
+
+
+def _opening(line: str) -> re.Match[str] | None:
+    match = _FENCE.match(line)
+    return match if match and (match["mark"][0] == "~" or "`" not in match["info"]) else None
+
+
+def _closes(line: str, mark: str) -> bool:
+    bare = line.strip()
+    return bare.startswith(mark) and not bare.strip(mark[0])
+
+
+def _interrupts(point: re.Match[str]) -> bool:
+    """Only what surely begins a list does so inside a paragraph."""
+    return bool(point.string[point.end() :].strip()) and point["number"] in {None, "1"}
+
+
+def _cells(line: str) -> list[str]:
+    bare = line.strip().removeprefix("|")
+    cells, at = [], 0
+    while at <= len(bare):
+        match = _CELL.match(bare, at)
+        assert match is not None  # noqa: S101 - it also matches nothing at all
+        cells.append(match[0].strip().replace("\\|", "|"))
+        at = match.end() + 1
+    if len(cells) > 1 and not cells[-1] and bare.endswith("|"):
+        cells.pop()
+    return cells
+
+
+def _alignment(cell: str) -> str:
+    left, right = cell.startswith(":"), cell.endswith(":")
+    if left and right:
+        return "center"
+    return "left" if left else "right" if right else ""
+
+
+# --- words -----------------------------------------------------------------------------------
+
+_SPECIAL = re.compile(r"[\\`*_~|\[<&!$]|https?://[^\s<>*~|`\\\[\]]+")
+_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]*)>|<([\w.+-]+@[\w-]+(?:\.[\w-]+)+)>")
+_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+_REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_TARGET = re.compile(
+    r"\(\s*(?:<(?P<braced>[^<>\n]*)>|(?P<bare>[^\s()]*(?:\([^\s()]*\)[^\s()]*)*))"
+    r"(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
+)
+_DOLLARS = re.compile(r"\$(?=[^\s$])(?P<tex>[^$\n]{0,300}?[^\s$\\])\$(?![\d$])")
+_TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
+_PAIR = 2
+_SAFE = ("http://", "https://", "mailto:", "tel:")
+_STYLES = {("*", 1): "italic", ("_", 1): "italic", ("*", 2): "bold", ("_", 2): "bold"}
+_STYLES |= {("~", 2): "strikethrough", ("|", 2): "spoiler"}
+
+
+class _Open:
+    """A mark that waits for its closing one, and what stands behind it."""
+
+    def __init__(self, char: str = "", count: int = 0, *, closes: bool = False) -> None:
+        self.char = char
+        self.count = count
+        self.first = count
+        self.closes = closes
+        self.nodes: list[Inline] = []
+
+
+def inlines(text: str) -> Inlines:
+    """Read what stands inside a paragraph."""
+    return _Words(text).read() if _SPECIAL.search(text) else (Plain(text),) if text else ()
+
+
+class _Words:
+    """Reads one paragraph from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._stack = [_Open()]
+        self._partner: dict[int, int] | None = None  # of brackets, found when first needed
+        self._never: set[int] = set()  # lengths of backtick runs that nothing closes
+
+    def read(self) -> Inlines:
+        text, at = self._text, 0
+        while found := _SPECIAL.search(text, at):
+            self._say(text[at : found.start()])
+            at = self._special(found)
+        self._say(text[at:])
+        while len(self._stack) > 1:
+            self._give_up()
+        return tuple(self._stack[0].nodes)
+
+    def _say(self, words: str) -> None:
+        if not words:
+            return
+        nodes = self._stack[-1].nodes
+        if nodes and isinstance(nodes[-1], Plain):
+            words = nodes.pop().text + words  # type: ignore[union-attr]
+        nodes.append(Plain(words))
+
+    def _add(self, node: Inline) -> None:
+        if isinstance(node, Plain):
+            self._say(node.text)
+        else:
+            self._stack[-1].nodes.append(node)
+
+    def _special(self, found: re.Match[str]) -> int:
+        """Read what begins with a special character; says where to go on."""
+        at, char = found.start(), found[0][0]
+        match char:
+            case "`":
+                after = self._mono(at)
+            case "\\":
+                after = self._escape(at)
+            case "[" | "!":
+                after = self._link(at)
+            case "<":
+                after = self._angle(at)
+            case "&":
+                after = self._reference(at)
+            case "$":
+                after = self._dollars(at)
+            case "h":
+                after = 0
+            case _:
+                return self._mark(at, char)
+        if after:
+            return after
+        self._say(found[0])
+        return found.end()
+
+    def _mono(self, at: int) -> int:
+        end = at
+        while self._text[end : end + 1] == "`":
+            end += 1
+        length = end - at
+        if length not in self._never:
+            closing = re.compile(f"(?<!`){'`' * length}(?!`)").search(self._text, end)
+            if closing:
+                inside = self._text[end : closing.start()].replace("\n", " ")
+                if inside.strip() and inside[0] == inside[-1] == " ":
+                    inside = inside[1:-1]
+                self._add(Mono(inside) if inside.strip() else Plain(self._text[at : closing.end()]))
+                return closing.end()
+            self._never.add(length)
+        self._say(self._text[at:end])
+        return end
+
+    def _escape(self, at: int) -> int:
+        following = self._text[at + 1 : at + 2]
+        if following in {"(", "["}:
+            end = self._text.find({"(": "\\)", "[": "\\]"}[following], at + 2)
+            inside = self._text[at + 2 : end].strip() if end > 0 else ""
+            if inside and "\n\n" not in inside:
+                self._add(Formula(inside))
+                return end + 2
+        if following and following in _PUNCTUATION:
+            self._say(following)
+            return at + 2
+        return 0
+
+    def _link(self, at: int) -> int:
+        start = at + 1 if self._text[at] == "!" else at
+        if self._text[start : start + 1] != "[":
+            return 0
+        end = self._brackets().get(start)
+        target = _TARGET.match(self._text, end + 1) if end else None
+        if end is None or target is None:
+            return 0
+        url = html.unescape(target["braced"] if target["braced"] is not None else target["bare"])
+        inside = inlines(self._text[start + 1 : end])
+        if not url.lower().startswith(_SAFE) or not url.partition(":")[2].strip("/"):
+            # Nothing that a phone can open: the words alone, and where they would lead.
+            for node in inside:
+                self._add(node)
+            self._say(f" ({url})" if url else "")
+        else:
+            self._add(Link(url, inside or (Plain(url),)))
+        return target.end()
+
+    def _brackets(self) -> dict[int, int]:
+        """Find for each opening bracket the closing one."""
+        if self._partner is None:
+            self._partner, opened = {}, []
+            for found in re.finditer(r"\\.|(`+)[^`]*\1|[\[\]]", self._text):
+                if found[0] == "[":
+                    opened.append(found.start())
+                elif found[0] == "]" and opened:
+                    self._partner[opened.pop()] = found.start()
+        return self._partner
+
+    def _angle(self, at: int) -> int:
+        if found := _AUTOLINK.match(self._text, at):
+            words = found[1] or found[2]
+            self._add(Link(found[1] or f"mailto:{found[2]}", (Plain(words),)))
+            return found.end()
+        if found := _BREAK.match(self._text, at):
+            self._say("\n")
+            return found.end()
+        return 0
+
+    def _reference(self, at: int) -> int:
+        found = _REFERENCE.match(self._text, at)
+        meant = html.unescape(found[0]) if found else ""
+        if found is None or meant == found[0]:
+            return 0
+        self._say(meant)
+        return found.end()
+
+    def _dollars(self, at: int) -> int:
+        found = _DOLLARS.match(self._text, at)
+        if found is None or not _TEX.search(found["tex"]):
+            return 0
+        self._add(Formula(found["tex"]))
+        return found.end()
+
+    # --- marks on both sides of words
+
+    def _mark(self, at: int, char: str) -> int:
+        text, end = self._text, at
+        while text[end : end + 1] == char:
+            end += 1
+        count = end - at
+        if char in "~|" and count != _PAIR:
+            self._say(text[at:end])
+            return end
+        opens, closes = _sides(text[at - 1 : at], text[end : end + 1], char)
+        left = self._close(char, count, opens=opens) if closes else count
+        if left and opens:
+            self._stack.append(_Open(char, left, closes=closes))
+        else:
+            self._say(char * left)
+        return end
+
+    def _close(self, char: str, count: int, *, opens: bool) -> int:
+        """Close what was opened; says how many marks are left."""
+        left = count
+        while left:
+            index = self._opener(char, count, opens=opens)
+            if index is None:
+                return left
+            while len(self._stack) > index + 1:
+                self._give_up()
+            opener = self._stack[-1]
+            used = _PAIR if left >= _PAIR and opener.count >= _PAIR else 1
+            styled = Styled(_STYLES[char, used], tuple(opener.nodes))
+            opener.count -= used
+            left -= used
+            if opener.count:
+                opener.nodes = [styled]
+            else:
+                self._stack.pop()
+                self._add(styled)
+        return 0
+
+    def _opener(self, char: str, count: int, *, opens: bool) -> int | None:
+        for index in range(len(self._stack) - 1, 0, -1):
+            opener = self._stack[index]
+            if opener.char != char or (index == len(self._stack) - 1 and not opener.nodes):
+                continue
+            # CommonMark's rule of three: `*foo**bar*` is not two pairs.
+            odd = (opener.closes or opens) and (opener.first + count) % 3 == 0
+            if odd and (opener.first % 3 or count % 3):
+                continue
+            return index
+        return None
+
+    def _give_up(self) -> None:
+        """What was never closed are characters like any other."""
+        opener = self._stack.pop()
+        self._say(opener.char * opener.count)
+        for node in opener.nodes:
+            self._add(node)
+
+
+def _sides(before: str, after: str, char: str) -> tuple[bool, bool]:
+    """Tell whether a mark between these characters may open, and may close."""
+    blank_before, blank_after = not before or before.isspace(), not after or after.isspace()
+    sign_before, sign_after = _is_sign(before), _is_sign(after)
+    left = not blank_after and (not sign_after or blank_before or sign_before)
+    right = not blank_before and (not sign_before or blank_after or sign_after)
+    if char == "*" and before.isdigit() and after.isdigit():
+        return False, False  # 2*3*4 is a sum, whatever CommonMark says
+    if char == "_":
+        return left and (not right or sign_before), right and (not left or sign_after)
+    return left, right
+
+
+def _is_sign(char: str) -> bool:
+    return bool(char) and not char.isalnum() and not char.isspace()

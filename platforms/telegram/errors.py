@@ -1,0 +1,119 @@
+"""What goes wrong in the library and its HTTP client, as the errors of the contract."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import httpx
+from telegram.error import (
+    BadRequest,
+    ChatMigrated,
+    Conflict,
+    EndPointNotFound,
+    Forbidden,
+    InvalidToken,
+    NetworkError,
+    TelegramError,
+)
+
+from platforms.core.errors import (
+    ChatGone,
+    PlatformError,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Unconfirmed,
+)
+from platforms.telegram.request import TooMany
+
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+"""The request surely never reached Telegram."""
+
+_GONE = re.compile(
+    r"chat not found|PEER_ID_INVALID|chat was deactivated|CHAT_WRITE_FORBIDDEN|"
+    r"user is deactivated|no rights to send|not enough rights to send|"
+    r"need administrator rights in the channel|CHAT_RESTRICTED|group chat was upgraded|"
+    r"bot is not a member",
+    re.IGNORECASE,
+)
+_TOO_LARGE = re.compile(r"entity too large|file is too big", re.IGNORECASE)
+_UNFINISHED = re.compile(r"abort|restart|timed? ?out", re.IGNORECASE)
+
+UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
+"""An edit that changes nothing has done its work."""
+
+OTHER_POLLER = (
+    "another program receives this bot's messages (Telegram allows one getUpdates at a time); "
+    "stop it, or give it a bot of its own"
+)
+REFUSED = "Telegram does not accept the token (platforms.telegram.token, TELEGRAM_BOT_TOKEN)"
+NOWHERE = (
+    "there is no such bot at this address (platforms.telegram.token, platforms.telegram.base_url)"
+)
+
+
+class Moved(ChatGone):
+    """The group has become a supergroup, which has another id; nothing was carried out."""
+
+    def __init__(self, chat: int) -> None:
+        super().__init__(f"the group is called {chat} now")
+        self.chat = chat
+
+
+@contextlib.contextmanager
+def mapped() -> Iterator[None]:
+    """Turn the library's exceptions into those of the contract."""
+    try:
+        yield
+    except ChatMigrated as error:
+        raise Moved(error.new_chat_id) from error
+    except (TelegramError, httpx.HTTPError) as error:
+        raise of(error) from error
+
+
+def of(error: TelegramError | httpx.HTTPError) -> PlatformError:
+    """Find the error of the contract; the first line that fits counts.
+
+    Messages of the HTTP client may name the address, which holds the token: only its kind is told.
+    """
+    text = "" if isinstance(error, httpx.HTTPError) else error.message
+    match error:
+        case TooMany():
+            return Unavailable(text, retry_after=error.seconds)
+        case EndPointNotFound():
+            return Rejected(text)
+        case InvalidToken():
+            # The library says both of a wrong token and of an address where no Telegram is.
+            said = str(error.__cause__) if isinstance(error.__cause__, InvalidToken) else text
+            return Unauthorized(NOWHERE if "not found" in said.lower() else REFUSED)
+        case Conflict():
+            return Unavailable(text if "webhook" in text.lower() else OTHER_POLLER)
+        case Forbidden():
+            return ChatGone(text)
+        case BadRequest():
+            return ChatGone(text) if _GONE.search(text) else Rejected(text)
+        case NetworkError():
+            return _network(error)
+        case httpx.HTTPError():
+            return _transport(error)
+        case _:
+            return Unconfirmed(text)  # an answer that cannot be read
+
+
+def _network(error: NetworkError) -> PlatformError:
+    cause = error.__cause__
+    if isinstance(cause, httpx.HTTPError):
+        return _transport(cause)
+    if _TOO_LARGE.search(error.message):
+        return Rejected(error.message)
+    if cause is None and not _UNFINISHED.search(error.message):
+        # Telegram's own servers answered that they failed, in their own words.
+        return Unavailable(f"Telegram has failed: {error.message}")
+    return Unconfirmed(f"Telegram did not say what came of it: {error.message[:100]}")
+
+
+def _transport(cause: httpx.HTTPError) -> PlatformError:
+    kind = type(cause).__name__
+    if isinstance(cause, NOT_SENT):
+        return Unavailable(f"Telegram cannot be reached ({kind})")
+    return Unconfirmed(f"the connection to Telegram broke ({kind})")

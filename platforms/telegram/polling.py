@@ -1,0 +1,162 @@
+"""Receives by asking again and again: nothing is acknowledged before it is stored."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from ssl import SSLContext
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from telegram.error import Conflict, NetworkError
+
+from platforms.core.contract import Shelf
+from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
+from platforms.telegram.errors import mapped
+from platforms.telegram.intake import number_of
+from platforms.telegram.request import Updates
+from platforms.telegram.wire import KINDS
+from sessions.values.clock import Clock
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 25.0
+GRACE_SECONDS = 10.0
+"""An answer that is so much late will not come: the connection is up, but deaf."""
+
+_OFFSET = "offset"
+_SHELVED_EVERY = 5.0
+_FORGOTTEN_AFTER = 86_400_000
+"""Milliseconds after which Telegram has forgotten what it kept for us, and may count anew."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The update that comes next, as it stands on the shelf."""
+
+    bot: int
+    next: int
+    at: int
+
+
+class Poller:
+    """Asks for updates."""
+
+    def __init__(
+        self,
+        base: str,
+        bot: int,
+        shelf: Shelf,
+        clock: Clock,
+        trusted: SSLContext | bool,
+        *,
+        patience: float = POLL_SECONDS,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self._base = base
+        self._bot = bot
+        self._shelf = shelf
+        self._clock = clock
+        self._patience = patience
+        self._grace = grace
+        self._connection = Updates(trusted)
+        self._next = 0
+        self._at = clock.now()  # when the last update came
+        self._shelved = 0
+        self._shelved_at = clock.monotonic()
+
+    async def run(
+        self, take: Callable[[Sequence[bytes]], Awaitable[None]], ready: Callable[[], None]
+    ) -> None:
+        """Receive until cancelled; raises `Unavailable` when the connection cannot be kept."""
+        try:
+            await self._begin()
+            waiting = 0.0  # the first answer comes at once, and proves that all is well
+            while True:
+                updates = await self._ask_twice(waiting)
+                if waiting == 0.0:
+                    ready()
+                waiting = self._patience
+                await self._receive(updates, take)
+        finally:
+            await self._connection.shutdown()
+            await self._keep_place()
+
+    async def _begin(self) -> None:
+        written = await self._shelf.get(_OFFSET)
+        try:
+            mark = msgspec.json.decode(written, type=Mark) if written else None
+        except msgspec.DecodeError as error:
+            log.warning("the place in the updates cannot be read: %s", error)
+            mark = None
+        fresh = mark and mark.bot == self._bot and self._clock.now() - mark.at < _FORGOTTEN_AFTER
+        # Of another bot, or too old: it might pass over what is waiting. What comes again is known.
+        self._next = self._shelved = mark.next if mark and fresh else 0
+
+    async def _ask_twice(self, seconds: float) -> Sequence[bytes]:
+        """Ask; after a failure once more over a new connection, and at once."""
+        try:
+            return await self._ask(seconds)
+        except (Unavailable, Unconfirmed) as error:
+            if _is_final(error):
+                raise _plain(error) from error
+            log.info("Telegram: %s; asking again over a new connection", error)
+        await self._connection.shutdown()
+        await self._connection.initialize()
+        try:
+            return await self._ask(0.0)
+        except (Unavailable, Unconfirmed) as error:
+            raise _plain(error) from error
+
+    async def _ask(self, seconds: float) -> Sequence[bytes]:
+        asked = {"timeout": int(seconds), "allowed_updates": msgspec.json.encode(KINDS).decode()}
+        if self._next:
+            asked["offset"] = self._next
+        with mapped():
+            found: Any = await self._connection.post(  # of our own reading, see `Updates`
+                f"{self._base}/getUpdates?{urlencode(asked)}", read_timeout=seconds + self._grace
+            )
+        return tuple(found)
+
+    async def _receive(
+        self, updates: Sequence[bytes], take: Callable[[Sequence[bytes]], Awaitable[None]]
+    ) -> None:
+        now = self._clock.now()
+        if not updates:
+            if now - self._at > _FORGOTTEN_AFTER:
+                self._next = 0  # all is acknowledged, and the numbers may begin anew
+            return
+        self._at = now
+        await take(updates)
+        numbers = [number for raw in updates if (number := number_of(raw)) is not None]
+        if not numbers:
+            msg = "Telegram sends updates without numbers"
+            raise Unavailable(msg)
+        self._next = max(numbers) + 1
+        if self._clock.monotonic() - self._shelved_at >= _SHELVED_EVERY:
+            await self._keep_place()
+
+    async def _keep_place(self) -> None:
+        """Write the place down now and then: what comes twice for want of it is recognised."""
+        if self._next and self._next != self._shelved:
+            mark = Mark(self._bot, self._next, self._at)
+            await self._shelf.put(_OFFSET, msgspec.json.encode(mark).decode())
+            self._shelved, self._shelved_at = self._next, self._clock.monotonic()
+
+
+def _is_final(error: PlatformError) -> bool:
+    """Tell whether asking again would only make it worse."""
+    waits = isinstance(error, Unavailable) and error.retry_after is not None
+    return waits or not isinstance(error.__cause__, NetworkError)
+
+
+def _plain(error: PlatformError) -> Unavailable:
+    if isinstance(error, Unavailable) and error.retry_after is not None:
+        return Unavailable(str(error), error.retry_after)
+    cause = error.__cause__
+    if isinstance(cause, Conflict) and "webhook" in str(cause).lower():
+        return WebhookLeft(str(error))
+    silent = "Timeout" in str(error) and isinstance(error, Unconfirmed)
+    return Unavailable("Telegram is silent although connected" if silent else str(error))
+
+
+class WebhookLeft(Unavailable):
+    """A webhook is set, so nothing can be asked for."""

@@ -1,0 +1,801 @@
+"""Discord by the real library, against a server of ours."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from platforms.core.contract import (
+    Accepted,
+    Address,
+    Ask,
+    Button,
+    Delete,
+    Edit,
+    File,
+    Inbound,
+    InboundAction,
+    InboundDelete,
+    InboundEdit,
+    InboundMessage,
+    Inbox,
+    Op,
+    Post,
+    React,
+    Receipt,
+    Text,
+    Typing,
+    Upload,
+)
+from platforms.core.errors import (
+    ChatGone,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Unconfirmed,
+)
+from tests.contract.adapter_kit import Stage
+from tests.contract.test_adapters import (  # noqa: F401 - the same bodies, on this platform
+    test_a_deleted_message_is_gone,
+    test_a_draft_is_seen_until_it_is_withdrawn_or_its_answer_is_posted,
+    test_a_file_that_is_not_there_is_a_platform_error,
+    test_a_post_is_seen,
+    test_a_repeat_is_shown_twice_only_where_the_capabilities_say_so,
+    test_a_text_as_long_as_the_limit_is_taken,
+    test_an_answer_being_written_grows_in_its_message,
+    test_an_edit_changes_the_message_and_may_be_repeated,
+    test_capabilities_leave_room_to_work_with,
+    test_equal_texts_of_different_ops_are_different_messages,
+    test_typing_leaves_nothing_behind,
+    test_what_somebody_says_comes_in_and_is_acknowledged_once_it_is_stored,
+)
+from tests.fakes.discord.life import Life
+from tests.fakes.discord.server import CONTENT_INTENT, Fault, discord_server
+
+
+@pytest.fixture
+async def life() -> AsyncIterator[Life]:
+    async with discord_server() as discord:
+        yield Life(discord)
+
+
+# --- the contract ------------------------------------------------------------------------------
+
+
+class Running:
+    """An adapter that is connected all the time, since nothing is delivered before."""
+
+    name, account = "discord", ""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self.capabilities = life.adapter.capabilities
+        self.inbox: Inbox = life.inbox
+        self.stored = asyncio.Event()
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+        async def hand_in(event: Inbound) -> Accepted:
+            accepted = await inbox(event)
+            self.stored.set()
+            return accepted
+
+        self._life.inbox = hand_in  # type: ignore[assignment]
+        ready()
+        await asyncio.Event().wait()
+
+    async def deliver(self, op: Op) -> Receipt:
+        return await self._life.adapter.deliver(op)
+
+    def fetch(self, file: File) -> AsyncIterator[bytes]:
+        return self._life.adapter.fetch(file)
+
+
+@pytest.fixture
+async def stage(life: Life) -> AsyncIterator[Stage]:
+    async with life.running():
+        running, discord = Running(life), life.discord
+
+        async def say(text: str) -> Accepted:
+            await discord.say(life.direct, life.ann, text)
+            await running.stored.wait()
+            return Accepted.STORED
+
+        yield Stage(
+            running, life.direct.id, lambda: discord.screen(life.direct), say, discord.violations
+        )
+
+
+# --- receiving ---------------------------------------------------------------------------------
+
+
+async def test_a_direct_message_says_who_wrote_it_and_where(life: Life) -> None:
+    async with life.running():
+        said = await life.discord.say(life.direct, life.ann, "Hello")
+        (message,) = await life.inbox.wait(1)
+    assert isinstance(message, InboundMessage)
+    assert message.id == said
+    assert message.address == life.address(life.direct)
+    assert (message.sender.id, message.sender.name) == (life.ann["id"], "Ann")
+    assert message.parts == (Text("Hello"),)
+    assert message.direct
+    assert abs(message.at - life.clock.now()) < 5_000
+
+
+async def test_in_a_room_only_mentions_replies_and_the_bots_own_role_are_for_us(life: Life) -> None:
+    discord, room = life.discord, life.room
+    ours = discord.world.write(room, discord.world.bot, "I said something")
+    role = life.guild.roles[0]["id"]
+    async with life.running():
+        await discord.say(room, life.ann, "among ourselves")
+        await discord.say(room, life.ann, f"{life.call} by mention")
+        await discord.say(room, life.ann, "by reply", reply_to=ours["id"])
+        await discord.say(room, life.ann, f"<@&{role}> by role")
+        await discord.say(room, life.ann, "@everyone look")
+        await life.inbox.wait(5)
+    found = [(event.text, event.addressed) for event in life.inbox.events]  # type: ignore[union-attr]
+    assert found == [
+        ("among ourselves", False),
+        ("by mention", True),
+        ("by reply", True),
+        ("by role", True),
+        ("@everyone look", False),
+    ]
+
+
+async def test_a_reply_and_what_stood_before_are_given_along(life: Life) -> None:
+    discord, room = life.discord, life.room
+    bob = discord.world.user("Bob")
+    old = discord.world.write(room, bob, "before you came")
+    async with life.running():
+        said = await discord.say(room, bob, "the sky is green")
+        await discord.say(room, life.ann, f"{life.call} is it?", reply_to=said)
+        events = await life.inbox.wait(2)
+        await discord.say(room, bob, "of course")
+        await discord.say(room, life.ann, f"{life.call} and now?")
+        await life.inbox.wait(4)
+    first, second = events[1], events[3]
+    assert isinstance(first, InboundMessage)
+    assert isinstance(second, InboundMessage)
+    assert first.reply_to
+    assert (first.reply_to.sender, first.reply_to.text) == ("Bob", "the sky is green")
+    assert [quote.text for quote in first.context] == ["before you came", "the sky is green"]
+    assert first.context[0].id == old["id"]
+    assert [quote.text for quote in second.context] == ["of course"]
+
+
+async def test_a_thread_we_were_addressed_in_needs_no_more_mentions(life: Life) -> None:
+    thread = life.discord.world.thread(life.room)
+    async with life.running():
+        await life.discord.say(thread, life.ann, "hm")
+        await life.discord.say(thread, life.ann, f"{life.call} come in")
+        await life.discord.say(thread, life.ann, "and stay")
+        events = await life.inbox.wait(3)
+    assert [each.addressed for each in events if isinstance(each, InboundMessage)] == [
+        False,
+        True,
+        True,
+    ]
+    assert {each.address for each in events} == {life.address(thread)}
+    assert events[0].address.chat == life.room.id
+
+
+async def test_a_thread_begun_after_the_start_is_known_by_asking(life: Life) -> None:
+    async with life.running():
+        thread = life.discord.world.thread(life.room)
+        await life.discord.say(thread, life.ann, f"{life.call} here")
+        (event,) = await life.inbox.wait(1)
+    assert event.address == life.address(thread)
+    assert life.discord.called("GET channel") == ["GET channel"]
+
+
+async def test_roles_and_membership_are_vouched_for_in_rooms_and_in_private(life: Life) -> None:
+    life.guild.members[life.ann["id"]]["roles"] = ["77"]
+    expected = (f"{life.guild.id}/*", f"{life.guild.id}/role:77")
+    async with life.running():
+        await life.discord.say(life.room, life.ann, life.call)
+        await life.discord.say(life.direct, life.ann, "Hello")
+        events = await life.inbox.wait(2)
+    assert [event.sender.memberships for event in events] == [expected, expected]
+
+
+async def test_bots_and_webhooks_are_named_as_such_and_our_own_words_do_not_come_back(
+    life: Life,
+) -> None:
+    robot = life.discord.world.user("Robot", bot=True)
+    async with life.running():
+        await life.adapter.deliver(Post("a.0", life.address(life.room), "mine"))
+        await life.discord.say(life.room, robot, f"{life.call} hello")
+        await life.discord.say(life.room, life.ann, f"{life.call} hook", webhook_id="5")
+        events = await life.inbox.wait(2)
+    assert [event.sender.is_bot for event in events] == [True, True]
+    assert len(events) == 2
+    assert events[1].sender.memberships == ()
+
+
+async def test_what_discord_announces_is_no_message(life: Life) -> None:
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "", type=7)  # somebody joined
+        await life.discord.say(life.direct, life.ann, "Hello")
+        assert await life.inbox.texts(1) == ["Hello"]
+
+
+async def test_edits_and_deletes_of_what_was_meant_for_us_are_handed_in(life: Life) -> None:
+    discord = life.discord
+    async with life.running():
+        aside = await discord.say(life.room, life.ann, "among ourselves")
+        said = await discord.say(life.direct, life.ann, "Hello")
+        await life.inbox.wait(2)
+        await discord.preview(life.direct, said)
+        await discord.rewrite(life.room, aside, "still among ourselves")
+        await discord.rewrite(life.direct, said, "Hello you")
+        await discord.erase(life.room, aside)
+        await discord.erase(life.direct, said)
+        events = (await life.inbox.wait(4))[2:]
+    edit, delete = events
+    assert isinstance(edit, InboundEdit)
+    assert (edit.message, edit.parts) == (said, (Text("Hello you"),))
+    assert isinstance(delete, InboundDelete)
+    assert (delete.message, delete.sender.id) == (said, life.ann["id"])
+    assert delete.direct
+
+
+async def test_a_long_text_that_was_cut_by_the_client_is_one_message(life: Life) -> None:
+    life.options["join_seconds"] = 5.0
+    first = "a" * 1_990
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, first)
+        await life.discord.say(life.direct, life.ann, "the end")
+        assert await life.inbox.texts(1) == [f"{first}\nthe end"]
+
+
+async def test_a_long_text_that_nothing_follows_is_not_held_back_for_ever(life: Life) -> None:
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "b" * 1_990)
+        assert await life.inbox.texts(1) == ["b" * 1_990]
+
+
+async def test_a_long_text_that_waits_for_its_end_outlasts_the_process(life: Life) -> None:
+    life.options["join_seconds"] = 60.0
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "c" * 1_990)
+        await life.shelf.holds("seen")
+    assert life.inbox.events == []
+    async with life.running():
+        assert await life.inbox.texts(1) == ["c" * 1_990]
+
+
+async def test_a_slow_answer_about_roles_holds_nobody_up_for_long(life: Life) -> None:
+    gate = asyncio.Event()
+    life.discord.fail("GET member", Fault(gate=gate))
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "Hello")
+        (event,) = await life.inbox.wait(1)
+        gate.set()
+    assert event.sender.memberships == ()
+
+
+async def test_messages_of_one_chat_keep_their_order_while_chats_go_side_by_side(
+    life: Life,
+) -> None:
+    bob = life.discord.world.user("Bob")
+    other = life.discord.world.direct(bob)
+    waiting = asyncio.Event()
+    order: list[tuple[str, str]] = []
+
+    async def inbox(event: Inbound) -> Accepted:
+        assert isinstance(event, InboundMessage)
+        if event.text == "0":
+            await waiting.wait()  # this chat is slow
+        order.append((event.address.chat, event.text))
+        if event.address.chat == other.id:
+            waiting.set()
+        if len(order) == 4:
+            done.set()
+        return Accepted.STORED
+
+    done = asyncio.Event()
+    life.inbox = inbox  # type: ignore[assignment]
+    async with life.running():
+        for number in range(3):
+            await life.discord.say(life.direct, life.ann, str(number))
+        await life.discord.say(other, bob, "meanwhile")
+        async with asyncio.timeout(5):
+            await done.wait()
+    mine = [text for chat, text in order if chat == life.direct.id]
+    assert order[0] == (other.id, "meanwhile")
+    assert mine == ["0", "1", "2"]
+
+
+async def test_files_are_named_and_fetched_even_after_their_address_has_expired(
+    life: Life,
+) -> None:
+    files = (("cat.png", b"picture" * 1000, "image/png"),)
+    async with life.running():
+        said = await life.discord.say(life.direct, life.ann, "look", files=files)
+        (message,) = await life.inbox.wait(1)
+        assert isinstance(message, InboundMessage)
+        text, file = message.parts
+        assert text == Text("look")
+        assert isinstance(file, File)
+        assert (file.name, file.media_type, file.size) == ("cat.png", "image/png", 7000)
+        async with asyncio.timeout(5):
+            assert b"".join([each async for each in life.adapter.fetch(file)]) == files[0][1]
+            shown = life.direct.messages[said]["attachments"][0]
+            shown["url"] = shown["url"].replace(shown["id"], "999")
+            life.discord.world.files["999"] = life.discord.world.files.pop(shown["id"])
+            assert b"".join([each async for each in life.adapter.fetch(file)]) == files[0][1]
+
+
+# --- losing nothing ----------------------------------------------------------------------------
+
+
+async def test_what_was_said_while_we_were_away_is_read_again_once(life: Life) -> None:
+    life.guild.members[life.ann["id"]]["roles"] = ["77"]
+    thread = life.discord.world.thread(life.room)
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "one")
+        await life.discord.say(thread, life.ann, f"{life.call} one")
+        await life.inbox.wait(2)
+    life.discord.forget_sessions()
+    for number in range(120):
+        await life.discord.say(life.direct, life.ann, f"away {number}")
+    await life.discord.say(thread, life.ann, "in the thread")
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "back")
+        events = await life.inbox.wait(124)
+    direct = [e.text for e in events if isinstance(e, InboundMessage) and e.direct]
+    assert direct == ["one", *(f"away {number}" for number in range(120)), "back"]
+    (there,) = [e for e in events if isinstance(e, InboundMessage) and e.text == "in the thread"]
+    assert there.addressed
+    assert there.address == life.address(thread)
+    assert f"{life.guild.id}/role:77" in there.sender.memberships
+
+
+async def test_a_message_that_could_not_be_stored_is_read_again(life: Life) -> None:
+    life.inbox.fails = 2
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "first")
+        await life.discord.say(life.direct, life.ann, "second")
+        assert await life.inbox.texts(2) == ["first", "second"]
+
+
+async def test_a_message_that_was_being_stored_when_the_process_died_is_read_again(
+    life: Life,
+) -> None:
+    life.inbox.may_store.clear()
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "Hello")
+        await life.shelf.holds("seen")
+    life.inbox.may_store.set()
+    async with life.running():
+        assert await life.inbox.texts(1) == ["Hello"]
+
+
+async def test_a_channel_that_is_gone_is_not_read_again_and_holds_nothing_back(
+    life: Life,
+) -> None:
+    async with life.running():
+        await life.discord.say(life.room, life.ann, f"{life.call} one")
+        await life.inbox.wait(1)
+    life.room.readable = False
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "Hello")
+        await life.inbox.wait(2)
+        await life.discord.until(lambda: "GET messages" in life.discord.called()[-3:])
+    assert life.room.id not in life.shelf.values["seen"]
+
+
+async def test_a_broken_socket_is_resumed_and_nothing_is_lost(life: Life) -> None:
+    async with life.running():
+        await life.discord.cut()
+        await life.discord.say(life.direct, life.ann, "in between")
+        assert await life.inbox.texts(1) == ["in between"]
+    assert (life.discord.identified, life.discord.resumed) == (1, 1)
+
+
+async def test_discord_may_ask_for_another_connection(life: Life) -> None:
+    async with life.running():
+        await life.discord.ask_to_reconnect()
+        await life.discord.say(life.direct, life.ann, "in between")
+        assert await life.inbox.texts(1) == ["in between"]
+        await life.discord.until(lambda: life.discord.resumed == 1)
+
+
+async def test_after_an_invalid_session_the_channels_in_use_are_read_again(life: Life) -> None:
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "one")
+        await life.inbox.wait(1)
+        await life.discord.invalidate()
+        await life.discord.say(life.direct, life.ann, "unheard")
+        assert await life.inbox.texts(2) == ["one", "unheard"]
+    assert life.discord.identified == 2
+
+
+async def test_a_socket_that_is_up_but_deaf_is_noticed_and_replaced() -> None:
+    async with discord_server(heartbeat=0.1) as discord:
+        life = Life(discord, deaf_seconds=0.3)
+        async with life.running():
+            discord.fall_silent()
+            await discord.say(life.direct, life.ann, "can you hear me?")
+            await discord.until(lambda: discord.resumed >= 1)
+            assert await life.inbox.texts(1) == ["can you hear me?"]
+
+
+async def test_a_gateway_that_stays_away_ends_the_connection_so_that_it_is_built_anew(
+    life: Life,
+) -> None:
+    life.options["lost_seconds"] = 0.05
+    async with life.running():
+        life.discord.refuses_gateway = True
+        await life.discord.cut()
+        async with asyncio.timeout(5):
+            await life.ended.wait()
+        assert isinstance(life.error, Unavailable)
+        life.discord.refuses_gateway = False
+        await life.discord.until(lambda: life.discord.identified == 2)
+
+
+async def test_a_gateway_that_cannot_be_reached_at_first_is_no_error_of_the_adapter(
+    life: Life,
+) -> None:
+    life.discord.refuses_gateway = True
+    assert isinstance(await life.once(), Unavailable)
+
+
+async def test_a_wrong_token_stops_the_adapter_in_plain_words(life: Life) -> None:
+    life.discord.accepts_token = False
+    error = await life.once()
+    assert isinstance(error, Unauthorized)
+    assert "token" in str(error)
+
+
+async def test_a_revoked_token_stops_the_adapter_when_the_gateway_says_so(life: Life) -> None:
+    async with life.running():
+        pass
+    error: list[object] = []
+
+    async def run() -> None:
+        error.append(await life.once())
+
+    life.ready.clear()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(run())
+        await life.ready.wait()
+        await life.discord.close_gateway(4004)
+    assert isinstance(error[0], Unauthorized)
+
+
+async def test_a_missing_intent_is_named() -> None:
+    async with discord_server(allowed_intents=~CONTENT_INTENT) as discord:
+        error = await Life(discord).once()
+    assert isinstance(error, Unauthorized)
+    assert "Message Content Intent" in str(error)
+
+
+async def test_the_gateway_is_found_beside_the_api_when_nobody_names_it() -> None:
+    async with discord_server(names_gateway=False) as discord:
+        life = Life(discord)
+        async with life.running():
+            await discord.say(life.direct, life.ann, "Hello")
+            assert await life.inbox.texts(1) == ["Hello"]
+
+
+# --- buttons and commands ----------------------------------------------------------------------
+
+
+async def test_a_button_is_acknowledged_at_once_and_works_after_a_restart(life: Life) -> None:
+    buttons = (Button("Approve", "approve:c1"), Button("Deny", "deny:c1"))
+    address = life.address(life.room)
+    async with life.running():
+        receipt = await life.adapter.deliver(Ask("a.0", address, "May I?", buttons))
+    assert life.discord.buttons(life.room) == ["Approve", "Deny"]
+    life.inbox.may_store.clear()
+    async with life.running():
+        pressed = await life.discord.press(life.room, life.ann, "Deny")
+        async with asyncio.timeout(5):
+            await pressed.answered.wait()
+        life.inbox.may_store.set()
+        (action,) = await life.inbox.wait(1)
+    assert isinstance(action, InboundAction)
+    assert (action.action, action.message) == ("deny:c1", receipt.message)
+    assert (action.sender.id, action.address) == (life.ann["id"], address)
+    assert b"token" not in action.raw
+
+
+async def test_a_button_of_somebody_else_is_acknowledged_and_nothing_more(life: Life) -> None:
+    row = {"type": 1, "components": [{"type": 2, "label": "x", "custom_id": "theirs"}]}
+    life.discord.world.write(life.room, life.discord.world.bot, "old", components=[row])
+    async with life.running():
+        pressed = await life.discord.press(life.room, life.ann, "x")
+        async with asyncio.timeout(5):
+            await pressed.answered.wait()
+        await life.discord.say(life.direct, life.ann, "Hello")
+        await life.inbox.wait(1)
+    assert [type(event) for event in life.inbox.events] == [InboundMessage]
+
+
+async def test_commands_are_on_the_menu_and_come_in_as_messages(life: Life) -> None:
+    async with life.running():
+        await life.discord.until(lambda: bool(life.discord.world.commands))
+        given = await life.discord.command(life.room, life.ann, "btw", "what time is it?")
+        (message,) = await life.inbox.wait(1)
+        async with asyncio.timeout(5):
+            await given.settled.wait()
+    assert isinstance(message, InboundMessage)
+    assert (message.text, message.addressed) == ("/btw what time is it?", True)
+    assert message.address == life.address(life.room)
+    assert given.shown is None
+
+
+async def test_a_command_that_could_not_be_stored_says_so(life: Life) -> None:
+    async with life.running():
+        await life.discord.until(lambda: bool(life.discord.world.commands))
+        life.inbox.fails = 1
+        given = await life.discord.command(life.direct, life.ann, "stop")
+        async with asyncio.timeout(5):
+            await given.settled.wait()
+    assert given.shown
+    assert "try again" in given.shown
+
+
+async def test_the_menu_is_sent_only_when_it_has_changed(life: Life) -> None:
+    async with life.running():
+        await life.shelf.holds("menu")
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "Hello")
+        await life.inbox.wait(1)
+    assert life.discord.called("PUT commands") == ["PUT commands"]
+    life.menu = life.menu[:1]
+    async with life.running():
+        await life.discord.until(lambda: len(life.discord.called("PUT commands")) == 2)
+    assert [each["name"] for each in life.discord.world.commands] == ["stop"]
+
+
+# --- showing -----------------------------------------------------------------------------------
+
+
+async def test_an_answer_being_written_has_a_stop_button_until_it_is_done(life: Life) -> None:
+    address = life.address(life.direct)
+    async with life.running():
+        receipt = await life.adapter.deliver(Post("a.0", address, "So", streaming=True))
+        assert life.discord.buttons(life.direct) == ["Stop"]
+        await life.discord.press(life.direct, life.ann, "Stop")
+        (action,) = await life.inbox.wait(1)
+        assert isinstance(action, InboundAction)
+        assert action.action == "stop"
+        await life.adapter.deliver(Edit("a.0.e", address, receipt.message, "So be it"))
+        assert life.discord.buttons(life.direct) == []
+    assert life.discord.screen(life.direct) == ["So be it"]
+
+
+async def test_mass_mentions_of_a_model_ring_for_nobody(life: Life) -> None:
+    async with life.running():
+        post = Post("a.0", life.address(life.room), "@everyone <@&1> listen")
+        receipt = await life.adapter.deliver(post)
+        edit = Edit("a.0.e", life.address(life.room), receipt.message, "@here too")
+        await life.adapter.deliver(edit)
+    for name, _, payload in life.discord.calls:
+        if name.endswith(" message"):
+            assert payload["allowed_mentions"] == {"parse": [], "replied_user": False}
+
+
+async def test_an_answer_is_a_reply_even_if_what_it_answers_is_gone(life: Life) -> None:
+    async with life.running():
+        said = await life.discord.say(life.room, life.ann, f"{life.call} hello")
+        await life.inbox.wait(1)
+        address = life.address(life.room)
+        await life.adapter.deliver(Post("a.0", address, "One", reply_to=said))
+        await life.discord.erase(life.room, said)
+        await life.adapter.deliver(Post("b.0", address, "Two", reply_to=said))
+    first, second = life.discord.shown(life.room)
+    assert first["message_reference"]["message_id"] == said
+    assert "message_reference" not in second
+
+
+async def test_typing_reactions_and_deletes_are_seen(life: Life) -> None:
+    address = life.address(life.direct)
+    async with life.running():
+        said = await life.discord.say(life.direct, life.ann, "Hello")
+        await life.adapter.deliver(Typing("a.t", address))
+        assert life.discord.typing(life.direct)
+        await life.adapter.deliver(React("r.0", address, said, "👀"))
+        await life.adapter.deliver(React("r.1", address, said, "✅"))
+        assert life.discord.reactions(life.direct, said) == ["✅"]
+    async with life.running():  # what was put before the restart is not remembered
+        await life.adapter.deliver(React("r.2", address, said, ""))
+        assert life.discord.reactions(life.direct, said) == []
+        receipt = await life.adapter.deliver(Post("a.0", address, "One"))
+        for _ in range(2):
+            await life.adapter.deliver(Delete("a.0.d", address, receipt.message))
+    assert life.discord.screen(life.direct) == []
+
+
+async def test_a_file_is_sent_with_its_caption_and_one_that_is_too_large_is_refused(
+    life: Life, tmp_path: Path
+) -> None:
+    small, large = tmp_path / "a.txt", tmp_path / "b.bin"
+    small.write_bytes(b"content")
+    with large.open("wb") as file:
+        file.truncate(11 * 2**20)
+    address = life.address(life.direct)
+    async with life.running():
+        op = Upload("u.0", address, str(small), "a b.txt", "text/plain", "**Here**")
+        first = await life.adapter.deliver(op)
+        again = await life.adapter.deliver(op)
+        with pytest.raises(Rejected, match="11 MiB"):
+            await life.adapter.deliver(Upload("u.1", address, str(large), "b.bin", "x/y"))
+        with pytest.raises(Rejected):
+            await life.adapter.deliver(Upload("u.2", address, str(tmp_path / "no"), "no", "x/y"))
+    assert again == first
+    (message,) = life.discord.shown(life.direct)
+    assert message["content"] == "**Here**"
+    (attached,) = message["attachments"]
+    assert (attached["filename"], attached["content_type"]) == ("a_b.txt", "text/plain")
+    assert life.discord.world.files[attached["id"]] == b"content"
+
+
+async def test_an_admin_can_be_written_to_by_id(life: Life) -> None:
+    bob = life.discord.world.user("Bob")
+    to_bob = Address("discord", bob["id"])
+    async with life.running():
+        for op in ("a.0", "b.0"):
+            await life.adapter.deliver(Post(op, to_bob, "Somebody asks"))
+    assert life.discord.screen(life.discord.world.direct(bob)) == ["Somebody asks"] * 2
+    assert life.discord.called("POST channel") == ["POST channel"]
+
+
+# --- showing once ------------------------------------------------------------------------------
+
+
+async def test_a_post_cut_off_after_it_was_carried_out_is_not_shown_twice(life: Life) -> None:
+    address = life.address(life.direct)
+    async with life.running():
+        life.discord.fail("POST message", Fault(cut_after=True))
+        with pytest.raises(Unconfirmed):
+            await life.adapter.deliver(Post("a.0", address, "Once"))
+        again = Post("a.0", address, "Once", again=True, since=life.clock.now())
+        receipt = await life.adapter.deliver(again)
+    assert life.discord.screen(life.direct) == ["Once"]
+    assert receipt.message == life.discord.shown(life.direct)[0]["id"]
+
+
+async def test_after_a_restart_the_nonce_tells_the_repeat(life: Life) -> None:
+    address = life.address(life.direct)
+    async with life.running():
+        life.discord.fail("POST message", Fault(cut_after=True))
+        with pytest.raises(Unconfirmed):
+            await life.adapter.deliver(Post("a.0", address, "Once"))
+    async with life.running():
+        again = Post("a.0", address, "Once", again=True, since=life.clock.now())
+        await life.adapter.deliver(again)
+    assert life.discord.screen(life.direct) == ["Once"]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+async def test_when_the_nonce_is_too_old_the_history_is_read_first(life: Life, shown: bool) -> None:
+    address, since = life.address(life.direct), life.clock.now()
+    fault = Fault(cut_after=True) if shown else Fault(cut_before=True)
+    async with life.running():
+        await life.adapter.deliver(Post("z.0", address, "Something else"))
+        life.discord.fail("POST message", fault)
+        with pytest.raises(Unconfirmed):
+            await life.adapter.deliver(Post("a.0", address, "**Once** and for all"))
+    life.discord.forget_nonces()
+    life.clock.ahead = 200_000
+    async with life.running():
+        again = Post("a.0", address, "**Once** and for all", again=True, since=since)
+        await life.adapter.deliver(again)
+    assert life.discord.screen(life.direct) == ["Something else", "**Once** and for all"]
+    assert "GET messages" in life.discord.called()
+
+
+async def test_a_post_that_the_gateway_showed_is_known_without_asking(life: Life) -> None:
+    address, since = life.address(life.direct), life.clock.now()
+    async with life.running():
+        life.discord.fail("POST message", Fault(cut_after=True))
+        with pytest.raises(Unconfirmed):
+            await life.adapter.deliver(Post("a.0", address, "Once"))
+        await life.discord.say(life.direct, life.ann, "I saw it")
+        await life.inbox.wait(1)
+        life.discord.forget_nonces()
+        life.clock.ahead = 200_000
+        receipt = await life.adapter.deliver(Post("a.0", address, "Once", again=True, since=since))
+    assert [each["id"] for each in life.discord.shown(life.direct)] == [receipt.message]
+    assert "GET messages" not in life.discord.called()
+
+
+async def test_a_call_that_never_arrived_is_made_again(life: Life) -> None:
+    address = life.address(life.direct)
+    async with life.running():
+        life.discord.fail("POST message", Fault(cut_before=True))
+        with pytest.raises(Unconfirmed):
+            await life.adapter.deliver(Post("a.0", address, "Once"))
+        again = Post("a.0", address, "Once", again=True, since=life.clock.now())
+        await life.adapter.deliver(again)
+    assert life.discord.screen(life.direct) == ["Once"]
+
+
+# --- what Discord refuses ----------------------------------------------------------------------
+
+
+async def test_a_429_is_handed_on_at_once_with_its_time(life: Life) -> None:
+    async with life.running():
+        life.discord.fail("POST message", Fault(status=429, retry_after=7.5))
+        with pytest.raises(Unavailable) as caught:
+            await life.adapter.deliver(Post("a.0", life.address(life.direct), "Hello"))
+        await life.adapter.deliver(Post("b.0", life.address(life.room), "elsewhere"))
+    assert caught.value.retry_after == 7.5
+    assert len(life.discord.called("POST message")) == 2
+
+
+async def test_a_429_about_everything_is_kept_in_every_chat(life: Life) -> None:
+    async with life.running():
+        life.discord.fail("POST message", Fault(status=429, retry_after=9.0, everything=True))
+        for channel in (life.direct, life.room):
+            with pytest.raises(Unavailable) as caught:
+                await life.adapter.deliver(Post("a.0", life.address(channel), "Hello"))
+            assert caught.value.retry_after
+            assert caught.value.retry_after > 8.0
+    assert len(life.discord.called("POST message")) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(500, Unconfirmed), (502, Unconfirmed), (503, Unavailable)]
+)
+async def test_a_broken_server_is_not_asked_again_by_the_library(
+    life: Life, status: int, kind: type[Exception]
+) -> None:
+    async with life.running():
+        life.discord.fail("POST message", Fault(status=status))
+        with pytest.raises(kind):
+            await life.adapter.deliver(Post("a.0", life.address(life.direct), "Hello"))
+    assert len(life.discord.called("POST message")) == 1
+
+
+async def test_a_chat_that_is_gone_and_a_message_that_is_gone_are_told_apart(life: Life) -> None:
+    async with life.running():
+        receipt = await life.adapter.deliver(Post("a.0", life.address(life.room), "Hello"))
+        await life.discord.erase(life.room, receipt.message)
+        edit = Edit("a.0.e", life.address(life.room), receipt.message, "more")
+        with pytest.raises(Rejected) as gone:
+            await life.adapter.deliver(edit)
+        assert not isinstance(gone.value, ChatGone)
+        life.room.writable = False
+        with pytest.raises(ChatGone):
+            await life.adapter.deliver(Post("b.0", life.address(life.room), "Hello"))
+        with pytest.raises(ChatGone):
+            await life.adapter.deliver(Post("c.0", Address("discord", "5"), "x"))
+
+
+async def test_a_token_revoked_while_we_run_is_told_as_such(life: Life) -> None:
+    async with life.running():
+        life.discord.accepts_token = False
+        with pytest.raises(Unauthorized):
+            await life.adapter.deliver(Post("a.0", life.address(life.room), "Hello"))
+
+
+async def test_a_window_that_is_used_up_is_waited_out_without_a_429() -> None:
+    async with discord_server(pace=(2, 0.2)) as discord:
+        life = Life(discord)
+        async with life.running():
+            async with asyncio.timeout(5):
+                for number in range(6):
+                    post = Post(f"{number}.0", life.address(life.direct), str(number))
+                    await life.adapter.deliver(post)
+        assert discord.screen(life.direct) == [str(number) for number in range(6)]
+
+
+async def test_what_is_to_be_said_while_the_connection_closes_is_kept(life: Life) -> None:
+    post = Post("a.0", life.address(life.direct), "Hello")
+    async with life.running():
+        client = life.adapter._speaker.client
+        assert client
+        await client.http.close()
+        with pytest.raises(Unavailable):
+            await life.adapter.deliver(post)
+
+
+async def test_nothing_is_delivered_without_a_connection(life: Life) -> None:
+    with pytest.raises(Unavailable):
+        await life.build().deliver(Post("a.0", life.address(life.direct), "Hello"))

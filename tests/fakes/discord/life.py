@@ -1,0 +1,183 @@
+"""An adapter of ours on a Discord of ours, run and started again as the gateway would."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from platforms.core.contract import (
+    Accepted,
+    Address,
+    Inbound,
+    InboundMessage,
+    MenuEntry,
+    Surroundings,
+)
+from platforms.core.errors import PlatformError
+from platforms.discord import DiscordConfig
+from platforms.discord.adapter import DiscordAdapter
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+from sessions.values.secret import Secret
+from tests.fakes.discord.server import TOKEN, DiscordServer
+from tests.fakes.discord.world import Channel
+
+PATIENCE = 5.0
+MENU = (
+    MenuEntry("stop", "stop what is running", "[all]"),
+    MenuEntry("btw", "ask something on the side", "TEXT"),
+)
+
+
+class Shelf:
+    """A shelf in memory."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self._changed = asyncio.Condition()
+
+    async def holds(self, name: str) -> None:
+        """Wait until something is there."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(lambda: name in self.values)
+
+    async def get(self, name: str) -> str | None:
+        return self.values.get(name)
+
+    async def put(self, name: str, value: str) -> None:
+        self.values[name] = value
+        async with self._changed:
+            self._changed.notify_all()
+
+
+class Clock(SystemClock):
+    """The machine's clock, which a test may put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0  # milliseconds
+
+    def now(self) -> int:
+        return super().now() + self.ahead
+
+
+class NoArchive:
+    """An archive that nobody may need."""
+
+    async def transcript(self, *_: object) -> list[object]:
+        raise AssertionError
+
+    async def chats(self, *_: object) -> list[object]:
+        raise AssertionError
+
+
+class Inbox:
+    """Keeps what comes in."""
+
+    def __init__(self) -> None:
+        self.events: list[Inbound] = []
+        self.fails = 0  # how many of the next are not stored
+        self.may_store = asyncio.Event()
+        self.may_store.set()
+        self._changed = asyncio.Condition()
+
+    async def __call__(self, event: Inbound) -> Accepted:
+        await self.may_store.wait()
+        if self.fails:
+            self.fails -= 1
+            msg = "the disk is full"
+            raise OSError(msg)
+        known = {(each.address.chat, each.id) for each in self.events}
+        if (event.address.chat, event.id) in known:
+            return Accepted.DUPLICATE
+        self.events.append(event)
+        async with self._changed:
+            self._changed.notify_all()
+        return Accepted.STORED
+
+    async def wait(self, number: int) -> list[Inbound]:
+        """Wait until that many events are stored."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(lambda: len(self.events) >= number)
+        return self.events
+
+    async def texts(self, number: int) -> list[str]:
+        """The words of all messages, once that many events are stored."""
+        await self.wait(number)
+        return [event.text for event in self.events if isinstance(event, InboundMessage)]
+
+
+class Life:
+    """One installation over several lives of its process."""
+
+    def __init__(self, discord: DiscordServer, **options: float) -> None:
+        self.discord = discord
+        self.shelf = Shelf()
+        self.inbox = Inbox()
+        self.clock = Clock()
+        self.ready = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.error: PlatformError | None = None
+        self.config = DiscordConfig(token=Secret(TOKEN), base_url=discord.url)
+        self.menu: tuple[MenuEntry, ...] = MENU
+        self.options = {"join_seconds": 0.05, "reidentify_seconds": 0.0, **options}
+        self.ann = discord.world.user("Ann")
+        self.guild = discord.world.guild(self.ann)
+        self.room = discord.world.room(self.guild)
+        self.direct = discord.world.direct(self.ann)
+        self.adapter = self.build()
+
+    def build(self) -> DiscordAdapter:
+        given = Surroundings(
+            clock=self.clock,
+            ids=Ids(self.clock),
+            shelf=self.shelf,
+            archive=NoArchive(),  # type: ignore[arg-type]
+            commands=self.menu,
+        )
+        return DiscordAdapter(self.config, given, **self.options)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[DiscordAdapter]:
+        """One life of the process, from its start to its end; errors start it again at once."""
+        self.adapter = self.build()
+        self.ready.clear()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._supervise())
+            async with asyncio.timeout(PATIENCE):
+                await self.ready.wait()
+            try:
+                yield self.adapter
+            finally:
+                task.cancel()
+
+    async def once(self) -> PlatformError:
+        """Run until it ends by itself; gives the error."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                try:
+                    await self.build().run(self._hand_in, self.ready.set)
+                except PlatformError as error:
+                    return error
+        msg = "it did not end"
+        raise AssertionError(msg)
+
+    async def _supervise(self) -> None:
+        while True:
+            try:
+                await self.adapter.run(self._hand_in, self.ready.set)
+            except (PlatformError, OSError) as error:
+                self.ended.set()
+                if isinstance(error, PlatformError):
+                    self.error = error
+
+    async def _hand_in(self, event: Inbound) -> Accepted:
+        return await self.inbox(event)
+
+    def address(self, channel: Channel) -> Address:
+        if channel.parent:
+            return Address("discord", channel.parent, "", channel.id)
+        return Address("discord", channel.id)
+
+    @property
+    def call(self) -> str:
+        """How one calls us in a room."""
+        return f"<@{self.discord.world.bot['id']}>"

@@ -1,0 +1,51 @@
+"""Our adapter in front of the small Telegram, with what it needs around it."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from platforms.core.contract import Surroundings
+from platforms.telegram.adapter import TelegramAdapter
+from platforms.telegram.config import TelegramConfig
+from sessions.values.clock import Clock, SystemClock
+from sessions.values.ids import Ids
+from sessions.values.secret import Secret
+from tests.fakes.archive import MemoryArchive, MemoryShelf
+from tests.fakes.telegram.server import TOKEN, TelegramServer
+
+
+def config(server: TelegramServer, **more: Any) -> TelegramConfig:
+    return TelegramConfig(token=Secret(TOKEN), base_url=server.url, **more)
+
+
+@contextlib.asynccontextmanager
+async def telegram(
+    server: TelegramServer,
+    *,
+    shelf: Any = None,
+    clock: Clock | None = None,
+    commands: Any = (),
+    patience: float = 5.0,
+    grace: float = 5.0,
+    joining: float = 0.05,
+    **configured: Any,
+) -> AsyncIterator[TelegramAdapter]:
+    used = clock or SystemClock()
+    surroundings = Surroundings(
+        used,
+        Ids(used),
+        shelf if shelf is not None else MemoryShelf(),
+        MemoryArchive(),
+        commands=commands,
+    )
+    adapter = TelegramAdapter(
+        config(server, **configured),
+        surroundings,
+        patience=patience,
+        grace=grace,
+        joining=joining,
+    )
+    try:
+        yield adapter
+    finally:
+        await adapter.aclose()

@@ -1,0 +1,348 @@
+"""What Discord sends, read without a connection."""
+
+import msgspec
+import pytest
+
+from platforms.core.contract import Address, Button, MenuEntry, Quote, Sender, Text
+from platforms.discord import wire
+from platforms.discord.events import (
+    Me,
+    Reading,
+    join,
+    membership_of,
+    own_roles,
+    read_command,
+    read_edit,
+    read_message,
+    read_press,
+)
+from platforms.discord.faults import of_answer
+from platforms.discord.gate import PER_SECOND, Bucket, Gate
+from platforms.discord.hearing import joined
+from platforms.discord.marks import MOST_CHANNELS, Marks, id_at, read_marks, sent_at
+from platforms.discord.rooms import Listening, Payload, Room, Rooms, Said, address_of
+
+ME = Me("900", "Holdfast", "901")
+PLACE = Address("discord", "10")
+ANN = {"id": "1", "username": "ann", "global_name": "Ann"}
+
+
+def reading(room: Room | None = None, **more: object) -> Reading:
+    given: dict[str, object] = {
+        "own_roles": frozenset({"77"}),
+        "channel_name": lambda channel: {"10": "general"}.get(channel, channel),
+        "in_use": False,
+        "require_mention": True,
+        **more,
+    }
+    return Reading(ME, PLACE, room or Room("5"), **given)  # type: ignore[arg-type]
+
+
+def message(content: str, **more: object) -> Payload:
+    return {"id": str(id_at(1_700_000_000_000)), "channel_id": "10", "author": ANN, "type": 0,
+            "content": content, **more}  # fmt: skip
+
+
+# --- messages ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "plain"),
+    [
+        ("<@900> hello", "hello"),
+        ("<@!900>   /stop now", "/stop now"),
+        ("<@&77> hello", "hello"),
+        ("ask <@900> or <@1>", "ask @Holdfast or @Ann"),
+        ("<@&78> and <@2>", "<@&78> and <@2>"),
+        ("in <#10> or <#11>", "in #general or #11"),
+        ("<:wave:123> <a:dance:5>", ":wave: :dance:"),
+        ("use </model pick:12>", "use /model pick"),
+        ("a < b > c", "a < b > c"),
+    ],
+)
+def test_a_text_has_names_in_place_of_ids(content: str, plain: str) -> None:
+    told = message(content, mentions=[ANN])
+    assert read_message(told, reading()).text == plain
+
+
+@pytest.mark.parametrize(
+    ("told", "how", "addressed"),
+    [
+        (message("x"), reading(), False),
+        (message("x"), reading(Room()), True),
+        (message("x", mentions=[{"id": "900", "username": "h"}]), reading(), True),
+        (message("x", mention_roles=["77"]), reading(), True),
+        (message("x", mention_roles=["78"]), reading(), False),
+        (message("x", mention_everyone=True), reading(), False),
+        (message("x", referenced_message=message("y")), reading(), False),
+        (
+            message("x", referenced_message=message("y", author={"id": "900", "username": "h"})),
+            reading(),
+            True,
+        ),
+        (message("x", referenced_message=None, type=19), reading(), False),
+        (message("x"), reading(Room("5", "10"), in_use=True), True),
+        (message("x"), reading(Room("5", "10")), False),
+        (message("x"), reading(in_use=True), False),
+        (message("x"), reading(require_mention=False), True),
+    ],
+)
+def test_what_is_meant_for_us(told: Payload, how: Reading, addressed: bool) -> None:
+    assert read_message(told, how).addressed is addressed
+
+
+def test_a_sender_goes_by_the_name_used_there_and_by_the_id_that_lasts() -> None:
+    told = message("x", member={"nick": "Annie", "roles": ["7"]})
+    found = read_message(told, reading()).sender
+    assert found == Sender("1", "Annie", memberships=("5/*", "5/role:7"))
+    assert read_message(message("x"), reading(Room())).sender == Sender("1", "Ann")
+    assert membership_of("5", {"roles": []}) == ("5/*",)
+
+
+def test_a_hook_cannot_borrow_a_membership() -> None:
+    told = message("x", webhook_id="4", member={"roles": ["7"]})
+    assert read_message(told, reading()).sender == Sender("1", "Ann", is_bot=True)
+
+
+def test_forwarded_words_stickers_and_files_are_given_along() -> None:
+    inner = {"content": "far away", "attachments": [{"id": "3", "url": "u", "filename": "f"}]}
+    told = message("", message_snapshots=[{"message": inner}], sticker_items=[{"name": "Yay"}])
+    found = read_message(told, reading())
+    assert found.reply_to == Quote("forwarded message", "far away")
+    assert found.parts[0] == Text("[sticker: Yay]")
+    assert [part.name for part in found.parts[1:]] == ["f"]  # type: ignore[union-attr]
+    assert read_message(message(""), reading()).parts == (Text(""),)
+
+
+def test_a_preview_is_no_edit() -> None:
+    assert read_edit(message("x", edited_timestamp=None), reading()) is None
+    edit = read_edit(message("x", edited_timestamp="2026-11-18T12:00:00.5+00:00"), reading())
+    assert edit
+    assert edit.id.endswith(f".e{edit.at}")
+
+
+def test_parts_of_a_long_text_become_one_message_under_the_first_id() -> None:
+    first = read_message(message("one", id="1"), reading())
+    second = read_message(message("two", id="2", mention_roles=["77"]), reading())
+    both = join([first, second])
+    assert (both.id, both.text, both.addressed) == ("1", "one\ntwo", True)
+
+
+def test_what_was_read_again_is_joined_by_its_times() -> None:
+    long, at = "x" * 1_950, 1_700_000_000_000
+    other = {"id": "2", "username": "bob"}
+    page = [
+        message(long, id=str(id_at(at))),
+        message("its end", id=str(id_at(at + 400))),
+        message("later", id=str(id_at(at + 900))),
+        message(long, id=str(id_at(at + 1_000))),
+        message("somebody else", id=str(id_at(at + 1_100)), author=other),
+        message(long, id=str(id_at(at + 5_000))),
+        message("too late", id=str(id_at(at + 6_500))),
+    ]
+    assert [len(each) for each in joined(page, 1.0)] == [2, 1, 1, 1, 1, 1]
+
+
+def test_own_roles_are_those_that_discord_made_for_the_bot() -> None:
+    roles = [
+        {"id": "7", "tags": {"bot_id": "900"}},
+        {"id": "8", "tags": {"bot_id": "901"}},
+        {"id": "9", "tags": None},
+    ]
+    assert own_roles({"id": "5", "roles": roles}, "900") == {"7"}
+
+
+# --- interactions ------------------------------------------------------------------------------
+
+
+def test_a_command_is_the_message_that_it_stands_for() -> None:
+    given: Payload = {
+        "id": "99", "token": "secret", "type": 2, "member": {"user": ANN, "roles": ["7"]},
+        "data": {"name": "model", "options": [{"name": "text", "value": " big one "}]},
+    }  # fmt: skip
+    found = read_command(given, PLACE, Room("5"))
+    assert (found.text, found.addressed, found.direct) == ("/model big one", True, False)
+    assert found.sender.memberships == ("5/*", "5/role:7")
+    assert b"secret" not in found.raw
+
+
+def test_only_our_buttons_do_something() -> None:
+    pressed: Payload = {"id": "99", "type": 3, "user": ANN, "data": {"custom_id": "hf:deny:c1"}}
+    found = read_press(pressed, PLACE, Room())
+    assert found
+    assert (found.action, found.direct, found.sender.id) == ("deny:c1", True, "1")
+    assert read_press({**pressed, "data": {"custom_id": "other"}}, PLACE, Room()) is None
+
+
+# --- what we send ------------------------------------------------------------------------------
+
+
+def test_a_message_carries_a_nonce_of_its_op_and_rings_for_nobody() -> None:
+    payload = wire.message("@everyone", op="a.0", reply_to="12")
+    assert payload["nonce"] == wire.nonce_of("a.0") != wire.nonce_of("a.1")
+    assert len(payload["nonce"]) <= 25
+    assert payload["enforce_nonce"] is True
+    assert payload["allowed_mentions"]["parse"] == []
+    assert payload["message_reference"] == {"message_id": "12", "fail_if_not_exists": False}
+    assert "nonce" not in wire.message("an edit")
+    assert "message_reference" not in wire.message("x", reply_to="i_notdiscord")
+
+
+def test_buttons_are_laid_out_in_rows_and_named_after_what_they_do() -> None:
+    rows = wire.rows([Button(f"{number}" * 90, f"do:{number}") for number in range(7)])
+    assert [len(row["components"]) for row in rows] == [5, 2]
+    first = rows[0]["components"][0]
+    assert first["label"] == "0" * 80
+    assert wire.action_of(first["custom_id"]) == "do:0"
+    with pytest.raises(ValueError, match="97"):
+        wire.custom_id("x" * 98)
+
+
+def test_the_menu_leaves_out_what_discord_would_refuse() -> None:
+    menu = wire.commands(
+        [MenuEntry("pair", "let people in", "list | approve CODE"), MenuEntry("Ü", "no")]
+    )
+    assert [each["name"] for each in menu] == ["pair"]
+    assert menu[0]["options"][0]["required"] is True
+    assert wire.commands([MenuEntry("stop", "stop", "[all]")])[0]["options"][0]["required"] is False
+
+
+def test_the_invitation_asks_for_no_rights_over_others() -> None:
+    link = wire.invite_link("901")
+    permissions = int(link.rpartition("=")[2])
+    assert "client_id=901" in link
+    assert permissions & (1 << 3 | 1 << 13 | 1 << 28) == 0  # administrator, others' messages, roles
+
+
+# --- rooms and marks ---------------------------------------------------------------------------
+
+
+def test_a_thread_stands_in_its_channel() -> None:
+    rooms = Rooms()
+    thread = {"id": "11", "type": 11, "parent_id": "10", "name": "t"}
+    text = {"id": "10", "type": 0, "parent_id": "3", "name": "general"}
+    rooms.hear("GUILD_CREATE", {"id": "5", "channels": [text], "threads": [thread]})
+    found = rooms.find("11", "5")
+    assert found == Room("5", "10", "t")
+    assert address_of("discord", "", "11", found) == Address("discord", "10", "", "11")
+    plain = rooms.find("10", "5")
+    assert plain
+    assert address_of("discord", "", "10", plain) == Address("discord", "10")
+    assert rooms.find("12", "5") is None
+    assert rooms.find("12", "") == Room()
+
+
+def test_marks_only_move_forward_and_only_where_a_channel_is_in_use() -> None:
+    marks = Marks()
+    marks.see("1", 50)
+    assert marks.get("1") is None
+    assert marks.begin("1", Room("5", "9"), 50)
+    assert not marks.begin("1", Room(), 60)
+    assert not marks.has_seen("1", 50)
+    marks.see("1", 50)
+    marks.see("1", 40)
+    assert marks.has_seen("1", 50)
+    again = read_marks(marks.write())
+    assert again.channels() == marks.channels()
+    mark = again.get("1")
+    assert mark
+    assert mark.room == Room("5", "9")
+    assert read_marks(None).channels() == {}
+
+
+def test_the_channels_longest_unused_are_forgotten() -> None:
+    marks = Marks()
+    for number in range(MOST_CHANNELS):
+        marks.begin(str(number), Room(), 1)
+    marks.see("0", 5)
+    marks.begin("new", Room(), 1)
+    assert "0" in marks
+    assert "1" not in marks
+
+
+def test_ids_tell_the_time() -> None:
+    assert sent_at(175928847299117063) == 1462015105796
+    assert sent_at(id_at(1_700_000_000_123)) == 1_700_000_000_123
+    assert id_at(0) == 0
+
+
+def test_context_is_what_a_conversation_does_not_hold_yet() -> None:
+    listening = Listening()
+    said = [
+        Said("1", "ann", "Ann", "hi"),
+        Said("2", "bob", "Bob", "bot, what?", addressed=True),
+        Said("3", "bot", "Holdfast", "that", to="bob"),
+        Said("4", "ann", "Ann", "see?"),
+    ]
+    listening.hear("c", said)
+
+    def texts(author: str, *, shared: bool = False) -> list[str]:
+        return [quote.text for quote in listening.before("c", author, shared=shared)]
+
+    assert texts("bob") == ["see?"]
+    assert texts("ann") == ["hi", "bot, what?", "that", "see?"]
+    assert texts("ann", shared=True) == ["see?"]
+    listening.rewrite("c", "4", "look")
+    listening.forget("c", "1")
+    assert texts("ann") == ["bot, what?", "that", "look"]
+    listening.complete("c", [Said("0", "eve", "Eve", "before"), said[3]])
+    assert texts("ann") == ["before", "bot, what?", "that", "look"]
+
+
+# --- pace --------------------------------------------------------------------------------------
+
+
+def test_a_bucket_waits_for_its_window_only_when_it_is_used_up() -> None:
+    bucket = Bucket()
+    assert bucket.wait(0.0) == 0.0
+    bucket.take()
+    bucket.learn(1, 4.0, 0.0)
+    assert bucket.wait(1.0) == 0.0
+    bucket.take()
+    assert bucket.wait(1.0) == 3.0
+    bucket.learn(3, 3.0, 1.0)  # an answer that was overtaken
+    assert bucket.wait(1.0) == 3.0
+    assert bucket.wait(4.0) == 0.0
+
+
+def test_all_calls_together_stay_below_fifty_in_any_second() -> None:
+    gate, moments = Gate(), []
+    for number in range(500):
+        now = number * 0.001
+        moments.append(now + gate.queue(now))
+    assert gate.ahead(0.5) > 5
+    for place, moment in enumerate(moments):
+        assert sum(moment <= other < moment + 1.0 for other in moments[place:]) < 50
+    assert moments[-1] <= 500 / PER_SECOND + 1
+
+
+def test_a_429_for_everything_blocks_until_its_end() -> None:
+    gate = Gate()
+    gate.block(5.0, 10.0)
+    gate.block(1.0, 10.0)
+    assert gate.blocked(12.0) == 3.0
+    assert gate.blocked(15.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (401, 0, "Unauthorized"),
+        (403, 50001, "GoneWith"),
+        (403, 50007, "GoneWith"),
+        (404, 10003, "GoneWith"),
+        (404, 10008, "RejectedWith"),
+        (400, 50035, "RejectedWith"),
+        (500, 0, "Unconfirmed"),
+        (503, 0, "Unavailable"),
+    ],
+)
+def test_an_answer_is_sorted_by_what_the_caller_does_about_it(
+    status: int, code: int, kind: str
+) -> None:
+    assert type(of_answer(status, code, "words")).__name__ == kind
+
+
+def test_messages_keep_what_discord_sent() -> None:
+    told = message("x")
+    assert msgspec.json.decode(read_message(told, reading()).raw) == told

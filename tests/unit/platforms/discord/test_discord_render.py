@@ -1,0 +1,129 @@
+"""Markdown as Discord shows it."""
+
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from platforms.core.markdown import close
+from platforms.core.split import split
+from platforms.discord.render import LIMIT, RULE, render
+from tests.unit.platforms.core.samples import SAMPLES
+
+_WORDS = re.compile(r"[^\W_]+")
+
+
+def words(text: str) -> str:
+    """What there is to read, in order, whatever it looks like."""
+    plain = re.sub(r"\[([ xX])\](?=[ \t])", " ", text)  # boxes become signs
+    plain = re.sub(r"<br\s*/?>", " ", plain, flags=re.IGNORECASE)
+    plain = re.sub(r"^(\s*(?:`{3,}|~{3,})[^\s`]*)[^\n`]*$", r"\1", plain, flags=re.MULTILINE)
+    return "".join(
+        _WORDS.findall(plain)
+    )  # beside the language nothing of an opening line is ever shown
+
+
+@pytest.mark.parametrize(
+    ("md", "shown"),
+    [
+        ("Hello *you*, **this** ~~is~~ `code`", "Hello *you*, **this** ~~is~~ `code`"),
+        ("# One\n## Two\n### Three", "# One\n## Two\n### Three"),
+        ("#### Four\n##### Five **x**", "**Four**\nFive **x**"),
+        ("Title\n=====\nSub\n---", "# Title\n## Sub"),
+        ("a\n\n---\n\n***\n", f"a\n\n{RULE}\n\n{RULE}\n"),
+        ("- [ ] open\n- [x] done\n+ plus", "- ☐ open\n- ☑ done\n- plus"),
+        ("> a\n>> b\n>>> c", "> a\n> b\n> c"),
+        ("> # t\n> - [ ] x", "> # t\n> - ☐ x"),
+        ("__two words__ and __init__", "**two words** and \\_\\_init\\_\\_"),
+        ("snake_case_name __not closed", "snake_case_name __not closed"),
+        ("`__x__ || [a](b)`", "`__x__ || [a](b)`"),
+        ("if a || b || c", "if a \\|\\| b \\|\\| c"),
+        ("It was ||the butler||", "It was ||the butler||"),
+        ("[site](https://e.org/a_(b))", "[site](https://e.org/a_(b))"),
+        ("![cat](https://e.org/c.png)", "[🖼 cat](https://e.org/c.png)"),
+        ("![](https://e.org/c.png)", "🖼 https://e.org/c.png"),
+        ("[file](docs/a.md)", "file (docs/a.md)"),
+        ("[https://a.org](https://b.org)", "https://a.org (https://b.org)"),
+        ("https://x.org/__y__/z", "https://x.org/__y__/z"),
+        ("~~~py\nx = 1\n~~~", "```py\nx = 1\n```"),
+        ("````md\n```\ninner\n```\n````", "```md\n`\u200b``\ninner\n`\u200b``\n```"),
+        ("a\n```sh\nls\n```\nb", "a\n```sh\nls\n```\nb"),
+        ("1. x\n   ```\n   ls\n     -l\n   ```", "1. x\n```\nls\n  -l\n```"),
+        ("```\n```", "```\n \n```"),
+        ("| a | b |\n|---|---|\n| 1 | 22 |", "```\na  b\n─  ──\n1  22\n```"),
+        ("a | b\n--|--\n`x|y` | [l](https://e.org)", "```\na    b\n───  ─────────────────\nx|y  l (https://e.org)\n```"),
+        ("| 日本 | b |\n|---|---|\n| a | c |", "```\n日本  b\n────  ─\na     c\n```"),
+        ("| 1 | 2 |\n| 3 | 4 |", "```\n1  2\n3  4\n```"),
+        ("one\r\n\r\ntwo\r\n", "one\n\ntwo\n"),
+        ("", ""),
+        ("####", "####"),
+        ("#### ", "#### "),
+    ],
+)  # fmt: skip
+def test_what_discord_does_not_draw_is_written_so_that_it_can_be_read(md: str, shown: str) -> None:
+    assert render(md) == shown
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_nothing_of_a_sample_is_lost_in_any_of_its_pieces(name: str) -> None:
+    for piece in split(SAMPLES[name], LIMIT):
+        shown = render(piece)
+        assert len(shown) <= LIMIT
+        assert words(shown) == words(piece)
+        assert shown.count("```") % 2 == 0
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if len(SAMPLES[name]) < 1500])
+def test_no_beginning_of_a_sample_leaves_a_code_block_open_or_loses_a_word(name: str) -> None:
+    md = SAMPLES[name]
+    for end in range(len(md)):
+        piece = close(md[:end])
+        shown = render(piece)
+        assert len(shown) <= max(LIMIT, len(piece))
+        assert words(shown) == words(piece), piece
+
+
+def test_a_table_that_would_grow_too_wide_is_shown_narrow_and_never_cut() -> None:
+    wide = "| a | b |\n|---|---|\n" + "| " + "w" * 300 + " | x |\n" + "| x | y |\n" * 100
+    (piece,) = split(wide, LIMIT)
+    shown = render(piece)
+    assert len(shown) <= LIMIT
+    assert words(shown) == words(piece)
+    assert shown.startswith("```\na | b\n")
+
+
+def test_what_would_grow_too_long_in_any_form_stays_as_it_was_written() -> None:
+    md = "a || b " * 285
+    assert len(md) <= LIMIT
+    assert render(md) == md
+
+
+_PIECES = st.lists(
+    st.sampled_from(
+        [
+            "word", "**bold**", "*i*", "`c|d`", "__x y__", "~~s~~", "||", "|", "\n", "\n\n", "# ",
+            "#### H\n", "- [ ] t\n", "1. one\n", "> ", ">> ", "```\n", "```py\n", "~~~\n", "---\n",
+            "| a | b |\n", "|---|---|\n", "| 1 | 2 |\n", "[l](https://e.org/x_y)", "![i](u.png)",
+            "<b>", "a<b", "@everyone", "<@1>", "\\*", " ", "    ", "\t", "é", "日", "👍", "===\n",
+        ]
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+@settings(max_examples=1_500, deadline=None)
+@given(_PIECES)
+def test_whatever_a_model_writes_arrives_whole(pieces: list[str]) -> None:
+    md = "".join(pieces)
+    shown = render(md)
+    assert words(shown) == words(md)
+    assert len(shown) <= max(LIMIT, len(md))
+
+
+def test_a_long_document_takes_no_time_to_speak_of() -> None:
+    rng = random.Random(7)  # noqa: S311 - the same every time
+    signs = "`*_~|[]()#>-\\ \n a"
+    for _ in range(300):
+        render("".join(rng.choice(signs) for _ in range(LIMIT)))

@@ -1,0 +1,51 @@
+"""What can be configured about Telegram."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gateway.config import Options, load
+from gateway.errors import ConfigError
+from platforms.core.registry import find
+from platforms.telegram import SPEC, TelegramConfig
+from sessions.values.secret import Secret
+
+TOKEN = Secret("123:abc")
+
+
+def test_the_token_alone_is_enough_and_comes_from_the_environment() -> None:
+    specs = {"telegram": SPEC}
+    loaded = load(Options(), {"TELEGRAM_BOT_TOKEN": "123:abc", "OPENAI_API_KEY": "sk"}, specs)
+    assert loaded.settings.platforms["telegram"] == TelegramConfig(token=TOKEN)
+
+
+def test_without_a_token_it_is_said_where_it_comes_from() -> None:
+    with pytest.raises(ConfigError, match="TELEGRAM_BOT_TOKEN"):
+        load(
+            Options(settings=("platforms.telegram.require_mention=false",)), {}, {"telegram": SPEC}
+        )
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        (TelegramConfig(token=TOKEN), ""),
+        (TelegramConfig(token=TOKEN, mode="webhook"), "is missing"),
+        (TelegramConfig(token=TOKEN, mode="webhook", webhook_url="http://e.org/x"), "https"),
+        (TelegramConfig(token=TOKEN, mode="webhook", webhook_url="https://e.org/"), "path"),
+        (TelegramConfig(token=TOKEN, mode="webhook", webhook_url="https://e.org/tg"), ""),
+        (TelegramConfig(token=TOKEN, mode="webhook", webhook_url="http://127.0.0.1:1/tg"), ""),
+        (TelegramConfig(token=TOKEN, webhook_secret=Secret("no spaces")), "letters"),
+    ],
+)
+def test_what_cannot_work_is_named(config: TelegramConfig, problem: str) -> None:
+    found = [text for _, text in config.conflicts()]
+    assert len(found) == bool(problem)
+    assert all(problem in text for text in found)
+
+
+def test_the_library_is_loaded_only_when_it_is_used() -> None:
+    assert find("telegram") is SPEC
+    program = "import sys, platforms.telegram; sys.exit(1 if 'telegram' in sys.modules else 0)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,301 @@
+"""What updates say."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from platforms.core.contract import (
+    File,
+    InboundAction,
+    InboundEdit,
+    InboundMessage,
+    Quote,
+    Sender,
+    Text,
+)
+from platforms.telegram.joining import ALBUM_WINDOW, WINDOW, Joiner, Piece
+from platforms.telegram.reading import Me, Reader
+from platforms.telegram.wire import read_update
+
+ME = Me(7, "Our_Bot")
+READER = Reader("telegram", "", ME, commands=frozenset({"stop", "status"}))
+ADA = {"id": 1001, "is_bot": False, "first_name": "Ada", "last_name": "L."}
+PRIVATE = {"id": 1001, "type": "private", "first_name": "Ada"}
+GROUP = {"id": -100, "type": "supergroup", "title": "Us"}
+
+
+def message(text: str = "", chat: dict[str, Any] = PRIVATE, **more: Any) -> dict[str, Any]:
+    made = {"message_id": 5, "date": 100, "chat": chat, "from": ADA, **more}
+    return {**made, "text": text} if text else made
+
+
+def read(reader: Reader = READER, **update: Any) -> Any:
+    raw = msgspec.json.encode({"update_id": 9, **update})
+    return reader.read(read_update(raw), 1_000, {("-100", "3")})
+
+
+def test_a_private_message_is_meant_for_us() -> None:
+    event = read(message=message("hi"))
+    assert isinstance(event, InboundMessage)
+    assert (event.id, event.at, event.text) == ("5", 100_000, "hi")
+    assert event.address.chat == "1001"
+    assert event.sender == Sender("1001", "Ada L.")
+    assert event.direct
+    assert event.addressed
+
+
+def mention(name: str, offset: int = 0) -> list[dict[str, Any]]:
+    return [{"type": "mention", "offset": offset, "length": len(name)}]
+
+
+FROM_US = {"message_id": 2, "date": 1, "chat": GROUP, "from": {"id": 7, "is_bot": True}}
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "addressed", "said"),
+    [
+        ("hello all", {}, False, "hello all"),
+        ("@our_bot hello", {"entities": mention("@our_bot")}, True, "hello"),
+        ("@our_bot, /stop", {"entities": mention("@our_bot")}, True, "/stop"),
+        ("👍 hey @Our_Bot", {"entities": mention("@Our_Bot", 7)}, True, "👍 hey @Our_Bot"),
+        ("@our_bots hello", {"entities": mention("@our_bots")}, False, "@our_bots hello"),
+        ("mail x@our_bot.org", {}, False, "mail x@our_bot.org"),
+        ("hey", {"reply_to_message": {**FROM_US, "text": "x"}}, True, "hey"),
+        ("/stop", {}, True, "/stop"),
+        ("/stop@our_bot now", {}, True, "/stop@our_bot now"),
+        ("/stop@other_bot", {"reply_to_message": FROM_US}, False, "/stop@other_bot"),
+        ("/roll 3d6", {}, False, "/roll 3d6"),
+        ("in a known topic", {"message_thread_id": 3, "is_topic_message": True}, True, None),
+        ("in another topic", {"message_thread_id": 4, "is_topic_message": True}, False, None),
+        (
+            "who?",
+            {"entities": [{"type": "text_mention", "offset": 0, "length": 3, "user": {"id": 7}}]},
+            True,
+            "who?",
+        ),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_in_a_group_it_is_clear_who_is_meant(
+    text: str, more: dict[str, Any], addressed: bool, said: str | None
+) -> None:
+    event = read(message=message(text, GROUP, **more))
+    assert isinstance(event, InboundMessage)
+    assert event.addressed is addressed
+    assert not event.direct
+    assert event.text == (text if said is None else said)
+
+
+def test_without_a_need_to_be_mentioned_all_but_others_commands_are_meant_for_us() -> None:
+    reader = msgspec.structs.replace(READER, require_mention=False)
+    assert read(reader, message=message("hello all", GROUP)).addressed
+    assert not read(reader, message=message("/stop@other_bot", GROUP)).addressed
+
+
+def test_a_topic_is_a_thread_and_an_answer_outside_of_topics_is_none() -> None:
+    topic = {"message_thread_id": 3, "is_topic_message": True}
+    assert read(message=message("x", GROUP, **topic)).address.thread == "3"
+    assert read(message=message("x", GROUP, message_thread_id=3)).address.thread == ""
+    assert read(message=message("x", PRIVATE, **topic)).address.thread == "3"
+
+
+def test_the_first_message_of_a_topic_is_not_what_is_answered() -> None:
+    created = {**FROM_US, "message_id": 4, "forum_topic_created": {"name": "T"}}
+    topic = {"message_thread_id": 4, "is_topic_message": True}
+    event = read(message=message("x", GROUP, reply_to_message=created, **topic))
+    assert event.reply_to is None
+    assert not event.addressed
+
+
+def test_an_answer_quotes_what_it_answers_or_the_part_it_names() -> None:
+    answered = {**FROM_US, "text": "The whole", "from": {**ADA, "id": 7}}
+    event = read(message=message("x", reply_to_message=answered))
+    assert event.reply_to == Quote("Ada L.", "The whole", "2")
+    event = read(message=message("x", reply_to_message=answered, quote={"text": "whole"}))
+    assert event.reply_to == Quote("Ada L.", "whole", "2")
+
+
+def test_what_is_passed_on_is_said_to_be_and_is_no_command() -> None:
+    origin = {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}
+    event = read(message=message("/stop", GROUP, forward_origin=origin))
+    assert event.text == "[Forwarded from Eve]\n/stop"
+    assert not event.addressed
+
+
+def test_code_and_links_are_given_as_they_were_typed() -> None:
+    spans = [
+        {"type": "code", "offset": 3, "length": 1},
+        {"type": "text_link", "offset": 5, "length": 4, "url": "https://e.org"},
+        {"type": "pre", "offset": 10, "length": 3, "language": "py"},
+    ]
+    event = read(message=message("👍 x here x=1", entities=spans))
+    assert event.text == "👍 `x` [here](https://e.org) ```py\nx=1\n```"
+
+
+def test_the_largest_picture_is_taken_with_its_words() -> None:
+    sizes = [
+        {"file_id": "small", "width": 90, "height": 90, "file_size": 1},
+        {"file_id": "large", "width": 900, "height": 900, "file_size": 9},
+    ]
+    event = read(message=message(photo=sizes, caption="look"))
+    assert event.parts == (Text("look"), File("photo_5.jpg", "image/jpeg", "large", 9))
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (
+            {"document": {"file_id": "d", "file_name": "a.pdf", "mime_type": "application/pdf"}},
+            File("a.pdf", "application/pdf", "d"),
+        ),
+        ({"voice": {"file_id": "v", "duration": 3}}, File("voice_5.ogg", "audio/ogg", "v")),
+        (
+            {"animation": {"file_id": "g"}, "document": {"file_id": "g"}},
+            File("animation_5.mp4", "video/mp4", "g"),
+        ),
+        ({"video_note": {"file_id": "n"}}, File("video_5.mp4", "video/mp4", "n")),
+        ({"sticker": {"file_id": "s", "emoji": "😀"}}, Text("[Sticker 😀]")),
+        (
+            {"location": {"latitude": 1.5, "longitude": 2}},
+            Text("[Location: 1.500000, 2.000000]"),
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_is_attached_becomes_a_part(more: dict[str, Any], part: Any) -> None:
+    assert read(message=message(**more)).parts == (part,)
+
+
+def test_who_writes_as_a_group_is_that_group_and_what_a_channel_posts_is_a_programs() -> None:
+    as_group = {"sender_chat": GROUP, "from": {"id": 1087968824, "is_bot": True}}
+    assert read(message=message("x", GROUP, **as_group)).sender == Sender("-100", "Us")
+    posted = {"sender_chat": {"id": -5, "type": "channel"}, "is_automatic_forward": True}
+    event = read(message=message("/stop", GROUP, **posted))
+    assert event.sender.is_bot
+    assert not event.addressed
+
+
+def test_an_edit_names_the_message_and_has_an_id_of_its_own() -> None:
+    event = read(edited_message=message("new", edit_date=200))
+    assert isinstance(event, InboundEdit)
+    assert (event.id, event.message, event.at, event.parts) == ("u9", "5", 200_000, (Text("new"),))
+
+
+def test_a_button_says_what_we_put_behind_it() -> None:
+    pressed = {"id": "77", "from": ADA, "message": message("x", GROUP), "data": "stop:t"}
+    event = read(callback_query=pressed)
+    assert isinstance(event, InboundAction)
+    assert (event.id, event.action, event.message, event.at) == ("c77", "stop:t", "5", 1_000)
+    assert event.sender.id == "1001"
+
+
+def test_the_stop_below_a_draft_is_a_button_of_whom_the_chat_belongs_to() -> None:
+    event = read(stopped_message_generation={"chat": PRIVATE, "draft_id": 4})
+    assert isinstance(event, InboundAction)
+    assert (event.action, event.sender.id, event.direct) == ("stop", "1001", True)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"message": message(chat=GROUP, new_chat_members=[ADA])},
+        {"message": message("x", {"id": -9, "type": "channel"})},
+        {"poll": {"id": "1"}},
+        {"callback_query": {"id": "1", "from": ADA, "game_short_name": "g"}},
+    ],
+    ids=["service", "channel", "poll", "game"],
+)
+def test_what_means_nothing_to_us_is_nothing(update: dict[str, Any]) -> None:
+    assert read(**update) is None
+
+
+# --- pieces of one utterance -------------------------------------------------------------------
+
+
+def said(number: int, text: str = "x", **more: Any) -> InboundMessage:
+    event = read(message={**message(text, **more), "message_id": number})
+    assert isinstance(event, InboundMessage)
+    return event
+
+
+def test_what_cannot_go_on_is_given_at_once() -> None:
+    joiner = Joiner()
+    assert joiner.add(Piece(said(1)), 0.0) == [said(1)]
+    assert joiner.next_due is None
+
+
+def test_an_album_is_one_message() -> None:
+    joiner = Joiner()
+    for number in (1, 2, 3):
+        assert joiner.add(Piece(said(number, f"{number}"), album="a"), number / 10) == []
+    assert joiner.due(0.3 + ALBUM_WINDOW - 0.01) == []
+    (whole,) = joiner.due(0.3 + ALBUM_WINDOW)
+    assert whole.id == "1"
+    assert whole.text == "1\n2\n3"
+
+
+def test_a_text_that_the_client_cut_is_put_together_again() -> None:
+    joiner = Joiner()
+    first, second = "a" * 4096, "b" * 4090
+    assert joiner.add(Piece(said(1, first)), 0.0) == []
+    assert joiner.add(Piece(said(2, second)), 0.2) == []
+    (whole,) = joiner.add(Piece(said(3, "end")), 0.4)
+    assert whole.parts == (Text(f"{first}{second}\nend"),)
+
+
+def test_a_long_text_alone_is_given_when_its_time_is_over() -> None:
+    joiner = Joiner()
+    assert joiner.add(Piece(said(1, "a" * 4000)), 5.0) == []
+    assert joiner.next_due == 5.0 + WINDOW
+    assert [each.id for each in joiner.due(5.0 + WINDOW)] == ["1"]
+
+
+def test_a_command_is_no_part_of_a_long_text() -> None:
+    joiner = Joiner()
+    joiner.add(Piece(said(1, "a" * 4000)), 0.0)
+    assert [each.id for each in joiner.add(Piece(said(2, "/stop")), 0.1)] == ["1", "2"]
+
+
+def test_forwards_sent_together_are_one_message() -> None:
+    joiner = Joiner()
+    for number in (1, 2):
+        assert joiner.add(Piece(said(number), forwarded=True), 0.0) == []
+    whole, other = joiner.add(Piece(said(3, "and?")), 0.1)
+    assert whole.id == "1"
+    assert len(whole.parts) == 1
+    assert other.id == "3"
+
+
+def test_pieces_of_different_people_are_not_mixed() -> None:
+    joiner = Joiner()
+    eve: dict[str, Any] = {"from": {**ADA, "id": 1002}}
+    joiner.add(Piece(said(1), album="a"), 0.0)
+    joiner.add(Piece(said(2, **eve), album="a"), 0.0)
+    assert [each.id for each in joiner.due(9.0)] == ["1", "2"]
+
+
+def test_the_edit_of_a_piece_is_one_of_the_whole() -> None:
+    joiner = Joiner()
+    joiner.add(Piece(said(1, "a" * 4096)), 0.0)
+    joiner.add(Piece(said(2, "end")), 0.0)
+    edit = read(edited_message={**message("END"), "message_id": 2})
+    changed = joiner.changed(edit)
+    assert changed.message == "1"
+    assert changed.parts == (Text("a" * 4096 + "END"),)
+
+
+def test_what_is_still_held_is_edited_where_it_is() -> None:
+    joiner = Joiner()
+    joiner.add(Piece(said(5, "old"), album="a"), 0.0)
+    joiner.changed(read(edited_message=message("new")))
+    assert [each.text for each in joiner.due(9.0)] == ["new"]
+
+
+def test_what_an_earlier_run_held_is_given_at_once() -> None:
+    joiner = Joiner()
+    joiner.add(Piece(said(1, "one"), album="a"), 0.0)
+    joiner.add(Piece(said(2, "two"), album="a"), 0.0)
+    kept = msgspec.json.decode(msgspec.json.encode(joiner.pieces), type=list[Piece])
+    (whole,) = Joiner().restore(kept)
+    assert whole.text == "one\ntwo"

@@ -1,0 +1,218 @@
+"""What a Markdown text looks like on Telegram."""
+
+import random
+import re
+
+import pytest
+
+from platforms.core.contract import Unit
+from platforms.core.markdown import close
+from platforms.core.split import size, split
+from platforms.telegram import document, entities, rich
+from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
+from tests.unit.platforms.core.samples import SAMPLES
+
+NASTY = (
+    "vector<int> a; if a<b and c>d say <your-name> &amp; <script>alert(1)</script>",
+    "**bold *and italic* `code` more** ~~gone~~ ||secret||",
+    "| a | b |\n|---|:-:|\n| 1 | `x|y` |\n| <b> | **2** |",
+    "1. one\n   - two\n     - three\n2. four\n\n- [ ] open\n- [x] done",
+    "> quoted\n> ```py\n> x = 1\n> ```\n\nafter",
+    "# One\n## Two\n### Three\nText\n---\nMore",
+    "[a](https://e.org/x_(y)) ![p](https://e.org/p.png) [bad](javascript:alert) <https://e.org>",
+    "snake_case_name 2*3*4 a*b*c __init__ *not closed **either `nor this",
+    "```python\ndef f():\n    return '**x**'\n```\n~~~\ntilde\n~~~",
+    "Costs $5 and $10, but $x^2$ and \\(y\\) and\n\n$$\nE = mc^2\n$$",
+    "👨‍👩‍👧 **family 👍🏽** 🇩🇪 `🎉` [🎈](https://e.org)",
+    "```js\nunclosed\nblock",
+    "***both*** **_nested_** *a **b** c* ****",
+    "line one\nline two  \nline three\\\nline four",
+    '<tg-button type="callback_data" data="approve:1">Yes</tg-button>',
+)
+ALL = (*NASTY, *SAMPLES)
+
+
+def wrong(md: str) -> list[str]:
+    """What Telegram would refuse, or mend, of a text with entities."""
+    drawn = entities.draw(document.parse(md))
+    made = [
+        {"type": each.type, "offset": each.offset, "length": each.length, "url": each.url}
+        for each in drawn.entities
+    ]
+    units = drawn.text.encode("utf-16-le", "replace")
+    found = overlaps(made)
+    for each in drawn.entities:
+        if not 0 <= each.offset < each.offset + each.length <= len(units) // 2:
+            found.append(f"{each} is outside of the text")
+        elif is_low(units, each.offset) or is_low(units, each.offset + each.length):
+            found.append(f"{each} tears a character")
+    return found
+
+
+def letters(text: str) -> str:
+    """What must never be lost: words and figures."""
+    return "".join(re.findall(r"[^\W_]", text))
+
+
+def shown(md: str) -> str:
+    drawn = entities.draw(document.parse(md))
+    made = [
+        {key: getattr(each, key) for key in ("type", "offset", "length", "url", "language")}
+        for each in drawn.entities
+    ]
+    return markdown_of(drawn.text, made)
+
+
+@pytest.mark.parametrize(
+    ("md", "expected"),
+    [
+        ("Hello *you*", "Hello *you*"),
+        ("**a `b` c**", "**a **`b`** c**"),
+        ("- one\n- two", "• one\n• two"),
+        ("3. one\n4. two", "3. one\n4. two"),
+        ("- a\n  - b\n\nend", "• a\n   ◦ b\n\nend"),
+        ("- [ ] a\n- [x] b", "☐ a\n☑ b"),
+        ("# T", "**T**"),
+        ("```py\nx < 1\n```", "```py\nx < 1\n```"),
+        ("| a | bb |\n|--|--:|\n| ccc | d |", "```\na   │ bb\n────┼───\nccc │  d\n```"),
+        ("| a | bb |\n| ccc | d |", "```\na   │ bb\nccc │ d\n```"),
+        ("[a](https://e.org)", "[a](https://e.org)"),
+        ("[a](javascript:x)", "a (javascript:x)"),
+        ("<https://e.org/a_b_c>", "https://e.org/a_b_c"),
+        ("a<b & c &lt; d", "a<b & c < d"),
+        ("2*3*4 and snake_case_x", "2*3*4 and snake_case_x"),
+        ("\\*no\\*", "*no*"),
+        ("*foo**bar*", "*foo**bar*"),
+        ("```python\nx", "```python\nx\n```"),
+        ("``` words that are no language\nx\n```", "```\nwords that are no language\nx\n```"),
+        ("one\ntwo", "one\ntwo"),
+        ("costs $5 and $10", "costs $5 and $10"),
+        ("so $x^2$ it is", "so `x^2` it is"),
+        ("a ~~b~~ ||c||", "a ~~b~~ ||c||"),
+        ("> a\n> b", "a\nb"),
+        ("Title\n===\n\ntext", "**Title**\n\ntext"),
+        ("👍 *x*", "👍 *x*"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_markdown_becomes_what_people_see(md: str, expected: str) -> None:
+    assert shown(md) == expected
+
+
+@pytest.mark.parametrize("md", ALL, ids=range(len(ALL)))
+def test_no_word_is_lost_and_nothing_is_malformed(md: str) -> None:
+    assert wrong(md) == []
+    said = letters(re.sub(r"```\w*|~~~\w*|\[x\]|\]\([^)]*\)+|&\w+;|<br ?/?>", " ", md))
+    drawn = letters(entities.draw(document.parse(md)).text)
+    missing = [char for char in set(said) if said.count(char) > drawn.count(char)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("md", ALL, ids=range(len(ALL)))
+def test_every_beginning_of_a_text_can_be_shown(md: str) -> None:
+    for end in range(1, min(len(md), 600)):
+        part = close(md[:end])
+        assert wrong(part) == [], part
+        blocks = document.parse(part)
+        if blocks and rich.gains(blocks):
+            checked_html({"html": rich.draw(blocks)})
+
+
+@pytest.mark.parametrize("md", ALL, ids=range(len(ALL)))
+def test_a_rich_message_says_the_same_in_tags_that_telegram_knows(md: str) -> None:
+    blocks = document.parse(md)
+    html = checked_html({"html": rich.draw(blocks) or "<p>x</p>"})
+    plain = letters(entities.draw(blocks, compact=True).text.replace("☑", "").replace("☐", ""))
+    numbers = re.sub(r"\d", "", plain)  # lists are counted by Telegram itself
+    assert re.sub(r"\d", "", letters(words_of(html))) == numbers or "———" in plain
+
+
+def test_html_of_a_model_is_only_text() -> None:
+    html = rich.draw(
+        document.parse('# A\n<tg-button type="callback_data" data="x">Yes</tg-button>')
+    )
+    assert "<tg-button" not in html
+    assert "&lt;tg-button" in html
+
+
+@pytest.mark.parametrize(
+    ("md", "gains"),
+    [
+        ("Hello *you*, see `this`", False),
+        ("- a\n- b\n\n```py\nx\n```", False),
+        ("# Title", True),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", True),
+        ("- [x] done", True),
+        ("- a\n  - b", True),
+        ("$$x$$", True),
+    ],
+)
+def test_a_rich_message_is_used_only_for_what_needs_it(md: str, gains: bool) -> None:
+    assert rich.gains(document.parse(md)) is gains
+
+
+def test_what_is_too_much_for_a_rich_message_is_known() -> None:
+    assert rich.fits(document.parse("# a\n\nb"))
+    assert not rich.fits(document.parse("\n\n".join("x*y*" for _ in range(501))))
+    wide = "|".join("a" * 21)
+    assert not rich.fits(document.parse(f"|{wide}|\n|{'|'.join('-' * 21)}|\n"))
+    deep = document.parse("".join(f"{'  ' * level}- a\n" for level in range(9)))
+    assert not rich.fits(deep)
+
+
+PIECES = (
+    *"*_`~|#>-+[]()!<>&$\\\n\n\n   1.",
+    "**",
+    "~~",
+    "||",
+    "```",
+    "```py\n",
+    "\n- ",
+    "\n1. ",
+    "\n> ",
+    "\n# ",
+    "| a | b |\n|---|---|\n| c | d |\n",
+    "[x](https://e.org)",
+    "word",
+    "Ünï",
+    "👍🏽",
+    " ",
+    "$$",
+    "\\(",
+    "&lt;",
+)
+
+
+def test_whatever_is_written_is_shown_whole_and_well_formed() -> None:
+    dice = random.Random(7)  # noqa: S311 - always the same texts
+    for _ in range(3000):
+        md = "".join(dice.choice(PIECES) for _ in range(dice.randrange(1, 40)))
+        blocks = document.parse(md)
+        assert wrong(md) == [], md
+        html = rich.draw(blocks)
+        if words_of(html):
+            checked_html({"html": html})
+        text = entities.draw(blocks).text
+        assert text.count("👍🏽") == md.count("👍🏽"), md
+        assert text.count("word") >= _visible(md), md
+
+
+def _visible(md: str) -> int:
+    """Words that stand in a text, and not behind the marks of a code block as its language."""
+    return re.sub(r"(?:`{3,}|~{3,})[\w+#.-]*", "", md).count("word")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 4000, "*a " * 1300, "`" * 4000, "_a*b" * 1000, "> " * 2000, "[a](b" * 800, "\\(" * 2000],
+    ids=lambda text: text[:4],
+)
+def test_no_text_takes_long_to_read(text: str) -> None:
+    assert entities.draw(document.parse(text * 3)).text
+
+
+def test_pieces_of_a_long_text_are_each_within_the_limit() -> None:
+    md = "\n\n".join(NASTY) * 20
+    for piece in split(md, 4096, Unit.UTF16):
+        assert wrong(piece) == []
+        assert size(entities.draw(document.parse(piece), compact=True).text, Unit.UTF16) <= 4096

@@ -1,0 +1,229 @@
+"""The whole gateway behind a Telegram of our own: what people see."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.settings import ModelSettings, Timeouts
+from gateway.runner import GatewayRunner
+from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from platforms.telegram.adapter import TelegramAdapter
+from platforms.telegram.config import TelegramConfig
+from sessions.values.secret import Secret
+from tests.e2e.house import talkative
+from tests.fakes.model_script import Script, words
+from tests.fakes.model_server import ModelServer
+from tests.fakes.telegram.faults import cut_after, too_many
+from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
+from tests.fakes.telegram.stage import config
+
+ME, GROUP = 1001, -1001234
+
+
+def _build(given: Any, surroundings: Surroundings) -> Adapter:
+    return TelegramAdapter(given, surroundings, joining=0.05)
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    home: Path, model: ModelServer, server: TelegramServer, **changes: Any
+) -> AsyncIterator[GatewayRunner]:
+    settings = Settings(
+        gateway=GatewaySettings(drain_seconds=0),
+        model=ModelSettings(
+            provider="openai",
+            name="scripted",
+            base_url=model.url,
+            api_key=Secret("sk-none"),
+            timeouts=Timeouts(backoff=0.01),
+        ),
+        access=AccessSettings(allow=("telegram:1001",)),
+        limits=LimitSettings(messages_per_minute=10_000),
+        platforms={"telegram": config(server)},
+    )
+    runner = GatewayRunner(
+        msgspec.structs.replace(settings, **changes),
+        home,
+        specs={"telegram": PlatformSpec("telegram", TelegramConfig, _build)},
+        http=False,
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(runner.run())
+        async with asyncio.timeout(8):
+            await runner.ready.wait()
+        try:
+            yield runner
+        finally:
+            runner.stopping.set()
+            runner.hurry.set()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[TelegramServer]:
+    async with serving() as server:
+        yield server
+        assert server.complaints() == []
+
+
+def now() -> int:
+    return int(time.time())  # noqa: TID251 - the gateway's own clock tells what is stale
+
+
+async def test_a_message_is_answered(server: TelegramServer, tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
+        number = server.say(ME, "hello", date=now())
+        await server.shows(ME, "echo: hello")
+        await server.acknowledged(number)
+    assert server.screen(ME) == ["echo: hello"]
+
+
+async def test_what_was_said_while_we_were_away_is_answered_once(
+    server: TelegramServer, tmp_path: Path
+) -> None:
+    async with ModelServer(talkative) as model:
+        for round_ in ("one", "two"):
+            server.say(ME, round_, date=now())
+            async with gateway(tmp_path, model, server):
+                await server.shows(ME, f"echo: {round_}")
+    assert server.screen(ME) == ["echo: one", "echo: two"]
+
+
+async def test_an_answer_is_seen_growing_and_can_be_stopped_where_it_is_shown(
+    server: TelegramServer, tmp_path: Path
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
+        server.say(ME, "hang on", date=now())
+        await server.until(lambda: bool(server.room(ME).drafts))
+        assert server.screen(ME)[0].startswith("so far")
+        (draft,) = server.room(ME).drafts
+        server.stop(ME, draft)
+        messages = await server.shows(ME, "so far", "topped")
+    assert not server.room(ME).drafts
+    assert len(messages) == 2
+
+
+async def test_in_a_group_an_answer_grows_in_its_message(
+    server: TelegramServer, tmp_path: Path
+) -> None:
+    def slowly(_: dict[str, Any]) -> Script:
+        return words("one two three four five six", 0.25)
+
+    async with ModelServer(slowly) as model, gateway(tmp_path, model, server):
+        server.say(GROUP, "@holdfast_bot count", date=now(), entities=_mention())
+        await server.shows(GROUP, "one two three four five six")
+    assert len(server.messages(GROUP)) == 1
+    assert server.called("editMessageText")
+    assert not server.called("sendRichMessageDraft")
+
+
+async def test_a_command_is_obeyed_in_a_group_when_it_names_us(
+    server: TelegramServer, tmp_path: Path
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
+        server.say(GROUP, "/status@another_bot", date=now())
+        server.say(GROUP, "/whoami@holdfast_bot", date=now())
+        await server.shows(GROUP, "telegram:1001")
+        assert len(server.messages(GROUP)) == 1
+        assert "stop" in server.commands["default"]
+        assert "restart" not in server.commands["default"]
+    assert not model.requests
+
+
+async def test_a_button_still_works_after_a_restart(server: TelegramServer, tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, server):
+            server.say(ME, "hang on", date=now())
+            await server.until(lambda: bool(server.room(ME).drafts))
+        async with gateway(tmp_path, model, server):
+            await server.until(lambda: any(each.actions for each in server.messages(ME)))
+            told = next(each for each in server.messages(ME) if each.actions)
+            action = next(each for each in told.actions if each.startswith("retry"))
+            before = len(model.requests)
+            server.press(ME, told, action)
+            async with asyncio.timeout(5):
+                await model.request(before + 1)
+
+
+async def test_a_long_answer_arrives_in_pieces_with_nothing_lost(
+    server: TelegramServer, tmp_path: Path
+) -> None:
+    lines = [f"line_{number} = [{number}, 'x']" for number in range(700)]
+    answer = "# Title\n\nSome *words*.\n\n```python\n" + "\n".join(lines) + "\n```\n\nThe end."
+
+    def long(_: dict[str, Any]) -> Script:
+        return words(answer)
+
+    async with ModelServer(long) as model, gateway(tmp_path, model, server):
+        server.say(ME, "write much", date=now())
+        messages = await server.shows(ME, "The end.")
+    shown = "\n".join(each.markdown for each in messages)
+    assert all(line in shown for line in lines)
+    assert len(messages) > 3
+    pieces = [entity for each in messages for entity in each.entities if entity["type"] == "pre"]
+    assert {entity["language"] for entity in pieces} == {"python"}
+
+
+async def test_a_cut_after_sending_shows_one_marked_copy_at_most(
+    server: TelegramServer, tmp_path: Path
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
+        server.fail("sendMessage", cut_after())
+        server.say(ME, "hello", date=now())
+        await server.shows(ME, "may be a duplicate")
+    plain, marked = server.screen(ME)
+    assert plain == "echo: hello"
+    assert marked.endswith("echo: hello")
+
+
+async def test_a_rate_limit_is_waited_out(server: TelegramServer, tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
+        server.fail("sendMessage", too_many(1))
+        server.say(ME, "hello", date=now())
+        await server.shows(ME, "echo: hello")
+    assert server.screen(ME) == ["echo: hello"]
+
+
+async def test_many_chats_are_shown_live_at_a_pace_that_telegram_takes(tmp_path: Path) -> None:
+    def slowly(_: dict[str, Any]) -> Script:
+        return words("one two three four five six seven eight nine ten.", 0.25)
+
+    async with serving(enforce=True) as server, ModelServer(slowly) as model:
+        access = AccessSettings(allow=("telegram:*",))
+        async with gateway(tmp_path, model, server, access=access):
+            for chat in range(2000, 2020):
+                server.say(chat, "count", user=chat, date=now())
+                server.say(-chat, f"@{BOT_NAME} count", user=chat, date=now(), entities=_mention())
+            chats = [*range(2000, 2020), *range(-2019, -1999)]
+            await server.until(
+                lambda: all(
+                    any("ten." in each.markdown for each in server.messages(chat)) for chat in chats
+                ),
+                12.0,
+            )
+        assert server.complaints() == []
+    for chat in chats:
+        assert server.screen(chat) == ["one two three four five six seven eight nine ten."]
+    drafts = [each["chat_id"] for each in server.called("sendMessageDraft")]
+    assert all(drafts.count(chat) >= 2 for chat in range(2000, 2020))
+
+
+async def test_two_programs_on_one_token_are_named(server: TelegramServer, tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path / "a", model, server) as first:
+        async with gateway(tmp_path / "b", model, server), asyncio.timeout(5):
+            while not any("another program" in each for each in await first.problems()):  # noqa: ASYNC110 - the runner tells only who asks
+                await asyncio.sleep(0.02)
+        server.say(ME, "hello", date=now())
+        await server.shows(ME, "echo: hello")
+    assert set(server.violations) == {"two programs ask for updates"}
+    server.violations.clear()
+
+
+def _mention() -> list[dict[str, Any]]:
+    return [{"type": "mention", "offset": 0, "length": 13}]
