@@ -4,7 +4,7 @@ import asyncio
 import gc
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 
 import click
@@ -67,7 +67,7 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
             claim = await runner.operations["pair_claim"]()
         name = own_name(sys.argv[0], Path.cwd(), shutil.which)
         lines = greeting(loaded, str(link) if link else None, _code(claim), name)
-        for line in (*lines, *not_yet(environment())):
+        for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
 
     await serve(runner, loaded.home, environment(), then=greet)
@@ -100,11 +100,11 @@ def own_name(started_as: str, folder: Path, which: Callable[[str], str | None]) 
     return str(found.relative_to(folder)) if found.is_relative_to(folder) else started_as
 
 
-def not_yet(environ: Mapping[str, str]) -> list[str]:
-    """Say of tokens that are set that nothing uses them yet, rather than keep silent."""
-    known = specs()
+def not_installed(environ: Mapping[str, str], known: Container[str]) -> list[str]:
+    """Say of tokens that are set that nothing here can use them, rather than keep silent."""
     return [
-        f"  {variable} is set, but this version does not speak to {platform} yet."
+        f"  {variable} is set, but what speaks to {platform} is not installed; "
+        f"install holdfast[{platform.lower()}]."
         for platform, variables in _ENVIRONMENT.items()
         for variable in variables.split(" and ")
         if environ.get(variable) and platform.lower() not in known

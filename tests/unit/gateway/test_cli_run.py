@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.run import greeting, not_yet, own_name
+from gateway.cli.run import greeting, not_installed, own_name
 from gateway.config import Options, load
 
 HOME = Path("/home/ann/holdfast")
@@ -35,9 +35,15 @@ def test_a_newcomer_is_told_where_the_page_is_and_what_is_missing(tmp_path: Path
 def test_with_a_model_and_no_page_the_greeting_is_short(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
     loaded = load(Options(None, ("http.ui=false",)), environ, {})
-    assert len(greeting(loaded, None, None)) == 2
+    first, second, platforms = greeting(loaded, None, None)
+    assert first.startswith("Holdfast is running")
+    assert "holdfast chat" in second
+    assert "TELEGRAM_BOT_TOKEN" in platforms
 
 
-def test_a_token_that_nothing_uses_yet_is_not_passed_over_in_silence() -> None:
-    (line,) = not_yet({"TELEGRAM_BOT_TOKEN": "1:abc", "SLACK_APP_TOKEN": ""})
-    assert line == "  TELEGRAM_BOT_TOKEN is set, but this version does not speak to Telegram yet."
+def test_a_token_that_nothing_can_use_is_not_passed_over_in_silence() -> None:
+    environ = {"TELEGRAM_BOT_TOKEN": "1:abc", "SLACK_APP_TOKEN": ""}
+    (line,) = not_installed(environ, {"discord", "slack"})
+    assert line.startswith("  TELEGRAM_BOT_TOKEN is set, but what speaks to Telegram is not")
+    assert line.endswith("install holdfast[telegram].")
+    assert not_installed(environ, {"telegram"}) == []
