@@ -1,0 +1,44 @@
+"""Slack: events by Socket Mode or signed requests, answers as streams and Markdown blocks.
+
+  config     `[platforms.slack]`
+  manifest   Sans-IO: the app as Slack must be told to make it
+  adapter    the platform as the gateway knows it
+coming in
+  sockets    one WebSocket after another, over which envelopes come
+  signed     or requests that Slack sends us
+  events     Sans-IO: what they say
+  people     who somebody is, and of which workspace
+  places     Sans-IO: the conversations in use, and what was last seen there
+going out
+  show       messages: posted, found again, growing, closed
+  files      files, both ways
+  text       Sans-IO: words and blocks
+  budget     Sans-IO: how often methods may be called
+  calls      the Web API, and what can go wrong with it
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from platforms.slack.config import SlackConfig
+
+__all__ = ["SPEC", "SlackConfig"]
+
+for _library in ("slack_sdk", "aiohttp"):
+    if find_spec(_library) is None:
+        raise ModuleNotFoundError(name=_library)
+
+
+def _build(config: SlackConfig, surroundings: Surroundings) -> Adapter:
+    # The libraries take 150 ms to import: only who uses Slack should wait for them.
+    adapter: Adapter = import_module("platforms.slack.adapter").SlackAdapter(config, surroundings)
+    return adapter
+
+
+SPEC = PlatformSpec(
+    name="slack",
+    config=SlackConfig,
+    build=_build,
+    secrets={"bot_token": "SLACK_BOT_TOKEN", "app_token": "SLACK_APP_TOKEN"},
+)

@@ -1,0 +1,102 @@
+"""Sans-IO: how often each of Slack's methods may be called.
+
+Slack counts per method over the whole workspace, so chats share these budgets, whatever each of
+them has left of its own. What must be shown is held back by Slack's own Retry-After, and by nothing
+that we guess but the pace of posts in one channel. Live updates leave room for the call that will
+close each live message, and come evenly; who may go next is decided by `platforms.slack.show`.
+"""
+
+from collections import OrderedDict, deque
+
+WINDOW = 61.0  # seconds; a minute, and a little for the way there
+STREAMS, APPENDS, UPDATES = "chat.startStream", "chat.appendStream", "chat.update"
+STOPS = "chat.stopStream"
+
+PER_MINUTE = {STREAMS: 20, STOPS: 20, UPDATES: 50, APPENDS: 100}
+"""Documented, as "20+", "50+" and "100+"; the others of Slack's limits are beyond our needs."""
+
+POSTS_AT_ONCE, POSTS_PER_SECOND = 5.0, 1.0
+"""In each channel; Slack speaks of one a second and of short bursts."""
+
+_MOST_CHANNELS = 1_000
+_LIVE_SHARE = 0.95
+_AT_ONCE = 0.25
+_PER_CHANNEL = {"chat.postMessage"}  # counted in each channel apart
+
+
+class Budget:
+    """What was called lately, and what Slack has forbidden for a while."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, deque[float]] = {method: deque() for method in PER_MINUTE}
+        self._blocked: dict[tuple[str, str], float] = {}
+        self._posts: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self.open_streams = 0
+        self.open_updates = 0
+
+    def took(self, method: str, now: float) -> None:
+        """Count a call that goes now."""
+        if method in self._calls:
+            self._calls[method].append(now)
+
+    def block(self, method: str, channel: str, until: float) -> None:
+        """Keep a Retry-After."""
+        self._blocked[_key(method, channel)] = until
+
+    def wait(self, method: str, channel: str, now: float) -> float:
+        """Seconds for which Slack has forbidden this call."""
+        until = self._blocked.get(_key(method, channel), 0.0)
+        if until <= now:
+            self._blocked.pop(_key(method, channel), None)
+            return 0.0
+        return until - now
+
+    def post(self, channel: str, now: float) -> float:
+        """Count a post that goes now, or give the seconds until it may."""
+        left, at = self._posts.pop(channel, (POSTS_AT_ONCE, now))
+        left = min(POSTS_AT_ONCE, left + (now - at) * POSTS_PER_SECOND)
+        goes = left >= 1.0
+        self._posts[channel] = (left - 1.0 if goes else left, now)
+        if len(self._posts) > _MOST_CHANNELS:
+            self._posts.popitem(last=False)
+        return 0.0 if goes else (1.0 - left) / POSTS_PER_SECOND
+
+    def may_stream(self, now: float) -> bool:
+        """Whether another stream can be started, and stopped later."""
+        return (
+            self._lately(STREAMS, now) < PER_MINUTE[STREAMS]
+            and self.open_streams + self._lately(STOPS, now) < PER_MINUTE[STOPS]
+            and not self.wait(STREAMS, "", now)
+        )
+
+    def may_edit_another(self, now: float) -> bool:
+        """Whether another message can be begun that is edited later: half is left for frames."""
+        room = PER_MINUTE[UPDATES] // 2
+        if not self.open_updates:
+            return self.may_update(now)
+        return self.open_updates + self._lately(UPDATES, now) < room
+
+    def may_append(self, now: float) -> bool:
+        """Whether one of the streams may grow now."""
+        return self._has_turn(APPENDS, PER_MINUTE[APPENDS] * _LIVE_SHARE, now)
+
+    def may_update(self, now: float) -> bool:
+        """Whether one of the messages that are edited may show a new state now."""
+        return self._has_turn(UPDATES, PER_MINUTE[UPDATES] - self.open_updates, now)
+
+    def _has_turn(self, method: str, room: float, now: float) -> bool:
+        """A part of the minute's room is there at once, the rest comes evenly."""
+        calls = self._lately(method, now)
+        if calls >= room or self.wait(method, "", now):
+            return False
+        return calls < room * _AT_ONCE or now >= self._calls[method][-1] + 60.0 / room
+
+    def _lately(self, method: str, now: float) -> int:
+        calls = self._calls[method]
+        while calls and calls[0] <= now - WINDOW:
+            calls.popleft()
+        return len(calls)
+
+
+def _key(method: str, channel: str) -> tuple[str, str]:
+    return method, channel if method in _PER_CHANNEL else ""

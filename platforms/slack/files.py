@@ -1,0 +1,141 @@
+"""Files: out in Slack's three steps, and in by their ids."""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import BinaryIO
+
+import aiohttp
+from yarl import URL
+
+from platforms.core.contract import File, Receipt, Upload
+from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
+from platforms.slack.calls import Calls, Json, translated
+from platforms.slack.show import Show
+from platforms.slack.text import fallback
+
+LARGEST = 100 * 1024 * 1024
+"""Slack takes a gigabyte; this is what gets through in the time that an op has."""
+
+_PIECE = 64 * 1024
+_REMEMBERED = 1_000
+_CLOCKS_DIFFER = 120.0
+_PATIENT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
+_OURS = ("slack.com", "slack-files.com")
+
+
+class Files:
+    """Sends and reads files."""
+
+    def __init__(self, calls: Calls, show: Show) -> None:
+        self._calls = calls
+        self._show = show
+        self._sent: OrderedDict[str, str] = OrderedDict()  # the file of an op that may be shown
+
+    async def upload(self, op: Upload, channel: str, us: str) -> Receipt:
+        """Send a file; only the last step shows it, so what fails before can be repeated."""
+        if op.again and (found := await self._find(op, channel, us)):
+            return Receipt(found)
+        file, size = _opened(op.path)
+        with file:
+            try:
+                ticket = await self._calls.call(
+                    "files.getUploadURLExternal", filename=op.name, length=size
+                )
+                await self._put(str(ticket["upload_url"]), file, op.media_type)
+            except Unconfirmed as error:
+                raise Unavailable(str(error)) from error
+        file_id = str(ticket["file_id"])
+        self._sent[op.op] = file_id
+        if len(self._sent) > _REMEMBERED:
+            self._sent.popitem(last=False)
+        await self._calls.call(
+            "files.completeUploadExternal",
+            where=channel,
+            files=[{"id": file_id, "title": op.name}],
+            channel_id=channel,
+            thread_ts=op.address.thread or None,
+            initial_comment=fallback(op.caption) if op.caption else None,
+        )
+        return Receipt(file_id)
+
+    async def _put(self, url: str, file: BinaryIO, media_type: str) -> None:
+        try:
+            async with (
+                self._calls.http() as session,
+                session.post(
+                    url, data=file, headers={"Content-Type": media_type}, timeout=_PATIENT
+                ) as answer,
+            ):
+                await answer.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise translated(error) from error
+        if answer.status != 200:  # noqa: PLR2004
+            msg = f"Slack did not take the file ({answer.status})."
+            raise Unavailable(msg)
+
+    async def _find(self, op: Upload, channel: str, us: str) -> str | None:
+        """Look whether an earlier try shows the file: by its id, after a restart by its name."""
+        known = self._sent.get(op.op)
+        for message in await self._show.history(
+            channel, op.address.thread, op.since / 1000 - _CLOCKS_DIFFER
+        ):
+            for file in message.get("files") or ():
+                same = file.get("id") == known if known else file.get("name") == op.name
+                if same and message.get("user") == us:
+                    return str(file["id"])
+        return None
+
+    async def fetch(self, file: File) -> AsyncIterator[bytes]:
+        """Read a file that somebody sent."""
+        found = (await self._calls.read("files.info", file=file.ref)).get("file") or {}
+        url = self._address(found, file.name)
+        headers = {"Authorization": f"Bearer {self._calls.token.reveal()}"}
+        try:
+            async with (
+                self._calls.http() as session,
+                session.get(url, headers=headers, timeout=_PATIENT) as answer,
+            ):
+                _check(answer, found, file.name)
+                async for piece in answer.content.iter_chunked(_PIECE):
+                    yield piece
+        except (aiohttp.ClientError, OSError) as error:
+            problem = translated(error)
+            raise _readable(problem) from error
+
+    def _address(self, found: Json, name: str) -> str:
+        """Name where a file lies; the token must go to nobody but Slack."""
+        url = str(found.get("url_private_download") or found.get("url_private") or "")
+        host = URL(url).host or ""
+        own = URL(self._calls.base_url).host
+        slack = any(host == each or host.endswith(f".{each}") for each in _OURS)
+        if found.get("mode") == "external" or not (host == own or slack):
+            msg = f"{name} does not lie on Slack; it can only be opened by its link."
+            raise Rejected(msg)
+        return url
+
+
+def _opened(path: str) -> tuple[BinaryIO, int]:
+    try:
+        size = Path(path).stat().st_size
+        return Path(path).open("rb"), size
+    except OSError as error:
+        msg = f"The file cannot be read: {error.strerror}."
+        raise Rejected(msg) from error
+
+
+def _check(answer: aiohttp.ClientResponse, found: Json, name: str) -> None:
+    if answer.status in {403, 404, 410}:
+        msg = f"{name} is not there, or not for us ({answer.status})."
+        raise Rejected(msg)
+    if answer.status != 200:  # noqa: PLR2004
+        msg = f"Slack did not give {name} ({answer.status})."
+        raise Unavailable(msg)
+    if answer.content_type == "text/html" and "html" not in str(found.get("mimetype")):
+        msg = f"Slack gave a page instead of {name}; the token needs the scope files:read."
+        raise Rejected(msg)
+
+
+def _readable(problem: PlatformError) -> PlatformError:
+    """Reading changes nothing, so it can always be tried again."""
+    return Unavailable(str(problem)) if isinstance(problem, Unconfirmed) else problem

@@ -1,0 +1,63 @@
+"""Sans-IO: what Slack must be told to make an app that this adapter can be."""
+
+from typing import Any
+
+SCOPES = (
+    "app_mentions:read",
+    "assistant:write",
+    "channels:history",
+    "chat:write",
+    "commands",
+    "files:read",
+    "files:write",
+    "groups:history",
+    "im:history",
+    "im:read",
+    "im:write",
+    "mpim:history",
+    "reactions:read",
+    "reactions:write",
+    "users:read",
+)
+EVENTS = (
+    "agent_session_stopped",
+    "app_mention",
+    "message.channels",
+    "message.groups",
+    "message.im",
+    "message.mpim",
+)
+COMMAND = "/holdfast"
+
+
+def manifest(name: str = "Holdfast", url: str = "") -> dict[str, Any]:
+    """Describe the app; with the public address of `/slack/events` it needs no Socket Mode."""
+    command: dict[str, Any] = {
+        "command": COMMAND,
+        "description": "Commands: help, new, stop, status …",
+        "usage_hint": "WORD",
+        "should_escape": False,
+    }
+    events: dict[str, Any] = {"bot_events": list(EVENTS)}
+    interactivity: dict[str, Any] = {"is_enabled": True}
+    if url:
+        command["url"] = events["request_url"] = interactivity["request_url"] = url
+    return {
+        "display_information": {"name": name},
+        "features": {
+            "app_home": {"messages_tab_enabled": True, "messages_tab_read_only_enabled": False},
+            "agent_view": {
+                "agent_description": "Talks, works with files and tools, and asks first."
+            },
+            "bot_user": {"display_name": name, "always_online": True},
+            "slash_commands": [command],
+        },
+        "oauth_config": {"scopes": {"bot": list(SCOPES)}},
+        "settings": {
+            "event_subscriptions": events,
+            "interactivity": interactivity,
+            "socket_mode_enabled": not url,
+            "org_deploy_enabled": False,
+            "token_rotation_enabled": False,
+        },
+    }

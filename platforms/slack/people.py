@@ -1,0 +1,102 @@
+"""Who somebody is: the stable id, and whether the workspace vouches for a full member."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from platforms.core.contract import Sender
+from platforms.core.errors import Rejected, Unavailable
+from platforms.slack.calls import Calls, Json
+
+FRESH_SECONDS = 600.0
+"""A member who was made a guest is one to us after this time, too."""
+
+_MOST_PEOPLE = 2_000
+
+
+class Person(msgspec.Struct, frozen=True):
+    """What Slack says of a user."""
+
+    name: str
+    team: str
+    full: bool
+    is_bot: bool
+    at: float
+
+
+class People:
+    """Asks Slack about users, and remembers for a while."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._known: OrderedDict[str, Person] = OrderedDict()
+        self.names: Mapping[str, str] = _Names(self._known)
+
+    async def sender(self, user: str, team: str, home: str, *, is_bot: bool) -> Sender:
+        """Tell who a user is; `home` is our workspace, `team` what the event says of theirs.
+
+        Raises `Unavailable` when Slack cannot say it now and nothing is remembered: somebody must
+        not be taken for a stranger because of that.
+        """
+        person = await self._person(user)
+        where = team or (person.team if person else "") or home
+        if person is None:
+            return Sender(f"{where}/{user}", is_bot=is_bot)
+        full = person.full and person.team == home
+        return Sender(
+            f"{where}/{user}",
+            person.name,
+            is_bot=is_bot or person.is_bot,
+            memberships=(f"{home}/*",) if full else (),
+        )
+
+    async def _person(self, user: str) -> Person | None:
+        now = self._calls.clock.monotonic()
+        known = self._known.get(user)
+        if known and now - known.at < FRESH_SECONDS:
+            return known
+        if user.startswith("B"):  # a bot of the old kind, which is no user
+            return None
+        try:
+            answer = await self._calls.read("users.info", user=user)
+        except Unavailable:
+            if known:
+                return known
+            raise
+        except Rejected:
+            return None
+        person = self._known[user] = _person(answer.get("user") or {}, now)
+        self._known.move_to_end(user)
+        if len(self._known) > _MOST_PEOPLE:
+            self._known.popitem(last=False)
+        return person
+
+
+def _person(user: Json, now: float) -> Person:
+    profile = user.get("profile") or {}
+    name = profile.get("display_name") or user.get("real_name") or profile.get("real_name")
+    limited = ("is_restricted", "is_ultra_restricted", "is_stranger", "deleted", "is_bot")
+    return Person(
+        name=str(name or user.get("name") or ""),
+        team=str(user.get("team_id") or ""),
+        full=not any(user.get(key) for key in limited),
+        is_bot=bool(user.get("is_bot")),
+        at=now,
+    )
+
+
+class _Names(Mapping[str, str]):
+    """The names of those who are known, by user."""
+
+    def __init__(self, known: Mapping[str, Person]) -> None:
+        self._known = known
+
+    def __getitem__(self, user: str) -> str:
+        return self._known[user].name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -1,0 +1,91 @@
+"""Sans-IO: which conversations are in use, what was last seen there, and who spoke.
+
+A thread in which we were addressed needs no further mention. What is kept here survives a restart,
+so that what was said meanwhile can be read from where we left off.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import msgspec
+
+MOST_PLACES = 500
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A channel, or a thread in one."""
+
+    channel: str
+    thread: str = ""
+    seen: str = "0"  # the timestamp of the last message
+    user: str = ""  # who spoke last
+    team: str = ""  # the workspace of that person
+
+
+class Places:
+    """The conversations in use, the last used at the end."""
+
+    def __init__(self, kept: str | None = None) -> None:
+        places = msgspec.json.decode(kept, type=list[Place]) if kept else []
+        self._places = OrderedDict(((place.channel, place.thread), place) for place in places)
+        self.changed = False
+
+    def __iter__(self) -> Iterator[Place]:
+        """Go through all of them, the last used first."""
+        return iter(list(reversed(self._places.values())))
+
+    def since(self, at: int) -> list[Place]:
+        """Give the places in which something was said after this moment, the last used first."""
+        return [place for place in self if milliseconds(place.seen) > at]
+
+    def find(self, channel: str, thread: str) -> Place | None:
+        """Find a place that is in use."""
+        return self._places.get((channel, thread))
+
+    def use(self, channel: str, thread: str, ts: str, user: str = "", team: str = "") -> None:
+        """Note that something was said there."""
+        key = (channel, thread)
+        last = self._places.get(key) or Place(channel, thread)
+        seen = max(last.seen, ts, key=moment)
+        self._places[key] = Place(channel, thread, seen, user or last.user, team or last.team)
+        self._places.move_to_end(key)
+        while len(self._places) > MOST_PLACES:
+            self._places.popitem(last=False)
+        self.changed = True
+
+    def forget(self, channel: str, thread: str) -> None:
+        """A place that is not there any more, or is none of ours."""
+        self._places.pop((channel, thread), None)
+        self.changed = True
+
+    def last_thread(self, channel: str, user: str) -> str:
+        """Name the thread of a channel in which somebody spoke last."""
+        for place in self:
+            if place.channel == channel and place.thread and place.user == user:
+                return place.thread
+        return ""
+
+    def kept(self) -> str:
+        """Write down everything."""
+        self.changed = False
+        return msgspec.json.encode(list(self._places.values())).decode()
+
+
+def is_dm(channel: str) -> bool:
+    """Tell by its id whether a channel is a conversation with one person."""
+    return channel.startswith("D")
+
+
+def moment(ts: str) -> tuple[int, int]:
+    """Read a timestamp of Slack, exactly."""
+    seconds, _, rest = ts.partition(".")
+    try:
+        return int(seconds or 0), int(rest.ljust(6, "0")[:6] or 0)
+    except ValueError:
+        return 0, 0
+
+
+def milliseconds(ts: str) -> int:
+    """Give a timestamp of Slack as every record of ours has it."""
+    seconds, micros = moment(ts)
+    return seconds * 1000 + micros // 1000

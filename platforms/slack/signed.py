@@ -1,0 +1,77 @@
+"""The other way in: requests that Slack sends us, each signed."""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from platforms.core.errors import PlatformError
+from platforms.slack.calls import Json
+from sessions.values.clock import Clock
+from sessions.values.secret import Secret
+
+WINDOW = 300
+"""Seconds that a request may be old, lest a copied one is sent again later."""
+
+Take = Callable[[str, Json], Awaitable[None]]
+
+
+def is_genuine(secret: Secret, timestamp: str, signature: str, body: bytes, now: float) -> bool:
+    """Check Slack's signature, version 0."""
+    if not (timestamp.isascii() and timestamp.isdigit()) or abs(now - int(timestamp)) > WINDOW:
+        return False
+    signed = b"v0:" + timestamp.encode() + b":" + body
+    digest = hmac.new(secret.reveal().encode(), signed, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(f"v0={digest}".encode(), signature.encode())
+
+
+class SignedRequests:
+    """Reads requests and answers once what they carry is stored."""
+
+    def __init__(self, secret: Secret, clock: Clock) -> None:
+        self._secret = secret
+        self._clock = clock
+        self.take: Take | None = None
+        """Stores an event, by the kind of its envelope; None while nobody receives."""
+
+    async def serve(self, request: Request) -> Response:
+        """Answer one request; anything but a 2xx makes Slack send it again."""
+        body = await request.body()
+        timestamp = request.headers.get("x-slack-request-timestamp", "")
+        signature = request.headers.get("x-slack-signature", "")
+        if not is_genuine(self._secret, timestamp, signature, body, self._clock.now() / 1000):
+            return Response("The signature does not fit.\n", 401, media_type="text/plain")
+        try:
+            kind, payload = _read(request.headers.get("content-type", ""), body)
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+            return Response("This is not what Slack sends.\n", 400, media_type="text/plain")
+        if kind == "url_verification":
+            return Response(str(payload.get("challenge") or ""), media_type="text/plain")
+        if self.take is None:
+            return Response("Not yet; please again.\n", 503, media_type="text/plain")
+        try:
+            await self.take(kind, payload)
+        except PlatformError:  # not stored; the log says why
+            return Response("Not now; please again.\n", 503, media_type="text/plain")
+        return Response()
+
+
+def _read(content_type: str, body: bytes) -> tuple[str, Json]:
+    """Tell which kind of envelope a request stands for."""
+    if content_type.startswith("application/x-www-form-urlencoded"):
+        form = {key: values[0] for key, values in parse_qs(body.decode()).items()}
+        if "payload" in form:
+            return "interactive", _object(form["payload"].encode())
+        return "slash_commands", dict(form)
+    payload = _object(body)
+    kind = payload.get("type")
+    return ("url_verification" if kind == "url_verification" else "events_api"), payload
+
+
+def _object(text: bytes) -> Json:
+    found: Json = msgspec.json.decode(text, type=dict[str, object])
+    return found

@@ -1,0 +1,159 @@
+"""Sans-IO: words, from Slack's own markup to plain text, and from Markdown to what Slack is given.
+
+Slack draws the Markdown itself. What is added here keeps a text from waking up a whole channel,
+and makes the short form that notifications show.
+"""
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from platforms.core.contract import Button
+
+LONGEST_LABEL = 75
+LONGEST_SECTION = 3000
+MOST_IN_A_ROW = 25  # buttons of one block
+_LONGEST_FALLBACK = 3900  # bytes; chat.update refuses more than 4,000
+
+_ZERO_WIDTH_SPACE = "\u200b"
+_MASS = re.compile(
+    r"<(?=!(?:channel|here|everyone|subteam\^))|@(?=(?:channel|here|everyone)\b)", re.IGNORECASE
+)
+_UNSETTLED = re.compile(r"(?:<!?[a-z^]{0,9}|@[a-z]{0,8})\Z", re.IGNORECASE)
+_MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
+_TABLE = re.compile(
+    r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(\|[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*$", re.MULTILINE
+)
+
+Blocks = list[dict[str, Any]]
+
+
+# --- what people write -------------------------------------------------------------------------
+
+
+def mentions(text: str, user: str) -> bool:
+    """Tell whether a text names this user."""
+    return f"<@{user}>" in text or f"<@{user}|" in text
+
+
+def plain(text: str, names: Mapping[str, str], us: str) -> str:
+    """Read Slack's markup; our own name at the beginning is how people call us, not a word."""
+    text = re.sub(rf"\A\s*<@{re.escape(us)}(?:\|[^<>]*)?>[\s:,]*", "", text) if us else text
+    return html.unescape(_MARKUP.sub(lambda found: _read(found, names), text)).strip()
+
+
+def _read(found: re.Match[str], names: Mapping[str, str]) -> str:
+    target, label = found[1], found[2] or ""
+    if target.startswith("@"):
+        return f"@{names.get(target[1:]) or label or target[1:]}"
+    if target.startswith("#"):
+        return f"#{label or target[1:]}"
+    if target.startswith("!"):
+        return label or f"@{target[1:].partition('^')[0]}"
+    address = target.removeprefix("mailto:")
+    if not label or label in address:
+        return address
+    return f"{label} ({address})"
+
+
+# --- what we show ------------------------------------------------------------------------------
+
+
+def inert(text: str) -> str:
+    """Let nothing in a text call a whole channel or group."""
+    return _MASS.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, text)
+
+
+def settled(text: str) -> str:
+    """Leave off an end that may turn into a call once more comes, so that what is shown only grows."""
+    found = _UNSETTLED.search(text)
+    return text[: found.start()] if found else text
+
+
+def has_table(text: str) -> bool:
+    """Tell whether there is a table in it, which a stream does not draw on every client."""
+    return "|" in text and _TABLE.search(text) is not None
+
+
+def fallback(text: str) -> str:
+    """Make the short form for notifications and for clients that draw no blocks."""
+    raw = text[:LONGEST_SECTION]
+    while len(_escaped(raw).encode(errors="replace")) > _LONGEST_FALLBACK:
+        raw = raw[: len(raw) * 3 // 4]
+    return _escaped(raw if raw == text else f"{raw}…") or "…"
+
+
+def _escaped(text: str) -> str:
+    """Write what Slack would read as markup as what it is: three signs are enough."""
+    return inert(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+
+
+def blocks(text: str, buttons: Sequence[Button]) -> Blocks:
+    """Show Markdown, and buttons below it."""
+    shown: Blocks = [{"type": "markdown", "text": inert(text)}] if text.strip() else []
+    return shown + rows(buttons)
+
+
+def plain_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
+    """Show the same when Slack does not take the Markdown: nothing is lost but its looks."""
+    pieces = range(0, len(text), LONGEST_SECTION)
+    shown: Blocks = [
+        {
+            "type": "section",
+            "text": {"type": "plain_text", "text": inert(text[at : at + LONGEST_SECTION]) or "…"},
+        }
+        for at in pieces
+    ]
+    return shown + rows(buttons)
+
+
+def rows(buttons: Sequence[Button]) -> Blocks:
+    """Lay out buttons."""
+    elements = [
+        {
+            "type": "button",
+            "action_id": f"holdfast.{number}",
+            "text": {"type": "plain_text", "text": button.label[:LONGEST_LABEL], "emoji": True},
+            "value": button.action,
+        }
+        for number, button in enumerate(buttons)
+    ]
+    return [
+        {"type": "actions", "elements": elements[at : at + MOST_IN_A_ROW]}
+        for at in range(0, len(elements), MOST_IN_A_ROW)
+    ]
+
+
+def likeness(text: str) -> str:
+    """Reduce a text to its letters and digits, which are the same however Slack gives it back."""
+    return "".join(char for char in text if char.isalnum())
+
+
+EMOJI = {
+    "👀": "eyes",
+    "✅": "white_check_mark",
+    "❌": "x",
+    "👍": "+1",
+    "👎": "-1",
+    "⏳": "hourglass_flowing_sand",
+    "⏸": "double_vertical_bar",
+    "🛑": "octagonal_sign",
+    "⚠": "warning",
+    "🤔": "thinking_face",
+    "🎉": "tada",
+    "❤": "heart",
+    "🔁": "repeat",
+    "🙏": "pray",
+    "💤": "zzz",
+}
+"""Slack calls its signs by names."""
+
+
+def emoji_name(sign: str) -> str | None:
+    """Give a sign's name; one that is a name already stays."""
+    bare = sign.replace("\ufe0f", "")
+    if bare in EMOJI:
+        return EMOJI[bare]
+    name = bare.strip(":")
+    return name if re.fullmatch(r"[a-z0-9_+'-]{1,100}", name) else None

@@ -1,0 +1,86 @@
+"""An adapter in front of a Slack of ours, as tests want it."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from platforms.core.contract import ChatSummary, Surroundings, TranscriptRow
+from platforms.slack import SlackConfig
+from platforms.slack.adapter import SlackAdapter
+from sessions.values.clock import Clock, SystemClock
+from sessions.values.ids import Ids
+from sessions.values.secret import Secret
+from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackServer
+
+
+class DictShelf:
+    """A shelf that lasts as long as the test."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def get(self, name: str) -> str | None:
+        return self.values.get(name)
+
+    async def put(self, name: str, value: str) -> None:
+        self.values[name] = value
+
+
+class NoArchive:
+    """There is nothing to read."""
+
+    async def transcript(self, *_: object) -> Sequence[TranscriptRow]:
+        return ()
+
+    async def chats(self, *_: object) -> Sequence[ChatSummary]:
+        return ()
+
+
+class ShiftedClock:
+    """The machine's clock, moved by hand."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+
+    def now(self) -> int:
+        return SystemClock().now() + int(self.offset * 1000)
+
+    def monotonic(self) -> float:
+        return SystemClock().monotonic() + self.offset
+
+
+def config_for(slack: SlackServer, **changes: Any) -> SlackConfig:
+    given: dict[str, Any] = {
+        "bot_token": Secret(BOT_TOKEN),
+        "app_token": Secret(APP_TOKEN),
+        "signing_secret": Secret(SIGNING_SECRET),
+        "base_url": slack.url,
+    }
+    return SlackConfig(**{**given, **changes})
+
+
+def adapter_for(
+    slack: SlackServer,
+    *,
+    clock: Clock | None = None,
+    shelf: DictShelf | None = None,
+    account: str = "",
+    **changes: Any,
+) -> SlackAdapter:
+    clock = clock or SystemClock()
+    surroundings = Surroundings(
+        clock=clock,
+        ids=Ids(clock),
+        shelf=shelf or DictShelf(),
+        archive=NoArchive(),
+        account=account,
+    )
+    return SlackAdapter(config_for(slack, **changes), surroundings)
+
+
+@contextlib.asynccontextmanager
+async def slack_server() -> AsyncIterator[SlackServer]:
+    """A Slack that minds nothing at the end."""
+    async with SlackServer() as slack:
+        yield slack
+        assert slack.violations() == []

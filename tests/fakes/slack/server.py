@@ -1,0 +1,537 @@
+"""A Slack on loopback for the real client libraries: Web API, Socket Mode, signed requests.
+
+In a test: `async with SlackServer() as slack:` with `slack.url` as `base_url`; `await slack.say(…)`
+returns once the event was acknowledged, `slack.workspace` is what people see. `slack.pass_time(60)`
+moves its clock and sends again what nobody acknowledged.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import itertools
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from tests.fakes.slack.workspace import (
+    BOT_USER,
+    TEAM,
+    Json,
+    Message,
+    SlackError,
+    Workspace,
+)
+
+BOT_TOKEN, APP_TOKEN, SIGNING_SECRET = "xoxb-fake", "xapp-fake", "8f742231b10e8888abcd99yyyzzz85a5"
+COMMAND = "/holdfast"
+
+_RETRIES = (0.0, 60.0, 300.0)  # after the first try fails; then it is forgotten
+_ACK_SECONDS = 3.0
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What happens to a call instead of going well."""
+
+    status: int = 200
+    error: str = ""
+    retry_after: float | None = None
+    drop: str = ""  # "before" or "after" it is carried out, the connection is cut
+    gate: asyncio.Event | None = None  # what the answer waits for
+    page: bool = False  # a page of HTML instead of an answer
+
+
+def rate_limited(seconds: float) -> Fault:
+    return Fault(status=429, error="ratelimited", retry_after=seconds)
+
+
+class Envelope:
+    """Something on its way to the app."""
+
+    def __init__(self, kind: str, payload: Json, at: float) -> None:
+        self.kind = kind
+        self.payload = payload
+        self.tries = 0
+        self.next_at = at
+        self.acknowledged = asyncio.Event()
+
+
+class SlackServer:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.workspace = Workspace()
+        self.url = ""
+        self.sockets: list[web.WebSocketResponse] = []
+        self.connected = asyncio.Event()
+        self.connections = 0  # how many there ever were
+        self.extra_connections = 0  # of another program with the same token
+        self.deaf = False  # takes the connection, answers pings, says nothing
+        self.requests_to = ""  # where signed requests go; empty: Socket Mode
+        self.accept_sockets = True
+        self.changed = asyncio.Event()
+        self._faults: dict[str, deque[Fault]] = {}
+        self._waiting: list[Envelope] = []
+        self._sent: dict[str, tuple[Envelope, float]] = {}
+        self._outgoing: dict[web.WebSocketResponse, asyncio.Queue[str]] = {}
+        self._numbers = itertools.count(1)
+        self._runner: web.AppRunner | None = None
+        self._client: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=200 * 1024 * 1024)
+        app.router.add_route("*", "/api/{method}", self._api)
+        app.router.add_get("/link/{ticket}", self._socket)
+        app.router.add_post("/upload/{file}", self._upload)
+        app.router.add_get("/files-pri/{file}", self._download)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        assert self._runner.addresses
+        self._port = self._runner.addresses[0][1]
+        self.workspace.base = f"http://127.0.0.1:{self._port}/"
+        self.url = f"{self.workspace.base}api/"
+        self._client = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for socket in list(self.sockets):
+            await socket.close()
+        if self._client:
+            await self._client.close()
+        if self._runner:
+            await self._runner.cleanup()
+
+    # --- what a test does ----------------------------------------------------------------------
+
+    def fail(self, method: str, *faults: Fault) -> None:
+        """Let the next calls of a method go wrong, in this order."""
+        self._faults.setdefault(method, deque()).extend(faults)
+
+    def add_channel(self, channel: str) -> None:
+        self.workspace.channels.setdefault(channel, [])
+
+    def write(
+        self, channel: str, text: str, *, user: str = "U1", thread: str = "", **more: Any
+    ) -> str:
+        """Let somebody write something; it goes out by itself as soon as there is a connection."""
+        message = Message(self.workspace.new_ts(), user, text, thread)
+        message.files = more.get("files", [])
+        self.workspace.put(channel, message)
+        event = {
+            **message.as_json(),
+            "channel": channel,
+            **self._kind(channel),
+            "event_ts": message.ts,
+        }
+        event.update(more)
+        self._queue("events_api", self._callback(event, user))
+        if not channel.startswith("D") and f"<@{BOT_USER}>" in text:
+            twin = {**event, "type": "app_mention"}
+            twin.pop("channel_type", None)
+            self._queue("events_api", self._callback(twin, user))
+        return message.ts
+
+    async def say(
+        self, channel: str, text: str, *, user: str = "U1", thread: str = "", **more: Any
+    ) -> str:
+        """The same; returns once the app has acknowledged it."""
+        ts = self.write(channel, text, user=user, thread=thread, **more)
+        await self.settle()
+        return ts
+
+    async def change(self, channel: str, ts: str, text: str) -> None:
+        """Let somebody edit a message of theirs."""
+        message = self.workspace.get(channel, ts)
+        before = message.as_json()
+        message.text, message.edited = text, self.workspace.new_ts()
+        event = {
+            "type": "message",
+            "subtype": "message_changed",
+            "hidden": True,
+            "channel": channel,
+            **self._kind(channel),
+            "ts": self.workspace.new_ts(),
+            "message": message.as_json(),
+            "previous_message": before,
+        }
+        self._queue("events_api", self._callback(event, message.user))
+        await self.settle()
+
+    async def erase(self, channel: str, ts: str) -> None:
+        """Let somebody delete a message of theirs."""
+        message = self.workspace.get(channel, ts)
+        self.workspace.channels[channel].remove(message)
+        event = {
+            "type": "message",
+            "subtype": "message_deleted",
+            "hidden": True,
+            "channel": channel,
+            **self._kind(channel),
+            "ts": self.workspace.new_ts(),
+            "deleted_ts": ts,
+            "previous_message": message.as_json(),
+        }
+        self._queue("events_api", self._callback(event, message.user))
+        await self.settle()
+
+    async def press(self, channel: str, ts: str, label: str, *, user: str = "U1") -> None:
+        """Let somebody press a button of ours."""
+        message = self.workspace.get(channel, ts)
+        (button,) = (each for each in message.buttons if each["text"]["text"] == label)
+        container = {"type": "message", "message_ts": ts, "channel_id": channel}
+        if message.thread:
+            container["thread_ts"] = message.thread
+        payload = {
+            "type": "block_actions",
+            "team": {"id": TEAM},
+            "user": {"id": user, "username": user.lower(), "team_id": TEAM},
+            "channel": {"id": channel},
+            "container": container,
+            "message": message.as_json(),
+            "trigger_id": f"{next(self._numbers)}.1.abc",
+            "response_url": f"{self.workspace.base}response",
+            "actions": [{**button, "type": "button", "action_ts": self.workspace.new_ts()}],
+        }
+        self._queue("interactive", payload)
+        await self.settle()
+
+    async def command(self, channel: str, text: str, *, user: str = "U1") -> None:
+        """Let somebody type `/holdfast TEXT`."""
+        payload = {
+            "command": COMMAND,
+            "text": text,
+            "team_id": TEAM,
+            "channel_id": channel,
+            "user_id": user,
+            "trigger_id": f"{next(self._numbers)}.1.abc",
+            "response_url": f"{self.workspace.base}response",
+        }
+        self._queue("slash_commands", payload)
+        await self.settle()
+
+    async def stop(self, channel: str, ts: str, *, user: str = "U1") -> None:
+        """Let somebody press Slack's own Stop below a stream."""
+        message = self.workspace.get(channel, ts)
+        message.stopped_by_user, message.streaming = True, False
+        await self.event(
+            {
+                "type": "agent_session_stopped",
+                "channel": channel,
+                "thread_ts": message.thread,
+                "user": user,
+                "streaming_message_ts": [ts],
+                "event_ts": self.workspace.new_ts(),
+            }
+        )
+
+    async def event(self, event: Json) -> None:
+        """Send any other event."""
+        self._queue("events_api", self._callback(event, "U1"))
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until everything that was sent is acknowledged."""
+        if self.requests_to:
+            for envelope in [
+                each for each in self._waiting if each.next_at <= self.workspace.now()
+            ]:
+                await self._request(envelope)
+            return
+        self._send_due()
+        while self._waiting:
+            await self._waiting[0].acknowledged.wait()
+
+    async def pass_time(self, seconds: float) -> None:
+        """Move Slack's clock, and send again what is due; what is sent too often is forgotten."""
+        self.workspace.offset += seconds
+        self._send_due()
+        if self.requests_to:
+            await self.settle()
+
+    @property
+    def pending(self) -> int:
+        """How many events are not acknowledged, and not forgotten."""
+        return len(self._waiting)
+
+    async def ask_to_reconnect(self) -> None:
+        """Say politely that this connection ends."""
+        for socket in list(self.sockets):
+            await socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
+
+    def cut(self) -> None:
+        """Cut every connection without a word."""
+        for socket in list(self.sockets):
+            transport = socket._req.transport if socket._req else None
+            if transport:
+                transport.abort()
+        self.sockets.clear()
+        self.connected.clear()
+        self._lost()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so; looked at after each call and message."""
+        try:
+            async with asyncio.timeout(8):
+                while not condition():
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            shown = {channel: self.workspace.screen(channel) for channel in self.workspace.channels}
+            msg = f"it never came to be so; people see {shown}"
+            raise AssertionError(msg) from None
+
+    def violations(self) -> list[str]:
+        late = [
+            f"{envelope.kind} was not acknowledged within 3 s"
+            for envelope, at in self._sent.values()
+            if self.workspace.now() > at + _ACK_SECONDS and not envelope.acknowledged.is_set()
+        ]
+        return self.workspace.violations() + late
+
+    # --- events on their way -------------------------------------------------------------------
+
+    def _kind(self, channel: str) -> Json:
+        return {"channel_type": "im" if channel.startswith("D") else "channel"}
+
+    def _callback(self, event: Json, user: str) -> Json:
+        return {
+            "type": "event_callback",
+            "team_id": TEAM,
+            "api_app_id": "A1",
+            "event": event,
+            "event_id": f"Ev{next(self._numbers)}",
+            "event_time": int(self.workspace.now()),
+            "authorizations": [{"team_id": TEAM, "user_id": BOT_USER, "is_bot": True}],
+        }
+
+    def _queue(self, kind: str, payload: Json) -> None:
+        self._waiting.append(Envelope(kind, payload, self.workspace.now()))
+        self._send_due()
+
+    def _send_due(self) -> None:
+        now = self.workspace.now()
+        for envelope in list(self._waiting):
+            if envelope.next_at > now:
+                continue
+            if self.requests_to:
+                continue  # sent by `settle`
+            if self.sockets and self.deaf:
+                envelope.next_at = float("inf")  # believed to be sent, and gone
+                self._waiting.remove(envelope)
+                continue
+            if self.sockets:
+                self._send(envelope, self.sockets[-1])
+            self._tried(envelope)
+
+    def _tried(self, envelope: Envelope) -> None:
+        """Plan the next try, in case this one is not acknowledged."""
+        envelope.tries += 1
+        while envelope.tries <= len(_RETRIES):
+            pause = _RETRIES[envelope.tries - 1]
+            if self.requests_to:
+                envelope.next_at += pause
+                return
+            if pause or self.sockets:
+                envelope.next_at += pause or _ACK_SECONDS
+                return
+            envelope.tries += 1  # at once, and again in vain
+        self._waiting.remove(envelope)
+
+    def _send(self, envelope: Envelope, socket: web.WebSocketResponse) -> None:
+        envelope_id = f"e{next(self._numbers)}"
+        self._sent[envelope_id] = (envelope, self.workspace.now())
+        wrapped = {
+            "type": envelope.kind,
+            "envelope_id": envelope_id,
+            "payload": envelope.payload,
+            "accepts_response_payload": envelope.kind != "events_api",
+        }
+        if envelope.tries:
+            wrapped |= {"retry_attempt": envelope.tries, "retry_reason": "timeout"}
+        self._outgoing[socket].put_nowait(json.dumps(wrapped))
+
+    def _lost(self) -> None:
+        """What was sent over a connection that is gone is sent again over the next one."""
+        for envelope_id, (envelope, _) in list(self._sent.items()):
+            if not envelope.acknowledged.is_set():
+                del self._sent[envelope_id]
+                if envelope in self._waiting:
+                    envelope.next_at = min(envelope.next_at, self.workspace.now())
+
+    # --- HTTP ----------------------------------------------------------------------------------
+
+    async def _api(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        arguments = await _arguments(request)
+        try:
+            return await self._answer(request, method, arguments)
+        finally:
+            self.changed.set()
+
+    async def _answer(
+        self, request: web.Request, method: str, arguments: Json
+    ) -> web.StreamResponse:
+        channel = str(arguments.get("channel") or "")
+        expected = APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN
+        if request.headers.get("Authorization") != f"Bearer {expected}":
+            return _refusal("invalid_auth")
+        faults = self._faults.get(method)
+        fault = faults.popleft() if faults else Fault()
+        if fault.drop == "before":
+            return _cut(request)
+        if fault.retry_after is not None:
+            self.workspace.forbid(method, channel, fault.retry_after)
+        if fault.page:
+            return web.Response(text="<html>sorry</html>", content_type="text/html")
+        if fault.status != 200 or fault.error:
+            headers = {"Retry-After": f"{fault.retry_after:g}"} if fault.retry_after else {}
+            answer = {"ok": False, "error": fault.error} if fault.error else {}
+            return web.json_response(answer, status=fault.status, headers=headers)
+        if wait := self.workspace.check_pace(method, channel):
+            headers = {"Retry-After": f"{wait:.0f}"}
+            return web.json_response(
+                {"ok": False, "error": "ratelimited"}, status=429, headers=headers
+            )
+        try:
+            if method == "apps.connections.open":
+                answer = {"url": self._new_link()}
+            else:
+                answer = self.workspace.carry_out(method, arguments)
+        except SlackError as error:
+            return _refusal(error.code, **error.more)
+        if fault.gate:
+            self.changed.set()
+            await fault.gate.wait()
+        if fault.drop == "after":
+            return _cut(request)
+        return web.json_response({"ok": True, **answer})
+
+    def _new_link(self) -> str:
+        return f"ws://127.0.0.1:{self._port}/link/{next(self._numbers)}"
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        if not self.accept_sockets:
+            return web.Response(status=503)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        count = len(self.sockets) + 1 + self.extra_connections
+        await socket.send_json({"type": "hello", "num_connections": count})
+        self._outgoing[socket] = asyncio.Queue()
+        self.sockets.append(socket)
+        self.connections += 1
+        self.connected.set()
+        self.changed.set()
+        self._send_due()
+        try:
+            async with asyncio.TaskGroup() as group:
+                pump = group.create_task(self._pump(socket))
+                async for message in socket:
+                    if message.type is aiohttp.WSMsgType.TEXT:
+                        self._acknowledge(json.loads(message.data))
+                pump.cancel()
+        finally:
+            del self._outgoing[socket]
+            if socket in self.sockets:
+                self.sockets.remove(socket)
+                self._lost()
+            if not self.sockets:
+                self.connected.clear()
+            self.changed.set()
+        return socket
+
+    async def _pump(self, socket: web.WebSocketResponse) -> None:
+        while True:
+            text = await self._outgoing[socket].get()
+            with contextlib.suppress(ConnectionError):
+                await socket.send_str(text)
+
+    def _acknowledge(self, answer: Json) -> None:
+        envelope, at = self._sent.pop(str(answer.get("envelope_id")), (None, 0.0))
+        if envelope is None:
+            return
+        if self.workspace.now() > at + _ACK_SECONDS:
+            self.workspace.found.append(f"{envelope.kind} was acknowledged too late")
+        envelope.acknowledged.set()
+        if envelope in self._waiting:
+            self._waiting.remove(envelope)
+        self.changed.set()
+
+    async def _request(self, envelope: Envelope) -> None:
+        """Send an event as a signed request."""
+        assert self._client
+        if envelope.kind == "events_api":
+            body, kind = json.dumps(envelope.payload), "application/json"
+        elif envelope.kind == "interactive":
+            body = urlencode({"payload": json.dumps(envelope.payload)})
+            kind = "application/x-www-form-urlencoded"
+        else:
+            body, kind = urlencode(envelope.payload), "application/x-www-form-urlencoded"
+        headers = {"Content-Type": kind, **sign(body, int(self.workspace.now()))}
+        if envelope.tries:
+            headers["X-Slack-Retry-Num"] = str(envelope.tries)
+        try:
+            async with self._client.post(self.requests_to, data=body, headers=headers) as answer:
+                fine = answer.status == 200
+        except aiohttp.ClientError:
+            fine = False
+        if fine:
+            envelope.acknowledged.set()
+            self._waiting.remove(envelope)
+        else:
+            self._tried(envelope)
+
+    async def _upload(self, request: web.Request) -> web.StreamResponse:
+        file = request.match_info["file"]
+        faults = self._faults.get("upload")
+        if faults and faults.popleft().drop:
+            return _cut(request)
+        self.workspace.contents[file] = await request.read()
+        return web.Response(text=f"OK - {len(self.workspace.contents[file])}")
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        file = request.match_info["file"]
+        if request.headers.get("Authorization") != f"Bearer {BOT_TOKEN}":
+            return web.Response(text="<html>Sign in</html>", content_type="text/html")
+        faults = self._faults.get("download")
+        if faults and faults.popleft().page:
+            return web.Response(text="<html>Sign in</html>", content_type="text/html")
+        kind = self.workspace.files[file]["mimetype"]
+        return web.Response(body=self.workspace.contents[file], content_type=kind)
+
+
+async def _arguments(request: web.Request) -> Json:
+    found: Json = dict(request.query)
+    if request.content_type == "application/json":
+        found |= await request.json()
+    else:
+        for key, value in (await request.post()).items():
+            found[key] = value
+    for key in ("blocks", "metadata", "files"):
+        if isinstance(found.get(key), str):
+            found[key] = json.loads(found[key])
+    return found
+
+
+def _refusal(code: str, **more: Any) -> web.Response:
+    return web.json_response({"ok": False, "error": code, **more})
+
+
+def _cut(request: web.Request) -> web.Response:
+    if request.transport:
+        request.transport.abort()
+    return web.Response()
+
+
+def sign(body: str, timestamp: int, secret: str = SIGNING_SECRET) -> dict[str, str]:
+    """The headers with which Slack signs a request."""
+    base = f"v0:{timestamp}:{body}".encode()
+    digest = hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()
+    return {"X-Slack-Request-Timestamp": str(timestamp), "X-Slack-Signature": f"v0={digest}"}

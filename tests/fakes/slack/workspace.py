@@ -1,0 +1,530 @@
+"""A Slack workspace in memory: what people see in its channels, and what Slack would mind."""
+
+import itertools
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+TEAM, BOT_USER, BOT = "T1", "U0BOT", "B0BOT"
+Json = dict[str, Any]
+
+STREAM_LIFE = 300.0
+STATUS_LIFE = 120.0
+
+PER_MINUTE = {
+    "chat.update": 50,
+    "chat.startStream": 20,
+    "chat.stopStream": 20,
+    "chat.appendStream": 100,
+    "conversations.history": 50,
+    "conversations.replies": 50,
+    "users.info": 100,
+    "reactions.add": 50,
+    "reactions.remove": 50,
+}
+_POSTS_AT_ONCE = 10  # in each channel, and then one a second
+
+_MASS = re.compile(r"<!(?:channel|here|everyone|subteam\^)|@(?:channel|here|everyone)\b")
+_FORBIDDEN = re.compile(r"/(?:resume|retry|stop)\b")
+
+
+class SlackError(Exception):
+    """An answer with `ok: false`."""
+
+    def __init__(self, code: str, **more: Any) -> None:
+        super().__init__(code)
+        self.code = code
+        self.more = more
+
+
+def refuse(code: str) -> NoReturn:
+    raise SlackError(code)
+
+
+class Message:
+    """One message as it is now."""
+
+    def __init__(self, ts: str, user: str, text: str, thread: str = "") -> None:
+        self.ts = ts
+        self.user = user
+        self.text = text
+        self.thread = thread
+        self.blocks: list[Json] = []
+        self.metadata: Json | None = None
+        self.files: list[Json] = []
+        self.streaming = False
+        self.stopped_by_user = False
+        self.streamed_at = 0.0
+        self.reactions: dict[str, list[str]] = {}
+        self.edited: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What a person reads."""
+        parts = []
+        for block in self.blocks:
+            if block["type"] == "markdown":
+                parts.append(str(block["text"]))
+            elif block["type"] == "section":
+                parts.append(str(block["text"]["text"]))
+        return "\n".join(parts) if parts else self.text
+
+    @property
+    def buttons(self) -> list[Json]:
+        return [
+            element
+            for block in self.blocks
+            if block["type"] == "actions"
+            for element in block["elements"]
+        ]
+
+    def as_json(self, *, metadata: bool = False) -> Json:
+        found: Json = {"type": "message", "ts": self.ts, "user": self.user, "text": self.shown}
+        if self.user == BOT_USER:
+            found["bot_id"] = BOT
+        if self.thread:
+            found["thread_ts"] = self.thread
+        if self.files:
+            found["files"] = self.files
+            found["subtype"] = "file_share"
+        if self.edited:
+            found["edited"] = {"user": self.user, "ts": self.edited}
+        if metadata and self.metadata:
+            found["metadata"] = self.metadata
+        return found
+
+
+class Workspace:
+    """Channels, people, files; and the methods of the Web API, by name."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+        self.users: dict[str, Json] = {}
+        self.channels: dict[str, list[Message]] = {"D1": []}
+        self.archived: set[str] = set()
+        self.files: dict[str, Json] = {}
+        self.contents: dict[str, bytes] = {}
+        self.statuses: dict[tuple[str, str], tuple[str, float]] = {}
+        self.sessions: dict[tuple[str, str], str] = {}  # what Slack says an agent does in a thread
+        self.is_agent = True
+        self.log: list[tuple[str, Json]] = []
+        self.limited: list[str] = []
+        self.found: list[str] = []
+        self.streams_allowed = True
+        self.base = ""  # the server's address
+        self._numbers = itertools.count(1)
+        self._last_ts = 0
+        self._calls: dict[tuple[str, str], deque[float]] = {}
+        self._posts: dict[str, tuple[float, float]] = {}
+        self._forbidden: dict[tuple[str, str], float] = {}
+        self.add_user("U1", "Ada")
+        self.add_user("U2", "Gus", is_restricted=True)
+        self.add_user(BOT_USER, "holdfast", is_bot=True)
+
+    # --- what a test does and sees -------------------------------------------------------------
+
+    def now(self) -> float:
+        return time.time() + self.offset  # noqa: TID251 - Slack has a clock of its own
+
+    def add_user(self, user: str, name: str, **flags: Any) -> None:
+        profile = {"display_name": name, "real_name": name}
+        self.users[user] = {"id": user, "team_id": TEAM, "name": name, "profile": profile, **flags}
+
+    def new_ts(self) -> str:
+        self._last_ts = max(self._last_ts + 1, int(self.now() * 1_000_000))
+        return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
+
+    def put(self, channel: str, message: Message) -> Message:
+        self.channels.setdefault(channel, []).append(message)
+        return message
+
+    def ours(self, channel: str, thread: str | None = None) -> list[Message]:
+        return [
+            message
+            for message in self.channels.get(channel, [])
+            if message.user == BOT_USER and thread in {None, message.thread}
+        ]
+
+    def screen(self, channel: str, thread: str | None = None) -> list[str]:
+        """What a person reads of us there."""
+        return [message.shown for message in self.ours(channel, thread)]
+
+    def get(self, channel: str, ts: str) -> Message:
+        for message in self.channels.get(channel, []):
+            if message.ts == ts:
+                return message
+        refuse("message_not_found")
+
+    def calls(self, method: str) -> list[Json]:
+        return [arguments for name, arguments in self.log if name == method]
+
+    def violations(self) -> list[str]:
+        """Say what Slack would punish, or a person would notice."""
+        left = list(self.found)
+        for channel, messages in self.channels.items():
+            ops: set[str] = set()
+            for message in messages:
+                if message.user != BOT_USER:
+                    continue
+                if message.streaming and self.now() < message.streamed_at + STREAM_LIFE:
+                    left.append(f"{channel}: a stream was left open: {message.text[:40]!r}")
+                if _FORBIDDEN.search(message.shown):
+                    left.append(f"{channel}: names a command as it is not written here")
+                op = ((message.metadata or {}).get("event_payload") or {}).get("op")
+                if op in ops:
+                    left.append(f"{channel}: {op} is shown twice")
+                ops.add(op or message.ts)
+        for (channel, thread), (status, until) in self.statuses.items():
+            if status and self.now() < until:
+                left.append(f"{channel}:{thread}: still says {status!r}")
+        for (channel, thread), status in self.sessions.items():
+            if status == "processing" and self.is_agent:
+                left.append(f"{channel}:{thread}: the agent still seems to be at work")
+        return left
+
+    # --- limits --------------------------------------------------------------------------------
+
+    def forbid(self, method: str, channel: str, seconds: float) -> None:
+        """A scripted 429 was sent."""
+        self._forbidden[self._key(method, channel)] = self.now() + seconds
+
+    def check_pace(self, method: str, channel: str) -> float:
+        """Count a call; gives the Retry-After when it is one too many."""
+        key, now = self._key(method, channel), self.now()
+        if now < self._forbidden.get(key, 0.0) - 0.05:
+            self.found.append(f"{method} came before the Retry-After was over")
+        wait = (
+            self._post_wait(channel, now)
+            if method == "chat.postMessage"
+            else self._call_wait(key, now)
+        )
+        if wait:
+            self.limited.append(method)
+            self.found.append(f"{method} went over the documented pace")
+        return wait
+
+    def _post_wait(self, channel: str, now: float) -> float:
+        left, at = self._posts.get(channel, (float(_POSTS_AT_ONCE), now))
+        left = min(_POSTS_AT_ONCE, left + now - at)
+        self._posts[channel] = (max(0.0, left - 1), now)
+        return 0.0 if left >= 1 else 1.0
+
+    def _call_wait(self, key: tuple[str, str], now: float) -> float:
+        calls = self._calls.setdefault(key, deque())
+        while calls and calls[0] <= now - 60.0:
+            calls.popleft()
+        if len(calls) >= PER_MINUTE.get(key[0], 1000):
+            return max(1.0, calls[0] + 60.0 - now)
+        calls.append(now)
+        return 0.0
+
+    def _key(self, method: str, channel: str) -> tuple[str, str]:
+        return method, channel if method == "chat.postMessage" else ""
+
+    # --- the Web API ---------------------------------------------------------------------------
+
+    def carry_out(self, method: str, arguments: Json) -> Json:
+        known: dict[str, Callable[[Json], Json]] = {
+            "auth.test": self._auth_test,
+            "users.info": self._users_info,
+            "chat.postMessage": self._post,
+            "chat.update": self._update,
+            "chat.delete": self._delete,
+            "chat.startStream": self._start,
+            "chat.appendStream": self._append,
+            "chat.stopStream": self._stop,
+            "conversations.history": self._history,
+            "conversations.replies": self._replies,
+            "reactions.add": self._react,
+            "reactions.remove": self._unreact,
+            "reactions.get": self._reactions,
+            "assistant.threads.setStatus": self._set_status,
+            "agents.sessions.setStatus": self._set_session,
+            "files.getUploadURLExternal": self._upload_url,
+            "files.completeUploadExternal": self._complete,
+            "files.info": self._file_info,
+            "files.delete": self._delete_file,
+        }
+        self.log.append((method, arguments))
+        if method not in known:
+            refuse("unknown_method")
+        return known[method](arguments)
+
+    def _channel(self, arguments: Json) -> str:
+        channel = str(arguments.get("channel") or arguments.get("channel_id") or "")
+        if channel not in self.channels:
+            refuse("channel_not_found")
+        if channel in self.archived:
+            refuse("is_archived")
+        return channel
+
+    def _auth_test(self, _: Json) -> Json:
+        return {
+            "team_id": TEAM,
+            "team": "Acme",
+            "user_id": BOT_USER,
+            "bot_id": BOT,
+            "user": "holdfast",
+        }
+
+    def _users_info(self, arguments: Json) -> Json:
+        user = self.users.get(str(arguments["user"]))
+        if user is None:
+            refuse("user_not_found")
+        return {"user": user}
+
+    def _check_blocks(self, blocks: list[Json]) -> None:
+        if len(blocks) > 50:
+            refuse("invalid_blocks")
+        markdown = sum(len(block["text"]) for block in blocks if block["type"] == "markdown")
+        if markdown > 12_000:
+            self.found.append("more Markdown than a message may have")
+            refuse("msg_blocks_too_long")
+        for block in blocks:
+            if block["type"] == "actions" and len(block["elements"]) > 25:
+                refuse("invalid_blocks")
+            for element in block.get("elements", ()):
+                if len(element["text"]["text"]) > 75 or len(element.get("value", "")) > 2000:
+                    self.found.append("a button too long")
+                    refuse("invalid_blocks")
+            if block["type"] == "section" and len(block["text"]["text"]) > 3000:
+                refuse("invalid_blocks")
+
+    def _check_text(self, text: str, longest: int) -> None:
+        if len(text.encode()) > longest:
+            self.found.append("a text too long")
+            refuse("msg_too_long")
+        self._check_calls(text)
+
+    def _check_calls(self, text: str) -> None:
+        if _MASS.search(text):
+            self.found.append(f"calls everybody: {_MASS.findall(text)}")
+
+    def _fill(self, message: Message, arguments: Json, longest: int) -> None:
+        blocks = arguments.get("blocks") or []
+        markdown = arguments.get("markdown_text")
+        if markdown and (blocks or arguments.get("text")):
+            refuse("markdown_text_conflict")
+        if markdown:
+            blocks = [{"type": "markdown", "text": markdown}]
+        if not blocks and not arguments.get("text"):
+            refuse("no_text")
+        self._check_blocks(blocks)
+        self._check_text(str(arguments.get("text") or ""), longest)
+        message.text, message.blocks = str(arguments.get("text") or ""), blocks
+        self._check_calls(message.shown)
+        if "metadata" in arguments:
+            message.metadata = arguments["metadata"]
+
+    def _post(self, arguments: Json) -> Json:
+        channel = self._channel(arguments)
+        thread = str(arguments.get("thread_ts") or "")
+        message = Message(self.new_ts(), BOT_USER, "", thread)
+        self._fill(message, arguments, 40_000)
+        self.put(channel, message)
+        self._answered(channel, thread)
+        return {"channel": channel, "ts": message.ts, "message": message.as_json()}
+
+    def _answered(self, channel: str, thread: str) -> None:
+        self.statuses.pop((channel, thread), None)
+
+    def _own(self, arguments: Json) -> tuple[str, Message]:
+        channel = self._channel(arguments)
+        message = self.get(channel, str(arguments["ts"]))
+        if message.user != BOT_USER:
+            refuse("cant_update_message")
+        return channel, message
+
+    def _update(self, arguments: Json) -> Json:
+        channel, message = self._own(arguments)
+        if message.streaming and not self._expired(message):
+            refuse("streaming_state_conflict")
+        self._fill(message, arguments, 4000)
+        return {"channel": channel, "ts": message.ts, "text": message.text}
+
+    def _delete(self, arguments: Json) -> Json:
+        channel, message = self._own(arguments)
+        self.channels[channel].remove(message)
+        return {"channel": channel, "ts": message.ts}
+
+    def _expired(self, message: Message) -> bool:
+        if message.streaming and self.now() >= message.streamed_at + STREAM_LIFE:
+            message.streaming = False
+        return not message.streaming
+
+    def _start(self, arguments: Json) -> Json:
+        channel = self._channel(arguments)
+        if not self.streams_allowed:
+            refuse("channel_type_not_supported")
+        thread = str(arguments.get("thread_ts") or "")
+        if not thread:
+            refuse("invalid_arguments")
+        if not channel.startswith("D") and not arguments.get("recipient_user_id"):
+            refuse("missing_recipient_user_id")
+        if not channel.startswith("D") and not arguments.get("recipient_team_id"):
+            refuse("missing_recipient_team_id")
+        text = str(arguments.get("markdown_text") or "")
+        self._check_calls(text)
+        message = self.put(channel, Message(self.new_ts(), BOT_USER, text, thread))
+        message.streaming, message.streamed_at = True, self.now()
+        self.sessions[channel, thread] = "processing"
+        self._answered(channel, thread)
+        return {"channel": channel, "ts": message.ts}
+
+    def _streamed(self, arguments: Json) -> tuple[str, Message]:
+        channel, message = self._own(arguments)
+        if message.stopped_by_user:
+            refuse("stopped_by_user")
+        if self._expired(message):
+            refuse("message_not_in_streaming_state")
+        text = str(arguments.get("markdown_text") or "")
+        if len(text) > 12_000:
+            refuse("msg_too_long")
+        message.text += text
+        self._check_calls(message.text)
+        return channel, message
+
+    def _append(self, arguments: Json) -> Json:
+        if not arguments.get("markdown_text"):
+            refuse("markdown_text_required")
+        channel, message = self._streamed(arguments)
+        return {"channel": channel, "ts": message.ts}
+
+    def _stop(self, arguments: Json) -> Json:
+        channel, message = self._streamed(arguments)
+        message.streaming = False
+        self.sessions[channel, message.thread] = "active"
+        blocks = arguments.get("blocks") or []
+        self._check_blocks(blocks)
+        if blocks:
+            message.blocks = [{"type": "markdown", "text": message.text}, *blocks]
+        if arguments.get("metadata"):
+            message.metadata = arguments["metadata"]
+        return {"channel": channel, "ts": message.ts, "message": message.as_json()}
+
+    def _page(self, messages: list[Message], arguments: Json) -> Json:
+        limit, start = int(arguments.get("limit") or 100), int(arguments.get("cursor") or 0)
+        metadata = str(arguments.get("include_all_metadata")) in {"1", "true", "True"}
+        page = messages[start : start + limit]
+        more = str(start + limit) if start + limit < len(messages) else ""
+        return {
+            "messages": [message.as_json(metadata=metadata) for message in page],
+            "has_more": bool(more),
+            "response_metadata": {"next_cursor": more},
+        }
+
+    def _within(self, message: Message, arguments: Json) -> bool:
+        at, latest = float(message.ts), arguments.get("latest")
+        return at > float(arguments.get("oldest") or 0) and (not latest or at < float(latest))
+
+    def _history(self, arguments: Json) -> Json:
+        messages = [
+            message
+            for message in reversed(self.channels[self._channel(arguments)])
+            if message.thread in {"", message.ts} and self._within(message, arguments)
+        ]
+        return self._page(messages, arguments)
+
+    def _replies(self, arguments: Json) -> Json:
+        root = str(arguments["ts"])
+        messages = [
+            message
+            for message in self.channels[self._channel(arguments)]
+            if message.ts == root or (message.thread == root and self._within(message, arguments))
+        ]
+        return self._page(messages, arguments)
+
+    def _reacted(self, arguments: Json) -> tuple[Message, str]:
+        message = self.get(self._channel(arguments), str(arguments["timestamp"]))
+        name = str(arguments.get("name") or "")
+        if not re.fullmatch(r"[a-z0-9_+'-]*", name):
+            refuse("invalid_name")
+        return message, name
+
+    def _react(self, arguments: Json) -> Json:
+        message, name = self._reacted(arguments)
+        users = message.reactions.setdefault(name, [])
+        if BOT_USER in users:
+            refuse("already_reacted")
+        users.append(BOT_USER)
+        return {}
+
+    def _unreact(self, arguments: Json) -> Json:
+        message, name = self._reacted(arguments)
+        if BOT_USER not in message.reactions.get(name, []):
+            refuse("no_reaction")
+        message.reactions[name].remove(BOT_USER)
+        return {}
+
+    def _reactions(self, arguments: Json) -> Json:
+        message, _ = self._reacted(arguments)
+        found = [{"name": name, "users": users} for name, users in message.reactions.items()]
+        return {"message": {**message.as_json(), "reactions": found}}
+
+    def _set_status(self, arguments: Json) -> Json:
+        channel, thread = self._channel(arguments), str(arguments["thread_ts"])
+        self.statuses[channel, thread] = (str(arguments["status"]), self.now() + STATUS_LIFE)
+        return {}
+
+    def _set_session(self, arguments: Json) -> Json:
+        if not self.is_agent:
+            refuse("not_authorized")
+        channel, status = self._channel(arguments), str(arguments["status"])
+        if status not in {"active", "processing", "suspended", "closed"}:
+            refuse("invalid_arguments")
+        self.sessions[channel, str(arguments["thread_ts"])] = status
+        return {"status": status}
+
+    # --- files ---------------------------------------------------------------------------------
+
+    def add_file(self, name: str, content: bytes, mimetype: str) -> Json:
+        file_id = f"F{next(self._numbers)}"
+        file = {
+            "id": file_id,
+            "name": name,
+            "title": name,
+            "mimetype": mimetype,
+            "size": len(content),
+            "mode": "hosted",
+            "url_private": f"{self.base}files-pri/{file_id}",
+            "url_private_download": f"{self.base}files-pri/{file_id}",
+        }
+        self.files[file_id], self.contents[file_id] = file, content
+        return file
+
+    def _upload_url(self, arguments: Json) -> Json:
+        file = self.add_file(str(arguments["filename"]), b"", "application/octet-stream")
+        file["size"] = int(arguments["length"])
+        return {"file_id": file["id"], "upload_url": f"{self.base}upload/{file['id']}"}
+
+    def _complete(self, arguments: Json) -> Json:
+        shared = []
+        for each in arguments["files"]:
+            file = self.files.get(str(each["id"]))
+            if file is None or len(self.contents[file["id"]]) != file["size"]:
+                refuse("file_not_found")
+            shared.append(file)
+        if arguments.get("channel_id"):
+            channel = self._channel(arguments)
+            text = str(arguments.get("initial_comment") or "")
+            self._check_calls(text)
+            message = Message(self.new_ts(), BOT_USER, text, str(arguments.get("thread_ts") or ""))
+            message.files = shared
+            self.put(channel, message)
+        return {"files": shared}
+
+    def _file_info(self, arguments: Json) -> Json:
+        file = self.files.get(str(arguments["file"]))
+        if file is None:
+            refuse("file_not_found")
+        return {"file": file}
+
+    def _delete_file(self, arguments: Json) -> Json:
+        file = self.files.pop(str(arguments["file"]), None)
+        if file is None:
+            refuse("file_not_found")
+        for messages in self.channels.values():
+            messages[:] = [message for message in messages if file not in message.files]
+        return {}

@@ -1,0 +1,62 @@
+"""How often methods may be called."""
+
+import itertools
+
+from platforms.slack.budget import APPENDS, STOPS, STREAMS, UPDATES, Budget
+
+
+def test_a_retry_after_holds_for_the_method_and_a_post_only_for_its_channel() -> None:
+    budget = Budget()
+    budget.block(UPDATES, "C1", 10.0)
+    budget.block("chat.postMessage", "C1", 10.0)
+    assert budget.wait(UPDATES, "C2", 4.0) == 6.0
+    assert budget.wait("chat.postMessage", "C1", 4.0) == 6.0
+    assert budget.wait("chat.postMessage", "C2", 4.0) == 0.0
+    assert budget.wait(UPDATES, "C1", 10.0) == 0.0
+
+
+def test_streams_are_begun_only_as_fast_as_they_can_be_begun_and_ended() -> None:
+    budget = Budget()
+    for _ in range(20):
+        assert budget.may_stream(0.0)
+        budget.took(STREAMS, 0.0)
+    assert not budget.may_stream(59.0)
+    assert budget.may_stream(62.0)
+    budget.open_streams = 15
+    for _ in range(5):
+        budget.took(STOPS, 62.0)
+    assert not budget.may_stream(62.0)  # the other fifteen must be ended, too
+
+
+def test_a_part_of_the_minute_is_there_at_once_and_the_rest_comes_evenly() -> None:
+    budget = Budget()
+    moments = []
+    now = 0.0
+    while now < 60.0:
+        if budget.may_append(now):
+            budget.took(APPENDS, now)
+            moments.append(now)
+        now += 0.05
+    assert 90 <= len(moments) <= 100
+    assert moments[20] < 1.5
+    later = moments[30:]
+    assert max(after - before for before, after in itertools.pairwise(later)) < 1.0
+
+
+def test_live_edits_leave_room_for_the_last_edit_of_each_message() -> None:
+    budget = Budget()
+    budget.open_updates = 20
+    for _ in range(29):
+        budget.took(UPDATES, 0.0)
+    assert budget.may_update(10.0)
+    budget.took(UPDATES, 0.0)
+    assert not budget.may_update(10.0)
+    assert not budget.may_edit_another(0.0)
+
+
+def test_each_channel_takes_a_few_posts_at_once_and_then_one_a_second() -> None:
+    budget = Budget()
+    assert [budget.post("C1", 0.0) for _ in range(6)] == [0.0] * 5 + [1.0]
+    assert budget.post("C2", 0.0) == 0.0
+    assert budget.post("C1", 0.5) == 0.5
+    assert budget.post("C1", 1.0) == 0.0

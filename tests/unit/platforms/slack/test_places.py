@@ -1,0 +1,50 @@
+"""Which conversations are in use."""
+
+import pytest
+
+from platforms.slack.places import MOST_PLACES, Place, Places, milliseconds, moment
+
+
+def test_a_place_only_moves_forward() -> None:
+    places = Places()
+    places.use("C1", "5.0", "7.000001", "U1")
+    places.use("C1", "5.0", "6.000000", "U2")
+    assert places.find("C1", "5.0") == Place("C1", "5.0", "7.000001", "U2")
+
+
+def test_places_survive_a_restart_in_order() -> None:
+    places = Places()
+    places.use("C1", "1.0", "1.0", "U1")
+    places.use("C2", "2.0", "2.0", "U1")
+    places.use("C1", "1.0", "3.0", "U1")
+    again = Places(places.kept())
+    assert not places.changed
+    assert [place.channel for place in again] == ["C1", "C2"]
+    assert [place.channel for place in again.since(2_500)] == ["C1"]
+
+
+def test_a_command_finds_the_last_thread_of_its_person() -> None:
+    places = Places()
+    places.use("C1", "1.0", "1.0", "U1")
+    places.use("C1", "2.0", "2.0", "U1")
+    places.use("C1", "3.0", "3.0", "U2")
+    places.use("C1", "", "4.0", "U1")
+    assert places.last_thread("C1", "U1") == "2.0"
+    assert places.last_thread("C2", "U1") == ""
+
+
+def test_the_longest_unused_place_is_forgotten_first() -> None:
+    places = Places()
+    for number in range(MOST_PLACES + 1):
+        places.use(f"C{number}", "", "1.0")
+    assert places.find("C0", "") is None
+    assert places.find("C1", "")
+
+
+@pytest.mark.parametrize(
+    ("ts", "read"),
+    [("1700000000.000100", (1700000000, 100)), ("17.1", (17, 100000)), ("", (0, 0)), ("x", (0, 0))],
+)
+def test_a_timestamp_is_read_exactly(ts: str, read: tuple[int, int]) -> None:
+    assert moment(ts) == read
+    assert milliseconds(ts) == read[0] * 1000 + read[1] // 1000

@@ -1,0 +1,435 @@
+"""Events on their way in: from a Slack of ours through the real connection to an inbox."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import aiohttp
+import pytest
+from starlette.applications import Starlette
+
+from gateway.http.server import HttpServer
+from platforms.core.contract import (
+    Accepted,
+    Address,
+    Ask,
+    Button,
+    Inbound,
+    InboundAction,
+    InboundDelete,
+    InboundEdit,
+    InboundMessage,
+)
+from platforms.core.errors import PlatformError, Unauthorized, Unavailable
+from platforms.slack.adapter import PATH, SlackAdapter
+from sessions.values.clock import SystemClock
+from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_server
+from tests.fakes.slack.server import Fault, SlackServer, sign
+from tests.fakes.slack.workspace import BOT_USER, TEAM
+
+
+class Inbox:
+    """Keeps what comes in, each event once."""
+
+    def __init__(self) -> None:
+        self.events: list[Inbound] = []
+        self.deliveries = 0
+        self.strangers: set[str] = set()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._changed = asyncio.Event()
+
+    async def __call__(self, event: Inbound) -> Accepted:
+        await self.gate.wait()
+        self.deliveries += 1
+        self._changed.set()
+        if any(
+            each.id == event.id and each.address.chat == event.address.chat for each in self.events
+        ):
+            return Accepted.DUPLICATE
+        self.events.append(event)
+        unaddressed = isinstance(event, InboundMessage) and not event.addressed
+        if unaddressed or event.sender.id in self.strangers:
+            return Accepted.IGNORED
+        return Accepted.STORED
+
+    @property
+    def texts(self) -> list[str]:
+        return [each.text for each in self.events if isinstance(each, InboundMessage)]
+
+    def message(self, number: int = -1) -> InboundMessage:
+        return [each for each in self.events if isinstance(each, InboundMessage)][number]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(8):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackServer]:
+    async with asyncio.timeout(15), slack_server() as slack:
+        slack.add_channel("C1")
+        yield slack
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@contextlib.asynccontextmanager
+async def running(adapter: SlackAdapter, inbox: Inbox) -> AsyncIterator[None]:
+    """Receive inside of the block."""
+    ready = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(adapter.run(inbox, ready.set))
+        await ready.wait()
+        yield
+        task.cancel()
+
+
+async def test_an_event_is_acknowledged_once_it_is_stored(slack: SlackServer, inbox: Inbox) -> None:
+    async with running(adapter_for(slack), inbox):
+        inbox.gate.clear()
+        slack.write("D1", "Hello")
+        await slack.until(lambda: bool(slack.workspace.calls("users.info")))
+        assert slack.pending == 1
+        inbox.gate.set()
+        await slack.settle()
+        assert inbox.texts == ["Hello"]
+    event = inbox.message()
+    assert event.sender.id == f"{TEAM}/U1"
+    assert event.sender.name == "Ada"
+    assert event.sender.memberships == (f"{TEAM}/*",)
+
+
+async def test_guests_are_no_members_of_the_workspace(slack: SlackServer, inbox: Inbox) -> None:
+    slack.workspace.add_user("U9", "Zoe", is_stranger=True, team_id="T9")
+    async with running(adapter_for(slack), inbox):
+        await slack.say("D1", "Hello", user="U2")
+        await slack.say("D1", "Hello", user="U9", user_team="T9")
+    guest, stranger = inbox.message(0).sender, inbox.message(1).sender
+    assert (guest.id, guest.memberships) == ("T1/U2", ())
+    assert (stranger.id, stranger.memberships) == ("T9/U9", ())
+
+
+async def test_people_are_looked_up_once_and_again_after_a_while(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    clock = ShiftedClock()
+    async with running(adapter_for(slack, clock=clock), inbox):
+        await slack.say("D1", "1")
+        await slack.say("D1", "2")
+        assert len(slack.workspace.calls("users.info")) == 1
+        slack.workspace.users["U1"]["is_restricted"] = True
+        clock.offset += 3600
+        await slack.say("D1", "3")
+    assert inbox.message(1).sender.memberships
+    assert not inbox.message(2).sender.memberships
+
+
+async def test_who_cannot_be_looked_up_now_is_not_taken_for_a_stranger(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    slack.fail("users.info", Fault(status=503))
+    async with running(adapter_for(slack), inbox):
+        slack.write("D1", "Hello")
+        await slack.until(lambda: not slack._faults["users.info"])
+        assert inbox.events == []
+        slack.workspace.found.clear()
+        await slack.pass_time(3.1)  # it comes again
+        await slack.settle()
+    slack._sent.clear()  # the first try is not acknowledged, as it should be
+    assert inbox.message().sender.memberships
+
+
+async def test_the_twins_of_a_mention_and_redeliveries_are_one_event(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    async with running(adapter_for(slack), inbox):
+        await slack.say("C1", f"<@{BOT_USER}> hello")
+        assert inbox.deliveries == 2
+    assert inbox.texts == ["hello"]
+
+
+async def test_a_room_may_talk_without_us_and_is_quoted_when_it_calls(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    async with running(adapter_for(slack), inbox):
+        await slack.say("C1", "it rains", user="U2")
+        ts = await slack.say("C1", f"<@{BOT_USER}> will it stop?")
+        await slack.say("C1", "and tomorrow?", thread=ts, user="U2")
+    first, second, third = (each for each in inbox.events if isinstance(each, InboundMessage))
+    assert (first.addressed, first.sender.id, first.sender.memberships) == (False, "T1/U2", ())
+    assert [quote.text for quote in second.context] == ["it rains"]
+    assert second.address.thread == third.address.thread == ts
+    assert third.addressed
+    assert third.context == ()
+
+
+async def test_a_thread_that_calls_us_later_is_read_from_its_beginning(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    async with running(adapter_for(slack), inbox):
+        ts = await slack.say("C1", "what is the plan?", user="U2")
+        await slack.say("C1", "no idea", thread=ts)
+        await slack.say("C1", f"<@{BOT_USER}> help us", thread=ts)
+    event = inbox.message()
+    assert [quote.text for quote in event.context] == ["what is the plan?", "no idea"]
+    assert event.address.thread == ts
+
+
+async def test_a_thread_in_which_a_stranger_called_us_is_none_of_ours(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    inbox.strangers.add("T1/U2")
+    async with running(adapter_for(slack), inbox):
+        ts = await slack.say("C1", f"<@{BOT_USER}> hello", user="U2")
+        await slack.say("C1", "do not mind that one", thread=ts)
+    assert inbox.message(0).addressed
+    assert not inbox.message(1).addressed
+
+
+async def test_edits_and_deletes_name_their_message(slack: SlackServer, inbox: Inbox) -> None:
+    async with running(adapter_for(slack), inbox):
+        ts = await slack.say("D1", "Helo")
+        await slack.change("D1", ts, "Hello")
+        await slack.erase("D1", ts)
+    message, edit, delete = inbox.events
+    assert isinstance(edit, InboundEdit)
+    assert isinstance(delete, InboundDelete)
+    assert edit.message == delete.message == message.id
+    assert edit.sender == message.sender
+
+
+async def test_buttons_and_commands_come_in(slack: SlackServer, inbox: Inbox) -> None:
+    adapter = adapter_for(slack)
+    async with running(adapter, inbox):
+        ask = Ask("q.0", Address("slack", "T1/D1"), "May I?", (Button("Yes", "yes:1"),))
+        ts = (await adapter.deliver(ask)).message
+        await slack.press("D1", ts, "Yes")
+        await slack.command("D1", "status")
+        await slack.say("D1", "!stop")
+    action = inbox.events[0]
+    assert isinstance(action, InboundAction)
+    assert (action.action, action.message, action.direct) == ("yes:1", ts, True)
+    assert inbox.texts == ["/status", "!stop"]
+
+
+async def test_messages_of_a_chat_stay_in_order_and_other_chats_do_not_wait(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    gate = asyncio.Event()
+    slack.workspace.channels["D2"] = []
+    slack.fail("users.info", Fault(gate=gate))
+    async with running(adapter_for(slack), inbox):
+        for number in range(3):
+            slack.write("D1", f"{number}")
+        await slack.until(lambda: bool(slack.workspace.calls("users.info")))
+        slack.write("D2", "quick", user="U2")
+        await inbox.until(lambda: inbox.texts == ["quick"])
+        gate.set()
+        await slack.settle()
+    assert inbox.texts == ["quick", "0", "1", "2"]
+
+
+# --- connections ---------------------------------------------------------------------------------
+
+
+async def test_a_new_connection_is_opened_when_slack_asks_and_when_it_is_cut(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    async with running(adapter_for(slack), inbox):
+        await slack.ask_to_reconnect()
+        await slack.until(lambda: slack.connections == 2)
+        await slack.say("D1", "1")
+        slack.cut()
+        await slack.until(lambda: slack.connections == 3)
+        await slack.say("D1", "2")
+    assert inbox.texts == ["1", "2"]
+
+
+async def test_what_was_not_acknowledged_when_it_was_cut_comes_again(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    async with running(adapter_for(slack), inbox):
+        inbox.gate.clear()
+        slack.write("D1", "Hello")
+        await slack.until(lambda: bool(slack.workspace.calls("users.info")))
+        slack.cut()
+        inbox.gate.set()
+        await slack.until(lambda: slack.connections == 2)
+        await slack.settle()
+    assert inbox.texts == ["Hello"]
+
+
+async def test_what_was_said_while_we_were_away_is_read_even_when_slack_has_forgotten_it(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    shelf = DictShelf()
+    async with running(adapter_for(slack, shelf=shelf), inbox):
+        await slack.say("D1", "1")
+        thread = await slack.say("C1", f"<@{BOT_USER}> 2")
+    slack.write("D1", "3")
+    slack.write("C1", "4", thread=thread, user="U2")
+    slack.write("C1", f"<@{BOT_USER}> 5")
+    slack.write("C1", "to others")
+    for seconds in (1, 60, 300):
+        await slack.pass_time(seconds)
+    assert slack.pending == 0
+    async with running(adapter_for(slack, shelf=shelf), inbox):
+        await inbox.until(lambda: len(inbox.events) >= 6)
+    addressed = [
+        each.text for each in inbox.events if isinstance(each, InboundMessage) and each.addressed
+    ]
+    assert sorted(addressed) == ["1", "2", "3", "4", "5"]
+
+
+async def test_a_deaf_connection_is_noticed_and_rebuilt(
+    slack: SlackServer, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platforms.slack.adapter._QUIET_SECONDS", 0.06)
+    async with running(adapter_for(slack), inbox):
+        await slack.say("D1", "1")
+        slack.deaf = True
+        slack.write("D1", "2")
+        await inbox.until(lambda: inbox.texts == ["1", "2"])
+        slack.deaf = False
+        await slack.until(lambda: slack.connections == 2)
+        await slack.say("D1", "3")
+    assert inbox.texts == ["1", "2", "3"]
+
+
+async def test_another_program_with_the_same_token_is_named(
+    slack: SlackServer, inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    slack.extra_connections = 1
+    with caplog.at_level(logging.WARNING):
+        async with running(adapter_for(slack), inbox):
+            pass
+    assert "2 connections are open with this app token" in caplog.text
+
+
+async def test_alone_nothing_is_said_of_other_programs(
+    slack: SlackServer, inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(adapter_for(slack), inbox):
+        await slack.ask_to_reconnect()
+        await slack.until(lambda: slack.connections == 2)
+        await slack.say("D1", "1")
+    assert "app token" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "fault", "error"),
+    [
+        ("auth.test", Fault(error="invalid_auth"), Unauthorized),
+        ("apps.connections.open", Fault(error="invalid_auth"), Unauthorized),
+        ("apps.connections.open", Fault(status=500), Unavailable),
+        ("auth.test", Fault(drop="before"), Unavailable),
+    ],
+)
+async def test_a_start_that_fails_says_whether_to_try_again(
+    slack: SlackServer, inbox: Inbox, method: str, fault: Fault, error: type[PlatformError]
+) -> None:
+    slack.fail(method, fault, fault)
+    with pytest.raises(error):
+        await adapter_for(slack).run(inbox, lambda: None)
+
+
+async def test_a_connection_that_cannot_be_opened_is_left_to_the_supervisor(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    slack.accept_sockets = False
+    with pytest.raises(Unavailable):
+        await adapter_for(slack).run(inbox, lambda: None)
+
+
+async def test_an_inbox_that_fails_leaves_the_event_unacknowledged(slack: SlackServer) -> None:
+    class Broken(Exception):
+        """The disk is full."""
+
+    async def broken(_: Inbound) -> Accepted:
+        raise Broken
+
+    def say() -> None:
+        slack.write("D1", "Hello")
+
+    with pytest.raises(Broken):
+        await adapter_for(slack).run(broken, say)
+    assert slack.pending == 1
+
+
+# --- signed requests -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def signed(slack: SlackServer) -> AsyncIterator[SlackAdapter]:
+    """An adapter that waits for requests, behind a server."""
+    adapter = adapter_for(slack, mode="http", app_token=None)
+    server = HttpServer("127.0.0.1", 0)
+    server.bind()
+    slack.requests_to = f"{server.url.rstrip('/')}{PATH}"
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve(Starlette(routes=adapter.routes())))
+        yield adapter
+        serving.cancel()
+
+
+async def test_without_socket_mode_events_come_as_signed_requests(
+    slack: SlackServer, signed: SlackAdapter, inbox: Inbox
+) -> None:
+    async with running(signed, inbox):
+        await slack.say("D1", "Hello & welcome")
+        await slack.say("C1", f"<@{BOT_USER}> hi")
+        await slack.command("D1", "status")
+        ask = Ask("q.0", Address("slack", "T1/D1"), "May I?", (Button("Yes", "yes:1"),))
+        ts = (await signed.deliver(ask)).message
+        await slack.press("D1", ts, "Yes")
+    assert slack.pending == 0
+    assert inbox.texts == ["Hello & welcome", "hi", "/status"]
+    assert isinstance(inbox.events[-1], InboundAction)
+
+
+async def test_a_request_that_cannot_be_stored_now_comes_again(
+    slack: SlackServer, signed: SlackAdapter, inbox: Inbox
+) -> None:
+    await slack.say("D1", "Hello")  # nobody receives yet
+    assert slack.pending == 1
+    slack.fail("users.info", Fault(status=503))
+    async with running(signed, inbox):
+        await slack.pass_time(0)  # again at once
+        assert slack.pending == 1
+        await slack.pass_time(61)
+    assert slack.pending == 0
+    assert inbox.texts == ["Hello"]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        ('{"type":"url_verification","challenge":"abc"}', {}, 200),
+        ("not json", {}, 400),
+        ("[]", {}, 400),
+        ("{}", {"X-Slack-Signature": "v0=00"}, 401),
+        ("{}", {"X-Slack-Signature": "v0=\xe9"}, 401),
+        ("{}", {"X-Slack-Signature": ""}, 401),
+        ("{}", {"X-Slack-Request-Timestamp": "now"}, 401),
+        ("{}", sign("{}", 1_000_000), 401),  # long ago
+        ("{}", sign("{}", int(SystemClock().now() / 1000), "another secret"), 401),
+        ("{}", {}, 503),  # genuine, but nobody receives
+    ],
+)
+@pytest.mark.usefixtures("signed")
+async def test_only_genuine_requests_are_taken(
+    slack: SlackServer, body: str, headers: dict[str, str], status: int
+) -> None:
+    given = {**sign(body, int(SystemClock().now() / 1000)), **headers}
+    async with aiohttp.ClientSession() as client:
+        answer = await client.post(slack.requests_to, data=body.encode(), headers=given)
+        assert answer.status == status
+        if status == 200:
+            assert await answer.text() == "abc"

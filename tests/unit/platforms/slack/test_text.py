@@ -1,0 +1,123 @@
+"""What people write on Slack, and what Slack is given."""
+
+import pytest
+
+from platforms.core.contract import Button
+from platforms.slack.text import (
+    blocks,
+    emoji_name,
+    fallback,
+    has_table,
+    inert,
+    mentions,
+    plain,
+    plain_blocks,
+    rows,
+    settled,
+)
+
+NAMES = {"U2": "Gus"}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("Hello", "Hello"),
+        ("<@U0> hello", "hello"),  # our name in front is how people call us
+        ("  <@U0|bot>: hello", "hello"),
+        ("hello <@U0>", "hello @U0"),
+        ("ask <@U2> or <@U3>", "ask @Gus or @U3"),
+        ("in <#C1|general>", "in #general"),
+        ("see <https://x.org/a?b=1&amp;c=2>", "see https://x.org/a?b=1&c=2"),
+        ("see <https://x.org|the page>", "see the page (https://x.org)"),
+        ("see <http://x.org|x.org>", "see http://x.org"),
+        ("write to <mailto:a@b.org|a@b.org>", "write to a@b.org"),
+        ("<!here> look", "@here look"),
+        ("<!subteam^S1|@team> look", "@team look"),
+        ("a &lt; b &amp;&amp; c &gt; d", "a < b && c > d"),
+    ],
+)
+def test_markup_is_read_as_plain_text(written: str, read: str) -> None:
+    assert plain(written, NAMES, "U0") == read
+
+
+def test_a_mention_is_known_with_and_without_a_label() -> None:
+    assert mentions("hey <@U0>", "U0")
+    assert mentions("hey <@U0|bot>", "U0")
+    assert not mentions("hey <@U01>", "U0")
+
+
+@pytest.mark.parametrize(
+    "text", ["<!channel> a", "<!here|x>", "<!everyone>", "<!subteam^S1>", "@channel", "hi @Here!"]
+)
+def test_what_calls_everybody_is_broken_up(text: str) -> None:
+    assert inert(text) != text
+    assert inert(text).replace("\u200b", "") == text
+
+
+@pytest.mark.parametrize("text", ["<!-- note -->", "a@heredity.org", "<@U1>", "vector<int>"])
+def test_what_calls_nobody_stays(text: str) -> None:
+    assert inert(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["say <!channel> and @here to <!subteam^S1|x> a@b.org <!-- @everyone -->@hereabouts @channel"],
+)
+def test_every_beginning_of_a_text_is_shown_as_a_beginning_of_what_follows(text: str) -> None:
+    shown = ""
+    for end in range(len(text) + 1):
+        now = inert(settled(text[:end]))
+        assert now.startswith(shown)
+        shown = now
+    assert inert(text).startswith(shown)
+
+
+def test_the_short_form_shows_signs_as_they_are_and_is_never_too_long() -> None:
+    assert fallback("a < b & c <!channel>") == "a &lt; b &amp; c &lt;!channel&gt;"
+    for text in ("&" * 9000, "🙂" * 9000, "x" * 9000):
+        assert len(fallback(text).encode()) <= 4000
+    assert fallback("")
+
+
+def test_buttons_stand_below_the_text_in_rows_of_25() -> None:
+    buttons = [Button(f"{number} " + "x" * 100, f"do:{number}") for number in range(30)]
+    text, first, second = blocks("Which?", buttons)
+    assert text == {"type": "markdown", "text": "Which?"}
+    assert (len(first["elements"]), len(second["elements"])) == (25, 5)
+    assert all(len(each["text"]["text"]) <= 75 for each in first["elements"])
+    assert second["elements"][0]["value"] == "do:25"
+    assert rows(()) == []
+
+
+def test_a_text_that_slack_refuses_as_markdown_is_whole_as_plain_text() -> None:
+    text = "word " * 2000
+    shown = "".join(block["text"]["text"] for block in plain_blocks(text, ()))
+    assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("| a | b |\n|---|---|\n| 1 | 2 |", True),
+        ("a | b\n--- | ---\n1 | 2", True),
+        ("a || b", False),
+        ("---\n|", False),
+    ],
+)
+def test_tables_are_seen(text: str, found: bool) -> None:
+    assert has_table(text) is found
+
+
+@pytest.mark.parametrize(
+    ("sign", "name"),
+    [
+        ("👀", "eyes"),
+        ("⚠️", "warning"),
+        ("party_parrot", "party_parrot"),
+        (":x:", "x"),
+        ("🦆", None),
+    ],
+)
+def test_signs_have_names(sign: str, name: str | None) -> None:
+    assert emoji_name(sign) == name
