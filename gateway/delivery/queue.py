@@ -161,7 +161,7 @@ class Queue:
 
     def next_move(self, *, urgent: bool, now: float, pace: Pace) -> Do | Settle | Until | None:
         """Say what to do next among the urgent items, or among the others."""
-        live: Do | None = None
+        live: list[Entry] = []
         later: list[float] = []
         for entry in self._entries.values():
             if entry.body.urgent is not urgent:
@@ -173,14 +173,15 @@ class Queue:
                 later.append(entry.not_before)
                 if entry.phase is Phase.FINAL:  # holds back what came after it
                     return Until(min(later))
-            elif live is None:
-                move = self._live_move(entry, now)
-                if isinstance(move, Do):
-                    live = move
-                elif move:
-                    later.append(move.moment)
-        if live:
-            return self._paced(live, Weight.COSMETIC, now, pace)
+            else:
+                live.append(entry)
+        # Whoever has waited longest comes first: several answers share the chat's allowance.
+        for entry in sorted(live, key=lambda entry: entry.live_at):
+            move = self._live_move(entry, now)
+            if isinstance(move, Do):
+                return self._paced(move, Weight.COSMETIC, now, pace)
+            if move:
+                later.append(move.moment)
         return Until(min(later)) if later else None
 
     def _paced(

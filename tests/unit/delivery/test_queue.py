@@ -1,9 +1,15 @@
 """One item's place in its chat's queue."""
 
+import msgspec
+
+from gateway.delivery.pacing import Pace
 from gateway.delivery.plan import Phase
-from gateway.delivery.queue import Entry
-from gateway.delivery.view import Body, write_body
+from gateway.delivery.queue import Do, Entry, Queue
+from gateway.delivery.view import Body, write_address, write_body
+from platforms.core.contract import Address, Capabilities, Live, Repeat, Unit
 from sessions.records import Item, ItemState
+
+ADDRESS = write_address(Address("memory", "7"))
 
 
 def item(text: str, *, final: bool) -> Item:
@@ -23,3 +29,21 @@ def test_a_pause_that_the_platform_asked_for_is_kept_when_the_text_changes() -> 
     entry.not_before = 100.0
     entry.finish(item("second", final=True))
     assert entry.not_before == 100.0
+
+
+def test_answers_that_share_a_chat_take_turns() -> None:
+    can = Capabilities(4096, Unit.CHARACTERS, Live.EDIT, Repeat.ALWAYS, live_interval=0.0)
+    queue = Queue(can, str)
+    for number in range(3):
+        written = msgspec.structs.replace(item("", final=False), id=f"a_{number}")
+        entry = Entry(msgspec.structs.replace(written, address=ADDRESS), Phase.LIVE, stored=False)
+        entry.read, entry.dirty = "an answer".strip, True
+        queue.add(entry)
+    pace = Pace(burst=100, per_second=100.0, now=0.0)
+    shown: list[str] = []
+    for now in (1.0, 2.0, 3.0):
+        move = queue.next_move(urgent=False, now=now, pace=pace)
+        assert isinstance(move, Do)
+        shown.append(move.entry.item.id)
+        move.entry.live_at = now  # as the lane sets it; there is always more to be shown
+    assert shown == ["a_0", "a_1", "a_2"]
