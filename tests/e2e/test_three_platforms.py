@@ -1,0 +1,105 @@
+"""The daemon with all three platforms at once, each the real library against a server of ours."""
+
+import asyncio
+import re
+import time
+from pathlib import Path
+
+import aiohttp
+
+from tests.e2e.daemon import Daemon
+from tests.e2e.house import talkative
+from tests.fakes.discord.server import TOKEN as DISCORD_TOKEN
+from tests.fakes.discord.server import DiscordServer, discord_server
+from tests.fakes.model_server import ModelServer
+from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SlackServer
+from tests.fakes.telegram.server import TOKEN as TELEGRAM_TOKEN
+from tests.fakes.telegram.server import TelegramServer, serving
+
+
+def daemon(
+    home: Path,
+    model: ModelServer,
+    telegram: TelegramServer,
+    discord: DiscordServer,
+    slack: SlackServer,
+    *sets: str,
+) -> Daemon:
+    return Daemon(
+        home,
+        "model.name=scripted",
+        "gateway.stale_after=3650d",  # the servers' clocks stand still somewhere
+        f"model.base_url={model.url}",
+        f"platforms.telegram.base_url={telegram.url}",
+        f"platforms.discord.base_url={discord.url}",
+        f"platforms.slack.base_url={slack.url}",
+        *sets,
+        env={
+            "OPENAI_API_KEY": "sk-none",
+            "TELEGRAM_BOT_TOKEN": TELEGRAM_TOKEN,
+            "DISCORD_BOT_TOKEN": DISCORD_TOKEN,
+            "SLACK_BOT_TOKEN": BOT_TOKEN,
+            "SLACK_APP_TOKEN": APP_TOKEN,
+        },
+    )
+
+
+async def standing(daemon: Daemon) -> dict[str, object]:
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"{daemon.url}/readyz") as response,
+    ):
+        told: dict[str, object] = await response.json()
+        return {"status": response.status, **told}
+
+
+async def test_each_platform_is_answered_and_all_are_ready(tmp_path: Path) -> None:
+    async with (
+        ModelServer(talkative) as model,
+        serving() as telegram,
+        discord_server() as discord,
+        SlackServer() as slack,
+    ):
+        ann = discord.world.user("Ann")
+        allowed = f'["telegram:1001", "discord:{ann["id"]}", "slack:T1/U1"]'
+        began = time.monotonic()
+        async with daemon(
+            tmp_path, model, telegram, discord, slack, f"access.allow={allowed}"
+        ) as running:
+            took = time.monotonic() - began
+            assert took < 10, f"ready after {took:.1f} s"  # 2 s on an idle machine
+            assert (await standing(running))["status"] == 200
+            telegram.say(1001, "from Telegram")
+            direct = discord.world.direct(ann)
+            await discord.say(direct, ann, "from Discord")
+            await slack.say("D1", "from Slack")
+            async with asyncio.timeout(15):
+                await telegram.shows(1001, "echo: from Telegram")
+                await discord.until(
+                    lambda: any("echo: from Discord" in each for each in discord.screen(direct))
+                )
+                await slack.until(
+                    lambda: any("echo: from Slack" in each for each in slack.workspace.screen("D1"))
+                )
+            assert await running.stop() == 0
+
+
+async def test_a_platform_that_is_down_holds_nobody_back_and_is_named(tmp_path: Path) -> None:
+    async with (
+        ModelServer(talkative) as model,
+        serving() as telegram,
+        discord_server() as discord,
+        SlackServer() as slack,
+    ):
+        discord.accepts_token = False
+        allowed = '["telegram:1001"]'
+        async with daemon(
+            tmp_path, model, telegram, discord, slack, f"access.allow={allowed}"
+        ) as running:
+            telegram.say(1001, "are you there?")
+            await telegram.shows(1001, "echo: are you there?")
+            told = await standing(running)
+            assert told["status"] == 503
+            assert re.search("discord", str(told))
+            assert not re.search("telegram|slack", str(told))
+            assert await running.stop() == 0
