@@ -8,7 +8,7 @@ from gateway.delivery.view import Body, write_body
 from sessions.records import Item, ItemState, Message
 
 
-def answer_item(turn_id: str, address: str, text: str, now: int) -> Item:
+def answer_item(turn_id: str, address: str, text: str, now: int, reply_to: str = "") -> Item:
     """Make a turn's answer something the chat should show."""
     return Item(
         id=answer_id(turn_id),
@@ -18,6 +18,7 @@ def answer_item(turn_id: str, address: str, text: str, now: int) -> Item:
         body=write_body(Body(text=text)),
         created_at=now,
         turn_id=turn_id,
+        reply_to=reply_to or None,
     )
 
 

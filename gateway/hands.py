@@ -7,6 +7,7 @@ import msgspec
 from gateway.announcer import Announcer
 from gateway.delivery.outbox import Delivery
 from gateway.messages import Reader
+from gateway.receipts import Receipts
 from gateway.turns import Turns
 from gateway.work import Work
 from sessions.changes import Change, PutItem
@@ -24,15 +25,22 @@ class GatewayHands:
     """See `sessions.actor.Hands`; each method is explained there."""
 
     def __init__(
-        self, reader: Reader, turns: Turns, announcer: Announcer, delivery: Delivery
+        self,
+        reader: Reader,
+        turns: Turns,
+        announcer: Announcer,
+        delivery: Delivery,
+        receipts: Receipts,
     ) -> None:
         self._reader = reader
         self._turns = turns
         self._announcer = announcer
         self._delivery = delivery
+        self._receipts = receipts
 
     def pending(self, entry: InboxEntry) -> Pending:
         """Read a stored message."""
+        self._receipts.read_back(entry)
         return self._reader.pending(entry)
 
     def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
@@ -61,3 +69,4 @@ class GatewayHands:
         items = [change.item for change in changes if isinstance(change, PutItem)]
         if items:
             self._delivery.wake(items)
+        self._receipts.committed(changes)

@@ -26,6 +26,7 @@ from gateway.limits import MessageLimit
 from gateway.messages import Reader
 from gateway.notices import Fields
 from gateway.pairing import claim_in
+from gateway.receipts import Receipts
 from gateway.settings import Settings
 from platforms.core.contract import (
     Accepted,
@@ -76,6 +77,7 @@ class Reception:
         carry_out: CarryOut,
         tell: Tell,
         meet: Meet,
+        receipts: Receipts,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -88,6 +90,7 @@ class Reception:
         self._carry_out = carry_out
         self._tell = tell
         self._meet = meet
+        self._receipts = receipts
         self._limit = MessageLimit()
         self._begun: dict[str, None] = {}  # commands of late, by inbox row: none is begun twice
 
@@ -135,6 +138,7 @@ class Reception:
         if not await self._store.accept(entry):
             await self._look_again(entry)
             return Accepted.DUPLICATE
+        self._receipts.taken_in(entry)
         self._post(entry.key, Arrived(self._reader.pending(entry)))
         return Accepted.STORED
 

@@ -42,7 +42,9 @@ class Reader:
             sender=f"{event.sender.name} ({event.sender.id})".strip() if shared else None,
         )
         person = f"{event.address.platform}:{event.sender.id}"
-        return Pending(entry.id, entry.address, person, message, mode)
+        # Between two people it is plain what an answer answers; in a room it must be said.
+        reply_to = "" if event.direct else event.id
+        return Pending(entry.id, entry.address, person, message, mode, reply_to)
 
     def is_message(self, command: routing.Command | routing.Unknown) -> bool:
         """Whether a command is a message with a word in front that says how to handle it."""

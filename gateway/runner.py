@@ -35,6 +35,7 @@ from gateway.observe.redact import Redactor
 from gateway.operations import Operation, Operations
 from gateway.operators import Operators
 from gateway.people import People
+from gateway.receipts import Receipts
 from gateway.settings import Settings
 from gateway.supervision import Standing, Supervised
 from gateway.turns import Turns
@@ -203,6 +204,7 @@ class GatewayRunner:
             capabilities=self._capabilities,
             tasks=tasks.create_task,
         )
+        receipts = Receipts(delivery.react if settings.gateway.reactions else None)
         choices = Choices(store)
         await choices.open()
         models.choice = choices.of
@@ -219,7 +221,7 @@ class GatewayRunner:
         )
         shared = Shared(
             store=store,
-            hands=GatewayHands(reader, self._turns, announcer, delivery),
+            hands=GatewayHands(reader, self._turns, announcer, delivery, receipts),
             clock=self._clock,
             ids=self._ids,
             expiry=_expiry(settings.sessions),
@@ -273,6 +275,7 @@ class GatewayRunner:
             carry_out=desk.carry_out,
             tell=desk.tell_plain,
             meet=desk.meet,
+            receipts=receipts,
         )
         await self._take_up_what_was_left(store, pool, reception)
         return reception

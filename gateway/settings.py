@@ -40,6 +40,13 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     queue_limit: Annotated[
         int, Meta(ge=1, description="Messages that may wait in one conversation.")
     ] = 20
+    reactions: Annotated[
+        bool,
+        Meta(
+            description="Show by a sign on each message that it was taken in (👀), and that its "
+            "turn is done (✅) or was not finished (❌), where a platform has such signs."
+        ),
+    ] = True
     stale_after: Annotated[
         Duration,
         Meta(description="Messages older than this when they reach us are not answered."),

@@ -138,6 +138,7 @@ class Work:
         self._key = key
         self._start = start
         self._turn = start.turn
+        self._reply_to = start.turn.reply_to  # of what was asked last
         self._steers_wanted = steers_wanted
         self._asks = asks  # told when it begins to wait for somebody
         self._steers: asyncio.Future[tuple[Message, ...]] | None = None
@@ -267,8 +268,9 @@ class Work:
         """See `sessions.actor.TurnHandle`."""
         return self._text
 
-    def steer(self, messages: tuple[Message, ...]) -> None:
+    def steer(self, messages: tuple[Message, ...], reply_to: str) -> None:
         """See `sessions.actor.TurnHandle`."""
+        self._reply_to = reply_to or self._reply_to
         if self._steers and not self._steers.done():
             self._steers.set_result(messages)
 
@@ -535,7 +537,8 @@ class Work:
             self._thinking.drop()
 
     def _item(self, text: str, *, final: bool) -> Item:
-        item = answer_item(self._turn.id, self._turn.address, text, self._clock.now())
+        turn = self._turn
+        item = answer_item(turn.id, turn.address, text, self._clock.now(), self._reply_to)
         return msgspec.structs.replace(item, final=final)
 
 

@@ -75,8 +75,8 @@ class TurnHandle(Protocol):
         """The visible text so far."""
         ...
 
-    def steer(self, messages: tuple[Message, ...]) -> None:
-        """The answer to its wish for messages that steer it."""
+    def steer(self, messages: tuple[Message, ...], reply_to: str) -> None:
+        """The answer to its wish for messages that steer it, and what it is a reply to now."""
         ...
 
 
@@ -249,7 +249,7 @@ class Actor:
             if isinstance(act, StartTask):
                 self._start(act)
             elif isinstance(act, GiveSteers) and self._handle:
-                self._handle.steer(act.messages)
+                self._handle.steer(act.messages, act.reply_to)
         if changes:
             shared.hands.committed(changes)
 
@@ -316,10 +316,16 @@ class Actor:
         wrecks = []
         for turn in stored.running:
             asked_by = turn.person or person
-            running = RunningTurn(
-                turn.id, turn.session_id, turn.address, asked_by, turn.request, turn.started_at
-            )
             if self._turn is None or self._turn.id != turn.id:
+                running = RunningTurn(
+                    turn.id,
+                    turn.session_id,
+                    turn.address,
+                    asked_by,
+                    turn.request,
+                    turn.started_at,
+                    reply_to=(await self._read_turn(turn)).reply_to,
+                )
                 wrecks.append(await shared.hands.wrecked(turn, running))
         self._wrecks = wrecks
         self._read_back = frozenset(pending.id for pending in waiting)
@@ -420,4 +426,5 @@ class Actor:
             tuple(p.id for p in pendings),
             tuple(p.message for p in pendings),
             turn.person or (pendings[-1].person if pendings else ""),
+            pendings[-1].reply_to if pendings else "",
         )

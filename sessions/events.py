@@ -29,6 +29,7 @@ class Pending(msgspec.Struct, frozen=True):
     person: str
     message: Message
     mode: Busy = Busy.QUEUE
+    reply_to: str = ""  # the message that its answer should be a reply to; empty: none
 
 
 class RunningTurn(msgspec.Struct, frozen=True):
@@ -41,6 +42,7 @@ class RunningTurn(msgspec.Struct, frozen=True):
     request: str
     started_at: int
     leaving: bool = False
+    reply_to: str = ""  # as in `Pending`
 
 
 class Earlier(msgspec.Struct, frozen=True):
@@ -61,6 +63,7 @@ class LastTurn(msgspec.Struct, frozen=True):
     inbox: tuple[str, ...]
     messages: tuple[Message, ...]
     person: str = ""
+    reply_to: str = ""  # as in `Pending`; of the last message
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -278,6 +281,7 @@ class GiveSteers(msgspec.Struct, frozen=True):
 
     turn: str
     messages: tuple[Message, ...]
+    reply_to: str = ""  # as in `Pending`; of the last of them
 
 
 Act = StartTask | CancelTask | Say | GiveSteers

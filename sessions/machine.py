@@ -227,7 +227,13 @@ def _start_turn(
     asked = messages or (source.messages if isinstance(source, LastTurn) else ())
     request = asked[-1].content[:REQUEST_LENGTH] if asked else ""
     turn = RunningTurn(
-        env.new_id("t"), state.session, source.address, source.person, request, env.now
+        env.new_id("t"),
+        state.session,
+        source.address,
+        source.person,
+        request,
+        env.now,
+        reply_to=source.reply_to,
     )
     result.changes.append(
         StartTurn(
@@ -416,7 +422,13 @@ def _retry(result: Result, event: Retry, env: Env) -> None:
     if state.session != last.session:
         _bring_back(result, last.session, event.held, env)
     result.changes.append(TakeBack(last.session, last.id, env.now))
-    source = msgspec.structs.replace(last, person=event.by.person, address=event.by.address)
+    here = event.by.address == last.address  # elsewhere there is no message to reply to
+    source = msgspec.structs.replace(
+        last,
+        person=event.by.person,
+        address=event.by.address,
+        reply_to=last.reply_to if here else "",
+    )
     _start_turn(result, last.inbox, last.messages, source, env)
 
 
@@ -476,7 +488,8 @@ def _steers_wanted(result: Result, event: SteersWanted, env: Env) -> None:
         )
         result.changes.append(AppendMessages(turn.session, turn.id, messages, env.now))
         _set(result, waiting=tuple(p for p in state.waiting if p not in steers))
-    result.acts.append(GiveSteers(event.turn, tuple(p.message for p in steers)))
+    reply_to = steers[-1].reply_to if steers else ""
+    result.acts.append(GiveSteers(event.turn, tuple(p.message for p in steers), reply_to))
 
 
 def _interrupt(result: Result, event: Interrupt, env: Env) -> None:

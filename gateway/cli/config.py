@@ -5,6 +5,7 @@ import sys
 import click
 
 from gateway.cli.common import as_json, configured, print_json, settings_of
+from gateway.cli.platforms import discord_invite, slack_manifest
 from gateway.config import Options, check, environment
 from gateway.config_text import schema as schema_of
 from gateway.config_text import show as text_of
@@ -15,6 +16,10 @@ from platforms.core.registry import specs
 @click.group(help="Check and show the configuration.")
 def config() -> None:
     """See the help."""
+
+
+config.add_command(discord_invite)
+config.add_command(slack_manifest)
 
 
 @config.command("check")

@@ -4,8 +4,9 @@ import asyncio
 import gc
 import shutil
 import sys
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import click
 
@@ -66,7 +67,8 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
         if used(loaded) and not runner.has_admin:
             claim = await runner.operations["pair_claim"]()
         name = own_name(sys.argv[0], Path.cwd(), shutil.which)
-        lines = greeting(loaded, str(link) if link else None, _code(claim), name)
+        bot = bot_name(runner.adapter("telegram"))
+        lines = greeting(loaded, str(link) if link else None, _code(claim), name, bot)
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
 
@@ -75,6 +77,17 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
 
 def _code(claim: object) -> str | None:
     return claim.get("code") if isinstance(claim, dict) else None
+
+
+@runtime_checkable
+class _Bot(Protocol):
+    @property
+    def username(self) -> str: ...
+
+
+def bot_name(adapter: object) -> str:
+    """What people call the bot; empty as long as it was not connected."""
+    return adapter.username if isinstance(adapter, _Bot) else ""
 
 
 def used(loaded: Loaded) -> tuple[str, ...]:
@@ -112,7 +125,11 @@ def not_installed(environ: Mapping[str, str], known: Container[str]) -> list[str
 
 
 def greeting(
-    loaded: Loaded, link: str | None, claim: str | None, name: str = "holdfast"
+    loaded: Loaded,
+    link: str | None,
+    claim: str | None,
+    name: str = "holdfast",
+    telegram_bot: str = "",
 ) -> list[str]:
     """What somebody who starts the gateway should know, a few lines."""
     lines = ["Holdfast is running. Ctrl-C stops it."]
@@ -134,7 +151,23 @@ def greeting(
     if missing:
         lines.append(f"  To add a platform set: {', '.join(missing)}.")
     if claim:
-        lines.append(
-            f"  Nobody is an admin yet: send “claim {claim}” to the bot in a DM, within an hour."
-        )
+        lines += _how_to_claim(used(loaded), claim, name, telegram_bot)
     return lines
+
+
+def _how_to_claim(platforms: Sequence[str], claim: str, name: str, telegram_bot: str) -> list[str]:
+    """Say how the owner shows up: by a link where there can be one, else by a message."""
+    send = f"send “claim {claim}” to the bot in a DM"
+    by_platform = {
+        "telegram": f"open https://t.me/{telegram_bot}?start={claim} and press Start"
+        if telegram_bot
+        else send,
+        "discord": f"{send} (`{name} config discord-invite` prints\n"
+        "               the link that lets it into a server of yours)",
+    }
+    ways = [f"    {_title(each) + ':':<10} {by_platform.get(each, send)}" for each in platforms]
+    return ["  Nobody is an admin yet. To become the owner, within an hour:", *ways]
+
+
+def _title(platform: str) -> str:
+    return next((each for each in _ENVIRONMENT if each.lower() == platform), platform)

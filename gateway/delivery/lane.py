@@ -17,6 +17,7 @@ from gateway.delivery.link import Crashed, Link
 from gateway.delivery.pacing import Pace, Weight
 from gateway.delivery.plan import Phase, Settled, Step
 from gateway.delivery.queue import Do, Entry, Queue, Settle, Until
+from gateway.delivery.signs import Signs
 from gateway.delivery.view import Fate, write_body, write_shown
 from platforms.core.contract import (
     Capabilities,
@@ -28,6 +29,7 @@ from platforms.core.contract import (
     Receipt,
     Repeat,
     Typing,
+    Upload,
 )
 from platforms.core.errors import (
     ChatGone,
@@ -60,6 +62,7 @@ class Office(Protocol):
     clock: Clock
     clean: Callable[[str], str]
     deadline: float
+    upload_deadline: float
 
     def start(self, lane: "Lane", *, urgent: bool) -> None:
         """Run a pump of a lane, now or as soon as there is somebody to own its task."""
@@ -88,6 +91,7 @@ class Lane:
         self._can = can
         self.pace = Pace(self._can.burst, self._can.per_second, office.clock.monotonic())
         self.queue = Queue(self._can, office.clean)
+        self.signs = Signs(link, self.pace, office.clock, self.queue.owes)
         self._news = {True: asyncio.Event(), False: asyncio.Event()}
         self._running: set[bool] = set()
         self._unsaved: dict[str, SetItem] = {}
@@ -130,6 +134,15 @@ class Lane:
                         await self._do(move)
         finally:
             self._running.discard(urgent)
+            self.signs.look_again()
+        self._rest()
+
+    async def show_signs(self) -> None:
+        """Put the signs that wait on people's messages."""
+        await self.signs.pump()
+        self._rest()
+
+    def _rest(self) -> None:
         if not self._running and not self.queue:
             self._office.idle(self)
 
@@ -150,7 +163,10 @@ class Lane:
             await self._record_try(entry, step)
         await self._wait_for_room(move.weight)
         self.pace.take(self._office.clock.monotonic())
-        outcome = await self.link.deliver(step.op, self._office.deadline)
+        office = self._office
+        upload = isinstance(step.op, Upload)
+        deadline = office.upload_deadline if upload else office.deadline
+        outcome = await self.link.deliver(step.op, deadline)
         if entry.gone:
             return
         if move.weight is Weight.COSMETIC:
@@ -317,6 +333,7 @@ class Lane:
 
     def _settle(self, entry: Entry, settled: Settled) -> None:
         self.queue.remove(entry)
+        self.signs.look_again()
         if entry.stored:
             self._remember(entry, settled.state)
             saved = self._unsaved[entry.item.id]

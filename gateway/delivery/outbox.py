@@ -13,7 +13,7 @@ from gateway.delivery.link import Link
 from gateway.delivery.plan import Phase
 from gateway.delivery.queue import FIRST_LIVE_DELAY, Entry
 from gateway.delivery.view import read_address
-from platforms.core.contract import Adapter, Address, capabilities_in
+from platforms.core.contract import Adapter, Address, React, capabilities_in
 from sessions.errors import StoreError
 from sessions.records import Item, ItemState
 from sessions.store import SessionStore
@@ -85,12 +85,14 @@ class Delivery:
         *,
         clean: Callable[[str], str] = _unchanged,
         deadline: float = 30.0,
+        upload_deadline: float = 600.0,
         on_refused: Callable[[Adapter], None] = lambda _: None,
     ) -> None:
         self.store = store
         self.clock = clock
         self.clean = clean  # applied to every text that leaves
         self.deadline = deadline  # seconds that a platform may take over one op
+        self.upload_deadline = upload_deadline  # the same for a file, on a slow line
         self._on_refused = on_refused
         self._links: dict[tuple[str, str], Link] = {}
         self._lanes: dict[str, Lane] = {}
@@ -182,6 +184,17 @@ class Delivery:
         """Begin to show an answer that is being written; the item need not be in the store."""
         return LiveItem(self, item)
 
+    def react(self, address: Address, message: str, emoji: str) -> None:
+        """Put a sign on a person's message when there is room; it is not stored, and may be lost."""
+        link = self._links.get((address.platform, address.account))
+        if link is None or not capabilities_in(link.adapter, address).reactions:
+            return
+        if self._group is None or not link.up:
+            return
+        lane = self._lane_at(address, link)
+        if lane.signs.put(React(f"{message}.s", address, message, emoji)):
+            self._group.create_task(lane.show_signs(), name=f"signs {lane.key}")
+
     async def wait_sent(self, item_id: str) -> ItemState:
         """Wait until an item that was woken is sent or dead."""
         future: asyncio.Future[ItemState] = asyncio.get_running_loop().create_future()
@@ -268,8 +281,9 @@ class Delivery:
     def _lane_of(self, item: Item) -> Lane | None:
         address = read_address(item.address)
         link = self._links.get((address.platform, address.account))
-        if link is None:
-            return None
+        return self._lane_at(address, link) if link else None
+
+    def _lane_at(self, address: Address, link: Link) -> Lane:
         key = _key(address)
         lane = self._lanes.get(key)
         if lane is None:

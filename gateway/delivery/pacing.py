@@ -9,6 +9,7 @@ import enum
 _SMALLEST_SHARE = 1 / 16
 _RECOVERY_SECONDS = 600.0  # from nothing to the documented pace
 _SHARED_BY_THREE = 3.0  # a smaller budget has no room to set some of it aside for urgent ops
+_SHARED_BY_TWO = 2.0
 _ROUNDING = 1e-9
 
 
@@ -45,6 +46,11 @@ class Pace:
         if missing <= _ROUNDING:
             return now
         return now + missing / (self._per_second * self._share)
+
+    def tight(self, now: float) -> bool:
+        """Tell whether the budget is so small that any op makes the next one wait."""
+        self._refill(now)
+        return self._ceiling() < _SHARED_BY_TWO
 
     def take(self, now: float) -> None:
         """Count an op that goes now."""

@@ -8,6 +8,7 @@ rooms       Sans-IO: which channel is a thread of which, and what was said there
 marks       Sans-IO: what was seen last in the channels in use
 lines       events of one channel in order, channels side by side, long texts joined
 wire        Sans-IO: what we send: messages, buttons, commands
+invite      the link that lets the bot into a server
 render      Sans-IO: Markdown as Discord shows it
 speaker     carries out ops
 adapter     the platform as the gateway knows it

@@ -2,8 +2,18 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.run import greeting, not_installed, own_name
+from gateway.cli.run import bot_name, greeting, not_installed, own_name
 from gateway.config import Options, load
+from gateway.pairing import claim_in
+from platforms.core.registry import specs
+from tests.fakes.telegram.server import BOT_NAME, serving
+from tests.fakes.telegram.stage import telegram
+
+TOKENS = {
+    "telegram": {"TELEGRAM_BOT_TOKEN": "1:abc"},
+    "discord": {"DISCORD_BOT_TOKEN": "abc"},
+    "slack": {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"},
+}
 
 HOME = Path("/home/ann/holdfast")
 
@@ -25,11 +35,54 @@ def test_commands_are_named_so_that_they_work_where_it_was_started(
 
 def test_a_newcomer_is_told_where_the_page_is_and_what_is_missing(tmp_path: Path) -> None:
     loaded = load(Options(None, ()), {"HOME": str(tmp_path)}, {})
-    text = "\n".join(greeting(loaded, "http://there/enter/x", "ABCD2345", ".venv/bin/holdfast"))
+    text = "\n".join(greeting(loaded, "http://there/enter/x", None, ".venv/bin/holdfast"))
     assert "http://there/enter/x" in text
     assert ".venv/bin/holdfast chat" in text
     assert "For a real one set OPENAI_API_KEY" in text
-    assert "claim ABCD2345" in text
+    assert "admin" not in text
+
+
+def owner(tmp_path: Path, *platforms: str, bot: str = "") -> list[str]:
+    """Give the lines that tell how to become the owner."""
+    environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
+    for platform in platforms:
+        environ |= TOKENS[platform]
+    loaded = load(Options(None, ()), environ, specs())
+    lines = greeting(loaded, None, "ABCD2345", ".venv/bin/holdfast", bot)
+    start = next(n for n, line in enumerate(lines) if "Nobody is an admin yet" in line)
+    return "\n".join(lines[start + 1 :]).split("\n")
+
+
+def test_on_telegram_one_becomes_the_owner_by_opening_a_link(tmp_path: Path) -> None:
+    (line,) = owner(tmp_path, "telegram", bot="ann_bot")
+    assert line == "    Telegram:  open https://t.me/ann_bot?start=ABCD2345 and press Start"
+    assert claim_in("/start ABCD2345") == "ABCD2345"  # which is what Telegram then sends
+
+
+def test_a_telegram_bot_whose_name_is_not_known_yet_is_written_to(tmp_path: Path) -> None:
+    (line,) = owner(tmp_path, "telegram")
+    assert line == "    Telegram:  send “claim ABCD2345” to the bot in a DM"
+
+
+def test_on_discord_the_bot_must_be_let_into_a_server_first(tmp_path: Path) -> None:
+    line, more = owner(tmp_path, "discord")
+    assert line.startswith("    Discord:   send “claim ABCD2345” to the bot in a DM (")
+    assert ".venv/bin/holdfast config discord-invite" in line
+    assert more.strip().endswith("server of yours)")
+
+
+def test_each_platform_in_use_says_how_and_no_other(tmp_path: Path) -> None:
+    lines = owner(tmp_path, "telegram", "slack", bot="ann_bot")
+    assert sorted(line.split(":")[0].strip() for line in lines) == ["Slack", "Telegram"]
+    assert "    Slack:     send “claim ABCD2345” to the bot in a DM" in lines
+
+
+async def test_the_name_of_the_bot_is_known_once_it_was_connected() -> None:
+    async with serving() as server, telegram(server) as adapter:
+        assert bot_name(adapter) == ""
+        await adapter._connect()
+        assert bot_name(adapter) == BOT_NAME
+    assert bot_name(None) == bot_name(object()) == ""
 
 
 def test_with_a_model_and_no_page_the_greeting_is_short(tmp_path: Path) -> None:

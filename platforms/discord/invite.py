@@ -1,0 +1,41 @@
+"""The link by which somebody lets the bot into their server, from nothing but its token."""
+
+import asyncio
+
+import aiohttp
+
+from platforms.core.errors import Unavailable
+from platforms.discord.faults import mapped, of_answer
+from platforms.discord.wire import invite_link
+
+PATIENCE_SECONDS = 5.0
+_OK = 200
+_AGENT = "DiscordBot (holdfast, 1)"  # how Discord wants programs of this kind to call themselves
+
+
+async def invitation(token: str, base_url: str, seconds: float = PATIENCE_SECONDS) -> str:
+    """Ask Discord which application the token belongs to; raises errors of `platforms.core`."""
+    headers = {"Authorization": f"Bot {token}", "User-Agent": _AGENT}
+    try:
+        async with asyncio.timeout(seconds):
+            with mapped():
+                answer = await _asked(f"{base_url.rstrip('/')}/oauth2/applications/@me", headers)
+    except TimeoutError:
+        msg = f"Discord did not answer within {seconds:g} s"
+        raise Unavailable(msg) from None
+    application = answer.get("id") if isinstance(answer, dict) else None
+    if not (isinstance(application, str) and application.isdecimal()):
+        msg = "Discord's answer does not name the application"
+        raise Unavailable(msg)
+    return invite_link(application)
+
+
+async def _asked(url: str, headers: dict[str, str]) -> object:
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(url, allow_redirects=False) as response,  # the token goes nowhere else
+    ):
+        if response.status != _OK:
+            raise of_answer(response.status, 0, response.reason or "")
+        answer: object = await response.json(content_type=None)
+        return answer

@@ -1,0 +1,43 @@
+"""Somebody who has just started the gateway with a bot becomes its owner by the link it prints."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from gateway.config import environment
+from sessions.values.clock import SystemClock
+from tests.fakes.telegram.server import BOT_NAME, TOKEN, serving
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+PATIENCE = 15.0
+LINK = re.compile(rf"https://t\.me/{BOT_NAME}\?start=([A-Z0-9]{{8}}) ")
+
+
+async def test_the_link_that_is_printed_makes_who_opens_it_the_owner(tmp_path: Path) -> None:
+    passed_on = ("PATH", "COVERAGE", "LANG")
+    environ = {name: each for name, each in environment().items() if name.startswith(passed_on)}
+    environ |= {"HOME": str(tmp_path), "TELEGRAM_BOT_TOKEN": TOKEN}
+    async with serving() as server, asyncio.timeout(PATIENCE):
+        api = f"platforms.telegram.base_url={server.url}"
+        daemon = await asyncio.create_subprocess_exec(
+            *(HOLDFAST, "run", "--set", "http.port=0", "--set", api),
+            stdout=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+            env=environ,
+        )
+        try:
+            assert daemon.stdout is not None
+            found = None
+            while not found:
+                line = await daemon.stdout.readline()
+                assert line, "it ended without a link"
+                found = LINK.search(line.decode())
+            now = SystemClock().now() // 1000
+            server.say(1001, f"/start {found[1]}", date=now)
+            await server.shows(1001, "You are the owner of this gateway now")
+            server.say(1002, f"/start {found[1]}", user=1002, date=now)
+            await server.shows(1002, "This code does not open anything")
+        finally:
+            daemon.terminate()
+            await daemon.wait()
