@@ -107,7 +107,7 @@ async def test_what_an_older_version_wrote_is_there_after_the_steps(
         turn = await store.turn("t1")
         assert turn
         assert turn.person == ""
-        assert await store.spent(key="web:a") == Spent(input_tokens=7, requests=1)
+        assert await store.spent(key="web:a") == Spent(input_tokens=7, requests=1, unpriced=1)
         await store.apply(Compact("s1", 0, "greetings", 3))
         await store.apply(PutApproval(question("p1")))
         assert await store.context("s1") == ("greetings", ())
