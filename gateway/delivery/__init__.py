@@ -5,6 +5,7 @@ plan      the next single op that brings the one closer to the other, and what i
 queue     which of a chat's items is next, and when
 pacing    when a chat may take another op
 lane      carries out the ops of one chat, one after the other
+signs     signs on people's messages, which give way to everything else
 link      one adapter as the lanes see it
 outbox    `Delivery`: all lanes, their start and end
 """

@@ -134,7 +134,6 @@ class Lane:
                         await self._do(move)
         finally:
             self._running.discard(urgent)
-            self.signs.look_again()
         self._rest()
 
     async def show_signs(self) -> None:

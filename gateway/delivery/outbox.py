@@ -117,6 +117,7 @@ class Delivery:
                 if entry.tries:
                     entry.not_before = 0.0
             lane.wake()
+            lane.signs.look_again()
 
     def disconnected(self, platform: str, account: str = "") -> None:
         """The platform cannot be reached: its lanes wait."""
@@ -189,7 +190,7 @@ class Delivery:
         link = self._links.get((address.platform, address.account))
         if link is None or not capabilities_in(link.adapter, address).reactions:
             return
-        if self._group is None or not link.up:
+        if self._group is None:
             return
         lane = self._lane_at(address, link)
         if lane.signs.put(React(f"{message}.s", address, message, emoji)):

@@ -58,7 +58,7 @@ class Signs:
         return start
 
     def look_again(self) -> None:
-        """Something was shown, or cannot be: there may be room now."""
+        """Something was shown, or the platform is back: there may be room now."""
         self._news.set()
 
     async def pump(self) -> None:
@@ -73,11 +73,11 @@ class Signs:
         self._news.clear()
         now = self._clock.monotonic()
         oldest = next(iter(self._waiting.values()))
-        if not self._link.up or oldest.until <= now or self._pace.tight(now):
+        if oldest.until <= now or self._pace.tight(now):
             del self._waiting[oldest.op.message]
             return
         at = oldest.until
-        if not self._owes():
+        if self._link.up and not self._owes():
             at = max(self._pace.ready_at(Weight.COSMETIC, now), self._not_before)
         if at > now:
             await self._wait(min(at, oldest.until) - now)

@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 METADATA = "holdfast_op"
 _CLOCKS_DIFFER = 120.0  # seconds that Slack's clock and ours may be apart
 _PAGES, _PAGE = 5, 200
+_FIRST_SIGN = "eyes"  # of a message; before any other one there may be one to take away
 _REMEMBERED = 2_000
 _TICK = 0.05  # seconds between two looks at whose turn it is
 _LONGEST_SILENCE = 1800.0  # after which a message is not thought to be written any more
@@ -383,7 +384,7 @@ class Show:
             msg = f"Slack has no name for {op.emoji}."
             raise Rejected(msg)
         old = self._reactions.get((channel, ts))
-        if old is None and not name:
+        if old is None and name != _FIRST_SIGN:  # put there before the process started, perhaps
             old = await self._own_reaction(channel, ts)
         if old and old != name:
             await self._reaction("reactions.remove", channel, ts, old, "no_reaction")

@@ -790,6 +790,25 @@ async def test_a_platform_that_never_answers_is_given_up_after_the_deadline_and_
 
 
 @simulated
+async def test_a_file_may_take_longer_than_a_message(world: World, store: Store) -> None:
+    platform = Platform(clock=world)
+    gate = asyncio.Event()
+    platform.fail(memory.delayed(gate), Upload)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("u_1", "A picture", kind="upload"))
+        await asyncio.sleep(590)
+        gate.set()
+        assert await delivery.wait_sent("u_1") is ItemState.SENT
+        assert _kinds(platform) == ["Upload"]
+        platform.fail(memory.hanging(), Upload)
+        await put(store, delivery, item("u_2", "Another", kind="upload"))
+        await asyncio.sleep(599)
+        assert _kinds(platform) == ["Upload"] * 2
+        await delivery.settle(10)
+    assert _kinds(platform) == ["Upload"] * 3
+
+
+@simulated
 async def test_typing_and_drafts_that_hang_do_not_hold_up_the_answer_for_long(
     world: World, store: Store
 ) -> None:

@@ -43,6 +43,12 @@ def test_in_a_shared_session_everybody_is_named_with_name_and_id() -> None:
     assert own.message.sender is None
 
 
+def test_only_in_a_room_an_answer_is_a_reply() -> None:
+    reader = Reader(Busy.QUEUE)
+    assert reader.pending(entry(message(direct=False, id="55"))).reply_to == "55"
+    assert reader.pending(entry(message(direct=True, id="55"))).reply_to == ""
+
+
 def test_words_in_front_say_how_one_message_is_handled() -> None:
     reader = Reader(Busy.COLLECT)
     for text, mode, content in [

@@ -193,6 +193,36 @@ def test_steering_messages_reach_the_running_turn_and_the_others_wait_on() -> No
     assert [p.id for p in result.state.waiting] == ["a"]
 
 
+def replying(name: str, mode: Busy = Busy.QUEUE) -> Pending:
+    """A message of a room, whose answer is to be a reply to it."""
+    return msgspec.structs.replace(pending(name, mode), reply_to=f"m_{name}")
+
+
+def test_a_turn_replies_to_the_last_of_the_messages_that_asked_for_it() -> None:
+    result = after(idle(), Arrived(replying("a")))
+    assert of(StartTask, result)[0].turn.reply_to == "m_a"
+    waiting = (replying("b", Busy.COLLECT), replying("c", Busy.COLLECT), replying("d"))
+    result = after(busy(*waiting), Ended("t_now", TurnState.DONE))
+    assert of(StartTask, result)[0].turn.reply_to == "m_c"
+    steering = busy(replying("e", Busy.STEER), replying("f", Busy.STEER))
+    assert of(GiveSteers, after(steering, SteersWanted("t_now")))[0].reply_to == "m_f"
+
+
+def test_a_turn_that_runs_again_replies_to_the_same_message_but_only_in_its_place() -> None:
+    go = (Message("user", content="go"),)
+    last = LastTurn("t_1", "s_1", "there", ("a",), go, reply_to="m_a")
+    earlier = idle(earlier=Earlier("s_1", Reason.CRASH))
+    for event, reply_to in (
+        (Retry(BY, last), "m_a"),
+        (Retry(msgspec.structs.replace(BY, address="elsewhere"), last), ""),
+        (Resume(BY, "s_1", go_on=True, last=last), "m_a"),
+    ):
+        assert of(StartTask, after(earlier, event))[0].turn.reply_to == reply_to
+    turn = RunningTurn("t_1", "s_1", "there", "web:owner", "go", 0, reply_to="m_a")
+    result = after(idle(session="s_1"), Wrecked(turn, (), {}, take_up=True))
+    assert of(StartTask, result)[0].turn.reply_to == "m_a"
+
+
 def test_a_turn_that_is_over_is_given_nothing_to_steer_by() -> None:
     result = after(busy(pending("b", Busy.STEER)), SteersWanted("t_other"))
     assert of(GiveSteers, result)[0].messages == ()

@@ -376,7 +376,9 @@ async def test_one_sign_takes_the_place_of_another(
     ):
         await adapter.deliver(React("a.r", THREAD, f"C1:{ROOT}", emoji))
         assert signs() == names
-    await adapter_for(slack).deliver(React("a.r", THREAD, f"C1:{ROOT}", ""))  # after a restart
+    await adapter_for(slack).deliver(React("a.r", THREAD, f"C1:{ROOT}", "❌"))  # after a restart
+    assert signs() == ["x"]
+    await adapter_for(slack).deliver(React("a.r", THREAD, f"C1:{ROOT}", ""))
     assert signs() == []
     with pytest.raises(Rejected):
         await adapter.deliver(React("a.r", THREAD, f"C1:{ROOT}", "🦆"))

@@ -1,0 +1,164 @@
+"""How people see in a chat that a message was taken in, and which one an answer belongs to."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.settings import GatewaySettings
+from platforms.core.contract import Address, InboundMessage, Live, React, Sender, Text
+from sessions.changes import Checkpoint
+from sessions.settings import SessionSettings
+from tests.e2e.house import ME, Screen, gateway, talkative
+from tests.fakes.model_script import Script
+from tests.fakes.model_server import ModelServer
+
+ROOM = "room"
+
+
+async def ask(screen: Screen, event: str, text: str, *, direct: bool = False) -> None:
+    """Say something that is meant for the agent."""
+    here = Address("memory", ROOM)
+    who = Sender(ME, "Somebody")
+    said = (Text(text),)
+    await screen.inject(InboundMessage(event, 2**52, here, who, said, direct, addressed=True))
+
+
+async def signed(screen: Screen, **signs: str) -> None:
+    """Wait until messages bear these signs."""
+    await screen.until(ROOM, lambda _: screen.reactions(ROOM) == signs)
+
+
+def replies(screen: Screen) -> dict[str, str | None]:
+    return {message.text: message.reply_to for message in screen.messages(ROOM)}
+
+
+@pytest.mark.parametrize("live", list(Live))
+async def test_in_a_room_an_answer_is_a_reply_to_its_message(tmp_path: Path, live: Live) -> None:
+    screen = Screen(live=live, live_interval=0.01, burst=1000)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
+        await ask(screen, "m1", "one")
+        await screen.shows(ROOM, "echo: one")
+        await ask(screen, "m2", "two")
+        await screen.shows(ROOM, "echo: two")
+    assert replies(screen) == {"echo: one": "m1", "echo: two": "m2"}
+
+
+async def test_between_two_people_an_answer_is_no_reply(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        await ask(house.screen, "m1", "one", direct=True)
+        await house.screen.shows(ROOM, "echo: one")
+        await signed(house.screen, m1="✅")
+    assert replies(house.screen) == {"echo: one": None}
+
+
+async def test_an_answer_that_was_steered_is_a_reply_to_the_last_message(tmp_path: Path) -> None:
+    calls = iter(["H W.3 C(0,c1,current_time,{}) F tool_calls U D"])
+
+    def scripted(body: dict[str, Any]) -> Script:
+        return next(calls, None) or talkative(body)
+
+    screen = Screen(live=Live.NONE, burst=1000)
+    async with ModelServer(scripted) as model, gateway(tmp_path, model, screen):
+        await ask(screen, "m1", "turn right")
+        await ask(screen, "m2", "/steer no, left")
+        shown = await screen.shows(ROOM, "echo: ")
+        await signed(screen, m1="✅", m2="✅")
+    assert [each.reply_to for each in shown if "echo: " in each.text] == ["m2"]
+
+
+async def test_a_sign_says_that_a_message_was_taken_in_and_another_what_came_of_it(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen = house.screen
+        await ask(screen, "m1", "hang")
+        await signed(screen, m1="👀")
+        await ask(screen, "m2", "/stop")
+        await signed(screen, m1="❌")
+        await ask(screen, "m3", "hello")
+        await signed(screen, m1="❌", m3="✅")
+        await ask(screen, "m3", "hello")  # it comes again
+        await ask(screen, "m4", "fail")
+        await signed(screen, m1="❌", m3="✅", m4="❌")
+    signs = [(op.message, op.emoji) for op in screen.ops if isinstance(op, React)]
+    assert len(signs) == len(set(signs)) <= 6
+    assert screen.violations() == []
+
+
+async def test_a_message_for_which_there_was_no_room_is_signed_as_not_done(tmp_path: Path) -> None:
+    settings = GatewaySettings(drain_seconds=0, queue_limit=1)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
+        await ask(house.screen, "m1", "hang")
+        await signed(house.screen, m1="👀")
+        await ask(house.screen, "m2", "wait")
+        await ask(house.screen, "m3", "too much")
+        await signed(house.screen, m1="👀", m2="👀", m3="❌")
+
+
+async def test_what_is_not_meant_for_us_gets_no_sign(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        screen, here = house.screen, Address("memory", ROOM)
+        stranger, me = Sender("666"), Sender(ME)
+        await screen.inject(
+            InboundMessage("m1", 2**52, here, stranger, (Text("x"),), addressed=True)
+        )
+        await screen.inject(InboundMessage("m2", 2**52, here, me, (Text("x"),)))
+        await ask(screen, "m3", "hello")
+        await signed(screen, m3="✅")
+
+
+@pytest.mark.parametrize("switched_off", ["settings", "platform"])
+async def test_signs_are_only_shown_where_they_are_wanted_and_possible(
+    tmp_path: Path, switched_off: str
+) -> None:
+    screen = Screen(reactions=switched_off != "platform", burst=1000)
+    settings = GatewaySettings(drain_seconds=0, reactions=switched_off != "settings")
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, screen, gateway=settings),
+    ):
+        await ask(screen, "m1", "one")
+        await screen.shows(ROOM, "echo: one")
+        await ask(screen, "m2", "two")
+        await screen.shows(ROOM, "echo: two")
+    assert not [op for op in screen.ops if isinstance(op, React)]
+    assert screen.violations() == []
+
+
+@pytest.mark.parametrize("resume", [True, False], ids=["taken up", "suspended"])
+async def test_after_a_crash_an_answer_is_still_a_reply_and_signed(
+    tmp_path: Path, resume: bool
+) -> None:
+    screen = Screen(live=Live.NONE, burst=1000)
+    settings = SessionSettings(on_interrupted="resume" if resume else "suspend")
+    calls = iter(['H T"so far " HANG'])
+
+    def scripted(body: dict[str, Any]) -> Script:
+        return next(calls, None) or talkative(body)
+
+    async with ModelServer(scripted) as model:
+        async with gateway(tmp_path, model, screen, sessions=settings) as house:
+            await ask(screen, "m1", "one")
+            async with asyncio.timeout(8):
+                await model.request(1)
+            await signed(screen, m1="👀")
+            if not resume:
+                store = house.runner._store
+                assert store
+                (turn,) = await store.running_turns()
+                await store.apply(Checkpoint(turn.id, "so far"))  # as every 2 seconds
+            await house.crash()
+        async with gateway(tmp_path, model, screen, sessions=settings):
+            if resume:
+                await signed(screen, m1="✅")
+                shown = await screen.shows(ROOM, "echo: one")
+                assert [each.reply_to for each in shown if "echo" in each.text] == ["m1"]
+            else:
+                await screen.shows(ROOM, "restarted", "so far")
+                assert replies(screen)["so far"] == "m1"
+                await signed(screen, m1="❌")
+                await ask(screen, "m2", "/retry")
+                shown = await screen.shows(ROOM, "echo: one")
+                assert [each.reply_to for each in shown if "echo" in each.text] == ["m1"]

@@ -1,0 +1,271 @@
+"""Signs on people's messages: what a chat shows of them, and that nothing waits for them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway.delivery.outbox import Delivery
+from gateway.delivery.signs import MOST_SIGNS, PATIENCE, SIGN_DEADLINE
+from platforms import memory
+from platforms.core.contract import Address, Post, React
+from platforms.core.errors import Unauthorized
+from platforms.memory.faults import Fault
+from sessions.records import ItemState
+from tests.unit.delivery.simulation import (
+    CHAT,
+    Platform,
+    Store,
+    World,
+    item,
+    put,
+    running,
+    simulated,
+    until,
+)
+
+HERE = Address("memory", CHAT)
+
+
+def signs(platform: Platform) -> list[tuple[str, str]]:
+    return [(op.message, op.emoji) for op in platform.ops if isinstance(op, React)]
+
+
+@contextlib.asynccontextmanager
+async def signing(store: Store, *adapters: Platform, **options: Any) -> AsyncIterator[Delivery]:
+    """Delivery at work, and its own task begun."""
+    async with running(store, *adapters, **options) as delivery:
+        await asyncio.sleep(0)
+        yield delivery
+
+
+async def _quiet() -> None:
+    """Let everything that is under way come to its end."""
+    await asyncio.sleep(PATIENCE * 2)
+
+
+@simulated
+async def test_a_sign_is_shown_on_its_message_and_nothing_is_stored(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    async with signing(store, platform) as delivery:
+        delivery.react(HERE, "m1", "👀")
+        await _quiet()
+        assert platform.reactions(CHAT) == {"m1": "👀"}
+        delivery.react(HERE, "m1", "✅")
+        await _quiet()
+    assert signs(platform) == [("m1", "👀"), ("m1", "✅")]
+    assert store.commits == 0
+    assert platform.violations() == []
+
+
+@simulated
+async def test_a_newer_sign_takes_the_place_of_one_that_waits(world: World, store: Store) -> None:
+    platform = Platform(clock=world)
+    async with signing(store, platform) as delivery:
+        delivery.react(HERE, "m1", "👀")
+        delivery.react(HERE, "m2", "👀")
+        delivery.react(HERE, "m1", "✅")
+        await _quiet()
+    assert signs(platform) == [("m2", "👀"), ("m1", "✅")]
+
+
+@simulated
+async def test_without_a_platform_that_has_signs_nothing_happens(
+    world: World, store: Store
+) -> None:
+    plain, idle = Platform("plain", clock=world, reactions=False), Platform("idle", clock=world)
+    async with signing(store, plain, idle) as delivery:
+        for name in ("plain", "nowhere"):
+            delivery.react(Address(name, CHAT), "m1", "👀")
+        await _quiet()
+        assert not delivery._lanes
+    delivery.react(Address("idle", CHAT), "m1", "👀")  # nobody owns tasks any more
+    assert [*plain.ops, *idle.ops] == []
+
+
+@simulated
+async def test_a_sign_waits_a_little_for_a_platform_that_is_away(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    async with signing(store, platform) as delivery:
+        delivery.disconnected("memory")
+        delivery.react(HERE, "m1", "👀")
+        await asyncio.sleep(PATIENCE + 1)
+        delivery.react(HERE, "m2", "👀")
+        await asyncio.sleep(PATIENCE - 1)
+        assert platform.ops == []
+        delivery.connected("memory")
+        await asyncio.sleep(0.1)
+        assert platform.reactions(CHAT) == {"m2": "👀"}
+
+
+@simulated
+async def test_a_sign_that_hangs_holds_up_no_answer(world: World, store: Store) -> None:
+    platform = Platform(clock=world)
+    platform.fail(memory.hanging(), React)
+    async with signing(store, platform) as delivery:
+        delivery.react(HERE, "m1", "👀")
+        await until(lambda: bool(platform.ops))
+        before = world.monotonic()
+        await put(store, delivery, item("a_1", "Answer"))
+        assert await delivery.wait_sent("a_1") is ItemState.SENT
+        assert world.monotonic() - before < 0.1
+        delivery.react(HERE, "m1", "✅")
+        await asyncio.sleep(SIGN_DEADLINE + 0.1)
+        assert platform.reactions(CHAT) == {"m1": "✅"}
+
+
+@simulated
+async def test_an_answer_is_shown_before_the_sign_that_it_is_done(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world, text_limit=50, burst=3, per_second=0.5)
+    async with signing(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "word " * 50))
+        delivery.react(HERE, "m1", "✅")
+        await _quiet()
+    kinds = [type(op) for op in platform.ops]
+    assert kinds == [*[Post] * (len(kinds) - 1), React]
+    assert platform.violations() == []
+
+
+@pytest.mark.parametrize("budget", [2, 3, 5, 20])
+def test_many_signs_leave_room_for_an_answer_at_any_moment(budget: int) -> None:
+    @simulated
+    async def scene(world: World, store: Store) -> None:
+        platform = Platform(clock=world, burst=budget, per_second=0.2)
+        async with signing(store, platform) as delivery:
+            for number in range(60):
+                delivery.react(HERE, f"m{number}", "👀")
+                await asyncio.sleep(1.3)
+                if number % 20 == 10:
+                    before = world.monotonic()
+                    await put(store, delivery, item(f"a_{number}", "Answer"))
+                    await delivery.wait_sent(f"a_{number}")
+                    assert world.monotonic() - before < 0.1
+            await _quiet()
+        assert 2 < len(signs(platform)) < 60
+        assert platform.violations() == []
+
+    scene()
+
+
+@simulated
+async def test_where_each_op_makes_the_next_one_wait_there_are_no_signs(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world, burst=1, per_second=0.2)
+    async with signing(store, platform) as delivery:
+        delivery.react(HERE, "m1", "👀")
+        await _quiet()
+    assert platform.ops == []
+
+
+@simulated
+async def test_under_pressure_the_oldest_signs_are_dropped(world: World, store: Store) -> None:
+    platform = Platform(clock=world, burst=1000)
+    gate = asyncio.Event()
+    platform.fail(memory.delayed(gate), React)
+    async with signing(store, platform) as delivery:
+        delivery.react(HERE, "first", "👀")
+        await until(lambda: bool(platform.ops))
+        for number in range(MOST_SIGNS + 5):
+            delivery.react(HERE, f"m{number}", "👀")
+        gate.set()
+        await _quiet()
+    assert [message for message, _ in signs(platform)] == [
+        "first",
+        *(f"m{number}" for number in range(5, MOST_SIGNS + 5)),
+    ]
+
+
+@simulated
+async def test_a_sign_that_finds_no_room_for_long_is_dropped(world: World, store: Store) -> None:
+    platform = Platform(clock=world)
+    platform.fail(memory.rate_limited(PATIENCE * 3), React)
+    async with signing(store, platform) as delivery:
+        delivery.react(HERE, "m1", "👀")
+        await until(lambda: bool(platform.ops))
+        delivery.react(HERE, "m2", "👀")
+        await asyncio.sleep(PATIENCE * 4)
+        delivery.react(HERE, "m3", "👀")
+        await _quiet()
+    assert [message for message, _ in signs(platform)] == ["m1", "m3"]
+    assert platform.violations() == []
+
+
+@simulated
+async def test_a_sign_waits_while_an_answer_cannot_be_shown(world: World, store: Store) -> None:
+    platform = Platform(clock=world)
+    platform.fail(memory.unavailable(), Post, times=3)
+    async with signing(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "Answer"))
+        delivery.react(HERE, "m1", "✅")
+        await _quiet()
+    assert [type(op) for op in platform.ops] == [*[Post] * 4, React]
+
+
+@pytest.mark.parametrize(
+    ("fault", "pause"),
+    [
+        pytest.param(memory.rejected(), 0.1, id="refused"),
+        pytest.param(memory.cut_before(), 0.1, id="cut off"),
+        pytest.param(memory.unavailable(), 10.0, id="not there"),
+    ],
+)
+def test_what_goes_wrong_with_a_sign_is_not_tried_again_and_harms_no_other(
+    fault: Fault, pause: float
+) -> None:
+    @simulated
+    async def scene(world: World, store: Store) -> None:
+        platform = Platform(clock=world)
+        platform.fail(fault, React)
+        async with signing(store, platform) as delivery:
+            delivery.react(HERE, "m1", "👀")
+            await until(lambda: bool(platform.ops))
+            delivery.react(HERE, "m2", "👀")
+            await put(store, delivery, item("a_1", "Answer"))
+            await asyncio.sleep(pause)
+            assert platform.reactions(CHAT) == {"m2": "👀"}
+            assert platform.screen(CHAT) == ["Answer"]
+
+    scene()
+
+
+@simulated
+async def test_refused_credentials_stop_the_platform_and_what_waits_is_dropped(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    platform.fail(Fault(Unauthorized), React)
+    told: list[object] = []
+    async with signing(store, platform, on_refused=told.append) as delivery:
+        delivery.react(HERE, "m1", "👀")
+        delivery.react(HERE, "m2", "👀")
+        await _quiet()
+        assert told == [platform]
+        delivery.connected("memory")
+        delivery.react(HERE, "m3", "👀")
+        await _quiet()
+    assert [message for message, _ in signs(platform)] == ["m1", "m3"]
+
+
+@simulated
+async def test_chats_in_which_only_signs_were_shown_are_forgotten_too(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    async with signing(store, platform) as delivery:
+        await _many_chats(delivery)
+        assert len(delivery._lanes) <= 256 + 1
+
+
+async def _many_chats(delivery: Delivery) -> None:
+    for number in range(400):
+        delivery.react(Address("memory", str(number)), "m1", "👀")
+        await asyncio.sleep(30)

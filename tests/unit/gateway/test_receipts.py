@@ -1,0 +1,154 @@
+"""The signs on people's messages, without a platform."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.delivery.view import write_address
+from gateway.receipts import DONE, NOT_DONE, TAKEN_IN, Receipts
+from platforms.core.contract import Address
+from sessions.changes import Change, EndTurn, PutItem, SetInbox, StartTurn
+from sessions.records import InboxEntry, InboxState, Item, ItemState, TurnState
+
+HERE = Address("memory", "7", thread="3")
+
+
+class Board:
+    """What stands on which message."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, str]] = []
+
+    def react(self, address: Address, message: str, sign: str) -> None:
+        assert address == HERE
+        self.shown.append((message, sign))
+
+
+def entry(name: str, state: InboxState = InboxState.WAITING, turn: str | None = None) -> InboxEntry:
+    """A stored message; the platform's id of it is another than ours."""
+    where = write_address(HERE)
+    return InboxEntry(f"i_{name}", "memory@:7", name, "k", where, state, b"{}", 0, turn_id=turn)
+
+
+def start(turn: str, *names: str) -> StartTurn:
+    inbox = tuple(f"i_{name}" for name in names)
+    return StartTurn(turn, "s", "k", "there", inbox, (), "", 0)
+
+
+def end(turn: str, state: TurnState = TurnState.DONE) -> EndTurn:
+    return EndTurn(turn, state, 0)
+
+
+def moved(name: str, state: InboxState, turn: str | None = None) -> SetInbox:
+    return SetInbox((f"i_{name}",), state, 0, turn_id=turn)
+
+
+def played(*changes: Change, names: str = "a") -> list[tuple[str, str]]:
+    """The signs that follow from changes, once these messages are taken in."""
+    board = Board()
+    receipts = Receipts(board.react)
+    for name in names:
+        receipts.taken_in(entry(name))
+    for change in changes:
+        receipts.committed([change])
+    return board.shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "signs"),
+    [
+        pytest.param((), [TAKEN_IN], id="waits"),
+        pytest.param((start("t", "a"),), [TAKEN_IN], id="runs"),
+        pytest.param((start("t", "a"), end("t")), [TAKEN_IN, DONE], id="done"),
+        *(
+            pytest.param((start("t", "a"), end("t", state)), [TAKEN_IN, NOT_DONE], id=state.value)
+            for state in (TurnState.FAILED, TurnState.STOPPED, TurnState.INTERRUPTED)
+        ),
+        pytest.param((moved("a", InboxState.REFUSED),), [TAKEN_IN, NOT_DONE], id="queue full"),
+        pytest.param(
+            (moved("a", InboxState.HELD), start("t", "a"), end("t")),
+            [TAKEN_IN, DONE],
+            id="held and brought back",
+        ),
+        pytest.param(
+            (moved("a", InboxState.RUNNING, "t"), end("t")), [TAKEN_IN, DONE], id="steers a turn"
+        ),
+        pytest.param(
+            (moved("a", InboxState.DONE), start("t", "a"), end("t")), [TAKEN_IN], id="taken back"
+        ),
+        pytest.param(
+            (start("t", "a"), start("t"), end("t")), [TAKEN_IN, DONE], id="taken up again"
+        ),
+        pytest.param(
+            (start("t", "a"), end("t", TurnState.FAILED), start("u", "a"), end("u")),
+            [TAKEN_IN, NOT_DONE],
+            id="retried: two signs are enough",
+        ),
+        pytest.param((start("t"), end("u")), [TAKEN_IN], id="the turn of another"),
+    ],
+)
+def test_the_sign_says_what_became_of_a_message(
+    changes: tuple[Change, ...], signs: list[str]
+) -> None:
+    assert played(*changes) == [("a", sign) for sign in signs]
+
+
+def test_all_messages_of_a_turn_are_signed() -> None:
+    shown = played(start("t", "a", "b"), end("t"), names="abc")
+    assert shown[3:] == [("a", DONE), ("b", DONE)]
+
+
+def test_other_changes_and_messages_of_unknown_origin_do_nothing() -> None:
+    item = Item("a_1", "there", "answer", ItemState.PENDING, b"", 0)
+    assert played(PutItem(item), start("t", "x"), end("t"), names="") == []
+
+
+@pytest.mark.parametrize("state", list(InboxState))
+def test_after_a_restart_what_was_not_done_gets_its_last_sign_only(state: InboxState) -> None:
+    board = Board()
+    receipts = Receipts(board.react)
+    for _ in range(2):
+        receipts.read_back(entry("a", state, "t"))
+    if state is not InboxState.RUNNING:
+        receipts.committed([start("t", "a")])
+    receipts.committed([end("t")])
+    open_ = state in {InboxState.WAITING, InboxState.HELD, InboxState.RUNNING}
+    assert board.shown == ([("a", DONE)] if open_ else [])
+
+
+def test_where_no_signs_are_wanted_nothing_is_kept() -> None:
+    receipts = Receipts(None)
+    receipts.taken_in(entry("a"))
+    receipts.read_back(entry("b"))
+    receipts.committed([start("t", "a"), end("t")])
+    assert not receipts._open
+    assert not receipts._turns
+
+
+def test_only_so_many_messages_are_remembered() -> None:
+    board = Board()
+    receipts = Receipts(board.react)
+    for number in range(5_000):
+        receipts.taken_in(entry(str(number)))
+    receipts.committed([start("t", "0", "4999"), end("t")])
+    assert board.shown[5_000:] == [("4999", DONE)]
+
+
+_names = st.sampled_from("abc")
+_turns = st.sampled_from("tu")
+_changes = st.one_of(
+    st.builds(start, _turns, _names),
+    st.builds(end, _turns, st.sampled_from(TurnState)),
+    st.builds(moved, _names, st.sampled_from(InboxState), st.none() | _turns),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_changes, max_size=30))
+def test_no_message_ever_gets_more_than_two_signs(changes: list[Change]) -> None:
+    shown = played(*changes, names="abc")
+    for name in "abc":
+        signs = [sign for message, sign in shown if message == name]
+        assert signs[0] == TAKEN_IN
+        assert len(signs) <= 2
+        assert TAKEN_IN not in signs[1:]
