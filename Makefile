@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help run test check faults every-byte long-file bench format lock clean run-environment dev-environment
 BIN := .venv/bin
-export PYTHON
+export PYTHON ARGS
 
 help:
 	@echo "make run       install into .venv (once) and start the gateway   (ARGS: of holdfast run)"
@@ -21,7 +21,7 @@ run: run-environment
 
 test: dev-environment
 	@scripts/system-packages
-	$(BIN)/python -m pytest $(ARGS)
+	@scripts/tests $(BIN)/python -m pytest
 
 # Cheapest first: what fails fast says so fast.
 check: dev-environment
@@ -31,7 +31,7 @@ check: dev-environment
 	$(BIN)/lint-imports --no-logo
 	@scripts/system-packages
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(ARGS); tests=$$?; \
+	@scripts/tests $(BIN)/coverage run -m pytest; tests=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report --skip-covered --skip-empty && exit $$tests
 
 faults: dev-environment
