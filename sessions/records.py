@@ -83,6 +83,23 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: bytes | None = None  # opaque parts a provider wants back, such as signatures
 
 
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that came with a message.
+
+    Where it is put is settled when the message is taken in; it is fetched when its turn begins, and
+    what came of that is written into the row: `fetched`, or `trouble`, and `heard` for speech.
+    """
+
+    name: str  # as its sender called it; only words
+    media_type: str  # as the platform says; what the file holds may differ
+    path: str  # in the workspace
+    ref: str = ""  # what the adapter needs to fetch it
+    size: int | None = None  # bytes; None: not known
+    fetched: bool = False
+    trouble: str = ""  # why it is not there, in words for the model
+    heard: str = ""  # what is said in it
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of a session's history."""
 
@@ -92,6 +109,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_call_id: str | None = None
     interrupted: str | None = None  # why an assistant's text is not whole
     sender: str | None = None  # who said it, in a session shared by several people
+    files: tuple[Attachment, ...] = ()  # that came with it
     reasoning: bytes | None = None  # opaque, for replay to the provider that made it
 
 

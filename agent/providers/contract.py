@@ -4,7 +4,7 @@ A provider converts both ways and owns its connection; it does not retry, judge,
 progress, or know about sessions. Closing the stream closes the connection at once.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -21,8 +21,18 @@ class ToolSchema(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
 
 
+class Picture(msgspec.Struct, frozen=True):
+    """A picture that a model is to look at."""
+
+    media_type: str  # what it is, not what it was said to be
+    data: str  # base64
+
+
 class ModelRequest(msgspec.Struct, frozen=True):
-    """One request: the system prompt and the history as the model is to see them."""
+    """One request: the system prompt and the history as the model is to see them.
+
+    A file of a row whose path is among `pictures` is shown as a picture, at the end of its row.
+    """
 
     model: str
     system: str
@@ -32,6 +42,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     temperature: float | None = None
     reasoning_effort: str | None = None
     stream: bool = True  # False for a service that is known not to stream
+    pictures: Mapping[str, Picture] = {}  # by `Attachment.path`
 
 
 class OpenedChunk(msgspec.Struct, frozen=True):
