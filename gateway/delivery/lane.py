@@ -160,6 +160,10 @@ class Lane:
             entry.dirty = False
         if step.creates:
             await self._record_try(entry, step)
+        if isinstance(step.op, Typing):
+            entry.at_work = not step.op.over
+        elif isinstance(step.op, Post) and step.op.streaming:
+            entry.at_work = True
         await self._wait_for_room(move.weight)
         self.pace.take(self._office.clock.monotonic())
         office = self._office
