@@ -239,9 +239,7 @@ class Planner(msgspec.Struct, frozen=True):
 
 
 def _looks(message: Wanted) -> str:
-    return looks(
-        message.text, message.buttons, streaming=message.streaming, tasks=message.tasks
-    )
+    return looks(message.text, message.buttons, streaming=message.streaming, tasks=message.tasks)
 
 
 # --- what is shown after an op was tried -----------------------------------------------------
