@@ -88,7 +88,12 @@ class Entry:
             else:
                 texts = render(clean(self.body.text), capabilities)
                 want = wanted(self.item, self.body, texts, capabilities, streaming=False)
-                self._want = self._with_tasks(want, clean) if self._parts_of_tasks else want
+                if self._parts_of_tasks:  # what was quick was not shown while it was written
+                    last = max(self._parts_of_tasks.values())
+                    for task in self.tasks:
+                        self._parts_of_tasks.setdefault(task.id, last)
+                    want = self._with_tasks(want, clean)
+                self._want = want
         return self._want
 
     def want_live(

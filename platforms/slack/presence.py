@@ -49,7 +49,7 @@ class Presence:
     def __init__(self, calls: Calls, keep: Keep) -> None:
         self._calls = calls
         self._keep = keep
-        self._busy: dict[Thread, None] = {}
+        self._busy: dict[Thread, bool] = {}  # whether we have said so ourselves
         self._left: dict[Thread, None] = {}  # it may still be seen there, and must not
         self._worded: set[Thread] = set()  # threads that show words
         self._wordless: set[str] = set()  # channels that have no such line,
@@ -74,13 +74,14 @@ class Presence:
 
     async def begin(self, thread: Thread) -> None:
         """Let Slack show its Stop."""
-        if thread in self._busy or thread.channel in self._sessionless:
+        if self._busy.get(thread) or thread.channel in self._sessionless:
             return
         now = self._calls.clock.monotonic()
-        if thread not in self._left and not self._calls.budget.may_begin_session(now):
+        reserved = thread in self._left or thread in self._busy
+        if not reserved and not self._calls.budget.may_begin_session(now):
             return
         self._left.pop(thread, None)
-        self._busy[thread] = None
+        self._busy[thread] = True
         await self._store()  # before it can be seen, lest a crash leaves it there
         await self._call(SESSIONS, thread, "processing", self._sessionless)
 
@@ -96,9 +97,16 @@ class Presence:
         """A message was shown there: Slack has taken the words away."""
         self._worded.discard(thread)
 
-    def is_shown(self, thread: Thread) -> bool:
-        """Whether the thread's session may be "processing"."""
-        return thread in self._busy
+    def streams(self, thread: Thread) -> None:
+        """A stream began there, which may let Slack show its Stop."""
+        self.answered(thread)
+        if thread.channel not in self._sessionless:
+            self._busy.setdefault(thread, False)
+            self._count()
+
+    def has_session(self, thread: Thread) -> bool:
+        """Whether it was said there that we are at work."""
+        return self._busy.get(thread, False)
 
     def stream_ended(self, thread: Thread) -> None:
         """A stream came to its end: that puts the session at rest."""

@@ -156,9 +156,7 @@ class Show:
         live = _Live(channel, op.address.thread, streams=True, sent="", at=now)
         live.took(text, changed, now)
         self._keep(ts, live)
-        thread = Thread(channel, op.address.thread)
-        self._presence.answered(thread)
-        await self._presence.begin(thread)
+        self._presence.streams(Thread(channel, op.address.thread))
         return ts
 
     async def _find(self, op: Post | Ask, channel: str, thread: str, us: str) -> str | None:
@@ -300,6 +298,8 @@ class Show:
                 raise
             return False
         live.took(text, changed, self._calls.clock.monotonic())
+        # Not with the first words: what goes wrong with it must not put these in doubt.
+        await self._presence.begin(Thread(live.channel, live.thread))
         return True
 
     async def _finish(self, op: Edit, channel: str, live: _Live | None) -> None:
@@ -334,7 +334,7 @@ class Show:
     ) -> bool:
         """End a stream; False when it did not take what was left."""
         thread = Thread(channel, live.thread) if live else None
-        busy = thread and self._presence.is_shown(thread)
+        busy = thread and self._presence.has_session(thread)
         try:
             await self._calls.call(
                 STOPS,
