@@ -497,6 +497,40 @@ async def test_a_task_stays_in_the_message_that_was_being_written_when_it_began(
 
 
 @simulated
+async def test_a_task_too_quick_to_be_shown_while_it_ran_is_shown_in_the_end(
+    world: World, store: Store
+) -> None:
+    platform = _with_cards(world)
+    async with running(store, platform) as delivery:
+        answer = delivery.live(item("a_1", final=False))
+        answer.follow(lambda: "", "", (READ,))
+        await asyncio.sleep(3)
+        answer.follow(lambda: "So", "", (READ, WRITING))
+        answer.close()
+        await put(store, delivery, item("a_1", "So"))
+        await delivery.settle(10)
+        (message,) = platform.messages(CHAT)
+        assert message.tasks == (READ, WRITING)
+    assert platform.violations() == []
+
+
+@simulated
+async def test_what_is_shown_without_a_word_is_known_after_a_crash_and_taken_away(
+    world: World, store: Store
+) -> None:
+    platform = _with_cards(world, repeat=Repeat.LOOKUP)
+    async with running(store, platform) as delivery:
+        answer = delivery.live(item("a_1", final=False))
+        answer.follow(lambda: "", "", (READING,))
+        await asyncio.sleep(3)
+        assert len(platform.messages(CHAT)) == 1
+    async with running(store, platform):
+        await asyncio.sleep(10)
+        assert platform.messages(CHAT) == []
+    assert platform.violations() == []
+
+
+@simulated
 async def test_where_tasks_have_no_form_of_their_own_nothing_is_said_of_them(
     world: World, store: Store
 ) -> None:
