@@ -73,9 +73,8 @@ class Budget:
 
     def may_begin_session(self, now: float) -> bool:
         """Whether a thread can show that we are at work, and later that we are not."""
-        return self.open_sessions + self._lately(SESSIONS, now) + 1 < PER_MINUTE[
-            SESSIONS
-        ] and not self.wait(SESSIONS, "", now)
+        calls = self._lately(SESSIONS, now) + self.open_sessions + 2  # this one's two, too
+        return calls <= PER_MINUTE[SESSIONS] and not self.wait(SESSIONS, "", now)
 
     def may_edit_another(self, now: float) -> bool:
         """Whether another message can be begun that is edited later: half is left for frames."""

@@ -417,6 +417,8 @@ async def test_a_card_that_still_runs_comes_behind_the_words_that_led_to_it(
     )
     (message,) = slack.workspace.ours("C1")
     assert message.drawn == "Let me see.\n  ┌ ✗ 📖 notes.md\n"  # it was cut off
+    (end,) = slack.workspace.calls("chat.stopStream")
+    assert [chunk["status"] for chunk in end["chunks"]] == ["error"]
 
 
 async def test_cards_change_without_words_and_an_unchanged_state_costs_no_call(
@@ -477,21 +479,27 @@ async def test_an_end_that_is_too_long_for_a_stream_is_shown_by_an_edit(
     assert screen(slack) == ["One, two"]
 
 
-async def test_a_stream_of_cards_is_found_again_and_can_be_taken_away(
-    slack: SlackServer, adapter: SlackAdapter
+@pytest.mark.parametrize("task", [READING, READ], ids=["card below", "card above"])
+@pytest.mark.parametrize("text", ["So", ""], ids=["words", "no words"])
+async def test_a_stream_with_cards_is_found_again(
+    slack: SlackServer, adapter: SlackAdapter, task: Task, text: str
 ) -> None:
     slack.fail("chat.startStream", Fault(drop="after"))
-    post = Post("a.0", THREAD, "So", streaming=True, tasks=(READING,))
+    post = Post("a.0", THREAD, text, streaming=True, tasks=(task,))
     with pytest.raises(Unconfirmed):
         await adapter.deliver(post)
     again = msgspec.structs.replace(post, again=True, since=adapter._clock.now())
     ts = (await adapter.deliver(again)).message
-    (message,) = slack.workspace.ours("C1")
-    assert message.ts == ts
-    await adapter.deliver(Delete("a.0.d", THREAD, ts))
-    assert screen(slack) == []
-    ts = (await adapter.deliver(Post("b.0", THREAD, "", streaming=True, tasks=(READ,)))).message
-    await adapter.deliver(Delete("b.0.d", THREAD, ts))
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, "So be it", tasks=(task,)))
+    assert screen(slack) == ["So be it"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["same process", "after a restart"])
+async def test_a_stream_can_be_taken_away(
+    slack: SlackServer, adapter: SlackAdapter, restarted: bool
+) -> None:
+    ts = (await adapter.deliver(Post("a.0", THREAD, "", streaming=True, tasks=(READ,)))).message
+    await (adapter_for(slack) if restarted else adapter).deliver(Delete("a.0.d", THREAD, ts))
     assert screen(slack) == []
 
 
