@@ -5,6 +5,7 @@ where it was set is kept, and it is taken away at the latest by the next process
 after two minutes. Both are a courtesy: some apps, channels and plans do not have them.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -19,6 +20,9 @@ _log = logging.getLogger(__name__)
 
 WORDS = "assistant.threads.setStatus"
 WRITING = "is writing…"
+PATIENCE = 5.0
+"""Seconds; answers wait behind this."""
+
 _LONGEST_STATUS = 150
 _NEVER = {
     "unknown_method",
@@ -136,9 +140,10 @@ class Presence:
     async def _call(self, method: str, thread: Thread, status: str, refused: set[str]) -> bool:
         """Set a status; False when it is not known what is shown now."""
         try:
-            await self._calls.call(
-                method, channel_id=thread.channel, thread_ts=thread.ts, status=status
-            )
+            async with asyncio.timeout(PATIENCE):
+                await self._calls.call(
+                    method, channel_id=thread.channel, thread_ts=thread.ts, status=status
+                )
         except Unauthorized:
             raise
         except Rejected as error:
@@ -148,7 +153,7 @@ class Presence:
             if method == SESSIONS:
                 self._busy.pop(thread, None)
                 self._count()
-        except PlatformError as error:
+        except (PlatformError, TimeoutError) as error:
             _log.debug("slack: %s: %s", method, error)
             return False
         return True

@@ -615,6 +615,20 @@ async def test_a_limit_on_the_words_holds_up_nothing_but_them(
     assert screen(slack) == ["Hello"]
 
 
+async def test_a_slack_that_does_not_answer_holds_up_an_answer_only_shortly(
+    slack: SlackServer, adapter: SlackAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platforms.slack.presence.PATIENCE", 0.05)
+    gate = asyncio.Event()
+    for method in ("assistant.threads.setStatus", "agents.sessions.setStatus"):
+        slack.fail(method, Fault(gate=gate))
+    await adapter.deliver(Typing("a.t", THREAD))
+    gate.set()
+    await adapter.deliver(Typing("a.t", THREAD, over=True))
+    assert not stop_is_there(slack)
+    assert status(slack) == ""
+
+
 async def test_no_more_stops_are_shown_than_can_be_taken_away(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
