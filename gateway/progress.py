@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gateway.notices import render
+from platforms.core.contract import Task, TaskState
 
 _WORTH_TELLING = 2.0  # seconds a tool may run before its time is shown
 _LASTING = frozenset({"N4", "N5", "N13"})
@@ -21,13 +22,22 @@ class _Running(msgspec.Struct, frozen=True):
     label: str
     since: float
 
+    @property
+    def name(self) -> str:
+        return f"{self.emoji} {self.label}".strip()
+
 
 class StatusLine:
-    """What the line says; `command` is the platform's form of a command."""
+    """What the line says; `command` is the platform's form of a command.
 
-    def __init__(self, command: str) -> None:
+    Where tasks are shown apart, the line leaves them out.
+    """
+
+    def __init__(self, command: str, *, tasks_apart: bool = False) -> None:
         self._command = command
+        self._apart = tasks_apart
         self._running: dict[str, _Running] = {}
+        self._tasks: dict[str, Task] = {}
         self._front = ""
         self._notice = ""
         self._lasting = False
@@ -53,11 +63,21 @@ class StatusLine:
 
     def tool_started(self, call_id: str, emoji: str, label: str, now: float) -> None:
         """A tool runs."""
-        self._running[call_id] = _Running(emoji, label, now)
+        tool = self._running[call_id] = _Running(emoji, label, now)
+        if self._apart:
+            self._tasks[call_id] = Task(call_id, tool.name, TaskState.RUNNING)
 
-    def tool_finished(self, call_id: str) -> None:
+    def tool_finished(self, call_id: str, *, ok: bool = True) -> None:
         """A tool has its result."""
-        self._running.pop(call_id, None)
+        tool = self._running.pop(call_id, None)
+        if tool and self._apart:
+            state = TaskState.DONE if ok else TaskState.FAILED
+            self._tasks[call_id] = Task(call_id, tool.name, state)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What was done so far, in order, where that is shown apart."""
+        return tuple(self._tasks.values())
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
@@ -76,22 +96,22 @@ class StatusLine:
     @property
     def tools_running(self) -> bool:
         """Its words change as time goes by."""
-        return bool(self._running)
+        return bool(self._running) and not self._apart
 
     def words(self, now: float) -> str:
         """The line as it is to be shown now."""
-        under_way = [_of(each, now) for each in self._running.values()]
+        running = () if self._apart else self._running.values()
+        under_way = [_of(each, now) for each in running]
         if self._asked:
             under_way.append(render("waiting", {}, self._command))
         return " · ".join(filter(None, under_way or (self._front, self._notice)))
 
 
 def _of(tool: _Running, now: float) -> str:
-    name = f"{tool.emoji} {tool.label}".strip()
     seconds = now - tool.since
     if seconds < _WORTH_TELLING:
-        return name
-    return f"{name} ({span(seconds)})"
+        return tool.name
+    return f"{tool.name} ({span(seconds)})"
 
 
 def span(seconds: float) -> str:

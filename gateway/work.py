@@ -149,7 +149,9 @@ class Work:
         self._open: dict[str, ToolCall] = {}  # calls without a result
         self._started: dict[str, Risk] = {}  # calls that were begun, and what they may do
         can = announcer.capabilities(self._turn.address)
-        self._status = StatusLine(can.command if can else PLAIN_COMMAND)
+        self._status = StatusLine(
+            can.command if can else PLAIN_COMMAND, tasks_apart=can is not None and can.tasks
+        )
         self._streams = can is not None and can.live is Live.STREAM
         self._clears = can is not None and can.status  # a status can be taken away
         self._names = brief(setting.targets)
@@ -309,7 +311,7 @@ class Work:
                 now = self._clock.monotonic()
                 self._status.tool_started(event.call_id, event.emoji, label, now)
             case ToolFinished():
-                self._status.tool_finished(event.call_id)
+                self._status.tool_finished(event.call_id, ok=event.ok)
             case Notice():
                 words = self._status.notice(event.id, self._named(event))
                 again = event.id == self._told  # the same line, edited in place
@@ -320,10 +322,10 @@ class Work:
         self._refresh()
 
     def _refresh(self) -> None:
-        status = self._status.words(self._clock.monotonic())
+        status, tasks = self._status.words(self._clock.monotonic()), self._status.tasks
         # A line that is over stays until something else is to be shown.
-        if status or self._clears or self._has_said:
-            self._live.follow(self._visible, status)
+        if status or tasks or self._clears or self._has_said:
+            self._live.follow(self._visible, status, tasks)
 
     @property
     def _has_said(self) -> bool:

@@ -160,6 +160,10 @@ class Lane:
             entry.dirty = False
         if step.creates:
             await self._record_try(entry, step)
+        if isinstance(step.op, Typing):
+            entry.at_work = not step.op.over
+        elif isinstance(step.op, Post) and step.op.streaming:
+            entry.at_work = True
         await self._wait_for_room(move.weight)
         self.pace.take(self._office.clock.monotonic())
         office = self._office
@@ -217,8 +221,10 @@ class Lane:
         if isinstance(op, Post | Edit):
             entry.texts[entry.shown.parts[step.part].op] = op.text
         if step.creates:
-            # Only where a repeat would be marked must the receipt of a live message not be lost.
-            must = entry.phase is not Phase.LIVE or self._can.repeat is Repeat.MARK
+            # The receipt of a live message must not be lost where a repeat would be marked, and of
+            # one without words: if its answer never gets any, it has to be taken away.
+            marks = self._can.repeat is Repeat.MARK
+            must = entry.phase is not Phase.LIVE or marks or not entry.text.strip()
             self._remember(entry, ItemState.PENDING, must=must)
 
     async def _unavailable(self, move: Do, error: Unavailable) -> None:

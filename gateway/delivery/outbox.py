@@ -13,7 +13,7 @@ from gateway.delivery.link import Link
 from gateway.delivery.plan import Phase
 from gateway.delivery.queue import FIRST_LIVE_DELAY, Entry
 from gateway.delivery.view import read_address
-from platforms.core.contract import Adapter, Address, React, capabilities_in
+from platforms.core.contract import Adapter, Address, React, Task, capabilities_in
 from sessions.errors import StoreError
 from sessions.records import Item, ItemState
 from sessions.store import SessionStore
@@ -46,14 +46,17 @@ class LiveItem:
         """Let the chat show this text, and a line about what is going on, when there is room."""
         self.follow(lambda: text, status)
 
-    def follow(self, read: Callable[[], str], status: str = "") -> None:
+    def follow(
+        self, read: Callable[[], str], status: str = "", tasks: tuple[Task, ...] = ()
+    ) -> None:
         """The same for a text that grows: it is read when there is room to show it.
 
-        Called for every token: the lane looks at its own pace.
+        Called for every token: the lane looks at its own pace. `tasks` are what was done so far.
         """
         entry = self._entry
         entry.read = read
         entry.status = status
+        entry.tasks = tasks
         if not entry.dirty:
             entry.dirty = True
             self._delivery.look_again(entry)

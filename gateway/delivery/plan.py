@@ -29,6 +29,7 @@ from platforms.core.contract import (
     Post,
     Receipt,
     Repeat,
+    Task,
     Upload,
 )
 from sessions.records import Item, ItemState
@@ -55,6 +56,7 @@ class Wanted(msgspec.Struct, frozen=True):
     form: Form = Form.POST
     buttons: tuple[Button, ...] = ()
     streaming: bool = False
+    tasks: tuple[Task, ...] = ()
 
 
 class Phase(enum.Enum):
@@ -130,7 +132,9 @@ class Planner(msgspec.Struct, frozen=True):
                 return step
         if self.phase is Phase.LIVE:
             return None
-        if self.phase is not Phase.ABANDONED and (step := self._take_away(len(want), shown)):
+        # An abandoned answer keeps what it has come to; one that has not a word is taken away.
+        keeps = self.phase is Phase.ABANDONED and want
+        if not keeps and (step := self._take_away(len(want), shown)):
             return step
         if self.phase is Phase.WITHDRAWN:
             return Settled(ItemState.DEAD, "withdrawn: there was nothing to say")
@@ -176,6 +180,7 @@ class Planner(msgspec.Struct, frozen=True):
                     again=again,
                     since=since,
                     notice=self._ours,
+                    tasks=message.tasks,
                 )
         return Step(made, index, _looks(message), shown, mark)
 
@@ -206,6 +211,7 @@ class Planner(msgspec.Struct, frozen=True):
             message.buttons,
             streaming=message.streaming,
             notice=self._ours,
+            tasks=message.tasks,
         )
         return Step(made, index, _looks(message), shown)
 
@@ -233,7 +239,7 @@ class Planner(msgspec.Struct, frozen=True):
 
 
 def _looks(message: Wanted) -> str:
-    return looks(message.text, message.buttons, streaming=message.streaming)
+    return looks(message.text, message.buttons, streaming=message.streaming, tasks=message.tasks)
 
 
 # --- what is shown after an op was tried -----------------------------------------------------

@@ -20,7 +20,7 @@ from gateway.delivery.view import (
     render,
     render_live,
 )
-from platforms.core.contract import Capabilities, Draft, Live, Typing
+from platforms.core.contract import Capabilities, Draft, Live, Task, Typing
 from sessions.records import Item, ItemState
 
 FIRST_LIVE_DELAY = 0.3
@@ -49,13 +49,16 @@ class Entry:
         begun = self.body.text
         self.read: Callable[[], str] = lambda: begun  # of an answer being written
         self.status = ""
+        self.tasks: tuple[Task, ...] = ()
         self.dirty = False  # a newer text than was shown
         self.live_at = 0.0  # not before this moment
         self.typing_at = 0.0
         self.told = ""  # the status that is shown apart from the messages
         self.drafted = False  # a draft of it is shown
+        self.at_work = False  # it may be seen that it is being written
         self.mute = False  # the platform refused its live updates
         self.texts: dict[str, str] = {}  # what its live messages show
+        self._parts_of_tasks: dict[str, int] = {}  # the message in which each is shown
         self._want: tuple[Wanted, ...] | None = None
 
     @property
@@ -84,7 +87,13 @@ class Entry:
                 self._want = ()
             else:
                 texts = render(clean(self.body.text), capabilities)
-                self._want = wanted(self.item, self.body, texts, capabilities, streaming=False)
+                want = wanted(self.item, self.body, texts, capabilities, streaming=False)
+                if self._parts_of_tasks:  # what was quick was not shown while it was written
+                    last = max(self._parts_of_tasks.values())
+                    for task in self.tasks:
+                        self._parts_of_tasks.setdefault(task.id, last)
+                    want = self._with_tasks(want, clean)
+                self._want = want
         return self._want
 
     def want_live(
@@ -92,7 +101,27 @@ class Entry:
     ) -> tuple[Wanted, ...]:
         """Say which messages should be there while the answer is written."""
         texts = render_live(clean(self.text), capabilities, clean(self.status))
-        return wanted(self.item, self.body, texts, capabilities, streaming=True)
+        if not (self.tasks and capabilities.tasks):
+            return wanted(self.item, self.body, texts, capabilities, streaming=True)
+        texts = texts or ("",)
+        for task in self.tasks:  # it stays in the message that was being written when it began
+            self._parts_of_tasks.setdefault(task.id, len(texts) - 1)
+        want = wanted(self.item, self.body, texts, capabilities, streaming=True)
+        return self._with_tasks(want, clean)
+
+    def _with_tasks(
+        self, want: tuple[Wanted, ...], clean: Callable[[str], str]
+    ) -> tuple[Wanted, ...]:
+        """Say which message each task belongs to."""
+        tasks: dict[int, list[Task]] = {}
+        for task in self.tasks:
+            if (part := self._parts_of_tasks.get(task.id)) is not None:
+                shown = msgspec.structs.replace(task, title=clean(task.title))
+                tasks.setdefault(part, []).append(shown)
+        return tuple(
+            msgspec.structs.replace(message, tasks=tuple(tasks[part])) if part in tasks else message
+            for part, message in enumerate(want)
+        )
 
 
 class Do(msgspec.Struct, frozen=True):
@@ -196,13 +225,15 @@ class Queue:
         want = entry.want(self._capabilities, self._clean)
         probe = entry.probe and self._capabilities.typing_interval is not None
         if probe or entry.told:
-            return Do(entry, self._typing(entry), weight)
+            return Do(entry, self._typing(entry, over=not probe), weight)
         if entry.drafted and not want:
             return Do(entry, self._draft(entry, "", ""), weight)
         planner = Planner(entry.item, entry.body, self._capabilities, entry.phase)
         found = planner.next_step(want, entry.shown)
         if isinstance(found, Step):
             return Do(entry, found, weight)
+        if entry.at_work and self._capabilities.typing_ends:
+            return Do(entry, self._typing(entry, over=True), weight)
         return Settle(entry, found or Settled(ItemState.SENT))
 
     def _live_move(self, entry: Entry, now: float) -> Do | Until | None:
@@ -238,8 +269,9 @@ class Queue:
         found = planner.next_step(want, entry.shown, entry.texts)
         return found if isinstance(found, Step) else None
 
-    def _typing(self, entry: Entry, status: str = "") -> Step:
-        op = Typing(f"{entry.item.id}.t", read_address(entry.item.address), status)
+    def _typing(self, entry: Entry, status: str = "", *, over: bool = False) -> Step:
+        over = over and self._capabilities.typing_ends
+        op = Typing(f"{entry.item.id}.t", read_address(entry.item.address), status, over)
         return Step(op, _NO_PART, "", entry.shown)
 
     def _draft(self, entry: Entry, text: str, status: str) -> Step:

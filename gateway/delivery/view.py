@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from platforms.core.contract import Address, Button, Capabilities, Live, Repeat
+from platforms.core.contract import Address, Button, Capabilities, Live, Repeat, Task
 from platforms.core.markdown import close
 from platforms.core.split import pieces, size, split
 from sessions.records import Item
@@ -96,12 +96,22 @@ def read_address(text: str) -> Address:
     return _read_address(text)
 
 
-def looks(text: str, buttons: tuple[Button, ...], *, streaming: bool) -> str:
-    """Digest what a message shows, to see later whether it must be changed."""
+def looks(
+    text: str, buttons: tuple[Button, ...], *, streaming: bool, tasks: tuple[Task, ...] = ()
+) -> str:
+    """Digest what a message shows, to see later whether it must be changed.
+
+    Tasks count while it is written: after a restart nobody knows them any more, and a message that
+    is whole must not be changed for that.
+    """
     digest = blake2b(text.encode(errors="replace"), digest_size=9)
     for button in buttons:
         digest.update(f"\0{button.label}\0{button.action}".encode())
-    return digest.hexdigest() + (_STREAMING if streaming else "")
+    if not streaming:
+        return digest.hexdigest()
+    for task in tasks:
+        digest.update(f"\0{task.id}\0{task.title}\0{task.state}".encode(errors="replace"))
+    return digest.hexdigest() + _STREAMING
 
 
 def may_be_streaming(part: Part) -> bool:

@@ -150,13 +150,30 @@ class Button(msgspec.Struct, frozen=True):
     action: str
 
 
+class TaskState(enum.StrEnum):
+    """How far something is that the agent does."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Something that the agent does on the way to its answer, such as a tool call."""
+
+    id: str  # the same for all states of one task
+    title: str
+    state: TaskState
+
+
 class Post(msgspec.Struct, frozen=True, tag="post", omit_defaults=True):
     """Show a new message.
 
     `again` says that an earlier try of this very op may have been carried out: an adapter whose
     `repeat` is `NONCE` or `LOOKUP` must then make sure that the message is not shown twice.
     `since` is then when it was first tried. `streaming` says that edits of this message will follow
-    until one has `streaming=False`.
+    until one has `streaming=False`. `tasks` are what was done for this part of the answer so far,
+    only where `Capabilities.tasks`; a message that is `streaming` may consist of them alone.
     """
 
     op: str  # stable over repeats
@@ -168,6 +185,7 @@ class Post(msgspec.Struct, frozen=True, tag="post", omit_defaults=True):
     again: bool = False
     since: int = 0  # milliseconds; 0 when this is the first try
     notice: bool = False  # words of ours, not of the model
+    tasks: tuple[Task, ...] = ()
 
 
 class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
@@ -180,6 +198,7 @@ class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
     buttons: tuple[Button, ...] = ()
     streaming: bool = False
     notice: bool = False
+    tasks: tuple[Task, ...] = ()  # as of `Post`
 
 
 class Draft(msgspec.Struct, frozen=True, tag="draft", omit_defaults=True):
@@ -228,12 +247,14 @@ class React(msgspec.Struct, frozen=True, tag="react"):
 class Typing(msgspec.Struct, frozen=True, tag="typing", omit_defaults=True):
     """Show that an answer is being written, and where `status` is shown, what is going on.
 
-    The status takes the place of the one before; an empty one takes it away.
+    The status takes the place of the one before; an empty one takes it away. `over` says that
+    nothing is being written any more.
     """
 
     op: str
     address: Address
     status: str = ""  # one line; only where `Capabilities.status`
+    over: bool = False  # only where `Capabilities.typing_ends`
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask", omit_defaults=True):
@@ -298,7 +319,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     edit: bool = True
     delete: bool = True
     typing_interval: float | None = None  # seconds after which it must be shown again
+    typing_ends: bool = False  # that nothing is written any more must be said
     status: bool = False  # one line apart from the messages; else it stands below a live text
+    tasks: bool = False  # each in a form of its own; else those that run are part of the status
     buttons: int = 0  # how many a message may carry
     reactions: bool = False
     files: int | None = None  # largest upload in bytes

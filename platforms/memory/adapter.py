@@ -1,6 +1,7 @@
 """The adapter: chats as lists of messages, and the means to play with them."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -272,7 +273,7 @@ class MemoryAdapter:
 
     def _carry_out(self, chat: _Chat, op: Op) -> Receipt:
         self._check(chat, op)
-        if not isinstance(op, Typing | React):
+        if not isinstance(op, Typing | React) and not self.capabilities.typing_ends:
             chat.typing_until = self._clock.monotonic()
         match op:
             case Post() | Ask() | Upload():
@@ -280,7 +281,7 @@ class MemoryAdapter:
             case Edit():
                 message = self._find(chat, op.message)
                 message.text, message.buttons = op.text, op.buttons
-                message.streaming = op.streaming
+                message.streaming, message.tasks = op.streaming, op.tasks
             case Delete():
                 chat.messages.remove(self._find(chat, op.message))
             case Draft():
@@ -291,6 +292,8 @@ class MemoryAdapter:
                 chat.reactions[op.message] = op.emoji
             case Typing():
                 interval = self.capabilities.typing_interval or 0.0
+                if self.capabilities.typing_ends:  # it stays until it is said to be over
+                    interval = 0.0 if op.over else math.inf
                 chat.typing_until = self._clock.monotonic() + interval
         return Receipt()
 

@@ -14,6 +14,7 @@ from platforms.core.contract import (
     Op,
     Post,
     React,
+    Task,
     Typing,
     Upload,
 )
@@ -33,6 +34,7 @@ class Visible(msgspec.Struct):
     streaming: bool = False
     file: str = ""
     notice: bool = False
+    tasks: tuple[Task, ...] = ()
 
 
 def visible(message: str, op: Post | Ask | Upload) -> Visible:
@@ -48,6 +50,7 @@ def visible(message: str, op: Post | Ask | Upload) -> Visible:
                 op.reply_to,
                 op.streaming,
                 notice=op.notice,
+                tasks=op.tasks,
             )
         case Ask():
             return Visible(message, op.op, op.text, op.address, op.buttons)
@@ -60,9 +63,12 @@ def complaints(op: Op, can: Capabilities) -> list[str]:
     text = op.text if isinstance(op, Post | Ask | Edit | Draft) else ""
     streaming = isinstance(op, Post | Edit) and op.streaming
     buttons = op.buttons if isinstance(op, Post | Ask | Edit) else ()
+    tasks = op.tasks if isinstance(op, Post | Edit) else ()
     wrong = {
         "longer than the limit": size(text, can.unit) > can.text_limit,
-        "nothing to show": isinstance(op, Post | Ask | Edit) and not text.strip(),
+        "nothing to show": isinstance(op, Post | Ask | Edit)
+        and not (text.strip() or (streaming and tasks)),
+        "no tasks here": bool(tasks) and not can.tasks,
         "an open code block": has_open_fence(text) and not (streaming and can.live is Live.STREAM),
         "too many buttons": len(buttons) > can.buttons,
         "no live updates here": streaming and can.live not in {Live.EDIT, Live.STREAM},
@@ -71,6 +77,7 @@ def complaints(op: Op, can: Capabilities) -> list[str]:
         "no deletes here": isinstance(op, Delete) and not can.delete,
         "no typing here": isinstance(op, Typing) and can.typing_interval is None and not can.status,
         "no status here": isinstance(op, Typing) and bool(op.status) and not can.status,
+        "an end of typing here": isinstance(op, Typing) and op.over and not can.typing_ends,
         "no reactions here": isinstance(op, React) and not can.reactions,
         "no files here": isinstance(op, Upload) and can.files is None,
     }

@@ -8,9 +8,12 @@ coming in
   signed     or requests that Slack sends us
   events     Sans-IO: what they say
   people     who somebody is, and of which workspace
+  home       who opened a chat with us and was greeted
   places     Sans-IO: the conversations in use, and what was last seen there
 going out
   show       messages: posted, found again, growing, closed
+  cards      Sans-IO: what a stream is told, words and tool calls
+  presence   that we are at work in a thread, and that we are not any more
   files      files, both ways
   text       Sans-IO: words and blocks
   budget     Sans-IO: how often methods may be called

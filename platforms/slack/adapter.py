@@ -20,6 +20,7 @@ from platforms.core.contract import (
     Draft,
     Edit,
     File,
+    Inbound,
     InboundMessage,
     Inbox,
     Live,
@@ -40,8 +41,10 @@ from platforms.slack.calls import Calls, Json
 from platforms.slack.config import SlackConfig
 from platforms.slack.events import WORDS, Found, Identity, Reader
 from platforms.slack.files import LARGEST, Files
+from platforms.slack.home import Home
 from platforms.slack.people import People
 from platforms.slack.places import Place, Places, is_dm, moment
+from platforms.slack.presence import Presence
 from platforms.slack.show import Show
 from platforms.slack.signed import SignedRequests
 from platforms.slack.sockets import Sockets
@@ -58,7 +61,10 @@ CAPABILITIES = Capabilities(
     # that happens in one chat; its own limits are kept by `platforms.slack.budget`.
     burst=30,
     per_second=10.0,
-    typing_interval=60.0,  # it stays for two minutes
+    typing_interval=60.0,  # its words stay for two minutes
+    typing_ends=True,
+    status=True,
+    tasks=True,
     buttons=20,
     reactions=True,
     files=LARGEST,
@@ -66,12 +72,14 @@ CAPABILITIES = Capabilities(
     command="!{word}",
 )
 
-IN_DMS = msgspec.structs.replace(CAPABILITIES, live=Live.EDIT, live_interval=1.3)
+IN_DMS = msgspec.structs.replace(
+    CAPABILITIES, live=Live.EDIT, live_interval=1.3, status=False, tasks=False
+)
 """A stream is a reply in a thread; a DM is one flat conversation, so there a message is edited."""
 
 PATH = "/slack/events"
 
-_SHELF = "places"
+_SHELF, _BUSY, _GREETED = "places", "busy", "greeted"
 _KEEP_SECONDS = 5.0
 _QUIET_SECONDS = 45.0  # of silence, after which the history is asked whether it is one
 _OVERLAP = 60.0  # seconds that are read again, in case something came out of order
@@ -96,7 +104,9 @@ class SlackAdapter:
         self._words = WORDS | {entry.word for entry in surroundings.commands}
         self._calls = Calls(config.bot_token, config.base_url, surroundings.clock)
         self._people = People(self._calls)
-        self._show = Show(self._calls)
+        self._presence = Presence(self._calls, lambda kept: self._shelf.put(_BUSY, kept))
+        self._home = Home(self._calls, lambda kept: self._shelf.put(_GREETED, kept))
+        self._show = Show(self._calls, self._presence)
         self._files = Files(self._calls, self._show)
         self._sockets: Sockets | None = None
         self._signed: SignedRequests | None = None
@@ -126,6 +136,8 @@ class SlackAdapter:
             async with self._calls.connected() as session:
                 self._us = await self._identify()
                 self._places = Places(await self._shelf.get(_SHELF))
+                self._presence.left_by_an_earlier_process(await self._shelf.get(_BUSY))
+                self._home.read(await self._shelf.get(_GREETED))
                 self._inbox = inbox
                 await self._receive(session, ready)
         except BaseExceptionGroup as group:
@@ -212,6 +224,8 @@ class SlackAdapter:
         else:
             sender = Sender(f"{found.team or team}/{found.user}", is_bot=found.is_bot)
         event = msgspec.structs.replace(event, sender=sender)
+        if found.opens:
+            return await self._greet(found, event)
         if isinstance(event, InboundMessage) and self._opens(found, event):
             context = (*await self._context(found), *event.context)
             event = msgspec.structs.replace(event, context=context)
@@ -222,10 +236,26 @@ class SlackAdapter:
         if new:
             await self._remember(found)
         accepted = await self._inbox(event)
-        if not new:
+        if accepted is Accepted.IGNORED and is_dm(found.channel):  # or is not let in any more
+            await self._home.forget(found.channel)
+            for thread in {"", found.thread}:
+                self._places.forget(found.channel, thread)
+        elif not new:
             self._use(found)
         elif accepted is not Accepted.STORED:  # somebody who is not let in: no place of ours
             self._places.forget(found.channel, found.thread)
+        return accepted
+
+    async def _greet(self, found: Found, event: Inbound) -> Accepted:
+        """Somebody opened a chat with us: the gateway greets whom it lets in, once."""
+        assert self._inbox is not None  # noqa: S101 - only while it runs
+        accepted = Accepted.DUPLICATE
+        talks = self._places.find(found.channel, "") is not None
+        if not (talks or self._home.knows(found.channel)):
+            accepted = await self._inbox(event)
+            if accepted is not Accepted.STORED:
+                return accepted
+        await self._home.welcome(found.channel, found.thread)
         return accepted
 
     def _opens(self, found: Found, event: InboundMessage) -> bool:
@@ -265,9 +295,10 @@ class SlackAdapter:
 
     async def _keep_places(self) -> None:
         while True:
-            await asyncio.sleep(_KEEP_SECONDS)
             if self._places.changed:
                 await self._shelf.put(_SHELF, self._places.kept())
+            await self._presence.tidy()
+            await asyncio.sleep(_KEEP_SECONDS)
 
     # --- what did not reach us ----------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from collections import OrderedDict, deque
 WINDOW = 61.0  # seconds; a minute, and a little for the way there
 STREAMS, APPENDS, UPDATES = "chat.startStream", "chat.appendStream", "chat.update"
 STOPS = "chat.stopStream"
+SESSIONS = "agents.sessions.setStatus"
 
-PER_MINUTE = {STREAMS: 20, STOPS: 20, UPDATES: 50, APPENDS: 100}
+PER_MINUTE = {STREAMS: 20, STOPS: 20, UPDATES: 50, APPENDS: 100, SESSIONS: 50}
 """Documented, as "20+", "50+" and "100+"; the others of Slack's limits are beyond our needs."""
 
 POSTS_AT_ONCE, POSTS_PER_SECOND = 5.0, 1.0
@@ -33,6 +34,7 @@ class Budget:
         self._posts: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self.open_streams = 0
         self.open_updates = 0
+        self.open_sessions = 0
 
     def took(self, method: str, now: float) -> None:
         """Count a call that goes now."""
@@ -68,6 +70,11 @@ class Budget:
             and self.open_streams + self._lately(STOPS, now) < PER_MINUTE[STOPS]
             and not self.wait(STREAMS, "", now)
         )
+
+    def may_begin_session(self, now: float) -> bool:
+        """Whether a thread can show that we are at work, and later that we are not."""
+        calls = self._lately(SESSIONS, now) + self.open_sessions + 2  # this one's two, too
+        return calls <= PER_MINUTE[SESSIONS] and not self.wait(SESSIONS, "", now)
 
     def may_edit_another(self, now: float) -> bool:
         """Whether another message can be begun that is edited later: half is left for frames."""

@@ -38,6 +38,7 @@ WORDS = frozenset(
 _COMMAND = re.compile(r"!([A-Za-z]+)(?:\s|\Z)")
 _SPOKEN = {None, "file_share", "thread_broadcast", "me_message", "bot_message"}
 _NOBODY = Sender(id="")
+_DAY = 86_400_000
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -59,6 +60,7 @@ class Found(msgspec.Struct, frozen=True):
     thread: str = ""
     ts: str = ""  # to read on from; empty when it says nothing of that
     addressed: bool = True
+    opens: bool = False  # somebody looks at a chat with us; nothing was said
 
     @property
     def in_order(self) -> bool:
@@ -111,6 +113,13 @@ class Reader:
         kind, subtype = event.get("type"), event.get("subtype")
         if kind == "agent_session_stopped":
             return self._stopped(event, team)
+        if kind == "app_home_opened" and event.get("tab") == "messages":
+            return self._opened(str(event.get("channel") or ""), event, team)
+        if kind == "assistant_thread_started":  # of apps that are not agents yet
+            thread = event.get("assistant_thread") or {}
+            where = {"user": thread.get("user_id"), "event_ts": event.get("event_ts")}
+            ts = str(thread.get("thread_ts") or "")
+            return self._opened(str(thread.get("channel_id") or ""), where, team, ts)
         if kind == "message" and subtype == "message_changed":
             return self._changed(event, team)
         if kind == "message" and subtype == "message_deleted":
@@ -211,6 +220,16 @@ class Reader:
         thread = _thread_of(event, direct=direct)
         message = self._command("!stop", f"{channel}:{ts}:stop", milliseconds(ts), channel, thread)
         return Found(message, user, _team_of(event, team))
+
+    def _opened(self, channel: str, event: Json, team: str, thread: str = "") -> Found | None:
+        """Somebody looks at their chat with us, which counts as a hello; once a day is enough."""
+        user, ts = str(event.get("user") or ""), str(event.get("event_ts") or "")
+        if not (is_dm(channel) and user):
+            return None
+        at = milliseconds(ts if "." in ts else f"{ts[:-6]}.{ts[-6:]}")
+        hello = f"{channel}:hello:{at // _DAY}"
+        message = self._command("/start", hello, at, channel, thread)
+        return Found(message, user, team, channel=channel, thread=thread, opens=True)
 
     # --- what people press and type -----------------------------------------------------------
 

@@ -12,8 +12,6 @@ SCOPES = (
     "files:write",
     "groups:history",
     "im:history",
-    "im:read",
-    "im:write",
     "mpim:history",
     "reactions:read",
     "reactions:write",
@@ -21,12 +19,16 @@ SCOPES = (
 )
 EVENTS = (
     "agent_session_stopped",
+    "app_home_opened",
     "app_mention",
     "message.channels",
     "message.groups",
     "message.im",
     "message.mpim",
 )
+LEGACY_EVENTS = ("assistant_thread_started",)
+"""Read as well, but only sent to apps of the older kind (`assistant_view`), which this one is not."""
+
 COMMAND = "/holdfast"
 
 

@@ -1,17 +1,16 @@
 """Shows our messages: posts and finds them again, lets answers grow, and closes what grew.
 
-In a thread an answer that is being written is one of Slack's own streams; elsewhere, and when Slack
-ends a stream (after about five minutes, or by its Stop), it is a message that is edited. Each message
-carries its op in its metadata, from the moment it is whole.
+In a thread an answer that is being written is one of Slack's own streams, with a card for each tool
+call; elsewhere, and when Slack ends a stream (after about five minutes, or by its Stop), it is a
+message that is edited. Each message carries its op in its metadata, from the moment it is whole.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import OrderedDict
 from typing import Any
 
-from platforms.core.contract import Ask, Button, Delete, Edit, Post, React, Receipt, Typing
+from platforms.core.contract import Ask, Button, Delete, Edit, Post, React, Receipt, Task, Typing
 from platforms.core.errors import (
     PlatformError,
     Rejected,
@@ -21,7 +20,9 @@ from platforms.core.errors import (
 from platforms.core.markdown import close
 from platforms.slack.budget import APPENDS, STOPS, STREAMS
 from platforms.slack.calls import Calls, Json, Refused
+from platforms.slack.cards import Chunks, chunks, ended, line, news, title
 from platforms.slack.places import Place, is_dm
+from platforms.slack.presence import WRITING, Presence, Thread
 from platforms.slack.text import (
     Blocks,
     blocks,
@@ -45,6 +46,7 @@ _REMEMBERED = 2_000
 _TICK = 0.05  # seconds between two looks at whose turn it is
 _LONGEST_SILENCE = 1800.0  # after which a message is not thought to be written any more
 _NOT_STREAMING = {"message_not_in_streaming_state", "stopped_by_user", "streaming_mode_mismatch"}
+_TOO_LONG = "msg_too_long"  # of a stream, though the same text fits into a block
 _BAD_BLOCKS = {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"}
 _NO_ROOM = "Slack's limits leave no room for a live update now."
 
@@ -57,23 +59,29 @@ class _Live:
         self.thread = thread
         self.streams = streams
         self.sent = sent  # what the stream surely shows
+        self.cards: dict[str, Task] = {}  # the same
         self.at = at  # when it was last shown
         self.stopped = False  # by Slack, which may show us at work until we say that we are not
         self.doubtful = False  # the last piece may have arrived or not
         self.waiting: Edit | None = None  # what it should show as soon as it is its turn
         self.lock = asyncio.Lock()  # one call about it at a time
 
+    def took(self, text: str, changed: tuple[Task, ...], now: float) -> None:
+        """Note what the stream shows from now on."""
+        self.sent, self.at = text, now
+        self.cards.update((task.id, task) for task in changed)
+
 
 class Show:
     """Carries out what is to be shown."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, presence: Presence) -> None:
         self._calls = calls
+        self._presence = presence
         self._live: OrderedDict[tuple[str, str], _Live] = OrderedDict()
         self._someone_waits = asyncio.Event()
         self._reactions: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._streamless: set[str] = set()  # channels in which Slack has refused to stream
-        self._statusless: set[str] = set()
 
     # --- new messages -------------------------------------------------------------------------
 
@@ -110,6 +118,7 @@ class Show:
             if error.code not in _BAD_BLOCKS:
                 raise
             answer = await say(plain_blocks(text, buttons))
+        self._presence.answered(Thread(channel, thread))
         return str(answer.get("ts") or "")
 
     def _take_room(self, channel: str) -> None:
@@ -128,22 +137,26 @@ class Show:
                 self._streamless.add(channel)
         if not budget.may_edit_another(now):
             raise Unavailable(_NO_ROOM)
-        ts = await self._say(channel, op.address.thread, close(op.text), op.buttons, op.op)
+        ts = await self._say(channel, op.address.thread, _edited(op), op.buttons, op.op)
         self._keep(ts, _Live(channel, op.address.thread, streams=False, sent="", at=now))
         return ts
 
     async def _start(self, op: Post, channel: str, place: Place) -> str:
-        text = inert(settled(op.text))
+        text, changed = inert(settled(op.text)), news(op.tasks, {})
         answer = await self._calls.call(
             STREAMS,
             channel=channel,
             thread_ts=op.address.thread,
-            markdown_text=text or None,
+            chunks=chunks(text, changed, {}) or None,
             recipient_user_id=place.user,
             recipient_team_id=place.team or None,
+            task_display_mode="timeline",
         )
         ts, now = str(answer.get("ts") or ""), self._calls.clock.monotonic()
-        self._keep(ts, _Live(channel, op.address.thread, streams=True, sent=text, at=now))
+        live = _Live(channel, op.address.thread, streams=True, sent="", at=now)
+        live.took(text, changed, now)
+        self._keep(ts, live)
+        self._presence.streams(Thread(channel, op.address.thread))
         return ts
 
     async def _find(self, op: Post | Ask, channel: str, thread: str, us: str) -> str | None:
@@ -159,11 +172,9 @@ class Show:
         if not isinstance(op, Post) or not thread:
             return None
         # A stream carries no metadata before its end: it is known by where it is and what it says.
-        wanted = likeness(op.text)
         for message in reversed(candidates):
-            seen = likeness(str(message.get("text") or ""))
-            alike = seen and (wanted.startswith(seen) or seen.startswith(wanted))
-            if alike and (channel, str(message["ts"])) not in self._live:
+            text = str(message.get("text") or "")
+            if _alike(op, text) and (channel, str(message["ts"])) not in self._live:
                 return str(message["ts"])
         return None
 
@@ -249,7 +260,7 @@ class Show:
                 return True
         if not budget.may_update(now):
             return False
-        await self._take_over(op, live.channel, live, close(op.text))
+        await self._take_over(op, live.channel, live, _edited(op))
         live.at = now
         return True
 
@@ -265,26 +276,30 @@ class Show:
 
     async def _grow(self, op: Edit, live: _Live) -> bool:
         """Append what is new; False when this is a message that is edited from now on."""
-        text = inert(settled(op.text))
+        text, changed = inert(settled(op.text)), news(op.tasks, live.cards)
         if live.doubtful or not text.startswith(live.sent):
             await self._stop(live.channel, op.message, live)
             return False
-        if text == live.sent:
+        new = chunks(text[len(live.sent) :], changed, live.cards)
+        if not new:
             return True
         try:
-            await self._calls.call(
-                APPENDS, channel=live.channel, ts=op.message, markdown_text=text[len(live.sent) :]
-            )
+            await self._calls.call(APPENDS, channel=live.channel, ts=op.message, chunks=new)
         except Unconfirmed:
             live.doubtful = True
             raise
         except Refused as error:
-            if error.code not in _NOT_STREAMING:
+            if error.code == _TOO_LONG:
+                await self._stop(live.channel, op.message, live)
+            elif error.code in _NOT_STREAMING:
+                live.stopped = True
+                self._no_stream(live)
+            else:
                 raise
-            live.stopped = True
-            self._no_stream(live)
             return False
-        live.sent, live.at = text, self._calls.clock.monotonic()
+        live.took(text, changed, self._calls.clock.monotonic())
+        # Not with the first words: what goes wrong with it must not put these in doubt.
+        await self._presence.begin(Thread(live.channel, live.thread))
         return True
 
     async def _finish(self, op: Edit, channel: str, live: _Live | None) -> None:
@@ -292,7 +307,10 @@ class Show:
         text = inert(op.text)
         if live and live.streams:
             grows = not live.doubtful and text.startswith(live.sent) and not has_table(text)
-            rest = text[len(live.sent) :] if grows else ""
+            rest: Chunks = []
+            if grows:
+                changed = news(ended(op.tasks, live.cards), live.cards)
+                rest = chunks(text[len(live.sent) :], changed, live.cards)
             whole = await self._stop(channel, op.message, live, rest, op)
             if grows and whole:
                 self._drop(channel, op.message)
@@ -304,32 +322,33 @@ class Show:
             raise
         self._drop(channel, op.message)
         if live and live.stopped:
-            await self._rest(channel, live.thread)
-
-    async def _rest(self, channel: str, thread: str) -> None:
-        """Say that we are not at work in a thread any more; only some apps and plans have it."""
-        with contextlib.suppress(PlatformError):
-            await self._calls.call(
-                "agents.sessions.setStatus",
-                channel_id=channel,
-                thread_ts=thread,
-                status="active",
-            )
+            await self._presence.over(Thread(channel, live.thread))
 
     async def _stop(
-        self, channel: str, ts: str, live: _Live | None, rest: str = "", op: Edit | None = None
+        self,
+        channel: str,
+        ts: str,
+        live: _Live | None,
+        rest: Chunks | None = None,
+        op: Edit | None = None,
     ) -> bool:
-        """End a stream; False when it had ended before, and took nothing more."""
+        """End a stream; False when it did not take what was left."""
+        thread = Thread(channel, live.thread) if live else None
+        busy = thread and self._presence.has_session(thread)
         try:
             await self._calls.call(
                 STOPS,
                 channel=channel,
                 ts=ts,
-                markdown_text=rest or None,
+                chunks=rest or None,
                 blocks=rows(op.buttons) or None if op else None,
                 metadata=_metadata(_post_of(op)) if op else None,
+                session_status="active" if busy else None,
             )
         except Refused as error:
+            if error.code == _TOO_LONG and rest:
+                await self._stop(channel, ts, live)
+                return False
             if error.code not in _NOT_STREAMING:
                 raise
             if live:
@@ -338,6 +357,8 @@ class Show:
             return False
         if live:
             self._no_stream(live)
+        if thread:
+            self._presence.stream_ended(thread)
         return True
 
     async def _update(self, op: Edit, channel: str, text: str) -> None:
@@ -367,12 +388,24 @@ class Show:
             if op.message.startswith("F"):
                 await self._calls.call("files.delete", file=op.message)
             else:
-                await self._calls.call("chat.delete", channel=channel, ts=op.message)
+                await self._remove(op, channel)
         except Refused as error:
             if error.code not in {"message_not_found", "file_not_found", "file_deleted"}:
                 raise
         self._drop(channel, op.message)
         return Receipt()
+
+    async def _remove(self, op: Delete, channel: str) -> None:
+        live = self._live.get((channel, op.message))
+        if live and live.streams:
+            await self._stop(channel, op.message, live)
+        try:
+            await self._calls.call("chat.delete", channel=channel, ts=op.message)
+        except Refused as error:
+            if error.code != "streaming_state_conflict":  # a stream of an earlier process
+                raise
+            await self._stop(channel, op.message, None)
+            await self._calls.call("chat.delete", channel=channel, ts=op.message)
 
     # --- signs --------------------------------------------------------------------------------
 
@@ -414,18 +447,15 @@ class Show:
                 raise
 
     async def typing(self, op: Typing, channel: str) -> Receipt:
-        """Say in a thread that an answer is being written; the answer itself takes that away."""
-        thread = op.address.thread
-        if thread and channel not in self._statusless:
-            try:
-                await self._calls.call(
-                    "assistant.threads.setStatus",
-                    channel_id=channel,
-                    thread_ts=thread,
-                    status="is writing…",
-                )
-            except Rejected:  # not every channel and plan has it, and nobody misses it
-                self._statusless.add(channel)
+        """Say in a thread that an answer is being written, and what goes on, or that it is over."""
+        if not op.address.thread:
+            return Receipt()
+        thread = Thread(channel, op.address.thread)
+        if op.over:
+            await self._presence.over(thread)
+        else:
+            seen = any(thread == Thread(live.channel, live.thread) for live in self._live.values())
+            await self._presence.at_work(thread, op.status or ("" if seen else WRITING))
         return Receipt()
 
     # --- what is being written ----------------------------------------------------------------
@@ -456,6 +486,22 @@ class Show:
 
 def _metadata(op: str) -> Json:
     return {"event_type": METADATA, "event_payload": {"op": op}}
+
+
+def _edited(op: Post | Edit) -> str:
+    """Give the live text of a message that is edited: it has no cards, so a line stands below."""
+    text = close(op.text)
+    return "\n\n".join(filter(str.strip, (text, line(op.tasks)))) if op.tasks else text
+
+
+def _alike(op: Post, text: str) -> bool:
+    """Tell whether a text may be what a try of this op has shown; Slack puts the titles into it."""
+    seen, wanted = likeness(text), likeness(op.text)
+    for task in op.tasks:
+        seen = seen.replace(likeness(title(task)), "", 1)
+    if not seen:
+        return bool(op.tasks) and bool(text.strip())
+    return wanted.startswith(seen) or seen.startswith(wanted)
 
 
 def _post_of(op: Edit) -> str:

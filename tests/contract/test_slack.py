@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
 from platforms.core.contract import Accepted
 from tests.contract import test_adapters as body
 from tests.contract.adapter_kit import Stage
@@ -16,7 +19,7 @@ from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.house import slack_house
 from tests.fakes.slack.kit import adapter_for, slack_server
 from tests.fakes.slack.server import Fault, SlackServer, rate_limited
-from tests.fakes.slack.workspace import BOT_USER, TEAM
+from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE, TEAM
 
 
 @contextlib.asynccontextmanager
@@ -333,6 +336,195 @@ async def test_a_stream_that_a_crash_left_open_is_closed_after_the_restart(
             )
     assert {message.thread for message in slack.workspace.ours("C1")} == {ts}
     assert slack.workspace.screen("C1", ts)[0].startswith("so far")
+
+
+# --- as an agent ---------------------------------------------------------------------------------
+
+
+class Shelf:
+    """A tool that reads for as long as a test wants."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.tool = self._tool()
+
+    def _tool(self) -> Tool:
+        @tool(risk=Risk.READ, emoji="📖", label="name")
+        async def look(context: ToolContext, name: str) -> str:  # noqa: ARG001 - every tool has one
+            """Look into a book.
+
+            Args:
+                context: Not part of the call.
+                name: Which.
+            """
+            await self.open.wait()
+            if name == "bad":
+                msg = "There is no such book."
+                raise ValueError(msg)
+            return "It says so."
+
+        return look
+
+
+def reading(*names: str, says: str = "") -> Callable[[dict[str, Any]], str]:
+    """A model that looks into books, one after the other, then says what it found."""
+
+    def answer(body: dict[str, Any]) -> str:
+        after = body["messages"]
+        done = sum(each["role"] == "tool" for each in after)
+        if done < len(names):
+            call = json.dumps({"name": names[done]})
+            said = f"T{json.dumps(says)}" if says and not done else ""
+            return f"H {said} C(0,c{done},look,{call}) F tool_calls U D"
+        return 'H T"It is " W.2 T"so." F stop U D'
+
+    return answer
+
+
+async def test_tool_calls_are_cards_of_the_stream_and_the_words_around_them_stay(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    slack.add_channel("C1")
+    shelf = Shelf()
+    model = ModelServer(reading("good", "bad", says="Let me see."))
+    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+        ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
+        await slack.until(
+            lambda: any("◌ 📖 good" in each.drawn for each in slack.workspace.ours("C1", ts))
+        )
+        (message,) = slack.workspace.ours("C1", ts)
+        assert message.shown == "Let me see."
+        assert slack.workspace.sessions["C1", ts] == "processing"
+        shelf.open.set()
+        await slack.until(lambda: message.shown.endswith("so.") and not message.streaming)
+        assert message.shown.split() == ["Let", "me", "see.", "It", "is", "so."]
+        assert list(message.cards.values()) == [("📖 good", "complete"), ("📖 bad", "error")]
+    assert slack.workspace.ours("C1") == [message]
+    assert slack.workspace.calls("chat.update") == []
+
+
+async def test_in_a_dm_a_line_below_the_answer_says_which_tool_runs(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    shelf = Shelf()
+    model = ModelServer(reading("good", says="Let me see."))
+    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+        await slack.say("D1", "is it so?")
+        await slack.until(lambda: "📖 good" in "".join(slack.workspace.screen("D1")))
+        shelf.open.set()
+        await slack.until(lambda: slack.workspace.screen("D1") == ["Let me see.\n\nIt is so."])
+
+
+async def test_a_stream_that_expires_in_the_middle_of_an_answer_is_whole_in_the_end(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    slack.add_channel("C1")
+    shelf = Shelf()
+    model = ModelServer(reading("good", says="Let me see."))
+    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+        ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
+        await slack.until(lambda: "Let me see." in slack.workspace.screen("C1", ts))
+        slack.workspace.offset += STREAM_LIFE + 1
+        shelf.open.set()
+        await slack.until(lambda: slack.workspace.screen("C1", ts) == ["Let me see.\n\nIt is so."])
+        await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
+    assert len(slack.workspace.calls("chat.startStream")) == 1
+
+
+async def test_slacks_own_stop_works_before_there_is_a_word_of_an_answer(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    slack.add_channel("C1")
+    async with ModelServer("HANG") as model, slack_house(tmp_path, slack, model):
+        ts = await slack.say("C1", f"<@{BOT_USER}> hello?")
+        await slack.until(lambda: slack.workspace.sessions.get(("C1", ts)) == "processing")
+        await slack.stop_session("C1", ts)
+        await slack.until(lambda: "!resume" in " ".join(slack.workspace.screen("C1", ts)))
+        await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
+
+
+async def test_a_stranger_who_presses_stop_ends_the_stream_but_not_the_answer(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    slack.add_channel("C1")
+    shelf = Shelf()
+    model = ModelServer(reading("good", says="Let me see."))
+    async with model, slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+        ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
+        await slack.until(lambda: "Let me see." in slack.workspace.screen("C1", ts))
+        await slack.stop_session("C1", ts, user="U2")
+        shelf.open.set()
+        await slack.until(lambda: slack.workspace.screen("C1", ts) == ["Let me see.\n\nIt is so."])
+        await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
+
+
+@pytest.mark.parametrize("asks", ["fail", "short"], ids=str)
+async def test_when_a_turn_is_over_nothing_says_that_we_are_at_work(
+    tmp_path: Path, slack: SlackServer, asks: str
+) -> None:
+    slack.add_channel("C1")
+    script = 'W.6 S400"no"' if asks == "fail" else 'H W.6 T"so" F stop U D'
+    async with ModelServer(script) as model, slack_house(tmp_path, slack, model):
+        ts = await slack.say("C1", f"<@{BOT_USER}> {asks}")
+        await slack.until(lambda: bool(slack.workspace.statuses.get(("C1", ts))))
+        await slack.until(lambda: bool(slack.workspace.screen("C1", ts)))
+        await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
+        assert slack.workspace.statuses.get(("C1", ts), ("",))[0] == ""
+
+
+@pytest.mark.parametrize("cards", [False, True], ids=["nothing shown", "cards shown"])
+async def test_after_a_crash_nothing_says_that_we_are_still_at_work(
+    tmp_path: Path, slack: SlackServer, cards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.delivery.outbox.ABANDONED_AFTER", 0.2)
+    slack.add_channel("C1")
+    shelf = Shelf()
+    reads = reading("good")
+
+    def answer(body: dict[str, Any]) -> Any:
+        if "hi there" in str(body["messages"][-1]["content"]):
+            return talkative(body)
+        return reads(body) if cards else "HANG"
+
+    async with ModelServer(answer) as model:
+        async with slack_house(tmp_path, slack, model, tools=(shelf.tool,)) as house:
+            ts = await slack.say("C1", f"<@{BOT_USER}> is it so?")
+            await slack.until(lambda: slack.workspace.sessions.get(("C1", ts)) == "processing")
+            if cards:
+                await slack.until(lambda: any(m.cards for m in slack.workspace.ours("C1", ts)))
+            await slack.say("D1", "hi there")  # meanwhile it is written down what is shown
+            await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hi there"])
+            await house.crash()
+        assert slack.workspace.sessions["C1", ts] == "processing"
+        async with slack_house(tmp_path, slack, model, tools=(shelf.tool,)):
+            await slack.until(lambda: slack.workspace.sessions["C1", ts] == "active")
+            await slack.until(
+                lambda: (
+                    len(shown := slack.workspace.ours("C1", ts)) == 1
+                    and "restarted" in shown[0].shown
+                )
+            )
+
+
+async def test_who_opens_the_app_is_greeted_once_and_a_stranger_is_paired(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    slack.workspace.channels["D2"] = []
+    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
+        for _ in range(2):
+            await slack.open_home("D1")
+            await slack.open_home("D2", user="U2")
+        await slack.until(
+            lambda: bool(slack.workspace.screen("D1") and slack.workspace.screen("D2"))
+        )
+        await slack.say("D1", "hi")
+        await slack.until(lambda: "echo: hi" in slack.workspace.screen("D1"))
+    greeting, answer = slack.workspace.screen("D1")
+    assert "!help" in greeting
+    assert answer == "echo: hi"
+    (code,) = slack.workspace.screen("D2")
+    assert "with this code" in code
+    assert set(slack.workspace.prompts) == {("D1", "")}
 
 
 async def test_the_daemons_own_port_takes_signed_requests(

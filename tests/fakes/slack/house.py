@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agent.settings import ModelSettings, Timeouts
+from agent.tools.contract import Tool
 from gateway.runner import GatewayRunner
 from gateway.settings import (
     AccessSettings,
@@ -52,6 +53,7 @@ async def slack_house(
     clock: Clock | None = None,
     platform: dict[str, Any] | None = None,
     served: bool = False,
+    tools: tuple[Tool, ...] = (),
     **changes: Any,
 ) -> AsyncIterator[SlackHouse]:
     """Run a gateway until the block ends; then it drains."""
@@ -75,6 +77,7 @@ async def slack_house(
         home,
         specs={"slack": SPEC},
         http=served,
+        tools=tools,
         clock=clock,
     )
     async with asyncio.TaskGroup() as group:

@@ -83,4 +83,5 @@ async def slack_server() -> AsyncIterator[SlackServer]:
     """A Slack that minds nothing at the end."""
     async with SlackServer() as slack:
         yield slack
-        assert slack.violations() == []
+        found = slack.violations()
+        assert found == [], found

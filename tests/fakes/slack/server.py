@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from platforms.slack.manifest import EVENTS
 from tests.fakes.slack.workspace import (
     BOT_USER,
     TEAM,
@@ -75,6 +76,8 @@ class SlackServer:
         self.deaf = False  # takes the connection, answers pings, says nothing
         self.requests_to = ""  # where signed requests go; empty: Socket Mode
         self.accept_sockets = True
+        self.subscribed = {*EVENTS}
+        self.events: set[str] = set()  # kinds that happened
         self.changed = asyncio.Event()
         self._faults: dict[str, deque[Fault]] = {}
         self._waiting: list[Envelope] = []
@@ -220,21 +223,44 @@ class SlackServer:
     async def stop(self, channel: str, ts: str, *, user: str = "U1") -> None:
         """Let somebody press Slack's own Stop below a stream."""
         message = self.workspace.get(channel, ts)
-        message.stopped_by_user, message.streaming = True, False
+        await self.stop_session(channel, message.thread, user=user)
+
+    async def stop_session(self, channel: str, thread: str, *, user: str = "U1") -> None:
+        """Let somebody press Slack's own Stop, which a thread has whose session is at work."""
+        if self.workspace.sessions.get((channel, thread)) != "processing":
+            msg = "there is no Stop to press"
+            raise AssertionError(msg)
+        streams = [each for each in self.workspace.ours(channel, thread) if each.streaming]
+        for message in streams:
+            message.stopped_by_user, message.streaming = True, False
         await self.event(
             {
                 "type": "agent_session_stopped",
                 "channel": channel,
-                "thread_ts": message.thread,
+                "thread_ts": thread,
                 "user": user,
-                "streaming_message_ts": [ts],
+                "streaming_message_ts": [message.ts for message in streams],
                 "event_ts": self.workspace.new_ts(),
-            }
+            },
+            user,
         )
 
-    async def event(self, event: Json) -> None:
+    async def open_home(self, channel: str, *, user: str = "U1", tab: str = "messages") -> None:
+        """Let somebody open the app."""
+        ts = self.workspace.new_ts()
+        event = {"type": "app_home_opened", "user": user, "channel": channel, "tab": tab}
+        await self.event({**event, "event_ts": ts.replace(".", "")}, user)
+
+    async def start_assistant(self, channel: str, thread: str, *, user: str = "U1") -> None:
+        """The same in apps that are not agents yet: each conversation there is a thread."""
+        self.workspace.put(channel, Message(thread, BOT_USER, "New conversation", thread))
+        where = {"user_id": user, "channel_id": channel, "thread_ts": thread, "context": {}}
+        event = {"type": "assistant_thread_started", "assistant_thread": where}
+        await self.event({**event, "event_ts": self.workspace.new_ts()}, user)
+
+    async def event(self, event: Json, user: str = "U1") -> None:
         """Send any other event."""
-        self._queue("events_api", self._callback(event, "U1"))
+        self._queue("events_api", self._callback(event, user))
         await self.settle()
 
     async def settle(self) -> None:
@@ -313,8 +339,19 @@ class SlackServer:
         }
 
     def _queue(self, kind: str, payload: Json) -> None:
+        if kind == "events_api" and not self._is_subscribed(payload["event"]):
+            return
         self._waiting.append(Envelope(kind, payload, self.workspace.now()))
         self._send_due()
+
+    def _is_subscribed(self, event: Json) -> bool:
+        """An app is told only what its manifest asks for."""
+        kind = str(event["type"])
+        if kind == "message":
+            where = {"D": "im", "G": "groups"}.get(str(event["channel"])[0], "channels")
+            kind = f"message.{where}"
+        self.events.add(kind)
+        return kind in self.subscribed
 
     def _send_due(self) -> None:
         now = self.workspace.now()

@@ -7,11 +7,41 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from platforms.slack.manifest import SCOPES
+
 TEAM, BOT_USER, BOT = "T1", "U0BOT", "B0BOT"
 Json = dict[str, Any]
 
 STREAM_LIFE = 300.0
 STATUS_LIFE = 120.0
+SESSION_LIFE = 3601.0
+STREAM_BYTES = 40_000  # nobody knows it for sure
+
+_HISTORY = frozenset({"channels:history", "groups:history", "im:history", "mpim:history"})
+METHOD_SCOPES: dict[str, frozenset[str]] = {
+    "apps.connections.open": frozenset(),  # goes with the app's token
+    "auth.test": frozenset(),
+    "users.info": frozenset({"users:read"}),
+    "chat.postMessage": frozenset({"chat:write"}),
+    "chat.update": frozenset({"chat:write"}),
+    "chat.delete": frozenset({"chat:write"}),
+    "chat.startStream": frozenset({"chat:write"}),
+    "chat.appendStream": frozenset({"chat:write"}),
+    "chat.stopStream": frozenset({"chat:write"}),
+    "conversations.history": _HISTORY,  # each for one kind of channel
+    "conversations.replies": _HISTORY,
+    "reactions.add": frozenset({"reactions:write"}),
+    "reactions.remove": frozenset({"reactions:write"}),
+    "reactions.get": frozenset({"reactions:read"}),
+    "assistant.threads.setStatus": frozenset({"chat:write"}),
+    "assistant.threads.setSuggestedPrompts": frozenset({"assistant:write"}),
+    "agents.sessions.setStatus": frozenset({"chat:write"}),
+    "files.getUploadURLExternal": frozenset({"files:write"}),
+    "files.completeUploadExternal": frozenset({"files:write"}),
+    "files.info": frozenset({"files:read"}),
+    "files.delete": frozenset({"files:write"}),
+}
+"""What docs.slack.dev asks for."""
 
 PER_MINUTE = {
     "chat.update": 50,
@@ -23,6 +53,8 @@ PER_MINUTE = {
     "users.info": 100,
     "reactions.add": 50,
     "reactions.remove": 50,
+    "agents.sessions.setStatus": 50,
+    "assistant.threads.setSuggestedPrompts": 100,
 }
 _POSTS_AT_ONCE = 10  # in each channel, and then one a second
 
@@ -57,6 +89,9 @@ class Message:
         self.streaming = False
         self.stopped_by_user = False
         self.streamed_at = 0.0
+        self.mode = ""  # of its stream: "chunks" or "markdown_text", from the first content on
+        self.cards: dict[str, tuple[str, str]] = {}  # title and status
+        self.layout: list[tuple[str, str]] = []  # pieces of text, and cards, as they came
         self.reactions: dict[str, list[str]] = {}
         self.edited: str = ""
 
@@ -72,6 +107,33 @@ class Message:
         return "\n".join(parts) if parts else self.text
 
     @property
+    def drawn(self) -> str:
+        """What a person sees, the cards and buttons included."""
+        marks = {"in_progress": "◌", "complete": "✓", "error": "✗"}
+        lines = self.shown
+        if self.cards:
+            lines = "".join(
+                piece if kind == "text" else self._card(marks, piece) for kind, piece in self.layout
+            )
+        lines += "".join(f"\n  [{button['text']['text']}]" for button in self.buttons)
+        lines += "".join(f"\n  ({file['name']})" for file in self.files)
+        signs = " ".join(f":{name}:" for name, users in self.reactions.items() if users)
+        return f"{lines}\n  {signs}" if signs else lines
+
+    def _card(self, marks: dict[str, str], card: str) -> str:
+        title, status = self.cards[card]
+        return f"\n  ┌ {marks[status]} {title}\n"
+
+    @property
+    def told(self) -> str:
+        """Its text as Slack gives it back: that of a stream has the titles of its cards in it."""
+        if not self.cards:
+            return self.shown
+        return "".join(
+            piece if kind == "text" else self.cards[piece][0] for kind, piece in self.layout
+        )
+
+    @property
     def buttons(self) -> list[Json]:
         return [
             element
@@ -81,7 +143,7 @@ class Message:
         ]
 
     def as_json(self, *, metadata: bool = False) -> Json:
-        found: Json = {"type": "message", "ts": self.ts, "user": self.user, "text": self.shown}
+        found: Json = {"type": "message", "ts": self.ts, "user": self.user, "text": self.told}
         if self.user == BOT_USER:
             found["bot_id"] = BOT
         if self.thread:
@@ -108,7 +170,10 @@ class Workspace:
         self.contents: dict[str, bytes] = {}
         self.statuses: dict[tuple[str, str], tuple[str, float]] = {}
         self.sessions: dict[tuple[str, str], str] = {}  # what Slack says an agent does in a thread
+        self.sessions_end: dict[tuple[str, str], float] = {}
+        self.prompts: dict[tuple[str, str], list[str]] = {}
         self.is_agent = True
+        self.scopes = frozenset(SCOPES)
         self.log: list[tuple[str, Json]] = []
         self.limited: list[str] = []
         self.found: list[str] = []
@@ -180,7 +245,8 @@ class Workspace:
             if status and self.now() < until:
                 left.append(f"{channel}:{thread}: still says {status!r}")
         for (channel, thread), status in self.sessions.items():
-            if status == "processing" and self.is_agent:
+            fades = self.sessions_end.get((channel, thread), float("inf"))
+            if status == "processing" and self.is_agent and self.now() < fades:
                 left.append(f"{channel}:{thread}: the agent still seems to be at work")
         return left
 
@@ -241,6 +307,7 @@ class Workspace:
             "reactions.remove": self._unreact,
             "reactions.get": self._reactions,
             "assistant.threads.setStatus": self._set_status,
+            "assistant.threads.setSuggestedPrompts": self._suggest,
             "agents.sessions.setStatus": self._set_session,
             "files.getUploadURLExternal": self._upload_url,
             "files.completeUploadExternal": self._complete,
@@ -250,6 +317,10 @@ class Workspace:
         self.log.append((method, arguments))
         if method not in known:
             refuse("unknown_method")
+        if missing := METHOD_SCOPES[method] - self.scopes:
+            self.found.append(f"{method} without the scope {', '.join(sorted(missing))}")
+            code = "missing_scope"
+            raise SlackError(code, needed=",".join(sorted(missing)))
         return known[method](arguments)
 
     def _channel(self, arguments: Json) -> str:
@@ -314,6 +385,7 @@ class Workspace:
         self._check_blocks(blocks)
         self._check_text(str(arguments.get("text") or ""), longest)
         message.text, message.blocks = str(arguments.get("text") or ""), blocks
+        message.cards, message.layout = {}, []
         self._check_calls(message.shown)
         if "metadata" in arguments:
             message.metadata = arguments["metadata"]
@@ -346,6 +418,8 @@ class Workspace:
 
     def _delete(self, arguments: Json) -> Json:
         channel, message = self._own(arguments)
+        if message.streaming and not self._expired(message):
+            refuse("streaming_state_conflict")
         self.channels[channel].remove(message)
         return {"channel": channel, "ts": message.ts}
 
@@ -365,9 +439,11 @@ class Workspace:
             refuse("missing_recipient_user_id")
         if not channel.startswith("D") and not arguments.get("recipient_team_id"):
             refuse("missing_recipient_team_id")
-        text = str(arguments.get("markdown_text") or "")
-        self._check_calls(text)
-        message = self.put(channel, Message(self.new_ts(), BOT_USER, text, thread))
+        if arguments.get("task_display_mode", "timeline") not in {"timeline", "plan"}:
+            refuse("invalid_arguments")
+        message = Message(self.new_ts(), BOT_USER, "", thread)
+        self._take(message, arguments)
+        self.put(channel, message)
         message.streaming, message.streamed_at = True, self.now()
         self.sessions[channel, thread] = "processing"
         self._answered(channel, thread)
@@ -379,23 +455,58 @@ class Workspace:
             refuse("stopped_by_user")
         if self._expired(message):
             refuse("message_not_in_streaming_state")
-        text = str(arguments.get("markdown_text") or "")
-        if len(text) > 12_000:
-            refuse("msg_too_long")
-        message.text += text
-        self._check_calls(message.text)
+        self._take(message, arguments)
         return channel, message
 
+    def _take(self, message: Message, arguments: Json) -> None:
+        """Add content to a stream, which is of one kind for good."""
+        text, chunks = arguments.get("markdown_text"), arguments.get("chunks")
+        if text and chunks:
+            refuse("invalid_arguments")
+        mode = "markdown_text" if text else "chunks" if chunks else ""
+        if mode and message.mode not in {"", mode}:
+            self.found.append("a stream of two kinds")
+            refuse("streaming_mode_mismatch")
+        message.mode = message.mode or mode
+        for chunk in chunks or ([{"type": "markdown_text", "text": text}] if text else []):
+            self._take_chunk(message, chunk)
+        if len(message.told.encode()) > STREAM_BYTES:
+            refuse("msg_too_long")
+        self._check_calls(message.told)
+
+    def _take_chunk(self, message: Message, chunk: Json) -> None:
+        match chunk:
+            case {"type": "markdown_text", "text": str(text)}:
+                if not 0 < len(text) <= 12_000:
+                    refuse("msg_too_long")
+                message.text += text
+                message.layout.append(("text", text))
+            case {"type": "task_update", "id": str(card), "title": str(title), "status": status}:
+                if not title or len(title) > 256 or "\n" in title or len(card) > 256:
+                    self.found.append(f"a card's title that does not fit: {title!r}")
+                if status not in {"pending", "in_progress", "complete", "error"}:
+                    refuse("invalid_arguments")
+                if card not in message.cards:
+                    message.layout.append(("card", card))
+                    if len(message.cards) >= 50:
+                        refuse("invalid_arguments")
+                message.cards[card] = (title, status)
+            case _:
+                refuse("invalid_arguments")
+
     def _append(self, arguments: Json) -> Json:
-        if not arguments.get("markdown_text"):
-            refuse("markdown_text_required")
+        if not arguments.get("markdown_text") and not arguments.get("chunks"):
+            refuse("no_text")
         channel, message = self._streamed(arguments)
         return {"channel": channel, "ts": message.ts}
 
     def _stop(self, arguments: Json) -> Json:
         channel, message = self._streamed(arguments)
         message.streaming = False
-        self.sessions[channel, message.thread] = "active"
+        for card, (title, status) in message.cards.items():
+            if status == "in_progress":
+                message.cards[card] = (title, "error")
+        self.sessions[channel, message.thread] = str(arguments.get("session_status") or "active")
         blocks = arguments.get("blocks") or []
         self._check_blocks(blocks)
         if blocks:
@@ -466,6 +577,19 @@ class Workspace:
     def _set_status(self, arguments: Json) -> Json:
         channel, thread = self._channel(arguments), str(arguments["thread_ts"])
         self.statuses[channel, thread] = (str(arguments["status"]), self.now() + STATUS_LIFE)
+        self._check_calls(str(arguments["status"]))
+        return {}
+
+    def _suggest(self, arguments: Json) -> Json:
+        channel, prompts = self._channel(arguments), arguments["prompts"]
+        fits = all(set(each) == {"title", "message"} and all(each.values()) for each in prompts)
+        if not 0 < len(prompts) <= 4 or not fits:
+            refuse("invalid_arguments")
+        if not arguments.get("thread_ts") and not self.is_agent:
+            refuse("invalid_thread_ts")
+        self.prompts[channel, str(arguments.get("thread_ts") or "")] = [
+            each["message"] for each in prompts
+        ]
         return {}
 
     def _set_session(self, arguments: Json) -> Json:
@@ -474,7 +598,10 @@ class Workspace:
         channel, status = self._channel(arguments), str(arguments["status"])
         if status not in {"active", "processing", "suspended", "closed"}:
             refuse("invalid_arguments")
-        self.sessions[channel, str(arguments["thread_ts"])] = status
+        thread = str(arguments["thread_ts"])
+        self.get(channel, thread)
+        self.sessions[channel, thread] = status
+        self.sessions_end[channel, thread] = self.now() + SESSION_LIFE
         return {"status": status}
 
     # --- files ---------------------------------------------------------------------------------

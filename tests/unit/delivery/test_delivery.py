@@ -21,6 +21,8 @@ from platforms.core.contract import (
     Post,
     Receipt,
     Repeat,
+    Task,
+    TaskState,
     Typing,
     Upload,
 )
@@ -437,6 +439,152 @@ async def test_a_status_leaves_out_secrets_and_platforms_that_show_none(
         await asyncio.sleep(3)
     assert _statuses(seen) == ["the ***"]
     assert _statuses(blind) == [""]
+
+
+# --- tasks, and the end of typing --------------------------------------------------------------
+
+READING = Task("c1", "📖 key", TaskState.RUNNING)
+READ = msgspec.structs.replace(READING, state=TaskState.DONE)
+WRITING = Task("c2", "✏️ b", TaskState.RUNNING)
+
+
+def _with_cards(clock: World, **more: Any) -> Platform:
+    return Platform(clock=clock, live=Live.STREAM, tasks=True, typing_ends=True, **more)
+
+
+def _tasks(platform: Platform) -> list[tuple[Task, ...]]:
+    return [op.tasks for op in platform.ops if isinstance(op, Post | Edit)]
+
+
+@simulated
+async def test_tasks_are_shown_before_the_first_word_and_change_without_one(
+    world: World, store: Store
+) -> None:
+    platform = _with_cards(world)
+    async with running(store, platform, clean=lambda text: text.replace("key", "***")) as delivery:
+        answer = delivery.live(item("a_1", final=False))
+        for text, tasks in (("", (READING,)), ("", (READ,)), ("So", (READ, WRITING))):
+            answer.follow(lambda text=text: text, "", tasks)  # type: ignore[misc]
+            await asyncio.sleep(3)
+        answer.close()
+        await put(store, delivery, item("a_1", "So be it"))
+        await delivery.settle(10)
+        assert platform.screen(CHAT) == ["So be it"]
+        assert not platform.typing(CHAT)
+    assert _kinds(platform) == ["Post", "Edit", "Edit", "Edit", "Typing"]
+    clean, done = (msgspec.structs.replace(each, title="📖 ***") for each in (READING, READ))
+    assert _tasks(platform) == [(clean,), (done,), (done, WRITING), (done, WRITING)]
+    assert platform.violations() == []
+
+
+@simulated
+async def test_a_task_stays_in_the_message_that_was_being_written_when_it_began(
+    world: World, store: Store
+) -> None:
+    platform = _with_cards(world, text_limit=200)
+    first, both = "word " * 30, "word " * 60
+    async with running(store, platform) as delivery:
+        answer = delivery.live(item("a_1", final=False))
+        for text, tasks in ((first, (READING,)), (both, (READ,)), (both, (READ, WRITING))):
+            answer.follow(lambda text=text: text, "", tasks)  # type: ignore[misc]
+            await asyncio.sleep(5)
+        assert [message.tasks for message in platform.messages(CHAT)] == [(READ,), (WRITING,)]
+        answer.close()
+        await put(store, delivery, item("a_1", both))
+        await delivery.settle(10)
+        assert [message.tasks for message in platform.messages(CHAT)] == [(READ,), (WRITING,)]
+    assert platform.violations() == []
+
+
+@simulated
+async def test_a_task_too_quick_to_be_shown_while_it_ran_is_shown_in_the_end(
+    world: World, store: Store
+) -> None:
+    platform = _with_cards(world)
+    async with running(store, platform) as delivery:
+        answer = delivery.live(item("a_1", final=False))
+        answer.follow(lambda: "", "", (READ,))
+        await asyncio.sleep(3)
+        answer.follow(lambda: "So", "", (READ, WRITING))
+        answer.close()
+        await put(store, delivery, item("a_1", "So"))
+        await delivery.settle(10)
+        (message,) = platform.messages(CHAT)
+        assert message.tasks == (READ, WRITING)
+    assert platform.violations() == []
+
+
+@simulated
+async def test_what_is_shown_without_a_word_is_known_after_a_crash_and_taken_away(
+    world: World, store: Store
+) -> None:
+    platform = _with_cards(world, repeat=Repeat.LOOKUP)
+    async with running(store, platform) as delivery:
+        answer = delivery.live(item("a_1", final=False))
+        answer.follow(lambda: "", "", (READING,))
+        await asyncio.sleep(3)
+        assert len(platform.messages(CHAT)) == 1
+    async with running(store, platform):
+        await asyncio.sleep(10)
+        assert platform.messages(CHAT) == []
+    assert platform.violations() == []
+
+
+@simulated
+async def test_where_tasks_have_no_form_of_their_own_nothing_is_said_of_them(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world, live=Live.EDIT)
+    async with running(store, platform) as delivery:
+        answer = delivery.live(item("a_1", final=False))
+        answer.follow(lambda: "", "", (READING,))
+        await asyncio.sleep(3)
+        answer.follow(lambda: "So", "", (READ,))
+        await asyncio.sleep(3)
+    assert platform.screen(CHAT) == ["So"]
+    assert set(_tasks(platform)) == {()}
+
+
+@simulated
+async def test_that_nothing_is_written_any_more_is_said_once_where_it_must_be(
+    world: World, store: Store
+) -> None:
+    platform = _with_cards(world, typing_interval=60.0)
+    async with running(store, platform) as delivery:
+        for text in ("So", ""):
+            answer = delivery.live(item(name := f"a_{text}", final=False))
+            await asyncio.sleep(3)
+            assert platform.typing(CHAT)
+            answer.close()
+            if text:
+                await put(store, delivery, item(name, text))
+            else:
+                answer.drop()
+            await delivery.settle(10)
+            await asyncio.sleep(3)
+            assert not platform.typing(CHAT)
+        await put(store, delivery, item("b_1", "what was never seen to be written"))
+        await delivery.settle(10)
+    assert [op.over for op in platform.ops if isinstance(op, Typing)] == [False, True] * 2
+    assert platform.violations() == []
+
+
+@simulated
+async def test_an_end_of_typing_that_cannot_be_said_holds_up_nothing(
+    world: World, store: Store
+) -> None:
+    for fault in (memory.rejected(), memory.hanging(), memory.cut_before()):
+        platform = _with_cards(world)
+        async with running(store, platform) as delivery:
+            answer = delivery.live(item(name := f"a_{world.monotonic()}", final=False))
+            await asyncio.sleep(3)
+            platform.fail(fault, Typing, times=9)
+            answer.close()
+            await put(store, delivery, item(name, "Text"))
+            await delivery.settle(100)
+            assert (await row_of(store, name)).state == "sent"
+        assert platform.screen(CHAT) == ["Text"]
+        assert [op.over for op in platform.ops if isinstance(op, Typing)] == [False, True]
 
 
 @simulated

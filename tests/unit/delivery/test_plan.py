@@ -177,6 +177,12 @@ def test_an_answer_whose_writer_died_is_left_but_a_stream_is_closed() -> None:
     assert isinstance(lost, Settled)
 
 
+def test_an_abandoned_answer_without_a_word_is_taken_away() -> None:
+    cards = (_part(0, "", streaming=True),)
+    assert _op(_next(shown=cards, phase=Phase.ABANDONED)) == Delete("a.0.d", HERE, "0")
+    assert _next(phase=Phase.ABANDONED) == Settled(ItemState.SENT)
+
+
 def test_only_the_last_message_of_a_question_asks_and_a_file_comes_after_its_words() -> None:
     yes = (Button("Yes", "y"),)
     ask = wanted(_item("ask"), Body(buttons=yes), ("one", "two"), CAN, streaming=False)

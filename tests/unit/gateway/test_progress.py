@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.progress import StatusLine, span
+from platforms.core.contract import Task, TaskState
 
 SILENT: dict[str, str | int] = {"model": "m", "n": 30, "d": 90}
 
@@ -151,3 +152,28 @@ def test_a_span_is_never_longer_than_it_was(seconds: float) -> None:
     minutes, _, rest = span(seconds).rpartition(" min ")
     whole = int(minutes or 0) * 60 + int(rest.removesuffix(" s"))
     assert whole <= seconds < whole + 1
+
+
+def test_where_tasks_are_shown_apart_the_line_leaves_them_out_and_they_stay() -> None:
+    status = StatusLine("/{word}", tasks_apart=True)
+    status.tool_started("c1", "📖", "a", 0.0)
+    status.tool_started("c2", "", "b", 0.0)
+    status.tool_started("c3", "✏️", "c", 0.0)
+    status.tool_finished("c1")
+    status.tool_finished("c2", ok=False)
+    status.tool_finished("never begun")
+    assert status.words(9.0) == ""
+    assert not status.tools_running
+    assert status.tasks == (
+        Task("c1", "📖 a", TaskState.DONE),
+        Task("c2", "b", TaskState.FAILED),
+        Task("c3", "✏️ c", TaskState.RUNNING),
+    )
+    with status.asking():
+        assert status.words(9.0) == "🔐 Waiting for an answer"
+
+
+def test_where_they_are_part_of_the_line_there_are_no_tasks_apart() -> None:
+    status = line()
+    status.tool_started("c1", "📖", "a", 0.0)
+    assert status.tasks == ()

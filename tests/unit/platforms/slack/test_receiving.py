@@ -433,3 +433,82 @@ async def test_only_genuine_requests_are_taken(
         assert answer.status == status
         if status == 200:
             assert await answer.text() == "abc"
+
+
+# --- somebody opens a chat with us ---------------------------------------------------------------
+
+
+async def test_who_opens_the_messages_says_hello_once_and_finds_suggestions(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    shelf = DictShelf()
+    async with running(adapter_for(slack, shelf=shelf), inbox):
+        await slack.open_home("D1", tab="home")
+        assert inbox.events == []
+        for _ in range(2):
+            await slack.open_home("D1")
+    async with running(adapter_for(slack, shelf=shelf), inbox):
+        await slack.open_home("D1")
+    assert inbox.texts == ["/start"]
+    event = inbox.message()
+    assert event.direct
+    assert event.address == Address("slack", f"{TEAM}/D1")
+    assert event.sender.id == f"{TEAM}/U1"
+    assert event.sender.memberships
+    assert "!help" in slack.workspace.prompts["D1", ""]
+    assert inbox.deliveries == 1
+
+
+async def test_strangers_find_no_suggestions_and_are_met_again_once_they_are_let_in(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    inbox.strangers.add(f"{TEAM}/U1")
+    async with running(adapter_for(slack), inbox):
+        await slack.open_home("D1")
+        await slack.open_home("D1")
+        assert slack.workspace.prompts == {}
+        inbox.strangers.clear()
+        slack.workspace.offset += 86_400
+        await slack.open_home("D1")
+    assert inbox.texts == ["/start"] * 2
+    assert slack.workspace.prompts
+
+
+async def test_who_talks_to_us_already_needs_no_greeting(slack: SlackServer, inbox: Inbox) -> None:
+    async with running(adapter_for(slack), inbox):
+        await slack.say("D1", "Hello")
+        await slack.open_home("D1")
+        assert slack.workspace.prompts
+        slack.workspace.prompts.clear()
+        inbox.strangers.add(f"{TEAM}/U1")  # and is not let in any more
+        await slack.say("D1", "Hello?")
+        await slack.open_home("D1")
+    assert inbox.texts == ["Hello", "Hello?", "/start"]
+    assert slack.workspace.prompts == {}
+
+
+async def test_in_apps_that_are_no_agents_each_thread_has_its_suggestions_and_one_the_greeting(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    slack.workspace.is_agent = False
+    slack.subscribed.add("assistant_thread_started")
+    first, second = "1700000000.000100", "1700000000.000200"
+    async with running(adapter_for(slack), inbox):
+        for thread in (first, second):
+            await slack.start_assistant("D1", thread)
+    (event,) = inbox.events
+    assert event.address == Address("slack", f"{TEAM}/D1", thread=first)
+    assert set(slack.workspace.prompts) == {("D1", first), ("D1", second)}
+
+
+async def test_suggestions_that_slack_does_not_take_hold_up_nothing(
+    slack: SlackServer, inbox: Inbox
+) -> None:
+    slack.fail("assistant.threads.setSuggestedPrompts", Fault(error="feature_disabled"))
+    gate = asyncio.Event()
+    slack.fail("assistant.threads.setSuggestedPrompts", Fault(gate=gate))
+    async with running(adapter_for(slack), inbox):
+        for _ in range(2):
+            await slack.open_home("D1")
+    gate.set()
+    assert inbox.texts == ["/start"]

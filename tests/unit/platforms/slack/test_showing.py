@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from platforms.core.contract import (
@@ -19,6 +20,8 @@ from platforms.core.contract import (
     Live,
     Post,
     React,
+    Task,
+    TaskState,
     Typing,
     Upload,
 )
@@ -31,13 +34,16 @@ from platforms.core.errors import (
     Unconfirmed,
 )
 from platforms.slack.adapter import SlackAdapter
-from tests.fakes.slack.kit import ShiftedClock, adapter_for, slack_server
+from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_server
 from tests.fakes.slack.server import Fault, SlackServer, rate_limited
 from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE, Message
 
 ROOT = "1700000000.000100"
 THREAD = Address("slack", "T1/C1", thread=ROOT)
 DM = Address("slack", "T1/D1")
+READING = Task("c1", "📖 notes.md", TaskState.RUNNING)
+READ = msgspec.structs.replace(READING, state=TaskState.DONE)
+BROKEN = Task("c2", "🔎 web", TaskState.FAILED)
 
 
 @pytest.fixture
@@ -78,8 +84,8 @@ async def test_an_answer_in_a_thread_is_a_stream_that_only_gets_what_is_new(
         assert screen(slack) == [text]
     await adapter.deliver(Edit("a.0.e", THREAD, ts, "One, two, three!"))
     assert screen(slack) == ["One, two, three!"]
-    pieces = [call["markdown_text"] for call in slack.workspace.calls("chat.appendStream")]
-    assert pieces == [", two", ", three"]
+    pieces = [call["chunks"] for call in slack.workspace.calls("chat.appendStream")]
+    assert pieces == [[{"type": "markdown_text", "text": text}] for text in (", two", ", three")]
     (message,) = slack.workspace.ours("C1")
     assert not message.streaming
     assert message.metadata == {"event_type": "holdfast_op", "event_payload": {"op": "a.0"}}
@@ -384,23 +390,258 @@ async def test_one_sign_takes_the_place_of_another(
         await adapter.deliver(React("a.r", THREAD, f"C1:{ROOT}", "🦆"))
 
 
-async def test_typing_is_a_status_of_the_thread_that_the_answer_takes_away(
+# --- cards ---------------------------------------------------------------------------------------
+
+
+async def test_tools_are_cards_in_the_stream_where_they_were_called(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    ts = (await adapter.deliver(Post("a.0", THREAD, "", streaming=True, tasks=(READING,)))).message
+    (message,) = slack.workspace.ours("C1")
+    assert message.drawn == "\n  ┌ ◌ 📖 notes.md\n"
+    text, tasks = "I have read it.", (READ, BROKEN)
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, text, streaming=True, tasks=tasks))
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, f"{text} Done.", tasks=tasks))
+    assert message.drawn == ("\n  ┌ ✓ 📖 notes.md\n\n  ┌ ✗ 🔎 web\nI have read it. Done.")
+    assert message.shown == "I have read it. Done."
+    assert slack.workspace.calls("chat.update") == []
+    assert not any("markdown_text" in call for _, call in slack.workspace.log)
+
+
+async def test_a_card_that_still_runs_comes_behind_the_words_that_led_to_it(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    post = Post("a.0", THREAD, "Let me see.", streaming=True, tasks=(READING,))
+    await adapter.deliver(
+        Edit("a.0.e", THREAD, (await adapter.deliver(post)).message, "Let me see.")
+    )
+    (message,) = slack.workspace.ours("C1")
+    assert message.drawn == "Let me see.\n  ┌ ✗ 📖 notes.md\n"  # it was cut off
+    (end,) = slack.workspace.calls("chat.stopStream")
+    assert [chunk["status"] for chunk in end["chunks"]] == ["error"]
+
+
+async def test_cards_change_without_words_and_an_unchanged_state_costs_no_call(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    post = Post("a.0", THREAD, "One", streaming=True, tasks=(READING,))
+    ts = (await adapter.deliver(post)).message
+    for tasks in ((READING,), (READ,), (READ,)):
+        await adapter.deliver(Edit("a.0.e", THREAD, ts, "One", streaming=True, tasks=tasks))
+    (call,) = slack.workspace.calls("chat.appendStream")
+    assert [chunk["status"] for chunk in call["chunks"]] == ["complete"]
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, "One", tasks=(READ,)))
+
+
+async def test_where_slack_does_not_stream_a_line_says_what_runs(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    slack.workspace.streams_allowed = False
+    ts = (await adapter.deliver(Post("a.0", THREAD, "", streaming=True, tasks=(READING,)))).message
+    assert screen(slack) == ["📖 notes.md"]
+    edit = Edit("a.0.e", THREAD, ts, "One **two", streaming=True, tasks=(READ, BROKEN))
+    await adapter.deliver(edit)
+    assert screen(slack) == ["One **two**\n\n🔎 web"]
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, "One **two**.", tasks=(READ, BROKEN)))
+    assert screen(slack) == ["One **two**."]
+
+
+@pytest.mark.parametrize("end", ["expired", "stopped", "too long", "mismatch"])
+async def test_when_a_stream_ends_before_its_answer_an_edit_shows_the_whole_once(
+    slack: SlackServer, adapter: SlackAdapter, clock: ShiftedClock, end: str
+) -> None:
+    post = Post("a.0", THREAD, "One", streaming=True, tasks=(READING,))
+    ts = (await adapter.deliver(post)).message
+    if end == "expired":
+        slack.workspace.offset += STREAM_LIFE + 1
+        clock.offset += STREAM_LIFE + 1
+    elif end == "stopped":
+        message = slack.workspace.get("C1", ts)
+        message.stopped_by_user, message.streaming = True, False
+    elif end == "too long":
+        slack.fail("chat.appendStream", Fault(error="msg_too_long"))
+    else:
+        slack.fail("chat.appendStream", Fault(error="streaming_mode_mismatch"))
+        slack.workspace.get("C1", ts).streaming = False
+    live = Edit("a.0.e", THREAD, ts, "One, two", streaming=True, tasks=(READING,))
+    await adapter.deliver(live)
+    assert screen(slack) == ["One, two\n\n📖 notes.md"]
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, "One, two, three", tasks=(READ,)))
+    assert screen(slack) == ["One, two, three"]
+
+
+async def test_an_end_that_is_too_long_for_a_stream_is_shown_by_an_edit(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
+    slack.fail("chat.stopStream", Fault(error="msg_too_long"))
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, "One, two"))
+    assert screen(slack) == ["One, two"]
+
+
+@pytest.mark.parametrize("task", [READING, READ], ids=["card below", "card above"])
+@pytest.mark.parametrize("text", ["So", ""], ids=["words", "no words"])
+async def test_a_stream_with_cards_is_found_again(
+    slack: SlackServer, adapter: SlackAdapter, task: Task, text: str
+) -> None:
+    slack.fail("chat.startStream", Fault(drop="after"))
+    post = Post("a.0", THREAD, text, streaming=True, tasks=(task,))
+    with pytest.raises(Unconfirmed):
+        await adapter.deliver(post)
+    again = msgspec.structs.replace(post, again=True, since=adapter._clock.now())
+    ts = (await adapter.deliver(again)).message
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, "So be it", tasks=(task,)))
+    assert screen(slack) == ["So be it"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["same process", "after a restart"])
+async def test_a_stream_can_be_taken_away(
+    slack: SlackServer, adapter: SlackAdapter, restarted: bool
+) -> None:
+    ts = (await adapter.deliver(Post("a.0", THREAD, "", streaming=True, tasks=(READ,)))).message
+    await (adapter_for(slack) if restarted else adapter).deliver(Delete("a.0.d", THREAD, ts))
+    assert screen(slack) == []
+
+
+# --- whether we are at work ----------------------------------------------------------------------
+
+
+def stop_is_there(slack: SlackServer) -> bool:
+    return slack.workspace.sessions.get(("C1", ROOT)) == "processing"
+
+
+def status(slack: SlackServer) -> str:
+    return slack.workspace.statuses.get(("C1", ROOT), ("", 0.0))[0]
+
+
+async def test_typing_shows_words_and_a_stop_until_it_is_over(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     await adapter.deliver(Typing("a.t", THREAD))
-    assert slack.workspace.statuses
+    assert status(slack) == "is writing…"
+    assert stop_is_there(slack)
+    await adapter.deliver(Typing("a.t", THREAD, "is patient <!here>"))
+    assert status(slack).startswith("is patient")
     await adapter.deliver(Post("a.0", THREAD, "Hello"))
-    assert not slack.workspace.statuses
+    assert status(slack) == ""
+    assert stop_is_there(slack)  # the post may have been a notice in between
+    for _ in range(2):
+        await adapter.deliver(Typing("a.t", THREAD, over=True))
+    assert not stop_is_there(slack)
+    assert len(slack.workspace.calls("agents.sessions.setStatus")) == 2
 
 
-async def test_where_there_is_no_status_typing_does_nothing(
+async def test_the_words_are_said_again_before_they_fade_and_taken_away_when_nothing_was_posted(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    for _ in range(2):
+        await adapter.deliver(Typing("a.t", THREAD))
+    said = [call["status"] for call in slack.workspace.calls("assistant.threads.setStatus")]
+    assert said == ["is writing…"] * 2
+    await adapter.deliver(Typing("a.t", THREAD, over=True))
+    assert status(slack) == ""
+
+
+async def test_the_end_of_a_stream_takes_the_stop_away_without_a_call_of_its_own(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    ts = (await adapter.deliver(Post("a.0", THREAD, "One", streaming=True))).message
+    assert stop_is_there(slack)
+    await adapter.deliver(Typing("a.t", THREAD, "is patient"))
+    await adapter.deliver(Typing("a.t", THREAD))  # words in a stream are enough
+    assert status(slack) == ""
+    await adapter.deliver(Edit("a.0.e", THREAD, ts, "One, two"))
+    await adapter.deliver(Typing("a.t", THREAD, over=True))
+    assert not stop_is_there(slack)
+    assert len(slack.workspace.calls("agents.sessions.setStatus")) == 1
+
+
+async def test_a_stop_that_could_not_be_taken_away_is_taken_away_later(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    await adapter.deliver(Typing("a.t", THREAD))
+    slack.fail("agents.sessions.setStatus", Fault(status=500))
+    await adapter.deliver(Typing("a.t", THREAD, over=True))
+    assert stop_is_there(slack)
+    await adapter._presence.tidy()
+    assert not stop_is_there(slack)
+
+
+async def test_a_stop_of_an_earlier_process_is_taken_away_unless_somebody_is_at_work_again(
+    slack: SlackServer, clock: ShiftedClock
+) -> None:
+    shelf = DictShelf()
+    other = Address("slack", "T1/C1", thread="1700000000.000200")
+    slack.workspace.put("C1", Message(other.thread, "U1", "hello", other.thread))
+    first = adapter_for(slack, clock=clock, shelf=shelf)
+    for address in (THREAD, other):
+        await first.deliver(Typing("a.t", address))
+    later = adapter_for(slack, clock=clock, shelf=shelf)
+    slack.fail("agents.sessions.setStatus", Fault(drop="before"), Fault(drop="before"))
+    async with asyncio.TaskGroup() as group:
+        ready = asyncio.Event()
+        running = group.create_task(later.run(_nothing, ready.set))
+        await ready.wait()
+        await later.deliver(Typing("b.t", other))
+        await later._presence.tidy()
+        assert not stop_is_there(slack)
+        assert slack.workspace.sessions["C1", other.thread] == "processing"
+        await later.deliver(Typing("b.t", other, over=True))
+        running.cancel()
+    assert slack.workspace.sessions["C1", other.thread] == "active"
+
+
+async def test_where_there_are_no_words_and_no_stop_typing_does_nothing(
     slack: SlackServer, adapter: SlackAdapter
 ) -> None:
     slack.fail("assistant.threads.setStatus", Fault(error="missing_scope"))
+    slack.workspace.is_agent = False
     for _ in range(2):
         await adapter.deliver(Typing("a.t", THREAD))
+    await adapter.deliver(Typing("a.t", THREAD, over=True))
     await adapter.deliver(Typing("a.t", DM))
     assert slack.workspace.calls("assistant.threads.setStatus") == []
+    assert len(slack.workspace.calls("agents.sessions.setStatus")) == 1
+
+
+async def test_a_limit_on_the_words_holds_up_nothing_but_them(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    slack.fail("assistant.threads.setStatus", rate_limited(60))
+    slack.fail("agents.sessions.setStatus", rate_limited(60))
+    await adapter.deliver(Typing("a.t", THREAD))
+    await adapter.deliver(Post("a.0", THREAD, "Hello"))
+    await adapter.deliver(Typing("a.t", THREAD, over=True))
+    assert screen(slack) == ["Hello"]
+
+
+async def test_a_slack_that_does_not_answer_holds_up_an_answer_only_shortly(
+    slack: SlackServer, adapter: SlackAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platforms.slack.presence.PATIENCE", 0.05)
+    gate = asyncio.Event()
+    for method in ("assistant.threads.setStatus", "agents.sessions.setStatus"):
+        slack.fail(method, Fault(gate=gate))
+    await adapter.deliver(Typing("a.t", THREAD))
+    gate.set()
+    await adapter.deliver(Typing("a.t", THREAD, over=True))
+    assert not stop_is_there(slack)
+    assert status(slack) == ""
+
+
+async def test_no_more_stops_are_shown_than_can_be_taken_away(
+    slack: SlackServer, adapter: SlackAdapter
+) -> None:
+    threads = []
+    for number in range(40):
+        ts = f"1700000001.{number:06}"
+        slack.workspace.put("C1", Message(ts, "U1", "hello", ts))
+        threads.append(Address("slack", "T1/C1", thread=ts))
+        await adapter.deliver(Typing("a.t", threads[-1]))
+    for address in threads:
+        await adapter.deliver(Typing("a.t", address, over=True))
+    assert slack.workspace.limited == []
+    assert len(slack.workspace.calls("agents.sessions.setStatus")) >= 45
 
 
 # --- what goes wrong -----------------------------------------------------------------------------
