@@ -112,6 +112,7 @@ class _Turn:
             drafts=means.drafts,
             key=f"{task.session_id}:{task.turn_id}",
             approve=means.approve,
+            send_file=means.send_file,
             timeout=means.limits.tool_timeout,
             caps=caps_for(self._route.window),
         )

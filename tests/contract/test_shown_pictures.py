@@ -43,12 +43,12 @@ async def answered(protocol: ProtocolName, server: ModelServer, *requests: Model
 
 def shown(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The parts of the last thing said, whatever the protocol calls them."""
-    rows: Any = body.get("messages") or body["input"]
+    rows: list[dict[str, Any]] = body["messages"] if "messages" in body else body["input"]
     content: str | list[dict[str, Any]] = rows[-1]["content"]
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
-EXPECTED = {
+EXPECTED: dict[str, list[dict[str, Any]]] = {
     "chat": [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}},
