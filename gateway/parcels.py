@@ -35,6 +35,7 @@ SENT_WITHIN = 20.0
 """Seconds that a call waits to hear whether the chat has the file; after that it goes on its way."""
 
 _KEPT_SECONDS = 3600.0
+_LOOKED_AT_SECONDS = 30 * 86_400.0  # where people read a file from us, not from their platform
 _PIECE = 1 << 20
 _LEAST_FREE = 100_000_000  # bytes of the disk that are left to others
 
@@ -64,7 +65,8 @@ class Parcels:
         self._store = store
         self._delivery = delivery
         self._clock = clock
-        self._folder = folder
+        self._sent = folder / "sent"  # copies are kept here until they are sent,
+        self._shown = folder / "shown"  # and here as long as people may look at them
         self._capabilities = capabilities
         self._sent_within = sent_within
 
@@ -84,7 +86,7 @@ class Parcels:
             msg = f"This chat takes no files. Tell the person where it is: {workspace / path}"
             raise ToolError(msg)
         item_id = f"f_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
-        most, folder = can.files, self._folder / item_id
+        most, folder = can.files, (self._shown if can.hosts_files else self._sent) / item_id
         parcel = await in_thread(lambda stop: _packed(workspace, path, folder, most, stop))
         body = Body(
             text=caption, path=str(parcel.path), name=parcel.name, media_type=parcel.media_type
@@ -118,7 +120,9 @@ class Parcels:
         """Remove the copies of files that nobody waits for any more."""
         open_items = {item.id for item in await self._store.open_items()}
         before = self._clock.now() / 1000 - _KEPT_SECONDS
-        await in_thread(lambda _: _swept(self._folder, open_items, before))
+        await in_thread(lambda _: _swept(self._sent, open_items, before))
+        before = self._clock.now() / 1000 - _LOOKED_AT_SECONDS
+        await in_thread(lambda _: _swept(self._shown, open_items, before))
 
 
 # --- what blocks ----------------------------------------------------------------------------------

@@ -349,6 +349,7 @@ class GatewayRunner:
                 archive=archive,
                 keepalive=self._settings.http.sse_keepalive,
                 commands=COMMANDS.menu(),
+                folder=self._home / "platforms" / name,
             )
             adapter = spec.build(config, surroundings)
             delivery.attach(adapter)
