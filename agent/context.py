@@ -150,11 +150,12 @@ def _joined(request: Sequence[Message]) -> Message:
     if len(request) == 1:
         return request[0]
     senders = {row.sender for row in request}
+    files = tuple(file for row in request for file in row.files)
     if len(senders) == 1:
         text = "\n\n".join(row.content for row in request)
-        return Message("user", text, sender=request[0].sender)
+        return Message("user", text, sender=request[0].sender, files=files)
     named = (f"{row.sender}: {row.content}" if row.sender else row.content for row in request)
-    return Message("user", "\n\n".join(named))
+    return Message("user", "\n\n".join(named), files=files)
 
 
 def as_summary_row(summary: str) -> Message:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from agent import context
 from agent.accumulate import Accumulator
+from agent.album import Album
 from agent.attempt import AttemptResult, run_attempt
 from agent.continuation import (
     MOST_FAILURES,
@@ -85,6 +86,7 @@ class _Turn:
     def __init__(self, task: TurnTask, means: Means) -> None:
         self._task = task
         self._said = Transcript(task.history, task.summary)
+        self._album = Album(task.workspace)
         self._route = Route(means.targets, means.experience)
         self._tools = means.tools
         self._journal = means.journal
@@ -110,6 +112,7 @@ class _Turn:
             drafts=means.drafts,
             key=f"{task.session_id}:{task.turn_id}",
             approve=means.approve,
+            send_file=means.send_file,
             timeout=means.limits.tool_timeout,
             caps=caps_for(self._route.window),
         )
@@ -316,7 +319,8 @@ class _Turn:
     async def _attempt(self, step_number: int, step: Step) -> AttemptResult:
         self._attempts += 1
         number = self._attempts
-        request = self._request(step)
+        pictures = await self._album.look(self._said.rows)
+        request = replace(self._request(step), pictures=pictures)
         await self._journal.attempt_started(number, self._route.target.label)
         prefix = f"call_{self._task.turn_id}_{step_number}"
         accumulator = Accumulator(request.tools, prefix, self._said.call_ids)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from agent.pictures import count as pictures_in
 from agent.providers.contract import ToolSchema
 from sessions.records import Message
 
@@ -31,6 +32,7 @@ _PER_REQUEST = 3
 _PER_MESSAGE = 4  # its role, and the marks around it
 _PER_CALL = 8  # its id, and the marks around it
 _PER_TOOL = 8
+_PER_PICTURE = 1_600  # of about a megapixel, which is what services make of larger ones
 
 
 def estimate(text: str) -> int:
@@ -76,7 +78,8 @@ def estimate_message(message: Message) -> int:
     calls = sum(
         _PER_CALL + estimate(call.name) + estimate(call.arguments) for call in message.tool_calls
     )
-    return _PER_MESSAGE + estimate(message.content) + calls
+    shown = pictures_in(message) * _PER_PICTURE if message.files else 0
+    return _PER_MESSAGE + estimate(message.content) + calls + shown
 
 
 def estimate_tool(tool: ToolSchema) -> int:
@@ -95,4 +98,5 @@ def estimate_request(
 
 def characters(message: Message) -> int:
     """Count what a row holds; quicker than an estimate, and never less than its tokens."""
-    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+    shown = pictures_in(message) * _PER_PICTURE if message.files else 0
+    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls) + shown

@@ -11,6 +11,7 @@ from agent.attempt import AttemptResult
 from agent.events import AgentEvent
 from agent.experience import Experience
 from agent.providers.registry import Target
+from agent.tools.contract import SendFile
 from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve, ToolJournal
@@ -82,5 +83,6 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     experience: Experience
     drafts: Drafts
     approve: Approve | None = None
+    send_file: SendFile | None = None
     limits: TurnLimits = TurnLimits()
     randomness: Callable[[], float] = random.random

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gateway.delivery.view import read_address, read_body, write_address
 from gateway.messages import read_event
-from platforms.core.contract import Address, ChatSummary, InboundMessage, TranscriptRow
+from platforms.core.contract import Address, ChatSummary, File, InboundMessage, TranscriptRow
 from sessions.records import InboxEntry, Item
 from sessions.store import SessionStore
 
@@ -64,19 +64,21 @@ def _said(entry: InboxEntry) -> TranscriptRow | None:
         text=event.text,
         sender=event.sender.name,
         state=entry.state.value,
+        files=tuple(part for part in event.parts if isinstance(part, File)),
     )
 
 
 def _shown(item: Item) -> TranscriptRow | None:
     body = read_body(item)
-    if not body.text:  # taken away again
+    if not body.text and not body.path:  # taken away again
         return None
     return TranscriptRow(
         seq=item.seq,
         id=item.id,
         at=item.created_at,
-        author="answer" if item.kind == "answer" else "notice",
+        author="answer" if item.kind in {"answer", "upload"} else "notice",
         text=body.text,
         buttons=body.buttons,
         state=item.state.value,
+        files=(File(body.name, body.media_type, body.path),) if body.path else (),
     )

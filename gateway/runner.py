@@ -34,6 +34,7 @@ from gateway.models import Models, open_models
 from gateway.observe.redact import Redactor
 from gateway.operations import Operation, Operations
 from gateway.operators import Operators
+from gateway.parcels import Parcels
 from gateway.people import People
 from gateway.receipts import Receipts
 from gateway.settings import Settings
@@ -204,6 +205,9 @@ class GatewayRunner:
             capabilities=self._capabilities,
             tasks=tasks.create_task,
         )
+        self._parcels = Parcels(
+            store, delivery, self._clock, self._home / "outgoing", self._capabilities
+        )
         receipts = Receipts(delivery.react if settings.gateway.reactions else None)
         choices = Choices(store)
         await choices.open()
@@ -218,6 +222,7 @@ class GatewayRunner:
             models.setting,
             take_up=take_up,
             asks=self._turn_asks,
+            parcels=self._parcels,
         )
         shared = Shared(
             store=store,
@@ -298,6 +303,7 @@ class GatewayRunner:
             try:
                 await store.sweep(self._clock.now() - IGNORED_KEPT_MILLISECONDS)
                 await models.sweep()
+                await self._parcels.sweep()
                 await self._approvals.expire()
             except (StoreError, OSError) as error:
                 log.warning("cannot tidy up: %s", error)
@@ -343,6 +349,7 @@ class GatewayRunner:
                 archive=archive,
                 keepalive=self._settings.http.sse_keepalive,
                 commands=COMMANDS.menu(),
+                folder=self._home / "platforms" / name,
             )
             adapter = spec.build(config, surroundings)
             delivery.attach(adapter)

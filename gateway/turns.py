@@ -7,6 +7,7 @@ from gateway.announcer import Announcer
 from gateway.approvals import Approvals
 from gateway.delivery.outbox import Delivery
 from gateway.operators import Operators
+from gateway.parcels import Parcels
 from gateway.work import Setting, Work
 from gateway.wreckage import PREVIEW, salvage
 from sessions.changes import Change, StartAttempt
@@ -31,6 +32,7 @@ class Turns:
         *,
         take_up: bool,
         asks: Callable[[], None] = lambda: None,
+        parcels: Parcels | None = None,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -41,6 +43,7 @@ class Turns:
         self._setting = setting  # by key and person
         self._take_up = take_up
         self._asks = asks  # told when a turn begins to wait for somebody
+        self._parcels = parcels
         self._works: WeakValueDictionary[str, Work] = WeakValueDictionary()  # kept by its owner
 
     def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
@@ -64,6 +67,7 @@ class Turns:
             start,
             steers_wanted,
             self._asks,
+            self._parcels,
         )
         self._works[start.turn.id] = work
         return work

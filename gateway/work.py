@@ -46,6 +46,7 @@ from gateway.delivery.outbox import Delivery, LiveItem
 from gateway.model_names import brief
 from gateway.observe.log import about
 from gateway.operators import Operators
+from gateway.parcels import Parcels
 from gateway.progress import StatusLine
 from gateway.reasoning import ReasoningView
 from platforms.core.contract import Live
@@ -127,6 +128,7 @@ class Work:
         start: StartTask,
         steers_wanted: Callable[[], None],
         asks: Callable[[], None] = lambda: None,
+        parcels: Parcels | None = None,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -141,6 +143,7 @@ class Work:
         self._reply_to = start.turn.reply_to  # of what was asked last
         self._steers_wanted = steers_wanted
         self._asks = asks  # told when it begins to wait for somebody
+        self._parcels = parcels
         self._steers: asyncio.Future[tuple[Message, ...]] | None = None
         self._unsaved: list[Change] = []  # rides on the next commit
         self._said: list[str] = []  # the visible text of steps that are over
@@ -239,6 +242,7 @@ class Work:
                         experience=self._setting.experience,
                         drafts=self._setting.drafts,
                         approve=self._approve,
+                        send_file=self._send_file if self._parcels else None,
                         limits=self._setting.limits,
                     ),
                 )
@@ -375,6 +379,13 @@ class Work:
         finally:
             if not self._cut:
                 self._refresh()
+
+    async def _send_file(self, path: str, caption: str, key: str) -> str:
+        assert self._parcels is not None  # noqa: S101 - else it is not offered
+        turn = self._turn
+        return await self._parcels.send(
+            turn.id, turn.address, self._reply_to, self._setting.workspace, path, caption, key
+        )
 
     async def _take_steers(self) -> tuple[Message, ...]:
         self._steers = asyncio.get_running_loop().create_future()

@@ -14,7 +14,13 @@ from agent.tools.drafts import Drafts
 from agent.tools.risk import Risk
 from sessions.values.clock import Clock
 
-__all__ = ["Risk", "Tool", "ToolContext"]
+__all__ = ["Risk", "SendFile", "Tool", "ToolContext"]
+
+SendFile = Callable[[str, str, str], Awaitable[str]]
+"""Sends a file of the workspace into the chat: its path, a caption, the call's idempotency key.
+
+Gives what became of it, in words for the model; raises `ToolError` when it cannot be sent.
+"""
 
 
 class ToolContext(Protocol):
@@ -38,6 +44,11 @@ class ToolContext(Protocol):
     @property
     def drafts(self) -> Drafts:
         """Files whose writing was cut off, to be finished."""
+        ...
+
+    @property
+    def send_file(self) -> SendFile | None:
+        """Sends files into the chat; None where there is no chat."""
         ...
 
 

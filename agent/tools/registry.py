@@ -8,6 +8,7 @@ from agent.tools.clock import current_time
 from agent.tools.contract import Tool
 from agent.tools.files.reading import list_dir, read_file
 from agent.tools.files.searching import search_files
+from agent.tools.files.sending import send_file
 from agent.tools.files.writing import edit_file, write_file, write_file_continue
 
 GROUP = "holdfast.tools"
@@ -20,6 +21,7 @@ BUILT_IN: tuple[Tool, ...] = (
     edit_file,
     list_dir,
     search_files,
+    send_file,
 )
 """Every tool of ours; a new one is added here."""
 

@@ -14,7 +14,7 @@ from agent.errors import ToolError, ToolTimeout, ToolUnknownOutcome
 from agent.events import AgentEvent, ToolFinished, ToolStarted
 from agent.slots import StepCall, shape_of
 from agent.tools.batches import Place, batches, whole_path
-from agent.tools.contract import Risk, Tool
+from agent.tools.contract import Risk, SendFile, Tool
 from agent.tools.deadline import bounded
 from agent.tools.drafts import Drafts
 from agent.tools.gate import Identity, Refuse, Run, admit
@@ -70,6 +70,7 @@ class Context(msgspec.Struct, frozen=True):
     workspace: Path
     idempotency_key: str
     drafts: Drafts
+    send_file: SendFile | None = None
 
 
 class _Same(msgspec.Struct, frozen=True):
@@ -115,6 +116,7 @@ class ToolRunner:
         drafts: Drafts,
         key: str,
         approve: Approve | None = None,
+        send_file: SendFile | None = None,
         timeout: float = 300.0,
         batch_timeout: float = BATCH_TIMEOUT,
         caps: ResultCaps | None = None,
@@ -129,6 +131,7 @@ class ToolRunner:
         self._drafts = drafts
         self._key = key  # of the turn
         self._approve = approve
+        self._send_file = send_file
         self._timeout = timeout
         self._batch_timeout = batch_timeout
         self._caps = caps or caps_for(None)
@@ -268,7 +271,13 @@ class ToolRunner:
 
     async def _carry_out(self, run: Run[Tool], limit: float) -> _Result:
         call, tool = run.call, run.tool
-        context = Context(self._clock, self._workspace, f"{self._key}:{call.id}", self._drafts)
+        context = Context(
+            self._clock,
+            self._workspace,
+            f"{self._key}:{call.id}",
+            self._drafts,
+            self._send_file,
+        )
         seconds = min(tool.timeout or self._timeout, limit)
         late = functools.partial(self._late, call)
         try:

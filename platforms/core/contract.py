@@ -7,6 +7,7 @@ core never asks which platform it talks to; everything it must know is in `Capab
 
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -325,6 +326,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     buttons: int = 0  # how many a message may carry
     reactions: bool = False
     files: int | None = None  # largest upload in bytes
+    hosts_files: bool = False  # an upload is read from our disk whenever somebody looks at it
     reply: bool = True
     repeat_seconds: float = 0.0
     command: str = "/{word}"  # how a person writes a command there
@@ -403,6 +405,7 @@ class TranscriptRow(msgspec.Struct, frozen=True, omit_defaults=True):
     sender: str = ""
     buttons: tuple[Button, ...] = ()
     state: str = ""  # of a user's message: "waiting", "running", "done", "held", "refused"
+    files: tuple[File, ...] = ()  # that came with it; `ref` of one of ours is where it is
 
 
 class ChatSummary(msgspec.Struct, frozen=True):
@@ -456,6 +459,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     account: str = ""
     keepalive: float = 15.0  # seconds of silence after which an HTTP stream says that it lives
     commands: tuple[MenuEntry, ...] = ()
+    folder: Path | None = None  # of the adapter's own, made when it is needed
 
 
 class PlatformSpec(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The web page: a chat platform of our own, served by the daemon's HTTP port.
 
 `door` lets the owner in, `wire` says what travels, `scene` what a chat shows beyond the archive,
-`hub` tells the open pages about it, `stream` writes it to them, `api` answers requests, `adapter`
+`attachments` keeps what people attach, `hub` tells the open pages about it, `stream` writes it to them, `api` answers requests, `adapter`
 is the platform as the gateway knows it, and `page/` are the files the browser loads.
 """
 

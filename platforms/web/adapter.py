@@ -26,6 +26,7 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import ChatGone, Rejected
 from platforms.web.api import Api
+from platforms.web.attachments import Attachments
 from platforms.web.door import Door
 from platforms.web.hub import Hub
 from platforms.web.wire import is_chat
@@ -40,7 +41,8 @@ CAPABILITIES = Capabilities(
     per_second=200.0,
     typing_interval=5.0,
     buttons=8,
-    files=None,
+    files=100_000_000,
+    hosts_files=True,
 )
 
 
@@ -57,7 +59,10 @@ class WebAdapter:
         self.account = surroundings.account
         self._door = Door(surroundings.clock, surroundings.shelf)
         self._hub = Hub(surroundings.clock)
-        self._api = Api(surroundings, self._door, self._hub, surroundings.keepalive)
+        self._attachments = Attachments(surroundings.folder, surroundings.clock)
+        self._api = Api(
+            surroundings, self._door, self._hub, surroundings.keepalive, self._attachments
+        )
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         """See `Adapter`. When cancelled, every open stream ends by itself."""
@@ -72,7 +77,7 @@ class WebAdapter:
             msg = f"{chat!r} is not a conversation of the web page."
             raise ChatGone(msg)
         match op:
-            case Post() | Ask():
+            case Post() | Ask() | Upload():
                 self._hub.posted(chat, _item(op.op))
             case Edit():
                 self._hub.edited(chat, _item(op.message), op.text, op.buttons)
@@ -82,15 +87,14 @@ class WebAdapter:
                 self._hub.drafted(chat, op.draft, op.text, op.status)
             case Typing():
                 self._hub.typing(chat)
-            case Upload() | React():
-                msg = "The web page shows neither files nor reactions."
+            case React():
+                msg = "The web page shows no reactions."
                 raise Rejected(msg)
         return Receipt(message=op.op)
 
     def fetch(self, file: File) -> AsyncIterator[bytes]:
-        """See `Adapter`. Nothing is ever attached on the page."""
-        msg = f"{file.name} cannot be read: the web page takes no files."
-        raise Rejected(msg)
+        """See `Adapter`."""
+        return self._attachments.read(file.ref, file.name)
 
     def routes(self) -> Sequence[BaseRoute]:
         """See `OffersRoutes`."""

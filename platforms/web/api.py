@@ -5,16 +5,18 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from platforms.core.contract import (
     Accepted,
     Address,
+    File,
     Inbound,
     InboundAction,
     InboundMessage,
@@ -23,11 +25,14 @@ from platforms.core.contract import (
     Surroundings,
     Text,
 )
+from platforms.web.attachments import LARGEST, Attachments, TooLarge
 from platforms.web.door import VISIT_LIFE, Door, csrf_token, same
 from platforms.web.files import PAGE_HEADERS, Files
 from platforms.web.hub import Hub
 from platforms.web.stream import EventStream
 from platforms.web.wire import (
+    SHOWN,
+    Attached,
     NewMessage,
     Press,
     chat_data,
@@ -44,6 +49,15 @@ _MOST_BYTES = 1_000_000  # of a request's body
 _MOST_ROWS = 5_000  # in one look back
 _MOST_CHATS = 500
 _STORE_TIMEOUT = 30.0
+
+_UPLOAD_TIMEOUT = 600.0
+_FILE_HEADERS = {
+    # Whatever is in the file: opened in a browser it can do nothing here.
+    "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'",
+    "x-content-type-options": "nosniff",
+    "cache-control": "private, max-age=86400, immutable",
+    "cross-origin-resource-policy": "same-origin",
+}
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -66,7 +80,14 @@ class _Refused(Exception):
 class Api:
     """Endpoints of the page, each behind the door."""
 
-    def __init__(self, surroundings: Surroundings, door: Door, hub: Hub, keepalive: float) -> None:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        door: Door,
+        hub: Hub,
+        keepalive: float,
+        attachments: Attachments,
+    ) -> None:
         self._clock = surroundings.clock
         self._archive = surroundings.archive
         self._account = surroundings.account
@@ -74,6 +95,7 @@ class Api:
         self._hub = hub
         self._keepalive = keepalive
         self._files = Files()
+        self._attachments = attachments
         self._inbox: Inbox | None = None
 
     @contextmanager
@@ -98,6 +120,8 @@ class Api:
             Route(f"{chat}/rows", inside(self._rows)),
             Route(f"{chat}/events", inside(self._events)),
             Route(f"{chat}/messages", inside(self._message, changes=True), methods=["POST"]),
+            Route(f"{chat}/files", inside(self._take_file, changes=True), methods=["POST"]),
+            Route(f"{chat}/files/{{seq:int}}/{{place:int}}", inside(self._give_file)),
             Route(f"{chat}/actions", inside(self._action, changes=True), methods=["POST"]),
         ]
 
@@ -156,7 +180,8 @@ class Api:
     async def _message(self, request: Request) -> Answer:
         address, body = self._address(request), await _body(request, NewMessage)
         text = clean(body.text)
-        if not text.strip():
+        files = tuple(self._attached(file) for file in body.files)
+        if not text.strip() and not files:
             raise _Refused(400, "empty", "There is nothing in this message.")
         return await self._hand_in(
             InboundMessage(
@@ -164,11 +189,58 @@ class Api:
                 at=self._clock.now(),
                 address=address,
                 sender=OWNER,
-                parts=(Text(text),),
+                parts=(*((Text(text),) if text.strip() else ()), *files),
                 direct=True,
                 addressed=True,
             )
         )
+
+    def _attached(self, file: Attached) -> File:
+        path = self._attachments.place(file.ref)
+        if path is None:
+            raise _Refused(400, "no_file", f"{file.name} did not arrive. Please attach it again.")
+        return File(clean(file.name), file.type, file.ref, path.stat().st_size)
+
+    async def _take_file(self, request: Request) -> Answer:
+        """Keep a file; the message that follows names it."""
+        self._address(request)
+        try:
+            async with asyncio.timeout(_UPLOAD_TIMEOUT):
+                ref, size = await self._attachments.take(request.stream())
+        except TooLarge:
+            most = LARGEST // 1_000_000
+            raise _Refused(413, "too_long", f"A file may have {most} MB here.") from None
+        except TimeoutError:
+            raise _Refused(408, "too_slow", "The file did not arrive in time.") from None
+        except OSError as error:
+            _log.warning("A file from the page could not be kept: %s", error)
+            sentence = f"The file could not be kept: {error.strerror}."
+            raise _Refused(507, "no_room", sentence) from None
+        return _json(201, {"ref": ref, "size": size})
+
+    async def _give_file(self, request: Request) -> Answer:
+        """Give a file of a message: one that was attached here, or one that the agent sent."""
+        seq, place = request.path_params["seq"], request.path_params["place"]
+        async with asyncio.timeout(_STORE_TIMEOUT):
+            rows = await self._archive.transcript(self._address(request), seq - 1 or -1, 1)
+        files = rows[0].files if rows and rows[0].seq == seq else ()
+        file = files[place] if place < len(files) else None
+        path = file and self._place_of(rows[0].author, file)
+        if file is None or path is None:
+            raise _Refused(404, "no_file", "This file is not there any more.")
+        return FileResponse(
+            path,
+            media_type=file.media_type,
+            filename=file.name,
+            content_disposition_type="inline" if file.media_type in SHOWN else "attachment",
+            headers=_FILE_HEADERS,
+        )
+
+    def _place_of(self, author: str, file: File) -> Path | None:
+        if author == "user":
+            return self._attachments.place(file.ref)
+        path = Path(file.ref)
+        return path if path.is_file() else None
 
     async def _action(self, request: Request) -> Answer:
         address, body = self._address(request), await _body(request, Press)

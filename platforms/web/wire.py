@@ -6,18 +6,31 @@ from typing import Annotated
 
 import msgspec
 
-from platforms.core.contract import Button, ChatSummary, TranscriptRow
+from platforms.core.contract import Button, ChatSummary, File, TranscriptRow
+
+MOST_FILES = 20  # with one message
+SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Files that the page shows in place; all others are offered for keeping."""
 
 _CHAT = re.compile(r"[A-Za-z0-9_-]{4,40}")
 
 MessageId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
 
+class Attached(msgspec.Struct, frozen=True):
+    """A file that was handed over before the message that it belongs to."""
+
+    ref: Annotated[str, msgspec.Meta(pattern=r"^[a-f0-9]{32}$")]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    type: Annotated[str, msgspec.Meta(pattern=r"^[\w.+-]{1,60}/[\w.+-]{1,100}$")]
+
+
 class NewMessage(msgspec.Struct, frozen=True):
     """What the page posts; a repeat after a lost response carries the same id."""
 
     id: MessageId
-    text: str
+    text: str = ""
+    files: Annotated[tuple[Attached, ...], msgspec.Meta(max_length=MOST_FILES)] = ()
 
 
 class Press(msgspec.Struct, frozen=True):
@@ -69,7 +82,19 @@ def row_data(row: TranscriptRow) -> dict[str, object]:
         "text": row.text,
         "state": row.state if row.author == "user" else "",
         "buttons": button_data(row.buttons),
+        "files": [_file_data(row, place, file) for place, file in enumerate(row.files)],
     }
+
+
+def _file_data(row: TranscriptRow, place: int, file: File) -> dict[str, object]:
+    """Write a file; where ours are on the disk does not concern the page."""
+    data: dict[str, object] = {
+        "name": file.name,
+        "type": file.media_type,
+        "at": f"{row.seq}/{place}",
+        "shown": file.media_type in SHOWN,
+    }
+    return data | ({"ref": file.ref} if row.author == "user" else {})
 
 
 def button_data(buttons: Sequence[Button]) -> list[dict[str, str]]:

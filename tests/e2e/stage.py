@@ -10,8 +10,10 @@ What a browser sees here is what it sees of the daemon. The agent answers what t
 """
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Protocol
 
 from gateway.http import HttpServer, build_app
@@ -22,12 +24,14 @@ from platforms.core.contract import (
     Delete,
     Draft,
     Edit,
+    File,
     Inbound,
     InboundAction,
     InboundMessage,
     Post,
     Surroundings,
     Typing,
+    Upload,
 )
 from platforms.web import WebAdapter
 from sessions.values.clock import SystemClock
@@ -60,7 +64,8 @@ class _Healthy:
 class Stage:
     """See the module; `received` is what came in, `broken` lets the store fail."""
 
-    def __init__(self, group: asyncio.TaskGroup, keepalive: float) -> None:
+    def __init__(self, group: asyncio.TaskGroup, keepalive: float, folder: Path) -> None:
+        self.folder = folder
         self._group = group
         self._keepalive = keepalive
         self._clock = SystemClock()
@@ -85,7 +90,12 @@ class Stage:
 
     async def start(self) -> None:
         surroundings = Surroundings(
-            self._clock, self._ids, self.shelf, self.archive, keepalive=self._keepalive
+            self._clock,
+            self._ids,
+            self.shelf,
+            self.archive,
+            keepalive=self._keepalive,
+            folder=self.folder / "web",
         )
         self.adapter = WebAdapter(surroundings)
         server = HttpServer("127.0.0.1", self._port)
@@ -134,7 +144,8 @@ class Stage:
             await self.post(chat, f"You pressed {event.action}.", "notice")
             return Accepted.STORED
         assert isinstance(event, InboundMessage)
-        if not self.archive.say(chat, event.id, event.text, event.at):
+        files = tuple(part for part in event.parts if isinstance(part, File))
+        if not self.archive.say(chat, event.id, event.text, event.at, files=files):
             return Accepted.DUPLICATE
         before = self._turns.get(chat)
         if event.text == "/stop":
@@ -188,6 +199,15 @@ class Stage:
             raise
         await self._post(chat, item, words, "answer")
 
+    async def send_file(self, chat: str, file: Path, media_type: str, caption: str = "") -> None:
+        """Let the agent send a file."""
+        item = self._ids.new("f")
+        files = (File(file.name, media_type, str(file)),)
+        self.archive.put(chat, item, caption, self._clock.now(), files=files)
+        address = _address(chat)
+        upload = Upload(f"{item}.0", address, str(file), file.name, media_type, caption)
+        await self.adapter.deliver(upload)
+
     async def _draft(self, chat: str, item: str, text: str) -> None:
         await self.adapter.deliver(Draft("op", _address(chat), draft=item, text=text))
 
@@ -212,10 +232,11 @@ def _address(chat: str) -> Address:
 
 @asynccontextmanager
 async def staged(keepalive: float = 15.0) -> AsyncIterator[Stage]:
-    async with asyncio.TaskGroup() as group:
-        stage = Stage(group, keepalive)
-        await stage.start()
-        try:
-            yield stage
-        finally:
-            await stage.stop()
+    with tempfile.TemporaryDirectory() as folder:
+        async with asyncio.TaskGroup() as group:
+            stage = Stage(group, keepalive, Path(folder))
+            await stage.start()
+            try:
+                yield stage
+            finally:
+                await stage.stop()

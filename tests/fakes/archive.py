@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from platforms.core.contract import Address, Button, ChatSummary, TranscriptRow
+from platforms.core.contract import Address, Button, ChatSummary, File, TranscriptRow
 
 
 class MemoryShelf:
@@ -32,11 +32,19 @@ class MemoryArchive:
         self._seq = 0
         self.reads = 0
 
-    def say(self, chat: str, message: str, text: str, at: int = 0, state: str = "waiting") -> bool:
+    def say(
+        self,
+        chat: str,
+        message: str,
+        text: str,
+        at: int = 0,
+        state: str = "waiting",
+        files: tuple[File, ...] = (),
+    ) -> bool:
         """Store a user's message; False when it is there already."""
         if any(row.id == message for row in self._rows.get(chat, ())):
             return False
-        self._add(chat, message, "user", text, at, state=state)
+        self._add(chat, message, "user", text, at, state=state, files=files)
         return True
 
     def put(
@@ -48,9 +56,10 @@ class MemoryArchive:
         author: str = "answer",
         buttons: tuple[Button, ...] = (),
         seq: int | None = None,
+        files: tuple[File, ...] = (),
     ) -> None:
         """Store an item; with a `seq` of its own it stands in front of what was stored since."""
-        self._add(chat, item, author, text, at, buttons=buttons, seq=seq)
+        self._add(chat, item, author, text, at, buttons=buttons, seq=seq, files=files)
 
     def number(self) -> int:
         """Give out a number now, for something that becomes visible later."""
@@ -90,6 +99,7 @@ class MemoryArchive:
         state: str = "",
         buttons: tuple[Button, ...] = (),
         seq: int | None = None,
+        files: tuple[File, ...] = (),
     ) -> None:
         rows = self._rows.setdefault(chat, [])
         rows.append(
@@ -101,6 +111,7 @@ class MemoryArchive:
                 text=text,
                 buttons=buttons,
                 state=state,
+                files=files,
             )
         )
         rows.sort(key=lambda row: row.seq)

@@ -47,9 +47,11 @@ class Dialect(msgspec.Struct, frozen=True):
     temperature: bool = True
     eager: bool = True  # streams a call's arguments as they are made
     cache: bool = True  # keeps what it read, when asked to
+    pictures: bool = True  # looks at pictures
     # Not of the model but of one conversation, and so not remembered:
     replay: bool = True  # its earlier thoughts are sent back
     think: bool = True
+    these_pictures: bool = True
 
 
 _NAME = re.compile(
@@ -89,11 +91,17 @@ def simpler(dialect: Dialect, complaint: str) -> Iterator[Dialect]:
 
 def lasting(dialect: Dialect) -> Dialect:
     """Keep what will be true of the next conversation, too."""
-    return msgspec.structs.replace(dialect, replay=True, think=True)
+    return msgspec.structs.replace(dialect, replay=True, think=True, these_pictures=True)
 
 
 _Fields = dict[str, Any]
 _RULES: tuple[tuple[tuple[str, ...], _Fields, _Fields], ...] = (
+    (
+        ("support image", "image input", "vision", "multimodal", "image content"),
+        {"pictures": True, "these_pictures": True},
+        {"pictures": False},
+    ),
+    (("image",), {"pictures": True, "these_pictures": True}, {"these_pictures": False}),
     (("eager_input_streaming",), {"eager": True}, {"eager": False}),
     (("cache_control",), {"cache": True}, {"cache": False}),
     (("temperature",), {"temperature": True}, {"temperature": False}),

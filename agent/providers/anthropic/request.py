@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from agent.pictures import CANNOT_SEE
 from agent.providers.anthropic.dialect import BINDING_BETA, Dialect, Form, Off
 from agent.providers.contract import ModelRequest, ToolSchema
 from agent.thoughts import read_thoughts
@@ -139,7 +140,7 @@ def _messages(request: ModelRequest, dialect: Dialect, *, replay: bool) -> list[
     messages: list[dict[str, Any]] = []
     for row in request.messages:
         is_assistant = row.role == "assistant"
-        blocks = _said(row, ids)
+        blocks = _said(row, ids) + _shown(row, request, dialect)
         # What the model is to continue must not hold thoughts.
         if blocks and is_assistant and replay and row is not request.messages[-1]:
             blocks = _thoughts(row, request.model, dialect) + blocks
@@ -159,6 +160,20 @@ def _said(row: Message, ids: "_Ids") -> list[Block]:
         return [result | ({"content": row.content} if row.content.strip() else {})]
     text: list[Block] = [{"type": "text", "text": row.content}] if row.content.strip() else []
     return text + [_call(call, ids) for call in row.tool_calls]
+
+
+def _shown(row: Message, request: ModelRequest, dialect: Dialect) -> list[Block]:
+    """Give a row's pictures, or a word in their place."""
+    found = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
+    if found and not (dialect.pictures and dialect.these_pictures):
+        return [{"type": "text", "text": CANNOT_SEE}]
+    return [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": each.media_type, "data": each.data},
+        }
+        for each in found
+    ]
 
 
 def _call(call: ToolCall, ids: "_Ids") -> Block:

@@ -26,6 +26,7 @@ from agent.providers.contract import (
     ToolSchema,
 )
 from agent.providers.openai.odd_forms import flat, usage_chunk, whole_number
+from agent.providers.openai.pictures import NO_PICTURES, REFUSED_PICTURE, data_url, pictures_of
 from agent.providers.sse import SseComment, SseEvent
 from agent.thoughts import read_thoughts
 from sessions.records import Message, ToolCall
@@ -36,6 +37,8 @@ OPTIONAL = {
     "stream_options": re.compile(r"stream_options"),
     "max_tokens": re.compile(r"max_completion_tokens\W+instead"),
     "thoughts": re.compile(r"reasoning_details|reasoning_content"),
+    "pictures": NO_PICTURES,
+    "these_pictures": REFUSED_PICTURE,
 }
 """What a service may refuse, and how it says so; `max_tokens` is then sent by its other name."""
 
@@ -75,8 +78,21 @@ def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
     replay = "thoughts" not in dialect.without
     for row in request.messages:
         thoughts = _thoughts(row, request.model) if replay and row.role == "assistant" else {}
-        messages.append(_message(row) | thoughts)
+        said = _message(row)
+        if row.files and row.role == "user":
+            said["content"] = _with_pictures(row, request, dialect.without)
+        messages.append(said | thoughts)
     return messages
+
+
+def _with_pictures(
+    row: Message, request: ModelRequest, without: frozenset[str]
+) -> str | list[dict[str, Any]]:
+    text, pictures = pictures_of(row, request, without)
+    if not pictures:
+        return text
+    shown = [{"type": "image_url", "image_url": {"url": data_url(each)}} for each in pictures]
+    return [*([{"type": "text", "text": text}] if text else []), *shown]
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from agent.providers.contract import (
     ToolSchema,
 )
 from agent.providers.openai.odd_forms import flat, usage_chunk, whole_number
+from agent.providers.openai.pictures import NO_PICTURES, REFUSED_PICTURE, data_url, pictures_of
 from agent.providers.sse import SseComment, SseEvent
 from agent.thoughts import read_thoughts
 from sessions.records import Message
@@ -39,16 +40,17 @@ OPTIONAL = {
     "summary": re.compile(r"summary|summaries"),
     "include": re.compile(r"\binclude\b|encrypted.content"),
     "store": re.compile(r"\bstore\b"),
+    "pictures": NO_PICTURES,
+    "these_pictures": REFUSED_PICTURE,
 }
 """What a service may refuse, and how it says so. `thoughts` are those of earlier answers."""
 
 
 def to_body(request: ModelRequest, without: frozenset[str]) -> bytes:
     """Write the body of a request, without some of `OPTIONAL`."""
-    replay = "thoughts" not in without
     body: dict[str, Any] = {
         "model": request.model,
-        "input": [item for row in request.messages for item in _items(row, request, replay)],
+        "input": [item for row in request.messages for item in _items(row, request, without)],
     }
     if request.system:
         body["instructions"] = request.system
@@ -73,7 +75,9 @@ def _reasoning(effort: str, without: frozenset[str]) -> dict[str, str]:
     return {"effort": effort} if silent else {"effort": effort, "summary": "auto"}
 
 
-def _items(row: Message, request: ModelRequest, replay: bool) -> Iterator[dict[str, Any]]:
+def _items(
+    row: Message, request: ModelRequest, without: frozenset[str]
+) -> Iterator[dict[str, Any]]:
     if row.role == "tool":
         yield {
             "type": "function_call_output",
@@ -82,9 +86,19 @@ def _items(row: Message, request: ModelRequest, replay: bool) -> Iterator[dict[s
         }
         return
     if row.role != "assistant":
-        yield _said(row.role, "input_text", row.content)
+        text, pictures = pictures_of(row, request, without)
+        said = _said(row.role, "input_text", text)
+        if pictures and not text:
+            said["content"].clear()
+        said["content"] += [
+            {"type": "input_image", "detail": "auto", "image_url": data_url(each)}
+            for each in pictures
+        ]
+        yield said
         return
-    if replay and (row.content or row.tool_calls):  # thoughts may not stand alone
+    if "thoughts" not in without and (
+        row.content or row.tool_calls
+    ):  # thoughts may not stand alone
         yield from _thoughts(row, request.model)
     if row.content:
         yield _said("assistant", "output_text", row.content)

@@ -14,6 +14,9 @@ from agent.providers.connections import Reader, close, keep_alive, read
 from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
 from agent.providers.openai.clients import Clients, in_our_words
 
+_PASSING = frozenset({"these_pictures"})
+"""What is left out of one request only: the next one may be different there."""
+
 _HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
 
 
@@ -80,7 +83,7 @@ class Service:
             # Not a second try of the same thing: this service does not know that option.
             without |= {option}
             known = self._left_out.get(request.model, frozenset())
-            self._left_out[request.model] = known | without
+            self._left_out[request.model] = known | (without - _PASSING)
 
     def _lesser(
         self, request: ModelRequest, without: frozenset[str], body: bytes, said: str

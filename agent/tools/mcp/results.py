@@ -16,8 +16,7 @@ from mcp_types import (
 )
 
 from agent.errors import ToolError
-
-_KILO = 1000
+from agent.tools.text import size
 
 
 def text_of(result: CallToolResult) -> str:
@@ -33,15 +32,6 @@ def text_of(result: CallToolResult) -> str:
     if result.is_error:
         raise ToolError(text or "It failed, and the server does not say why.")
     return text or "[The call succeeded and gave no result.]"
-
-
-def size(count: int) -> str:
-    """Write a number of bytes for people."""
-    if count < _KILO:
-        return f"{count} bytes"
-    if count < _KILO * _KILO:
-        return f"{count / _KILO:.1f} KB"
-    return f"{count / _KILO / _KILO:.1f} MB"
 
 
 def _has_text(result: CallToolResult) -> bool:

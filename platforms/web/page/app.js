@@ -1,5 +1,6 @@
 // Puts the page together: which conversation is open, what its buttons do, what its title says.
 
+import { Attached } from "./attached.js";
 import { Chats } from "./chats.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
@@ -23,8 +24,9 @@ const unsentViews = new Map();
 const scroll = new Scroll(parts.scroll, parts.column, parts.jump);
 const outbox = new Outbox(showUnsent);
 const chats = new Chats(parts.chats, parts["chats-empty"], refresh);
-const composer = new Composer(parts.composer, parts["composer-text"], parts.send, (text) => {
-  outbox.add(conversation.chat, text);
+const attached = new Attached(parts.files, (failed) => composer?.refresh(failed), toast);
+const composer = new Composer(parts.composer, parts["composer-text"], parts.send, attached, (text, files) => {
+  outbox.add(conversation.chat, text, files);
   scroll.toBottom();
 });
 
@@ -165,7 +167,7 @@ const deeds = {
     button.previousElementSibling.classList.remove("folded");
     button.remove();
   },
-  resend: (_, row) => outbox.add(conversation.chat, conversation.find(row).text),
+  resend: (_, row) => outbox.add(conversation.chat, conversation.find(row).text, conversation.find(row).attached),
   retry: (button) => command("/retry", button),
   press: async (button, row) => {
     const all = button.parentElement.querySelectorAll("button");
@@ -242,6 +244,38 @@ parts.leave.addEventListener("click", async () => {
   } catch (error) {
     toast(error.message);
   }
+});
+
+// --- files -------------------------------------------------------------------------------------
+
+function attach(files) {
+  if (files.length) attached.add(conversation.chat, files);
+}
+
+parts.clip.addEventListener("click", () => parts.pick.click());
+parts.pick.addEventListener("change", () => {
+  attach([...parts.pick.files]);
+  parts.pick.value = "";
+  composer.focus();
+});
+parts["composer-text"].addEventListener("paste", (event) => {
+  const { files } = event.clipboardData;
+  if (!files.length || event.clipboardData.types.includes("text/plain")) return; // words copied with a picture of them
+  event.preventDefault();
+  attach([...files]);
+});
+const dragsFiles = (event) => event.dataTransfer?.types.includes("Files");
+addEventListener("dragover", (event) => {
+  if (!dragsFiles(event)) return;
+  event.preventDefault();
+  document.body.classList.add("dropping");
+});
+addEventListener("dragleave", (event) => event.relatedTarget ?? document.body.classList.remove("dropping"));
+addEventListener("drop", (event) => {
+  document.body.classList.remove("dropping");
+  if (!dragsFiles(event)) return;
+  event.preventDefault();
+  attach([...event.dataTransfer.files]);
 });
 
 // --- theme, drawer, keys -----------------------------------------------------------------------

@@ -10,12 +10,17 @@ const MOST_LINES = 12;
 export class Composer {
   #box;
   #button;
+  #files;
+  #form;
   #chat = "";
+  #soon = false;
 
-  /** `send(text)` is called with what was written. */
-  constructor(form, box, button, send) {
+  /** `send(text, files)` is called with what was written and attached. */
+  constructor(form, box, button, files, send) {
+    this.#form = form;
     this.#box = box;
     this.#button = button;
+    this.#files = files;
     box.addEventListener("input", () => this.#changed());
     box.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
@@ -25,13 +30,22 @@ export class Composer {
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       const text = box.value;
-      if (!text.trim()) return;
+      this.#soon = files.busy;
+      if (!this.#whole) return;
+      const attached = files.take();
       this.write("");
-      send(text);
+      send(text, attached);
     });
   }
 
+  /** Whether this can be sent: something is there, and nothing is still on its way. */
+  get #whole() {
+    return !this.#files.busy && (this.#files.ready || this.#box.value.trim() !== "");
+  }
+
   open(chat) {
+    if (chat !== this.#chat) this.#files.clear();
+    this.#soon = false;
     this.#chat = chat;
     this.write(store.get(KEY + chat, ""));
   }
@@ -41,13 +55,20 @@ export class Composer {
     this.#changed();
   }
 
+  /** What is attached has changed. Whoever sent before all of it had arrived need not do it again. */
+  refresh(failed = false) {
+    this.#button.disabled = !this.#whole;
+    if (failed) this.#soon = false;
+    if (this.#soon && this.#whole) this.#form.requestSubmit();
+  }
+
   focus() {
     this.#box.focus({ preventScroll: true });
   }
 
   #changed() {
     const { value } = this.#box;
-    this.#button.disabled = !value.trim();
+    this.refresh();
     if (value) store.put(KEY + this.#chat, value);
     else store.remove(KEY + this.#chat);
     this.#box.rows = 1;

@@ -23,15 +23,16 @@ async function token() {
   return csrf;
 }
 
-async function call(method, path, body, headers = {}) {
+async function call(method, path, body, headers = {}, signal = AbortSignal.timeout(30_000)) {
+  const raw = body instanceof Blob;
   let response;
   try {
     response = await fetch(path, {
       method,
       cache: "no-store",
-      headers: body === undefined ? headers : { "content-type": "application/json", ...headers },
-      body: body === undefined ? undefined : JSON.stringify(body),
-      signal: AbortSignal.timeout(30_000),
+      headers: body === undefined ? headers : { "content-type": raw ? "application/octet-stream" : "application/json", ...headers },
+      body: body === undefined || raw ? body : JSON.stringify(body),
+      signal,
     });
     if (response.status === 204) return null;
     const data = await response.json();
@@ -46,16 +47,19 @@ async function call(method, path, body, headers = {}) {
 export const get = (path) => call("GET", path);
 
 /** Change something; a token that has become stale is fetched once more. */
-export async function change(method, path, body) {
+export async function change(method, path, body, signal) {
   try {
-    return await call(method, path, body, { "x-holdfast-csrf": await token() });
+    return await call(method, path, body, { "x-holdfast-csrf": await token() }, signal);
   } catch (error) {
     const stale = csrf !== null && error.status === 403;
     if (stale || error.status === 401) csrf = null;
     if (!stale) throw error;
-    return call(method, path, body, { "x-holdfast-csrf": await token() });
+    return call(method, path, body, { "x-holdfast-csrf": await token() }, signal);
   }
 }
+
+/** Hand over a file; it may take as long as the line needs. */
+export const upload = (path, file, signal) => change("POST", path, file, signal);
 
 /** An id that nobody else makes. */
 export function newId(length = 20) {

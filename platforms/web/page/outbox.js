@@ -9,7 +9,7 @@ const SHORTEST = 1_500; // milliseconds until a message is tried again by itself
 const LONGEST = 30_000;
 
 export class Outbox {
-  /** Entries: {id, chat, text, at, state, reason}; `state` is "waiting", "sending", "sent" or "refused",
+  /** Entries: {id, chat, text, files, at, state, reason}; `state` is "waiting", "sending", "sent" or "refused",
       and a `reason` says why it was not taken. */
   entries = new Map();
   #sending = false;
@@ -29,8 +29,8 @@ export class Outbox {
     return [...this.entries.values()].filter((entry) => entry.chat === chat).sort((a, b) => a.at - b.at);
   }
 
-  add(chat, text) {
-    const entry = { id: newId(), chat, text, at: Date.now() };
+  add(chat, text, files = []) {
+    const entry = { id: newId(), chat, text, files, at: Date.now() };
     store.put(KEY + entry.id, entry);
     this.entries.set(entry.id, { ...entry, state: "waiting" });
     this.#changed(this.entries.get(entry.id));
@@ -86,7 +86,7 @@ export class Outbox {
   async #send(entry) {
     this.#set(entry, "sending");
     try {
-      await change("POST", `/web/chats/${entry.chat}/messages`, { id: entry.id, text: entry.text });
+      await change("POST", `/web/chats/${entry.chat}/messages`, { id: entry.id, text: entry.text, files: entry.files ?? [] });
       store.remove(KEY + entry.id);
       if (this.entries.has(entry.id)) this.#set(entry, "sent");
       return true;

@@ -26,6 +26,7 @@ export class RowView {
   seq = Infinity; // a draft has no place in the row of messages yet
   row = null;
   #body;
+  #files;
   #foot;
   #markdown = null;
   #fold = null;
@@ -34,8 +35,9 @@ export class RowView {
     this.id = id;
     this.author = authorOf(id, author);
     this.#body = element("div", { class: "body" });
+    this.#files = element("div", { class: "files", hidden: true });
     this.#foot = element("div", { class: "foot" });
-    this.node = element("article", { class: `row ${this.author}`, "data-id": id, "aria-label": NAMES[this.author] ?? NAMES.notice }, this.#body, this.#foot);
+    this.node = element("article", { class: `row ${this.author}`, "data-id": id, "aria-label": NAMES[this.author] ?? NAMES.notice }, this.#body, this.#files, this.#foot);
     if (author !== "user") this.#markdown = new MarkdownView(this.#body);
     if (this.author === "notice") this.node.prepend(icon("info"));
     if (this.author === "thoughts") this.#foldUp();
@@ -59,6 +61,11 @@ export class RowView {
     return this.row?.buttons.some(({ action }) => action.startsWith("approve:")) ?? false;
   }
 
+  /** The files of a message of the user, as a new message names them. */
+  get attached() {
+    return (this.row?.files ?? []).map(({ ref, name, type }) => ({ ref, name, type }));
+  }
+
   get text() {
     return this.row?.text ?? this.#markdown?.text ?? "";
   }
@@ -72,6 +79,7 @@ export class RowView {
     this.unfold(false);
     if (this.#markdown) this.#markdown.update(this.#fold ? bare(row.text) : row.text);
     else this.#showWords(row.text);
+    this.#showFiles(row.files ?? []);
     this.#foot.replaceChildren(...this.#footer(row));
     return true;
   }
@@ -86,6 +94,7 @@ export class RowView {
   /** Show a message that is still on its way. */
   pending(entry) {
     this.#showWords(entry.text);
+    this.#showFiles(entry.files ?? []);
     this.node.classList.toggle("unsent", true);
     const parts = [];
     if (entry.reason) {
@@ -108,6 +117,19 @@ export class RowView {
       words.classList.add("folded");
       this.#body.append(element("button", { type: "button", class: "unfold", "data-do": "unfold" }, "Show all of it"));
     }
+  }
+
+  #showFiles(files) {
+    const chat = location.hash.slice(location.hash.lastIndexOf("/") + 1);
+    const shown = files.map(({ name, at, shown }) => {
+      const label = element("span", { class: "chip-name", dir: "auto" }, name);
+      if (!at) return element("span", { class: "chip" }, icon("file"), label);
+      const href = `/web/chats/${chat}/files/${at}`;
+      if (shown) return element("a", { class: "picture", href, target: "_blank", rel: "noopener" }, element("img", { src: href, alt: name, loading: "lazy" }));
+      return element("a", { class: "chip", href, download: name }, icon("file"), label);
+    });
+    this.#files.replaceChildren(...shown);
+    this.#files.hidden = files.length === 0;
   }
 
   #footer(row) {

@@ -36,6 +36,7 @@ class Context(msgspec.Struct, frozen=True):
     workspace: Path
     drafts: Drafts
     idempotency_key: str = ""
+    send_file: None = None
 
 
 class Bench:

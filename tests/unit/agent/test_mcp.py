@@ -32,8 +32,9 @@ from agent.tools.mcp.arguments import checker
 from agent.tools.mcp.contract import Arguments, Hears, Listed, NotSent, Unclear
 from agent.tools.mcp.link import FIRST_PAUSE, LONGEST_PAUSE, Link
 from agent.tools.mcp.names import LONGEST, joined_names
-from agent.tools.mcp.results import size, text_of
+from agent.tools.mcp.results import text_of
 from agent.tools.mcp.servers import McpServers
+from agent.tools.text import size
 from sessions.values.clock import SystemClock
 
 PATIENCE = 5.0

@@ -1,0 +1,38 @@
+"""Sans-IO: pictures in requests of OpenAI's kind, and how services say that they take none."""
+
+import re
+from collections.abc import Sequence
+
+from agent.pictures import CANNOT_SEE
+from agent.providers.contract import ModelRequest, Picture
+from sessions.records import Message
+
+_NOT = r"(?:not|n't|no|only|unsupported|invalid|unknown|cannot|unrecognized|without)"
+_PICTURE = r"(?:image|vision|multi-?modal|input_image|image_url)"
+NO_PICTURES = re.compile(
+    rf"{_NOT}\b.{{0,60}}\bsupport.{{0,60}}{_PICTURE}|{_PICTURE}.{{0,60}}{_NOT}\b.{{0,40}}(?:support|allowed)"
+    rf"|(?:unknown|unsupported|invalid).{{0,30}}(?:variant|type|part|content).{{0,30}}{_PICTURE}"
+    rf"|{_PICTURE}\W+(?:input|content)?\W*unsupported|not a (?:vision|multi-?modal) model"
+    r"|no endpoints found that support image|content\W+(?:must be|should be|expected) a? ?string"
+)
+"""The model takes none at all."""
+
+REFUSED_PICTURE = re.compile(r"\bimages?\b|image_url|input_image|data:image|picture")
+"""Something is wrong with one of these."""
+
+LEFT_OUT = frozenset({"pictures", "these_pictures"})
+
+
+def pictures_of(
+    row: Message, request: ModelRequest, without: frozenset[str]
+) -> tuple[str, Sequence[Picture]]:
+    """Give what a row says, and the pictures that belong to it; else a word in their place."""
+    found = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
+    if found and not LEFT_OUT.isdisjoint(without):
+        return f"{row.content}\n{CANNOT_SEE}".strip(), ()
+    return row.content, found
+
+
+def data_url(picture: Picture) -> str:
+    """Write a picture into an address of its own."""
+    return f"data:{picture.media_type};base64,{picture.data}"

@@ -1,0 +1,169 @@
+"""Files that the agent sends: what arrives in the chat, and what the model is told."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from platforms.core.contract import Live, Op, Receipt, Upload
+from platforms.memory import Visible
+from tests.e2e.house import ME, House, Screen, gateway, talkative
+from tests.fakes.model_script import Script, calls
+from tests.fakes.model_server import ModelServer
+
+
+class Photographed(Screen):
+    """Keeps what each file held at the moment in which it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(live=Live.EDIT, live_interval=0.01, burst=1000)
+        self.held: dict[str, bytes] = {}
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.reached = asyncio.Event()
+
+    async def deliver(self, op: Op) -> Receipt:
+        if isinstance(op, Upload):
+            self.reached.set()
+            await self.hold.wait()
+            self.held[op.name] = await asyncio.to_thread(Path(op.path).read_bytes)
+        return await super().deliver(op)
+
+
+def sending(path: str, caption: str = "") -> Callable[[dict[str, object]], Script]:
+    """A model that sends a file, then talks."""
+    arguments = json.dumps({"path": path} | ({"caption": caption} if caption else {}))
+    left = iter([calls(("c1", "send_file", arguments))])
+
+    def answer(body: dict[str, object]) -> Script:
+        return next(left, None) or talkative(body)
+
+    return answer
+
+
+def workspace(home: Path) -> Path:
+    folder = home / "workspace" / f"memory%3A{ME}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def sent(messages: list[Visible]) -> list[str]:
+    return [each.file for each in messages if each.file]
+
+
+async def told(house: House) -> str:
+    rows = [each for each in await house.asked(2) if each["role"] == "tool"]
+    return str(rows[-1]["content"])
+
+
+async def test_a_file_of_the_workspace_arrives_with_its_caption(tmp_path: Path) -> None:
+    (workspace(tmp_path) / "out").mkdir()
+    (workspace(tmp_path) / "out" / "report.csv").write_text("a,b")
+    async with (
+        ModelServer(sending("out/report.csv", "The report")) as model,
+        gateway(tmp_path, model, Photographed()) as house,
+    ):
+        await house.screen.say(ME, "send it")
+        messages = await house.screen.shows(ME, "echo: send it", "The report")
+        assert sent(messages) == ["report.csv"]
+        assert await told(house) == "report.csv (3 bytes) was sent to the chat."
+        assert isinstance(house.screen, Photographed)
+        assert house.screen.held == {"report.csv": b"a,b"}
+        assert house.screen.violations() == []
+
+
+async def test_what_is_sent_is_what_was_handed_over(tmp_path: Path) -> None:
+    file = workspace(tmp_path) / "report.csv"
+    file.write_text("first")
+    screen = Photographed()
+    screen.hold.clear()
+    async with (
+        ModelServer(sending("report.csv")) as model,
+        gateway(tmp_path, model, screen) as house,
+    ):
+        await screen.say(ME, "send it")
+        async with asyncio.timeout(8):
+            await screen.reached.wait()
+        file.write_text("second")
+        screen.hold.set()
+        await house.screen.shows(ME, "echo: send it")
+    assert screen.held == {"report.csv": b"first"}
+
+
+def outside(home: Path) -> None:
+    (home / "secret.txt").write_text("secret")
+    workspace(home)
+
+
+def link_out(home: Path) -> None:
+    outside(home)
+    (workspace(home) / "link.txt").symlink_to(home / "secret.txt")
+
+
+def folder(home: Path) -> None:
+    (workspace(home) / "folder").mkdir()
+
+
+def empty(home: Path) -> None:
+    (workspace(home) / "empty").touch()
+
+
+def large(home: Path) -> None:
+    with (workspace(home) / "large").open("wb") as file:
+        file.truncate(10_000_001)
+
+
+def pipe(home: Path) -> None:
+    os.mkfifo(workspace(home) / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("made", "path", "why"),
+    [
+        (outside, "../../secret.txt", "must not hold '..'"),
+        (outside, "/etc/passwd", "leads out of the workspace"),
+        (link_out, "link.txt", "link"),
+        (folder, "folder", "is a folder"),
+        (empty, "empty", "is empty"),
+        (large, "large", "takes at most 10.0 MB"),
+        (pipe, "pipe", "not an ordinary file"),
+        (folder, "missing", "There is no 'missing'"),
+    ],
+)
+async def test_what_cannot_be_sent_is_said_to_the_model_and_nothing_arrives(
+    tmp_path: Path, made: Callable[[Path], None], path: str, why: str
+) -> None:
+    made(tmp_path)
+    async with (
+        ModelServer(sending(path)) as model,
+        gateway(tmp_path, model, Photographed()) as house,
+    ):
+        await house.screen.say(ME, "send it")
+        messages = await house.screen.shows(ME, "echo: send it")
+        assert sent(messages) == []
+        said = await told(house)
+        assert why in said or (made is link_out and "leads out" in said)
+    assert not list((tmp_path / "outgoing").glob("*/*"))
+
+
+async def test_a_file_that_was_not_delivered_arrives_after_a_restart_once(tmp_path: Path) -> None:
+    (workspace(tmp_path) / "report.csv").write_text("a,b")
+    screen = Photographed()
+    screen.hold.clear()
+    async with (
+        ModelServer(sending("report.csv")) as model,
+        gateway(tmp_path, model, screen) as house,
+    ):
+        await screen.say(ME, "send it")
+        async with asyncio.timeout(8):
+            await screen.reached.wait()
+        await house.crash()
+    assert screen.held == {}
+    later = Photographed()
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, later) as house:
+        messages = await later.until(ME, lambda all_: bool(sent(all_)))
+        assert sent(messages) == ["report.csv"]
+        assert later.held == {"report.csv": b"a,b"}
