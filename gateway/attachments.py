@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 _WRITTEN_AT_ONCE = 256 * 1024
 _OF_ONE_TURN = 2  # files that are fetched side by side
 _TRIES = 3
-_PAUSE = 0.5
 
 CANNOT_LISTEN = "it cannot be listened to, because no service for that is set up"
 NOT_CONNECTED = "the platform is not connected"
@@ -43,6 +42,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     silence: float = 30.0  # without a piece
     whole: float = 180.0  # for one file, with all tries
     wait: float = 300.0  # until it is a file's turn
+    pause: float = 0.5  # before the second try
     at_once: int = 8  # of all chats together
     reserve: int = 50_000_000  # bytes of the disk that are left for everything else
 
@@ -163,7 +163,7 @@ class Attachments:
             except (Unavailable, Unconfirmed) as error:
                 log.info("%s: %s; trying again", file.path, error)
                 asked = error.retry_after if isinstance(error, Unavailable) else None
-                await asyncio.sleep(asked or _PAUSE * number)
+                await asyncio.sleep(asked or self._bounds.pause * number)
             await in_thread(lambda _: place.restart())
         return await self._stream(file, address, place)
 

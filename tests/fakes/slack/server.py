@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from tests.fakes.downloads import Downloads
 from tests.fakes.slack.workspace import (
     BOT_USER,
     TEAM,
@@ -76,6 +77,7 @@ class SlackServer:
         self.requests_to = ""  # where signed requests go; empty: Socket Mode
         self.accept_sockets = True
         self.changed = asyncio.Event()
+        self.downloads = Downloads()
         self._faults: dict[str, deque[Fault]] = {}
         self._waiting: list[Envelope] = []
         self._sent: dict[str, tuple[Envelope, float]] = {}
@@ -504,7 +506,7 @@ class SlackServer:
         if faults and faults.popleft().page:
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
         kind = self.workspace.files[file]["mimetype"]
-        return web.Response(body=self.workspace.contents[file], content_type=kind)
+        return await self.downloads.serve(request, self.workspace.contents[file], kind)
 
 
 async def _arguments(request: web.Request) -> Json:
