@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 _WRITTEN_AT_ONCE = 256 * 1024
 _OF_ONE_TURN = 2  # files that are fetched side by side
 _TRIES = 3
+_SURELY_OVER = 1800.0  # seconds since the last piece of a file came
 
 CANNOT_LISTEN = "it cannot be listened to, because no service for that is set up"
 NOT_CONNECTED = "the platform is not connected"
@@ -86,14 +87,17 @@ class Attachments:
 
     async def clear(self, workspaces: Iterable[Path], keep: float) -> None:
         """Remove what is older than `keep` seconds (0: nothing), and what was left half-way."""
-        before = self._clock.now() / 1000 - keep if keep else None
+        now = self._clock.now() / 1000
+        before = now - keep if keep else None
+        # What a dead process left just before this one began is found by a later round.
+        begun = max(self._begun, now - _SURELY_OVER)
         for workspace in workspaces:
-            removed = await self._cleared(workspace, before)
+            removed = await self._cleared(workspace, before, begun)
             if removed:
                 log.info("%s: %d received files removed", workspace, removed)
 
-    async def _cleared(self, workspace: Path, before: float | None) -> int:
-        return await in_thread(lambda _: clear(workspace, before=before, begun=self._begun))
+    async def _cleared(self, workspace: Path, before: float | None, begun: float) -> int:
+        return await in_thread(lambda _: clear(workspace, before=before, begun=begun))
 
     # --- one file -------------------------------------------------------------------------------
 

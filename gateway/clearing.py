@@ -23,9 +23,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def clear(workspace: Path, *, before: float | None, begun: float) -> int:
     """Remove files that were last changed before a moment, and folders that become empty by it.
 
-    `begun` is when this process began: what was being fetched before is not fetched any more.
-    Moments are seconds since 1970; without `before` everything that is whole is kept. Tells how
-    many files were removed.
+    What was last written before `begun` and is not whole is not being fetched any more. Moments are
+    seconds since 1970; without `before` everything that is whole is kept. Tells how many files
+    were removed.
     """
     removed = 0
     with contextlib.suppress(OSError), _opened(workspace / FOLDER) as top:

@@ -14,10 +14,9 @@ from gateway.hearing import NotHeard, Speech
 from gateway.received import ending_of, too_large
 
 LARGEST = 25_000_000  # what OpenAI takes
-SECONDS = 120.0
+SECONDS, PAUSE = 120.0, 1.0
 _CONNECT_SECONDS = 10.0
 _AT_ONCE = 4
-_PAUSE = 1.0
 _LONGEST_ANSWER = 1_000_000  # bytes
 _QUOTED = 200  # characters of a refusal
 _USUAL_MODEL = "whisper-1"
@@ -54,12 +53,15 @@ def endpoint(url: str) -> str:
 class Transcriber:
     """One service."""
 
-    def __init__(self, settings: VoiceSettings, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, settings: VoiceSettings, *, seconds: float = SECONDS, pause: float = PAUSE
+    ) -> None:
         key = settings.api_key
         self._url = endpoint(settings.transcription_url or "")
         self._model = settings.transcription_model or _USUAL_MODEL
         self._headers = {"Authorization": f"Bearer {key.reveal()}"} if key else {}
         self._seconds = seconds
+        self._pause = pause
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._client: httpx2.AsyncClient | None = None
 
@@ -88,7 +90,7 @@ class Transcriber:
         try:
             return await self._ask(content, media_type)
         except _Passing:
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(self._pause)
         return await self._ask(content, media_type)
 
     async def _ask(self, content: bytes, media_type: str) -> str:

@@ -200,14 +200,20 @@ class Workspace:
         return old is not None
 
     def receive(self, path: str, token: str) -> "Incoming":
-        """Begin a file that comes in pieces; nothing stands in its place until it is whole."""
+        """Begin a file that comes in pieces; nothing stands in its place until it is whole.
+
+        Nobody else may be receiving under this token: what an earlier try left is removed.
+        """
         name = PurePosixPath(self.name(path))
         with _explained(path):
             folder = self._made(name.parent)
             with contextlib.ExitStack() as undone:
                 undone.callback(os.close, folder)
                 _state_of(folder, name.name, path)
-                temporary, descriptor = _fresh(folder, token)
+                temporary = _temporary(token)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
+                descriptor = os.open(temporary, _NEW, 0o666, dir_fd=folder)
                 undone.pop_all()
         return Incoming(path, folder, temporary, descriptor)
 
@@ -367,12 +373,16 @@ def _put(
     os.fsync(folder)
 
 
+def _temporary(token: str, number: int = 0) -> str:
+    mark = hashlib.sha256(f"{token}\0{number}".encode()).hexdigest()[:16]
+    return f"{TEMPORARY}{mark}.tmp"
+
+
 def _fresh(folder: int, token: str) -> tuple[str, int]:
     """Create a file that nobody else writes; the name of one that a crash left is passed over."""
     number = 0
     while True:
-        mark = hashlib.sha256(f"{token}\0{number}".encode()).hexdigest()[:16]
-        name = f"{TEMPORARY}{mark}.tmp"
+        name = _temporary(token, number)
         try:
             return name, os.open(name, _NEW, 0o666, dir_fd=folder)
         except FileExistsError:

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Any
 
 from platforms.core.contract import Accepted, Adapter, Inbound, InboundMessage
 from tests.fakes.discord.life import Life
@@ -52,9 +53,9 @@ class Sender:
         return event
 
 
-def telegram_message(sent: Sent, ref: str) -> dict[str, object]:
+def telegram_message(sent: Sent, ref: str) -> dict[str, Any]:
     """The part of a Telegram message that names a file."""
-    said: dict[str, object] = {"file_id": ref, "file_unique_id": ref, "file_size": sent.size}
+    said: dict[str, Any] = {"file_id": ref, "file_unique_id": ref, "file_size": sent.size}
     if sent.kind == "photo":
         return {"photo": [{**said, "width": 800, "height": 600}]}
     if sent.kind == "voice":

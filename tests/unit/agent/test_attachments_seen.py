@@ -66,7 +66,7 @@ def test_a_file_is_a_line_for_the_model(file: Attachment, said: str) -> None:
     name=st.text(), path=st.text(), kind=st.text(), trouble=st.text(), heard=st.text(),
     fetched=st.booleans(), voice=st.booleans(),
 )  # fmt: skip
-def test_no_file_can_close_its_bracket_or_begin_a_line(  # noqa: PLR0917
+def test_no_file_can_close_its_bracket_or_begin_a_line(
     name: str, path: str, kind: str, trouble: str, heard: str, fetched: bool, voice: bool
 ) -> None:
     file = Attachment(name, kind, path, trouble=trouble, heard=heard, fetched=fetched, voice=voice)
