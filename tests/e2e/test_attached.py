@@ -115,6 +115,11 @@ async def said(house: House, number: int) -> str:
     return str(asked[-1]["content"])
 
 
+async def first(house: House, number: int) -> str:
+    """The first thing that the model's n-th request shows of people."""
+    return str((await house.asked(number))[0]["content"])
+
+
 # --- documents -----------------------------------------------------------------------------------
 
 
@@ -317,7 +322,15 @@ async def test_stop_ends_a_fetch_that_hangs_within_300_ms(tmp_path: Path) -> Non
         await screen.say(CHAT, "still there?")
         await screen.shows(CHAT, "echo: still there?")
         assert await house.asked(1) == [{"role": "user", "content": "still there?"}]
-    assert lying(tmp_path) == []
+        # What was not there then is fetched when the conversation goes on, and is there for good.
+        screen.hangs.clear()
+        for number, text in ((2, "again?"), (3, "and now?")):
+            await screen.say(CHAT, "/resume" if number == 2 else "and this")
+            await screen.say(CHAT, text)
+            await screen.shows(CHAT, f"echo: {text}")
+            assert re.match(r"\[File: \S+ \(text/plain, 20 bytes\)\]", await first(house, number))
+    assert screen.fetched == ["r1", "r1"]
+    assert [each.name for each in lying(tmp_path)] == ["notes.txt"]
 
 
 async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> None:
@@ -331,7 +344,7 @@ async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> No
                 chat = f"good {number}"
                 await screen.send(Text("look"), screen.offers(chat), chat=chat)
             for number in range(10):
-                await screen.shows(f"good {number}", "notes.txt")
+                await screen.shows(f"good {number}", "echo: look\n[File: ")
         await screen.say("bad", "/stop")
         await screen.shows("bad", "⏹ Stopped.")
 
