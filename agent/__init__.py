@@ -8,6 +8,7 @@ attempt         one request to the model, read under the watchdog
 events, errors  what a turn tells, and what can go wrong, sorted by what to do about it
 settings        what can be configured
 prompt          how a conversation is shown to a model, and what is said to carry an answer on
+attachments     what a model reads about the files that came with a message
 accumulate      chunks to one answer; `slots` puts tool calls together, `think` finds thinking,
                 `thoughts` keeps it for the service, `seam` joins the pieces of a cut text
 verdict         what a request came to; `salvage` sorts its calls; `continuation` decides what next

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.pictures import LARGEST, in_view, kind_of
+from agent.pictures import BEGINNING, LARGEST, in_view, kind_of
 from agent.providers.contract import Picture
 from agent.tools.blocking import Stop, in_thread
 from agent.tools.confine import entered
@@ -44,5 +44,5 @@ def _picture(workspace: Path, path: str) -> Picture | None:
             content, _ = folder.read(path, LARGEST)
     except ToolError:  # taken away, or changed into something else, since it came
         return None
-    kind = kind_of(content[:12])
+    kind = kind_of(content[:BEGINNING])
     return Picture(kind, base64.b64encode(content).decode()) if kind else None

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from agent.attachments import with_files
 from agent.tokens import estimate
 from agent.traits import Facts
+from sessions.attached import request_of
 from sessions.records import Message
 
 _FULL = 0.85
@@ -152,7 +154,7 @@ def _joined(request: Sequence[Message]) -> Message:
     senders = {row.sender for row in request}
     files = tuple(file for row in request for file in row.files)
     if len(senders) == 1:
-        text = "\n\n".join(row.content for row in request)
+        text = "\n\n".join(row.content for row in request if row.content)
         return Message("user", text, sender=request[0].sender, files=files)
     named = (f"{row.sender}: {row.content}" if row.sender else row.content for row in request)
     return Message("user", "\n\n".join(named), files=files)
@@ -201,7 +203,7 @@ def _written(row: Message, names: dict[str, str]) -> str:
         tool = names.get(row.tool_call_id or "", "a tool")
         return f"Result of {tool}: {_quoted(row.content, 'result')}"
     if row.role == "user":
-        return f"{_speaker(row)}: {row.content}"
+        return f"{_speaker(row)}: {with_files(row.content, row.files)}"
     cut = f" (cut short: {row.interrupted})" if row.interrupted else ""
     said = [f"Assistant: {row.content}{cut}"] if row.content.strip() else []
     calls = (f"Assistant calls {c.name}: {_quoted(c.arguments, 'input')}" for c in row.tool_calls)
@@ -240,7 +242,9 @@ def without_summary(covered: Sequence[Message]) -> str:
     earlier summary stays, as far as there is room.
     """
     earlier, rows = split_summary(covered)
-    asked = [f"- {_speaker(row)}: {_beginning(row.content)}" for row in rows if row.role == "user"]
+    asked = [
+        f"- {_speaker(row)}: {_beginning(request_of(row))}" for row in rows if row.role == "user"
+    ]
     whole = sum(len(row.content) + sum(len(c.arguments) for c in row.tool_calls) for row in rows)
     room = min(whole // _LIST_SHARE, _LONGEST_LIST)
     fresh = _newest((*asked, *_tools_that_ran(rows)), room)

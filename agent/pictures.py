@@ -11,6 +11,9 @@ from sessions.records import Attachment, Message
 LARGEST = 3_750_000
 """Bytes of a picture; a third more as base64, which is where services draw the line at 5 MB."""
 
+BEGINNING = 12
+"""Bytes that show what a picture is."""
+
 MOST = 8
 LARGEST_TOGETHER = 16_000_000
 
@@ -20,14 +23,14 @@ _BEGINNINGS = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_KINDS = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+KINDS = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 CANNOT_SEE = "[A picture stands here that you cannot be shown; say so if it matters.]"
 """Told in the place of a picture that the service does not take."""
 
 
 def kind_of(beginning: bytes) -> str | None:
-    """Tell from its first 12 bytes what a picture is, whatever it is called; None: not for us."""
+    """Tell from its first bytes what a picture is, whatever it is called; None: not for us."""
     if beginning[:4] == b"RIFF" and beginning[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for begins, kind in _BEGINNINGS if beginning.startswith(begins)), None)
@@ -35,7 +38,7 @@ def kind_of(beginning: bytes) -> str | None:
 
 def is_picture(file: Attachment) -> bool:
     """Tell whether a file may be shown."""
-    return file.fetched and file.media_type in _KINDS and (file.size or 0) <= LARGEST
+    return file.fetched and file.media_type in KINDS and (file.size or 0) <= LARGEST
 
 
 def count(row: Message) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from agent.attachments import with_files
 from agent.continuation import Kind
 from sessions.records import Message, ToolCall
 
@@ -169,19 +170,21 @@ def as_seen(history: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _add_user(seen: list[Message], row: Message, cut_short: str) -> None:
-    plain = not row.sender and not cut_short
+    plain = not row.sender and not cut_short and not row.files
     text = row.content if plain else "\n\n".join(filter(None, (cut_short, _spoken(row))))
     if seen and seen[-1].role == "user":
-        seen[-1] = Message("user", f"{seen[-1].content}\n\n{text}")
+        before = seen[-1]
+        seen[-1] = Message("user", f"{before.content}\n\n{text}", files=(*before.files, *row.files))
     else:
-        seen.append(row if plain else Message("user", text))
+        seen.append(row if plain else Message("user", text, files=row.files))
 
 
 def _spoken(row: Message) -> str:
+    said = with_files(row.content, row.files)
     if not row.sender:
-        return row.content
+        return said
     name = " ".join(row.sender.replace("[", "(").replace("]", ")").split())
-    return f"[{name}] {row.content}"
+    return f"[{name}] {said}"
 
 
 def _results(calls: Sequence[ToolCall], results: dict[str | None, Message]) -> Iterator[Message]:

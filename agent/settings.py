@@ -282,11 +282,27 @@ class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Services that turn speech into text and text into speech."""
 
     transcription_url: Annotated[
-        str | None, Meta(description="Address of the service that writes down voice notes.")
+        Annotated[
+            str,
+            Meta(pattern=r"^https?://[^\s/]+", extra={"form": "an http:// or https:// address"}),
+        ]
+        | None,
+        Meta(
+            description="Address of a service that writes down voice messages, as OpenAI's does: "
+            "`https://api.openai.com/v1`. Left out: they are files like others, and the model is "
+            "told that it cannot listen to them."
+        ),
     ] = None
-    transcription_model: Annotated[str | None, Meta(description="Its model.")] = None
+    transcription_model: Annotated[
+        str | None, Meta(description="Its model. Left out: `whisper-1`.")
+    ] = None
     speech_url: Annotated[
         str | None, Meta(description="Address of the service that speaks answers.")
     ] = None
     speech_model: Annotated[str | None, Meta(description="Its model.")] = None
     api_key: Annotated[Secret | None, Meta(description="Key of these services.")] = None
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """See the module."""
+        if self.transcription_model is not None and self.transcription_url is None:
+            yield ("transcription_model",), "has no effect without voice.transcription_url"

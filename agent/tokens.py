@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from agent.attachments import with_files
 from agent.pictures import count as pictures_in
 from agent.providers.contract import ToolSchema
 from sessions.records import Message
@@ -79,7 +80,7 @@ def estimate_message(message: Message) -> int:
         _PER_CALL + estimate(call.name) + estimate(call.arguments) for call in message.tool_calls
     )
     shown = pictures_in(message) * _PER_PICTURE if message.files else 0
-    return _PER_MESSAGE + estimate(message.content) + calls + shown
+    return _PER_MESSAGE + estimate(with_files(message.content, message.files)) + calls + shown
 
 
 def estimate_tool(tool: ToolSchema) -> int:
@@ -99,4 +100,5 @@ def estimate_request(
 def characters(message: Message) -> int:
     """Count what a row holds; quicker than an estimate, and never less than its tokens."""
     shown = pictures_in(message) * _PER_PICTURE if message.files else 0
-    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls) + shown
+    text = with_files(message.content, message.files) if message.files else message.content
+    return len(text) + sum(len(call.arguments) for call in message.tool_calls) + shown

@@ -6,6 +6,8 @@ cli, config, service, doctor, setup
 inbound, routing, access, pairing
             from a message to a conversation, and who may
 commands    what people can say with a slash
+attachments fetches what people attach; received: its names and places, clearing: its end;
+            hearing, transcription: speech becomes words
 turns       prepares turns; work: one under way; answer: what one leaves; wreckage: after a crash
 progress, reasoning
             the status line, and what the model thinks, as the chat shows them

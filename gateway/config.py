@@ -34,6 +34,7 @@ from gateway.toml_lines import KeyPath, locate
 from platforms.core.contract import PlatformSpec
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
+from sessions.values.size import Size
 
 Specs = Mapping[str, PlatformSpec]
 
@@ -192,7 +193,12 @@ class _Loader:
         folder = self._path.absolute().parent if self._path else Path.cwd()
         values = Values(self._environ, folder, self._warn_of_literal)
         decoder = Decoder(
-            readers={Secret: values.secret, Path: values.path, Duration: values.duration},
+            readers={
+                Secret: values.secret,
+                Path: values.path,
+                Duration: values.duration,
+                Size: values.size,
+            },
             platforms={name: spec.config for name, spec in self._specs.items()},
             hints={
                 ("platforms", name, key): f"; set it, or {variable} in the environment"

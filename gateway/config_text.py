@@ -20,6 +20,7 @@ from gateway.toml_lines import KeyPath
 from platforms.core.contract import PlatformSpec
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
+from sessions.values.size import Size
 
 _PASSWORD = re.compile(r"(?<=://)([^/@\s]*):[^/@\s]*@")
 
@@ -68,7 +69,7 @@ class _Writer:
         match value:
             case bool():
                 return str(value).lower()
-            case Duration():
+            case Duration() | Size():
                 return quoted(str(value))
             case int() | float():
                 return repr(value)
@@ -101,6 +102,7 @@ _OWN_TYPES: dict[type, dict[str, Any]] = {
     Secret: {"type": "string", "description": "env:NAME, file:PATH, credential:NAME or itself"},
     Path: {"type": "string"},
     Duration: {"anyOf": [{"type": "string"}, {"type": "number"}]},
+    Size: {"anyOf": [{"type": "string"}, {"type": "integer"}]},
 }
 
 
@@ -237,7 +239,12 @@ def _about(field: FieldInfo) -> str:
 
 
 def _value_words(kind: Any) -> str:  # noqa: ANN401 - annotations have no type of their own
-    own = {Secret: "a secret", Path: "a path", Duration: "a span of time"}
+    own = {
+        Secret: "a secret",
+        Path: "a path",
+        Duration: "a span of time",
+        Size: "an amount of bytes",
+    }
     return own.get(strip(kind)) or in_words(kind)
 
 

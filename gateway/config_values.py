@@ -7,6 +7,7 @@ from pathlib import Path
 from gateway.toml_lines import KeyPath
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
+from sessions.values.size import Size
 
 
 class Values:
@@ -46,6 +47,10 @@ class Values:
     def duration(self, value: object, _path: KeyPath) -> Duration:
         """Read a span of time."""
         return Duration.parse(value)
+
+    def size(self, value: object, _path: KeyPath) -> Size:
+        """Read an amount of bytes."""
+        return Size.parse(value)
 
     def _credential(self, name: str) -> tuple[str, str]:
         folder = self._environ.get("CREDENTIALS_DIRECTORY")

@@ -12,6 +12,7 @@ from gateway.turns import Turns
 from gateway.work import Work
 from sessions.changes import Change, PutItem
 from sessions.events import (
+    Event,
     Pending,
     RunningTurn,
     Say,
@@ -47,9 +48,9 @@ class GatewayHands:
         """What becomes durable together with the start of a turn."""
         return self._turns.opening(key, start)
 
-    def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> Work:
+    def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> Work:
         """Prepare a turn."""
-        return self._turns.begin(key, start, steers_wanted)
+        return self._turns.begin(key, start, post)
 
     async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
         """Look at what a dead process left of a turn."""

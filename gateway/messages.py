@@ -3,12 +3,11 @@
 import msgspec
 
 from gateway import routing
+from gateway.received import attachments
 from platforms.core.contract import (
-    File,
     Inbound,
     InboundEdit,
     InboundMessage,
-    Part,
     Quote,
 )
 from sessions.events import (
@@ -40,6 +39,7 @@ class Reader:
             "user",
             content=_content(event, text),
             sender=f"{event.sender.name} ({event.sender.id})".strip() if shared else None,
+            files=attachments(entry.id, event.parts),
         )
         person = f"{event.address.platform}:{event.sender.id}"
         # Between two people it is plain what an answer answers; in a room it must be said.
@@ -73,7 +73,7 @@ def read_event(entry: InboxEntry) -> Inbound:
 
 
 def _content(event: InboundMessage, text: str) -> str:
-    """Everything of a message that a model can read."""
+    """All words of a message, with those that it refers to."""
     lines = []
     if event.context:
         lines.append("[Earlier in this room, from people who may not be known:")
@@ -82,13 +82,8 @@ def _content(event: InboundMessage, text: str) -> str:
     if event.reply_to:
         lines.append(f"[In reply to {_quoted(event.reply_to)}]")
     lines.append(text)
-    lines.extend(_attached(part) for part in event.parts if isinstance(part, File))
     return "\n".join(lines).strip()
 
 
 def _quoted(quote: Quote) -> str:
     return f"{quote.sender}: {quote.text}" if quote.sender else quote.text
-
-
-def _attached(part: Part) -> str:
-    return f"[Attached: {part.name} ({part.media_type})]" if isinstance(part, File) else part.text

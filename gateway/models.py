@@ -153,6 +153,13 @@ class Models:
             return Path(configured).expanduser()
         return self._home / "workspace" / quote(person or "nobody", safe="")
 
+    def workspaces(self) -> list[Path]:
+        """All that there are; looks at the disk."""
+        of_persons = self._home / "workspace"
+        found = sorted(of_persons.iterdir()) if of_persons.is_dir() else []
+        configured = self._settings.agent.workspace
+        return [Path(configured).expanduser(), *found] if configured else found
+
     async def sweep(self) -> None:
         """Forget drafts that nobody finished within a day."""
         folder = self._home / "drafts"

@@ -98,6 +98,8 @@ CATALOGUE = {
     "ask.may": "✅ Allowed: {tool} runs once.",
     "ask.may_not": "🚫 Denied: {tool} does not run.",
     "ask.noted": "📝 Noted. It counts when the conversation goes on; {c:resume} brings it back.",
+    "fetching": "📎 {list}",
+    "not_fetched": "📎 Not received: {list}.",
     "waiting": "🔐 Waiting for an answer",
     "ask.silent": "",  # the question itself says it
     "ask.answered": "This was answered already.",

@@ -17,10 +17,9 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from agent.errors import ToolError
-from agent.pictures import kind_of
+from agent.pictures import BEGINNING, kind_of
 from agent.tools.blocking import Stop, in_thread
 from agent.tools.confine import Workspace, entered
-from agent.tools.text import size
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import Body, read_address, write_body
 from platforms.core.contract import Address, Capabilities
@@ -28,6 +27,7 @@ from sessions.changes import PutItem
 from sessions.records import Item, ItemState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.size import in_words
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ SENT_WITHIN = 20.0
 """Seconds that a call waits to hear whether the chat has the file; after that it goes on its way."""
 
 _KEPT_SECONDS = 3600.0
-_LOOKED_AT_SECONDS = 30 * 86_400.0  # where people read a file from us, not from their platform
 _PIECE = 1 << 20
 _LEAST_FREE = 100_000_000  # bytes of the disk that are left to others
 
@@ -60,6 +59,7 @@ class Parcels:
         folder: Path,
         capabilities: Callable[[Address], Capabilities | None],
         *,
+        keep: float,
         sent_within: float = SENT_WITHIN,
     ) -> None:
         self._store = store
@@ -68,6 +68,7 @@ class Parcels:
         self._sent = folder / "sent"  # copies are kept here until they are sent,
         self._shown = folder / "shown"  # and here as long as people may look at them
         self._capabilities = capabilities
+        self._keep = keep  # seconds, for what people read from us; 0: for ever
         self._sent_within = sent_within
 
     async def send(
@@ -103,7 +104,7 @@ class Parcels:
         )
         await self._store.apply(PutItem(item))
         self._delivery.wake([item])
-        return await self._outcome(item_id, f"{parcel.name} ({size(parcel.size)})")
+        return await self._outcome(item_id, f"{parcel.name} ({in_words(parcel.size)})")
 
     async def _outcome(self, item_id: str, what: str) -> str:
         try:
@@ -121,8 +122,9 @@ class Parcels:
         open_items = {item.id for item in await self._store.open_items()}
         before = self._clock.now() / 1000 - _KEPT_SECONDS
         await in_thread(lambda _: _swept(self._sent, open_items, before))
-        before = self._clock.now() / 1000 - _LOOKED_AT_SECONDS
-        await in_thread(lambda _: _swept(self._shown, open_items, before))
+        if self._keep:
+            old = self._clock.now() / 1000 - self._keep
+            await in_thread(lambda _: _swept(self._shown, open_items, old))
 
 
 # --- what blocks ----------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ def _opened(workspace: Workspace, path: str, most: int) -> int:
     elif state.st_size == 0:
         wrong = f"{path!r} is empty; there is nothing to send."
     elif state.st_size > most:
-        wrong = f"{path!r} has {size(state.st_size)}; this chat takes at most {size(most)}."
+        wrong = f"{path!r} has {in_words(state.st_size)}; this chat takes at most {in_words(most)}."
     if wrong:
         os.close(source)
         _complain(wrong)
@@ -168,7 +170,7 @@ def _copied(read: Callable[[int], bytes], target: Path, most: int, stop: Stop) -
     try:
         with partial.open("wb") as copy:
             for piece in iter(lambda: read(_PIECE), b""):
-                beginning = beginning or piece[:12]
+                beginning = beginning or piece[:BEGINNING]
                 written += len(piece)
                 if written > most or stop.is_set():
                     _complain("Nothing was sent: the file grew, or the call was stopped.")

@@ -42,6 +42,7 @@ class StatusLine:
         self._notice = ""
         self._lasting = False
         self._asked = 0  # questions that wait for somebody
+        self._fetched = ""  # names of files that are on their way
 
     def notice(self, notice: str, fields: Mapping[str, str | int]) -> str:
         """News: they take the place of older ones; gives the words."""
@@ -88,6 +89,15 @@ class StatusLine:
         finally:
             self._asked -= 1
 
+    @contextlib.contextmanager
+    def fetching(self, names: str) -> Iterator[None]:
+        """Files that people attached are on their way."""
+        self._fetched = names
+        try:
+            yield
+        finally:
+            self._fetched = ""
+
     @property
     def waits(self) -> bool:
         """Nothing goes on before somebody has answered, and nothing else is under way."""
@@ -104,6 +114,8 @@ class StatusLine:
         under_way = [_of(each, now) for each in running]
         if self._asked:
             under_way.append(render("waiting", {}, self._command))
+        if self._fetched:
+            under_way.append(render("fetching", {"list": self._fetched}, self._command))
         return " · ".join(filter(None, under_way or (self._front, self._notice)))
 
 

@@ -10,22 +10,26 @@ import contextlib
 import datetime as dt
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from starlette.routing import BaseRoute
 
+from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
 from gateway.announcer import Announcer
 from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
 from gateway.asides import Asides
+from gateway.attachments import Attachments, Bounds
 from gateway.choices import Choices
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.desk import Desk
 from gateway.errors import CannotStart, ConfigError
 from gateway.hands import GatewayHands
+from gateway.hearing import Listener
 from gateway.http.app import build_app
 from gateway.http.server import HttpServer, PortTaken
 from gateway.inbound import Reception
@@ -99,6 +103,7 @@ class GatewayRunner:
         self._pool: SessionPool | None = None
         self._store: SessionStore | None = None
         self._people: People | None = None
+        self._listener: Listener | None = None
         self._started_at = self._clock.now()
         self.stopping = asyncio.Event()
         self.hurry = asyncio.Event()
@@ -116,6 +121,7 @@ class GatewayRunner:
                 raise CannotStart(str(error)) from error
         async with self._opened_store() as store:
             models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
+            self._listener = _listener(self._settings.voice)
             servers = McpServers(self._settings.mcp, self._clock, taken=models.tool_names)
             models.more_tools = servers.tools
             try:
@@ -123,6 +129,8 @@ class GatewayRunner:
                     await self._serve(store, models)
             finally:
                 await models.aclose()
+                if self._listener:
+                    await self._listener.aclose()
 
     @contextlib.asynccontextmanager
     async def _opened_store(self) -> AsyncIterator[SessionStore]:
@@ -206,9 +214,20 @@ class GatewayRunner:
             tasks=tasks.create_task,
         )
         self._parcels = Parcels(
-            store, delivery, self._clock, self._home / "outgoing", self._capabilities
+            store,
+            delivery,
+            self._clock,
+            self._home / "outgoing",
+            self._capabilities,
+            keep=settings.media.keep,
         )
         receipts = Receipts(delivery.react if settings.gateway.reactions else None)
+        self._attachments = Attachments(
+            lambda place: self.adapter(place.platform, place.account),
+            self._clock,
+            self._listener,
+            Bounds(largest=settings.media.largest),
+        )
         choices = Choices(store)
         await choices.open()
         models.choice = choices.of
@@ -219,6 +238,7 @@ class GatewayRunner:
             self._approvals,
             Operators(people.admins, announcer, self._clock, self._capabilities),
             self._clock,
+            self._attachments,
             models.setting,
             take_up=take_up,
             asks=self._turn_asks,
@@ -304,6 +324,7 @@ class GatewayRunner:
                 await store.sweep(self._clock.now() - IGNORED_KEPT_MILLISECONDS)
                 await models.sweep()
                 await self._parcels.sweep()
+                await self._attachments.clear(models.workspaces(), self._settings.media.keep)
                 await self._approvals.expire()
             except (StoreError, OSError) as error:
                 log.warning("cannot tidy up: %s", error)
@@ -427,6 +448,13 @@ class GatewayRunner:
             msg = "The web page is switched off (http.ui)."
             raise CannotStart(msg)
         return await page.new_link(base_url or self._http.url)
+
+
+def _listener(settings: VoiceSettings) -> Listener | None:
+    if settings.transcription_url is None:
+        return None
+    made: Listener = import_module("gateway.transcription").Transcriber(settings)
+    return made
 
 
 def _expiry(settings: SessionSettings) -> Expiry:

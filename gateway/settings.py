@@ -21,6 +21,7 @@ from gateway.access import Entry, Person, parse_admin, parse_entry
 from sessions.settings import POSTGRESQL, SessionSettings, StoreSettings
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
+from sessions.values.size import Size
 
 
 class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +58,22 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least level written.")
     ] = "info"
+
+
+class MediaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What people attach: it is put into the workspace, in the folder `received`."""
+
+    largest: Annotated[
+        Size,
+        Meta(
+            description="Larger files are not taken; the model and the person are told. Telegram "
+            "gives a bot at most 20 MB."
+        ),
+    ] = Size(20_000_000)
+    keep: Annotated[
+        Duration,
+        Meta(description="Files older than this are removed from the workspace; `0s`: never."),
+    ] = Duration(30 * 86400)
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -230,6 +247,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: ModelSettings = ModelSettings()
     agent: AgentSettings = AgentSettings()
     voice: VoiceSettings = VoiceSettings()
+    media: MediaSettings = MediaSettings()
     tools: ToolSettings = ToolSettings()
     mcp: tuple[McpSettings, ...] = ()
     sessions: SessionSettings = SessionSettings()

@@ -7,7 +7,8 @@ NOT_YET = frozenset(
         "bus.url",
         "sessions.keep_days",
         "tools.shell",
-        "voice",
+        "voice.speech_model",
+        "voice.speech_url",
         # wherever they stand
         "tokens_per_day",
         "usd_per_day",

@@ -5,13 +5,14 @@ from weakref import WeakValueDictionary
 
 from gateway.announcer import Announcer
 from gateway.approvals import Approvals
+from gateway.attachments import Attachments
 from gateway.delivery.outbox import Delivery
 from gateway.operators import Operators
 from gateway.parcels import Parcels
 from gateway.work import Setting, Work
 from gateway.wreckage import PREVIEW, salvage
 from sessions.changes import Change, StartAttempt
-from sessions.events import RunningTurn, StartTask, Wrecked
+from sessions.events import Event, RunningTurn, StartTask, Wrecked
 from sessions.records import Turn
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
@@ -28,6 +29,7 @@ class Turns:
         approvals: Approvals,
         operators: Operators,
         clock: Clock,
+        attachments: Attachments,
         setting: Callable[[str, str], Setting],
         *,
         take_up: bool,
@@ -40,6 +42,7 @@ class Turns:
         self._approvals = approvals
         self._operators = operators
         self._clock = clock
+        self._attachments = attachments
         self._setting = setting  # by key and person
         self._take_up = take_up
         self._asks = asks  # told when a turn begins to wait for somebody
@@ -53,7 +56,7 @@ class Turns:
         label = self._setting(key, start.turn.person).first_label(self._clock.monotonic())
         return (StartAttempt(start.turn.id, 1, label, self._clock.now()),)
 
-    def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> Work:
+    def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> Work:
         """See `sessions.actor.Hands`."""
         work = Work(
             self._store,
@@ -62,10 +65,11 @@ class Turns:
             self._approvals,
             self._operators,
             self._clock,
+            self._attachments,
             self._setting(key, start.turn.person),
             key,
             start,
-            steers_wanted,
+            post,
             self._asks,
             self._parcels,
         )

@@ -41,8 +41,10 @@ from gateway.answer import (
     since_request,
 )
 from gateway.approvals import Approvals, Asking
+from gateway.attachments import Attachments
 from gateway.attempts import attempt_over
 from gateway.delivery.outbox import Delivery, LiveItem
+from gateway.delivery.view import read_address
 from gateway.model_names import brief
 from gateway.observe.log import about
 from gateway.operators import Operators
@@ -50,6 +52,7 @@ from gateway.parcels import Parcels
 from gateway.progress import StatusLine
 from gateway.reasoning import ReasoningView
 from platforms.core.contract import Live
+from sessions.attached import names, request_of, unsettled, with_settled
 from sessions.changes import (
     AppendMessages,
     Change,
@@ -57,12 +60,14 @@ from sessions.changes import (
     Compact,
     EndTool,
     PutItem,
+    SettleFiles,
     StartAttempt,
     StartTool,
 )
 from sessions.errors import StoreError
-from sessions.events import Ended, StartTask
-from sessions.records import Item, Message, ToolCall, TurnState
+from sessions.events import Ended, Event, Heard, StartTask, SteersWanted
+from sessions.machine import REQUEST_LENGTH
+from sessions.records import Attachment, Item, Message, ToolCall, TurnState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
 
@@ -71,6 +76,8 @@ log = logging.getLogger(__name__)
 CHECKPOINT_EVERY = 2.0
 CHECKPOINT_SIZE = 1024  # characters that are not to be lost either, however quick they come
 STEERS_WITHIN = 5.0
+
+WORTH_TELLING = 1.0  # seconds that files may take before the chat shows that they come
 
 PREVIEW = 200  # characters of a late result
 
@@ -123,10 +130,11 @@ class Work:
         approvals: Approvals,
         operators: Operators,
         clock: Clock,
+        attachments: Attachments,
         setting: Setting,
         key: str,
         start: StartTask,
-        steers_wanted: Callable[[], None],
+        post: Callable[[Event], None],
         asks: Callable[[], None] = lambda: None,
         parcels: Parcels | None = None,
     ) -> None:
@@ -136,12 +144,13 @@ class Work:
         self._approvals = approvals
         self._operators = operators
         self._clock = clock
+        self._attachments = attachments
         self._setting = setting
         self._key = key
         self._start = start
         self._turn = start.turn
         self._reply_to = start.turn.reply_to  # of what was asked last
-        self._steers_wanted = steers_wanted
+        self._post = post  # to the owner of the conversation
         self._asks = asks  # told when it begins to wait for somebody
         self._parcels = parcels
         self._steers: asyncio.Future[tuple[Message, ...]] | None = None
@@ -206,6 +215,8 @@ class Work:
 
     async def _task(self) -> TurnTask:
         summary, history = await self._store.context(self._turn.session)
+        history = await self._with_files(history)
+        self._tell_request(history)
         notes = _notes(self._start)
         if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
             self._attempts_before = before.attempts
@@ -389,12 +400,59 @@ class Work:
 
     async def _take_steers(self) -> tuple[Message, ...]:
         self._steers = asyncio.get_running_loop().create_future()
-        self._steers_wanted()
+        self._post(SteersWanted(self._turn.id))
         try:
             async with asyncio.timeout(STEERS_WITHIN):
-                return await self._steers
+                rows = await self._steers
         except TimeoutError:
             return ()
+        return await self._with_files(rows)
+
+    # --- what people attach ---------------------------------------------------------------------
+
+    async def _with_files(self, rows: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Fetch the files of the newest rows that are not there yet, and write down what came."""
+        missing = unsettled(rows)
+        if not missing:
+            return rows
+        found = await self._fetch(missing)
+        settled = {file.path: file for file in found}
+        oldest = next(at for at, row in enumerate(rows) if unsettled((row,)))
+        changes: list[Change] = [SettleFiles(self._turn.session, len(rows) - oldest, found)]
+        if lost := [f"{file.name}: {file.trouble}" for file in found if not file.fetched]:
+            fields = {"list": "; ".join(lost)}
+            item = self._announcer.item(
+                "not_fetched", self._turn.address, fields, turn=self._turn.id
+            )
+            changes.append(PutItem(item))
+        await self._save(*changes)
+        self._delivery.wake([each.item for each in changes if isinstance(each, PutItem)])
+        return tuple(with_settled(row, settled) for row in rows)
+
+    async def _fetch(self, files: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
+        """Show that files are on their way, unless they are quick."""
+        place, workspace = read_address(self._turn.address), self._setting.workspace
+        with self._status.fetching(names(files)):
+            async with asyncio.TaskGroup() as beside:
+                line = beside.create_task(self._tell_later())
+                settled = await self._attachments.settle(files, place, workspace)
+                line.cancel()
+        if not line.cancelled():
+            self._refresh()
+        return settled
+
+    async def _tell_later(self) -> None:
+        await asyncio.sleep(WORTH_TELLING)
+        self._refresh()
+
+    def _tell_request(self, rows: tuple[Message, ...]) -> None:
+        """Let notices say what was asked for, where it was spoken."""
+        asked = next((row for row in reversed(rows) if row.role == "user"), None)
+        if asked is None or not any(file.heard for file in asked.files):
+            return
+        request = request_of(asked)[:REQUEST_LENGTH]
+        if request != self._turn.request:
+            self._post(Heard(self._turn.id, request))
 
     # --- the journal ----------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ key         which conversation a message belongs to
 events      a conversation's state, what happens to it, what follows
 machine     events in, changes and acts out: start, cancel, suspend, refuse, defer, close
 actor, pool one conversation, one mailbox, one turn at a time; and all of them, with the drain
+attached    files that came with messages
 changes     what can become true in the store, as data; records: what it holds
 store       the one door to the database
 journal     writes changes; queries: reads; statements, schema, migrations: what both are made of

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from sessions.attached import remembering
 from sessions.changes import Change, Checkpoint
 from sessions.errors import Conflict, StoreError
 from sessions.events import (
@@ -30,7 +31,6 @@ from sessions.events import (
     Say,
     StartTask,
     State,
-    SteersWanted,
     Undo,
     Wrecked,
 )
@@ -91,8 +91,8 @@ class Hands(Protocol):
         """What becomes durable together with the start of a turn."""
         ...
 
-    def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> TurnHandle:
-        """Prepare a turn; its `run` is called next."""
+    def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
+        """Prepare a turn; its `run` is called next. `post` takes what it has for its owner."""
         ...
 
     async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
@@ -266,7 +266,7 @@ class Actor:
 
     def _start(self, act: StartTask) -> None:
         turn = act.turn
-        handle = self._shared.hands.begin(self.key, act, lambda: self._steers_wanted(turn.id))
+        handle = self._shared.hands.begin(self.key, act, self.post)
         self._handle, self._turn = handle, turn
         ended: list[Ended] = []
         task = self._shared.tasks.create_task(
@@ -287,9 +287,6 @@ class Actor:
         self._task = self._handle = self._turn = None
         last = ended[0] if ended else Ended(turn.id, TurnState.INTERRUPTED, "cancelled")
         self.post(last)
-
-    def _steers_wanted(self, turn: str) -> None:
-        self.post(SteersWanted(turn))
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -419,12 +416,15 @@ class Actor:
         shared = self._shared
         entries = await shared.store.turn_inbox(turn.id)
         pendings = tuple(shared.hands.pending(entry) for entry in entries)
+        messages = tuple(p.message for p in pendings)
+        if any(message.files for message in messages):
+            messages = remembering(messages, await shared.store.history(turn.session_id))
         return LastTurn(
             turn.id,
             turn.session_id,
             turn.address,
             tuple(p.id for p in pendings),
-            tuple(p.message for p in pendings),
+            messages,
             turn.person or (pendings[-1].person if pendings else ""),
             pendings[-1].reply_to if pendings else "",
         )

@@ -9,6 +9,7 @@ import msgspec
 from sessions.records import (
     Approval,
     ApprovalState,
+    Attachment,
     InboxState,
     Item,
     ItemState,
@@ -58,6 +59,27 @@ class AppendMessages(msgspec.Struct, frozen=True):
     turn_id: str
     messages: tuple[Message, ...]
     at: int
+
+
+class SettleFiles(msgspec.Struct, frozen=True):
+    """What came of files is written into their rows, which are among the newest of a session.
+
+    `newest` says how far back they may stand, so that it costs the same however long a history is.
+    Files are known by their paths.
+    """
+
+    session_id: str
+    newest: int
+    files: tuple[Attachment, ...]
+
+
+class SetRequest(msgspec.Struct, frozen=True):
+    """What a turn is about is known better now; a session that was named after it follows."""
+
+    turn_id: str
+    session_id: str
+    before: str
+    request: str
 
 
 class EndTurn(msgspec.Struct, frozen=True):
@@ -210,6 +232,8 @@ Change = (
     | SetSession
     | StartTurn
     | AppendMessages
+    | SettleFiles
+    | SetRequest
     | EndTurn
     | SetInbox
     | TakeBack

@@ -199,6 +199,13 @@ class SteersWanted(msgspec.Struct, frozen=True):
     turn: str
 
 
+class Heard(msgspec.Struct, frozen=True):
+    """The running turn found out what was asked for: it had come as speech."""
+
+    turn: str
+    request: str
+
+
 class Drain(msgspec.Struct, frozen=True):
     """No new turn may begin."""
 
@@ -236,6 +243,7 @@ Event = (
     | Withdrawn
     | Rewritten
     | SteersWanted
+    | Heard
     | Drain
     | Interrupt
     | Delete

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import IntegrityError
 
 from sessions import statements as sql
+from sessions.attached import with_settled
 from sessions.changes import (
     AnswerApproval,
     AppendMessages,
@@ -27,8 +28,10 @@ from sessions.changes import (
     PutItem,
     SetInbox,
     SetItem,
+    SetRequest,
     SetSession,
     SetTitle,
+    SettleFiles,
     StartAttempt,
     StartTool,
     StartTurn,
@@ -53,6 +56,8 @@ TITLE_LENGTH = 60
 
 _SETTLED_INBOX = {InboxState.DONE, InboxState.REFUSED, InboxState.IGNORED}
 _SETTLED_ITEM = {ItemState.SENT, ItemState.DEAD}
+
+_read_message = msgspec.json.Decoder(Message).decode
 
 Row = dict[str, Any]
 
@@ -127,6 +132,10 @@ class Journal:
                 _set_session(connection, change)
             case TakeBack():
                 _take_back(connection, change)
+            case SettleFiles():
+                _settle_files(connection, change)
+            case SetRequest():
+                _set_request(connection, change)
             case Compact():
                 _compact(connection, change)
             case PutApproval():
@@ -159,8 +168,8 @@ class Journal:
                 for row in change.inbox
             ],
         )
-        title = next(iter(change.request.strip().splitlines()), "")[:TITLE_LENGTH].rstrip()
-        _append(connection, change.session_id, change.id, change.messages, change.at, title or None)
+        title = _title(change.request)
+        _append(connection, change.session_id, change.id, change.messages, change.at, title)
 
     def _start_tool(self, connection: Connection, change: StartTool) -> None:
         row = msgspec.structs.asdict(change)
@@ -244,6 +253,37 @@ def _append(
     grown = {"session": session_id, "more": len(rows), "updated_at": at, "title": title}
     _one(connection, sql.GROW_SESSION, grown, session_id)
     _many(connection, sql.ADD_MESSAGE, rows)
+
+
+def _title(request: str) -> str | None:
+    """Name a session after the first line of what was asked for."""
+    line = next(iter(request.strip().splitlines()), "")
+    return line[:TITLE_LENGTH].rstrip() or None
+
+
+def _settle_files(connection: Connection, change: SettleFiles) -> None:
+    settled = {file.path: file for file in change.files}
+    newest = {"session": change.session_id, "limit": change.newest}
+    rows = []
+    for number, body in connection.execute(sql.NEWEST_MESSAGES, newest).all():
+        message = _read_message(body)
+        changed = with_settled(message, settled)
+        if changed is not message:
+            rows.append({"row": number, "body": encoded(changed)})
+    if not rows:
+        raise _missing(change.files[0].path)
+    _many(connection, sql.REPLACE_MESSAGE, rows)
+
+
+def _set_request(connection: Connection, change: SetRequest) -> None:
+    row = {"turn": change.turn_id, "request": change.request}
+    _one(connection, sql.SET_REQUEST, row, change.turn_id)
+    named = {
+        "session": change.session_id,
+        "before": _title(change.before),
+        "title": _title(change.request),
+    }
+    connection.execute(sql.RENAME_SESSION, named)
 
 
 def encoded(message: Message) -> str:

@@ -10,12 +10,14 @@ from collections.abc import Callable
 
 import msgspec
 
+from sessions.attached import request_of
 from sessions.changes import (
     AppendMessages,
     Change,
     EndTurn,
     OpenSession,
     SetInbox,
+    SetRequest,
     SetSession,
     StartTurn,
     TakeBack,
@@ -33,6 +35,7 @@ from sessions.events import (
     Ended,
     Event,
     GiveSteers,
+    Heard,
     Interrupt,
     LastTurn,
     Line,
@@ -103,6 +106,8 @@ def step(state: State, event: Event, env: Env) -> Result:
             _rewritten(result, event)
         case SteersWanted():
             _steers_wanted(result, event, env)
+        case Heard():
+            _heard(result, event)
         case Drain():
             _set(result, draining=True)
         case Interrupt():
@@ -207,8 +212,9 @@ def _next_taken(waiting: tuple[Pending, ...]) -> tuple[Pending, ...]:
 def _joined(taken: tuple[Pending, ...]) -> Message:
     if len(taken) == 1:
         return taken[0].message
-    content = "\n\n".join(p.message.content for p in taken)
-    return msgspec.structs.replace(taken[-1].message, content=content)
+    content = "\n\n".join(p.message.content for p in taken if p.message.content)
+    files = tuple(file for p in taken for file in p.message.files)
+    return msgspec.structs.replace(taken[-1].message, content=content, files=files)
 
 
 def _start_turn(
@@ -225,7 +231,7 @@ def _start_turn(
     state = result.state
     assert state.session is not None  # noqa: S101 - every caller opened or has a session
     asked = messages or (source.messages if isinstance(source, LastTurn) else ())
-    request = asked[-1].content[:REQUEST_LENGTH] if asked else ""
+    request = request_of(asked[-1])[:REQUEST_LENGTH] if asked else ""
     turn = RunningTurn(
         env.new_id("t"),
         state.session,
@@ -330,7 +336,7 @@ def _stop(result: Result, event: Stop, env: Env) -> None:
     if turn is None or state.session is None or (turn.leaving and not state.waiting):
         result.acts.append(Say("N10.idle", event.by.address, urgent=True))
         return
-    request = state.waiting[0].message.content if turn.leaving else turn.request
+    request = request_of(state.waiting[0].message) if turn.leaving else turn.request
     _end_running(result, TurnState.STOPPED, "stop", env)
     held = _hold_waiting(result, env)
     _suspend(result, Reason.STOP, request[:REQUEST_LENGTH], env, held)
@@ -441,7 +447,7 @@ def _undo(result: Result, event: Undo, env: Env) -> None:
         result.acts.append(Say("nothing_to_undo", event.by.address))
     else:
         result.changes.append(TakeBack(event.last.session, event.last.id, env.now))
-        request = event.last.messages[-1].content if event.last.messages else ""
+        request = request_of(event.last.messages[-1]) if event.last.messages else ""
         result.acts.append(Say("undone", event.by.address, {"request": request[:REQUEST_LENGTH]}))
 
 
@@ -490,6 +496,15 @@ def _steers_wanted(result: Result, event: SteersWanted, env: Env) -> None:
         _set(result, waiting=tuple(p for p in state.waiting if p not in steers))
     reply_to = steers[-1].reply_to if steers else ""
     result.acts.append(GiveSteers(event.turn, tuple(p.message for p in steers), reply_to))
+
+
+def _heard(result: Result, event: Heard) -> None:
+    turn = result.state.turn
+    if turn is None or turn.id != event.turn or turn.leaving:
+        return
+    request = event.request[:REQUEST_LENGTH]
+    result.changes.append(SetRequest(turn.id, turn.session, turn.request, request))
+    _set(result, turn=msgspec.structs.replace(turn, request=request))
 
 
 def _interrupt(result: Result, event: Interrupt, env: Env) -> None:

@@ -95,6 +95,7 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str  # in the workspace
     ref: str = ""  # what the adapter needs to fetch it
     size: int | None = None  # bytes; None: not known
+    voice: bool = False  # recorded to be listened to in place of words
     fetched: bool = False
     trouble: str = ""  # why it is not there, in words for the model
     heard: str = ""  # what is said in it

@@ -65,6 +65,20 @@ GROW_SESSION = (
     )
 )
 ADD_MESSAGE = sa.insert(messages).values(_all_of(messages, "id", "taken_back"))
+NEWEST_MESSAGES = (
+    sa.select(messages.c.id, messages.c.body)
+    .where(messages.c.session_id == given("session"), messages.c.taken_back == sa.false())
+    .order_by(messages.c.id.desc())
+    .limit(given("limit", type_=sa.BigInteger()))
+)
+REPLACE_MESSAGE = (
+    sa.update(messages).where(messages.c.id == given("row")).values(body=given("body"))
+)
+RENAME_SESSION = (
+    sa.update(sessions)
+    .where(sessions.c.id == given("session"), sessions.c.title == given("before"))
+    .values(title=given("title"))
+)
 HIDE_MESSAGES = (
     sa.update(messages)
     .where(
@@ -144,6 +158,7 @@ END_TURN = (
     .where(turns.c.id == given("turn"))
     .values(state=given("state"), finished_at=given("finished_at"), cause=given("cause"))
 )
+SET_REQUEST = sa.update(turns).where(turns.c.id == given("turn")).values(request=given("request"))
 HIDE_TURN = sa.update(turns).where(turns.c.id == given("turn")).values(taken_back=sa.true())
 CHECKPOINT = sa.update(turns).where(turns.c.id == given("turn")).values(partial=given("partial"))
 ADD_ATTEMPT = sa.insert(attempts).values(

@@ -48,6 +48,8 @@ _REASONS = {
     errno.EISDIR: "{path!r} is a folder.",
     errno.ENXIO: "{path!r} is not an ordinary file.",
     errno.EAGAIN: "{path!r} is being changed at this moment. Try again.",
+    errno.ENOSPC: "The disk is full.",
+    errno.EDQUOT: "The disk is full.",
 }
 
 
@@ -197,6 +199,55 @@ class Workspace:
                 os.close(folder)
         return old is not None
 
+    def receive(self, path: str, token: str) -> "Incoming":
+        """Begin a file that comes in pieces; nothing stands in its place until it is whole.
+
+        Nobody else may be receiving under this token: what an earlier try left is removed.
+        """
+        name = PurePosixPath(self.name(path))
+        with _explained(path):
+            folder = self._made(name.parent)
+            with contextlib.ExitStack() as undone:
+                undone.callback(os.close, folder)
+                _state_of(folder, name.name, path)
+                temporary = _temporary(token)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
+                descriptor = os.open(temporary, _NEW, 0o666, dir_fd=folder)
+                undone.pop_all()
+        return Incoming(path, folder, temporary, descriptor)
+
+    def claim(self, name: str, mark: str) -> None:
+        """Make a folder of the top one that is missing, with an empty file in it as our mark."""
+        with _explained(name), contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=self._descriptor)
+            folder = self._opener(self._descriptor, name, _FOLDER)
+            try:
+                os.close(os.open(mark, _NEW, 0o666, dir_fd=folder))
+            finally:
+                os.close(folder)
+
+    def beginning(self, path: str, most: int) -> bytes:
+        """Read the first bytes of a file."""
+        found = self.open(path)
+        with open(found, "rb") as file, _explained(path):  # noqa: PTH123 - a descriptor
+            return file.read(most)
+
+    def size(self, path: str) -> int | None:
+        """Tell how many bytes an ordinary file has; None where none stands there."""
+        try:
+            found = self._opener(self._descriptor, self.name(path), _FILE)
+        except OSError:
+            return None
+        state = os.fstat(found)
+        os.close(found)
+        return state.st_size if stat.S_ISREG(state.st_mode) else None
+
+    def free(self) -> int:
+        """Tell how many bytes there is room for."""
+        state = os.fstatvfs(self._descriptor)
+        return state.f_bavail * state.f_frsize
+
     def _made(self, name: PurePosixPath) -> int:
         """Open a folder; what is missing of it is created."""
         with contextlib.suppress(FileNotFoundError):
@@ -209,6 +260,48 @@ class Workspace:
         finally:
             os.close(parent)
         return self._opener(self._descriptor, str(name), _FOLDER)
+
+
+class Incoming:
+    """A file on its way into the workspace; see `Workspace.receive`."""
+
+    def __init__(self, path: str, folder: int, temporary: str, descriptor: int) -> None:
+        self._path = path
+        self._folder = folder
+        self._temporary = temporary
+        self._file = open(descriptor, "wb", buffering=0)  # noqa: SIM115 - a descriptor
+
+    def write(self, piece: bytes) -> None:
+        """Take the next piece."""
+        with _explained(self._path):
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+
+    def restart(self) -> None:
+        """Forget what came; it comes again from its beginning."""
+        self._file.seek(0)
+        self._file.truncate()
+
+    def finish(self) -> None:
+        """Put it into its place in one step."""
+        name = PurePosixPath(self._path).name
+        with _explained(self._path):
+            os.fsync(self._file.fileno())
+            _state_of(self._folder, name, self._path)
+            os.rename(self._temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            self._temporary = ""
+            os.fsync(self._folder)
+
+    def close(self) -> None:
+        """Let go of it; what is not in its place leaves nothing behind."""
+        if self._file.closed:
+            return
+        if self._temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._folder)
+        self._file.close()
+        os.close(self._folder)
 
 
 @contextmanager
@@ -286,12 +379,16 @@ def _put(
     os.fsync(folder)
 
 
+def _temporary(token: str, number: int = 0) -> str:
+    mark = hashlib.sha256(f"{token}\0{number}".encode()).hexdigest()[:16]
+    return f"{TEMPORARY}{mark}.tmp"
+
+
 def _fresh(folder: int, token: str) -> tuple[str, int]:
     """Create a file that nobody else writes; the name of one that a crash left is passed over."""
     number = 0
     while True:
-        mark = hashlib.sha256(f"{token}\0{number}".encode()).hexdigest()[:16]
-        name = f"{TEMPORARY}{mark}.tmp"
+        name = _temporary(token, number)
         try:
             return name, os.open(name, _NEW, 0o666, dir_fd=folder)
         except FileExistsError:

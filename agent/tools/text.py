@@ -4,8 +4,6 @@ import json
 
 from agent.errors import ToolError
 
-_KILO = 1000
-
 
 def encoded(text: str) -> bytes:
     """Encode as UTF-8; a character that came as two halves becomes one."""
@@ -28,15 +26,6 @@ def lines_in(text: str) -> int:
 def quoted(text: str) -> str:
     """Quote so that every line end and blank can be seen, the way an argument would be written."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def size(count: int) -> str:
-    """Write a number of bytes for people."""
-    if count < _KILO:
-        return f"{count} bytes"
-    if count < _KILO * _KILO:
-        return f"{count / _KILO:.1f} KB"
-    return f"{count / _KILO / _KILO:.1f} MB"
 
 
 def many(number: int, noun: str, ending: str = "s") -> str:

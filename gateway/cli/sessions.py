@@ -5,6 +5,7 @@ from typing import Any
 import click
 import msgspec
 
+from agent.attachments import with_files
 from gateway.cli.common import (
     as_json,
     configured,
@@ -230,4 +231,5 @@ def _who(message: Message) -> str:
 def _said(message: Message) -> str:
     calls = [f"[{call.name} {call.arguments}]" for call in message.tool_calls]
     broken = [f"[interrupted: {message.interrupted}]"] if message.interrupted else []
-    return "\n".join(part for part in (message.content, *calls, *broken) if part)
+    said = with_files(message.content, message.files)
+    return "\n".join(part for part in (said, *calls, *broken) if part)

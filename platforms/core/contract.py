@@ -50,6 +50,7 @@ class File(msgspec.Struct, frozen=True, tag="file", omit_defaults=True):
     media_type: str
     ref: str
     size: int | None = None
+    voice: bool = False  # recorded to be listened to in place of words
 
 
 Part = Text | File

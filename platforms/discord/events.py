@@ -23,6 +23,7 @@ from platforms.discord.rooms import Payload, Room, Said
 from platforms.discord.wire import action_of
 
 _DEFAULT, _REPLY = 0, 19  # kinds of message that people write
+_VOICE_MESSAGE = 1 << 13  # a message's flag
 COMMAND, COMPONENT = 2, 3  # kinds of interaction
 
 _MENTION = re.compile(r"<(?:(?P<sign>@[!&]?|#)(?P<id>\d+)|a?(?P<emoji>:\w+:)\d+)>")
@@ -254,6 +255,7 @@ def _file(message: Payload, attachment: Payload) -> File:
         kind.partition(";")[0],
         f"{place} {attachment['url']}",
         attachment.get("size"),
+        voice=bool(int(message.get("flags") or 0) & _VOICE_MESSAGE),
     )
 
 

@@ -310,7 +310,9 @@ class Reader:
             name = str(file.get("name") or file.get("title") or file["id"])
             kind = str(file.get("mimetype") or "application/octet-stream")
             size = file.get("size")
-            parts.append(File(name, kind, str(file["id"]), size if isinstance(size, int) else None))
+            known = size if isinstance(size, int) else None
+            voice = file.get("subtype") == "slack_audio"  # recorded in Slack itself
+            parts.append(File(name, kind, str(file["id"]), known, voice))
         return tuple(parts) or (Text(""),)
 
     def _forwarded(self, event: Json) -> list[Quote]:

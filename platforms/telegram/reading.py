@@ -295,4 +295,4 @@ def _files(message: Message) -> list[File]:
 def _file(message: Message, attachment: Attachment, kind: str, media_type: str) -> File:
     used = attachment.mime_type or media_type
     name = attachment.file_name or f"{kind}_{message.message_id}{_ENDINGS.get(used, '')}"
-    return File(name, used, attachment.file_id, attachment.file_size)
+    return File(name, used, attachment.file_id, attachment.file_size, voice=kind == "voice")

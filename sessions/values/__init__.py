@@ -1,1 +1,1 @@
-"""Small pure values that every package may use: clock, ids, secrets."""
+"""Small pure values that every package may use: clock, ids, secrets, sizes."""

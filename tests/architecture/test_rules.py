@@ -9,6 +9,7 @@ PACKAGES = ("gateway", "platforms", "agent", "sessions")
 BOUNDARIES = {
     "sessions/actor.py": "a turn, and an event of its conversation",
     "gateway/supervision.py": "an adapter that runs",
+    "gateway/attachments.py": "an adapter that fetches a file, and who writes speech down",
     "gateway/asides.py": "a command that runs beside its conversation",
     "gateway/delivery/link.py": "an adapter that delivers",
     "agent/tools/run.py": "a tool",

@@ -16,7 +16,7 @@ from mcp_types import (
 )
 
 from agent.errors import ToolError
-from agent.tools.text import size
+from sessions.values.size import in_words
 
 
 def text_of(result: CallToolResult) -> str:
@@ -43,9 +43,9 @@ def _lines(part: ContentBlock) -> Iterator[str]:
         case TextContent():
             yield part.text
         case ImageContent():
-            yield f"[image {part.mime_type}, {size(_decoded(part.data))}]"
+            yield f"[image {part.mime_type}, {in_words(_decoded(part.data))}]"
         case AudioContent():
-            yield f"[audio {part.mime_type}, {size(_decoded(part.data))}]"
+            yield f"[audio {part.mime_type}, {in_words(_decoded(part.data))}]"
         case ResourceLink():
             yield f"[resource {part.uri}{_kind(part.mime_type)}]"
         case EmbeddedResource():
@@ -55,7 +55,7 @@ def _lines(part: ContentBlock) -> Iterator[str]:
 def _held(resource: TextResourceContents | BlobResourceContents) -> Iterator[str]:
     what = f"resource {resource.uri}{_kind(resource.mime_type)}"
     if isinstance(resource, BlobResourceContents):
-        yield f"[{what}, {size(_decoded(resource.blob))}]"
+        yield f"[{what}, {in_words(_decoded(resource.blob))}]"
     else:  # many servers give what they read in this form
         yield f"[{what}]"
         yield resource.text

@@ -24,6 +24,7 @@ from tests.fakes.discord.world import (
     complaints,
     dislikes,
 )
+from tests.fakes.downloads import Downloads
 
 TOKEN = "a-token-of-a-bot"
 PATIENCE = 5.0
@@ -91,6 +92,7 @@ class DiscordServer:
         self._pace = pace
         self._names_gateway = names_gateway
         self._largest_file = largest_file
+        self.downloads = Downloads()
         self._sessions: dict[str, Session] = {}
         self._faults: list[tuple[str, str, Fault]] = []
         self._found: list[str] = []
@@ -747,7 +749,7 @@ class DiscordServer:
         content = self.world.files.get(request.match_info["file"])
         if content is None:
             return web.Response(status=404)
-        return web.Response(body=content)
+        return await self.downloads.serve(request, content)
 
 
 async def _payload(request: web.Request) -> Payload:

@@ -21,6 +21,7 @@ import msgspec
 from aiohttp import web
 
 from platforms.slack.manifest import EVENTS
+from tests.fakes.downloads import Downloads
 from tests.fakes.slack.workspace import (
     BOT_USER,
     TEAM,
@@ -79,6 +80,7 @@ class SlackServer:
         self.subscribed = {*EVENTS}
         self.events: set[str] = set()  # kinds that happened
         self.changed = asyncio.Event()
+        self.downloads = Downloads()
         self._faults: dict[str, deque[Fault]] = {}
         self._waiting: list[Envelope] = []
         self._sent: dict[str, tuple[Envelope, float]] = {}
@@ -541,7 +543,7 @@ class SlackServer:
         if faults and faults.popleft().page:
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
         kind = self.workspace.files[file]["mimetype"]
-        return web.Response(body=self.workspace.contents[file], content_type=kind)
+        return await self.downloads.serve(request, self.workspace.contents[file], kind)
 
 
 async def _arguments(request: web.Request) -> Json:

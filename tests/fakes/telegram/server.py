@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import aiohttp
 from aiohttp import web
 
+from tests.fakes.downloads import Downloads
 from tests.fakes.telegram.faults import Answer, Fault
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
 
@@ -133,6 +134,7 @@ class TelegramServer:
         self.violations: list[str] = []
         self.rooms: dict[int, Room] = {}
         self.files: dict[str, bytes] = {}
+        self.downloads = Downloads()
         self.commands: dict[str, list[str]] = {}
         self.webhook: dict[str, Any] = {}
         self.token_works = True
@@ -345,7 +347,7 @@ class TelegramServer:
         content = self.files.get(request.match_info["path"])
         if content is None:
             return web.Response(status=404)
-        return web.Response(body=content)
+        return await self.downloads.serve(request, content)
 
     async def _carry_out(self, method: str, given: dict[str, Any]) -> Any:
         handler = getattr(self, f"_do_{_CAPITAL.sub(_lowered, method)}", None)

@@ -212,7 +212,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
     before = sorted(root.rglob("*"))
     monkeypatch.setattr(os, "rename", full)
-    with pytest.raises(ToolError, match="'new': No space left on device"):
+    with pytest.raises(ToolError, match="The disk is full"):
         workspace.write("new", b"new", "t")
     assert sorted(root.rglob("*")) == before
 
@@ -315,3 +315,81 @@ def test_a_folder_that_becomes_a_link_at_any_moment_leads_nowhere(
     assert sorted(file.name for file in outside.iterdir()) == ["file", "secret"]
     assert (outside / "file").read_bytes() == SECRET
     assert not [file for file in root.rglob("*") if file.name.startswith(confine.TEMPORARY)]
+
+
+# --- files that come in pieces -------------------------------------------------------------------
+
+
+def names(root: Path) -> list[str]:
+    return sorted(each.name for each in (root / "in" / "a").iterdir())
+
+
+def test_a_file_that_comes_in_pieces_stands_there_once_it_is_whole(
+    workspace: Workspace, root: Path
+) -> None:
+    incoming = workspace.receive("in/a/b.bin", "t")
+    for piece in (b"one", b"two"):
+        incoming.write(piece)
+    assert "b.bin" not in names(root)
+    incoming.finish()
+    incoming.close()
+    assert names(root) == ["b.bin"]
+    assert (root / "in" / "a" / "b.bin").read_bytes() == b"onetwo"
+    assert workspace.size("in/a/b.bin") == 6
+
+
+def test_what_is_begun_again_or_given_up_leaves_nothing(workspace: Workspace, root: Path) -> None:
+    incoming = workspace.receive("in/a/b.bin", "t")
+    incoming.write(b"a long beginning")
+    incoming.restart()
+    incoming.write(b"new")
+    incoming.finish()
+    incoming.close()
+    incoming.close()
+    assert (root / "in" / "a" / "b.bin").read_bytes() == b"new"
+    other = workspace.receive("in/a/c.bin", "t2")
+    other.write(b"x")
+    other.close()
+    assert names(root) == ["b.bin"]
+    assert workspace.size("in/a/c.bin") is None
+
+
+def test_what_a_dead_process_left_of_it_is_replaced(workspace: Workspace, root: Path) -> None:
+    left = workspace.receive("in/a/b.bin", "t")
+    left.write(b"of before")
+    again = workspace.receive("in/a/b.bin", "t")
+    again.write(b"of now")
+    again.finish()
+    again.close()
+    left.close()
+    assert names(root) == ["b.bin"]
+    assert (root / "in" / "a" / "b.bin").read_bytes() == b"of now"
+
+
+@pytest.mark.parametrize("path", ["out/x", "out_file", "gone", "sub", "pipe", "../outside/x"])
+def test_nothing_is_received_anywhere_else(
+    workspace: Workspace, root: Path, outside: Path, path: str
+) -> None:
+    before = sorted(root.rglob("*"))
+    with pytest.raises(ToolError):
+        workspace.receive(path, "t")
+    assert sorted(root.rglob("*")) == before
+    assert [(file.name, file.read_bytes()) for file in outside.iterdir()] == [("secret", SECRET)]
+
+
+@pytest.mark.parametrize("path", ["out/secret", "out_file", "gone", "sub", "pipe", "nothing"])
+def test_only_an_ordinary_file_has_a_size(workspace: Workspace, path: str) -> None:
+    assert workspace.size(path) is None
+    assert workspace.size("a.txt") == 4
+
+
+def test_a_folder_is_claimed_only_by_who_made_it(workspace: Workspace, root: Path) -> None:
+    workspace.claim("new", "mark")
+    workspace.claim("new", "mark")
+    workspace.claim("sub", "mark")
+    assert [each.name for each in (root / "new").iterdir()] == ["mark"]
+    assert not (root / "sub" / "mark").exists()
+
+
+def test_there_is_room_for_something(workspace: Workspace) -> None:
+    assert workspace.free() > 0

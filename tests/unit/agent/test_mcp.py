@@ -34,7 +34,6 @@ from agent.tools.mcp.link import FIRST_PAUSE, LONGEST_PAUSE, Link
 from agent.tools.mcp.names import LONGEST, joined_names
 from agent.tools.mcp.results import text_of
 from agent.tools.mcp.servers import McpServers
-from agent.tools.text import size
 from sessions.values.clock import SystemClock
 
 PATIENCE = 5.0
@@ -201,7 +200,7 @@ TEXT = TextContent(text="hello")
         pytest.param(
             [AudioContent(data="QQ==", mime_type="audio/wav")],
             {"a": 1},
-            '[audio audio/wav, 1 bytes]\n{"a":1}',
+            '[audio audio/wav, 1 byte]\n{"a":1}',
             id="audio and data",
         ),
         pytest.param(
@@ -238,13 +237,6 @@ def test_an_error_of_the_server_is_an_error_of_the_tool(
 ) -> None:
     with pytest.raises(ToolError, match=said):
         text_of(CallToolResult(content=content, is_error=True))
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(999, "999 bytes"), (1_000, "1.0 KB"), (2_500_000, "2.5 MB")]
-)
-def test_sizes_are_written_for_people(count: int, text: str) -> None:
-    assert size(count) == text
 
 
 # --- arguments -----------------------------------------------------------------------------------

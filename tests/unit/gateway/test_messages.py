@@ -13,7 +13,7 @@ from platforms.core.contract import (
     Text,
 )
 from sessions.events import Busy
-from sessions.records import InboxEntry, InboxState
+from sessions.records import Attachment, InboxEntry, InboxState
 
 PLACE = Address("telegram", "-100")
 
@@ -61,24 +61,30 @@ def test_words_in_front_say_how_one_message_is_handled() -> None:
         assert (pending.mode, pending.message.content) == (mode, content)
 
 
-def test_quotes_rooms_and_files_reach_the_model_in_words() -> None:
+def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
     event = message(
         "look",
-        parts=(Text("look"), File("a.pdf", "application/pdf", "ref")),
+        parts=(Text("look"), File("a.pdf", "application/pdf", "ref", 7)),
         reply_to=Quote("Bob", "earlier"),
         context=(Quote("Eve", "before"),),
     )
-    content = Reader(Busy.QUEUE).pending(entry(event)).message.content
-    assert "Eve: before" in content
-    assert "[In reply to Bob: earlier]" in content
-    assert content.endswith("look\n[Attached: a.pdf (application/pdf)]")
+    said = Reader(Busy.QUEUE).pending(entry(event)).message
+    assert "Eve: before" in said.content
+    assert "[In reply to Bob: earlier]" in said.content
+    assert said.content.endswith("]\nlook")
+    assert said.files == (
+        Attachment("a.pdf", "application/pdf", "received/1/a.pdf", ref="ref", size=7),
+    )
 
 
-def test_an_edit_replaces_the_words_and_nothing_else() -> None:
+def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
     reader = Reader(Busy.QUEUE)
-    edit = InboundEdit("e", 1, PLACE, Sender("7"), "1", (Text("better"),))
-    changed = reader.rewritten(entry(message()), edit)
+    photo = File("b.png", "image/png", "r2")
+    edit = InboundEdit("e", 1, PLACE, Sender("7"), "1", (Text("better"), photo))
+    old = message(parts=(Text("look"), File("a.png", "image/png", "r1")))
+    changed = reader.rewritten(entry(old), edit)
     assert reader.pending(changed).message.content == "better"
+    assert [file.ref for file in reader.pending(changed).message.files] == ["r2"]
     again = read_event(changed)
     assert isinstance(again, InboundMessage)
     assert again.sender == Sender("7", "Ada")

@@ -31,6 +31,16 @@ def test_news_take_the_place_of_older_ones() -> None:
     assert "30s" not in status.words(0.0)
 
 
+def test_files_on_their_way_are_named_until_they_are_there() -> None:
+    status = line()
+    with status.fetching("photo.jpg, voice message"):
+        assert status.words(0.0) == "📎 photo.jpg, voice message"
+        assert not status.waits
+        with status.asking():
+            assert status.words(0.0) == "🔐 Waiting for an answer · 📎 photo.jpg, voice message"
+    assert status.words(0.0) == ""
+
+
 @pytest.mark.parametrize(
     ("notice", "stays"),
     [

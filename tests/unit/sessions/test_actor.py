@@ -8,7 +8,7 @@ import pytest
 
 from sessions.actor import Actor, Shared, TurnHandle
 from sessions.changes import Change, OpenSession, SetSession, StartTurn
-from sessions.events import Begin, Pending, RunningTurn, Say, StartTask, State, Wrecked
+from sessions.events import Begin, Event, Pending, RunningTurn, Say, StartTask, State, Wrecked
 from sessions.expiry import Expiry
 from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState, Turn
 from sessions.store import SessionStore
@@ -31,7 +31,7 @@ class Witness:
     def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
         return ()
 
-    def begin(self, key: str, start: StartTask, steers_wanted: Callable[[], None]) -> TurnHandle:
+    def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
         raise NotImplementedError
 
     async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:

@@ -149,7 +149,10 @@ def test_the_largest_picture_is_taken_with_its_words() -> None:
             {"document": {"file_id": "d", "file_name": "a.pdf", "mime_type": "application/pdf"}},
             File("a.pdf", "application/pdf", "d"),
         ),
-        ({"voice": {"file_id": "v", "duration": 3}}, File("voice_5.ogg", "audio/ogg", "v")),
+        (
+            {"voice": {"file_id": "v", "duration": 3}},
+            File("voice_5.ogg", "audio/ogg", "v", voice=True),
+        ),
         (
             {"animation": {"file_id": "g"}, "document": {"file_id": "g"}},
             File("animation_5.mp4", "video/mp4", "g"),

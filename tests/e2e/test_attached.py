@@ -1,0 +1,435 @@
+"""What people attach reaches the agent, in the whole gateway and through every interruption."""
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.settings import VoiceSettings
+from agent.tools.contract import Risk, ToolContext
+from agent.tools.define import tool
+from gateway import work
+from gateway.settings import GatewaySettings, MediaSettings
+from platforms.core.contract import (
+    Accepted,
+    Address,
+    File,
+    InboundEdit,
+    InboundMessage,
+    Live,
+    Part,
+    Text,
+)
+from platforms.memory.adapter import SOMEBODY
+from sessions.values.size import Size
+from tests.e2e.daemon import Daemon
+from tests.e2e.house import House, Screen, gateway, opened, talkative
+from tests.fakes.downloads import Going
+from tests.fakes.model_script import Script, words
+from tests.fakes.model_server import ModelServer
+from tests.fakes.senders import Sent, telegram_message
+from tests.fakes.telegram.server import TOKEN, serving
+from tests.fakes.transcription import TranscriptionServer, transcription_server
+
+CHAT = "7"
+RECEIVED = "workspace/*/received/*/*"
+PATH = re.compile(r"received/[0-9a-z]{10}/[^ ]+")
+NOTES = b"the notes of Monday\n"
+
+
+class Post(Screen):
+    """A platform in memory with which people send files."""
+
+    def __init__(self) -> None:
+        super().__init__(live=Live.EDIT, live_interval=0.01, burst=1000)
+        self.fetched: list[str] = []
+        self.hangs: set[str] = set()  # refs whose content does not come
+        self.asked_for = asyncio.Condition()
+
+    async def fetch(self, file: File) -> AsyncIterator[bytes]:
+        self.fetched.append(file.ref)
+        async with self.asked_for:
+            self.asked_for.notify_all()
+        if file.ref in self.hangs:
+            yield self.files[file.ref][:5]
+            await asyncio.Event().wait()
+        async for piece in super().fetch(file):
+            yield piece
+
+    async def is_asked_for(self, ref: str) -> None:
+        async with asyncio.timeout(5), self.asked_for:
+            await self.asked_for.wait_for(lambda: ref in self.fetched)
+
+    def offers(
+        self,
+        ref: str,
+        content: bytes = NOTES,
+        name: str = "notes.txt",
+        media_type: str = "text/plain",
+        **more: Any,
+    ) -> File:
+        self.files[ref] = content
+        return File(name, media_type, ref, **{"size": len(content), **more})
+
+    def speaks(self, ref: str) -> File:
+        return self.offers(ref, b"Ogg", "voice.ogg", "audio/ogg", voice=True)
+
+    async def send(self, *parts: Part, chat: str = CHAT, event: str = "") -> Accepted:
+        return await self.inject(
+            InboundMessage(
+                id=event or self._new_id(),
+                at=self._clock.now(),
+                address=Address(self.name, chat, self.account),
+                sender=SOMEBODY,
+                parts=parts,
+                direct=True,
+                addressed=True,
+            )
+        )
+
+
+def lying(home: Path) -> list[Path]:
+    """All received files, and those that are on their way."""
+    return sorted(home.glob(RECEIVED))
+
+
+def reader(body: dict[str, Any]) -> Script:
+    """Reads the file that it is told of, and says what stands in it."""
+    last = body["messages"][-1]
+    if last["role"] == "tool":
+        return words("it says: " + str(last["content"]).partition("\n")[2].strip())
+    path = PATH.search(json.dumps(last["content"]))
+    assert path, last
+    return f"H C(0,c1,read_file,{json.dumps({'path': path[0]})}) F tool_calls D"
+
+
+async def said(house: House, number: int) -> str:
+    """The last thing that the model's n-th request shows of people."""
+    asked = await house.asked(number)
+    return str(asked[-1]["content"])
+
+
+async def first(house: House, number: int) -> str:
+    """The first thing that the model's n-th request shows of people."""
+    return str((await house.asked(number))[0]["content"])
+
+
+# --- documents -----------------------------------------------------------------------------------
+
+
+async def test_a_document_is_named_to_the_model_which_can_read_it(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(reader) as model, gateway(tmp_path, model, screen) as house:
+        await screen.send(Text("what does it say?"), screen.offers("r1"))
+        await screen.shows(CHAT, "it says: the notes of Monday")
+        request = await said(house, 1)
+        path = PATH.search(request)
+        assert path
+        line = f"[File: {path[0]} (text/plain, 20 bytes)]"
+        assert request == f"what does it say?\n{line}"
+        after = await house.asked(2)
+        assert after[0] == (await house.asked(1))[0]
+    (file,) = lying(tmp_path)
+    assert file.name == "notes.txt"
+    assert file.read_bytes() == NOTES
+    assert screen.fetched == ["r1"]
+    assert screen.violations() == []
+    async with opened(tmp_path) as store:
+        (session,) = await store.sessions()
+        (row, *_) = await store.history(session.id)
+        assert (row.content, row.files[0].fetched) == ("what does it say?", True)
+        assert session.title == "what does it say?"
+
+
+async def test_an_album_without_words_is_named_after_its_files(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+        await screen.send(screen.offers("r1"), screen.offers("r2", b"other"))
+        await screen.shows(CHAT, "echo: ")
+        assert [line.partition(" ")[0] for line in (await said(house, 1)).splitlines()] == [
+            "[File:",
+            "[File:",
+        ]
+        await screen.say(CHAT, "/undo")
+        await screen.shows(CHAT, "“notes.txt, notes.txt”")
+    assert [each.name for each in lying(tmp_path)] == ["notes-2.txt", "notes.txt"]
+
+
+async def test_what_cannot_be_had_is_told_to_the_model_and_to_the_person(tmp_path: Path) -> None:
+    screen = Post()
+    small = MediaSettings(largest=Size(1000))
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, screen, media=small) as house,
+    ):
+        gone = File("gone.txt", "text/plain", "nowhere", 5)
+        await screen.send(Text("look"), screen.offers("r1", b"x" * 2_400), gone)
+        await screen.shows(
+            CHAT,
+            "📎 Not received: notes.txt: too large (2.4 KB, at most 1 KB); gone.txt: There is no",
+        )
+        assert (await said(house, 1)).splitlines() == [
+            "look",
+            "[File notes.txt could not be had: too large (2.4 KB, at most 1 KB).]",
+            "[File gone.txt could not be had: There is no file nowhere.]",
+        ]
+        await screen.say(CHAT, "and now?")
+        await screen.shows(CHAT, "echo: and now?")
+        assert (await house.asked(2))[0] == (await house.asked(1))[0]
+    assert screen.fetched == ["nowhere"]
+    assert screen.violations() == []
+
+
+async def test_an_edit_of_what_waits_brings_other_files(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+        await screen.say(CHAT, "hang")
+        await house.asked(1)
+        await screen.send(Text("this"), screen.offers("r1"), event="e1")
+        place = Address(screen.name, CHAT)
+        other = screen.offers("r2", b"better", "better.txt")
+        edit = InboundEdit("e2", 1, place, SOMEBODY, "e1", (Text("this"), other), direct=True)
+        await screen.inject(edit)
+        await screen.say(CHAT, "/new")
+        assert "better.txt" in await said(house, 2)
+    assert screen.fetched == ["r2"]
+
+
+async def test_a_file_that_steers_reaches_the_model_after_the_tool(tmp_path: Path) -> None:
+    screen = Post()
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @tool(risk=Risk.READ)
+    async def ponder(context: ToolContext) -> str:  # noqa: ARG001 - every tool has one
+        """Take some time.
+
+        Args:
+            context: Not part of the call.
+        """
+        begun.set()
+        await go.wait()
+        return "done"
+
+    def script(body: dict[str, Any]) -> Script:
+        called = any(each["role"] == "tool" for each in body["messages"])
+        return words("seen") if called else "H C(0,c1,ponder,{}) F tool_calls D"
+
+    steering = GatewaySettings(drain_seconds=0, busy="steer")
+    async with (
+        ModelServer(script) as model,
+        gateway(tmp_path, model, screen, gateway=steering, tools=(ponder,)) as house,
+    ):
+        await screen.say(CHAT, "think")
+        async with asyncio.timeout(5):
+            await begun.wait()
+        await screen.send(Text("with this"), screen.offers("r1"))
+        go.set()
+        await screen.shows(CHAT, "seen")
+        steered = await said(house, 2)
+        assert re.fullmatch(r"with this\n\[File: received/\S+ \(text/plain, 20 bytes\)\]", steered)
+    async with opened(tmp_path) as store:
+        (session,) = await store.sessions()
+        rows = await store.history(session.id)
+        assert [file.fetched for row in rows for file in row.files] == [True]
+    assert len(model.requests) == 2
+    assert screen.violations() == []
+
+
+# --- voice ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def ears() -> AsyncIterator[TranscriptionServer]:
+    async with transcription_server() as server:
+        yield server
+
+
+async def test_a_voice_message_is_what_is_said_in_it(
+    tmp_path: Path, ears: TranscriptionServer
+) -> None:
+    screen = Post()
+    voice = VoiceSettings(transcription_url=ears.url)
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, screen, voice=voice) as house,
+    ):
+        await screen.send(screen.speaks("r1"))
+        await screen.shows(CHAT, "echo: [Voice message: “Buy milk and bread.”]")
+        assert await said(house, 1) == "[Voice message: “Buy milk and bread.”]"
+        await screen.say(CHAT, "/retry")
+        await house.asked(2)
+        assert await said(house, 2) == "[Voice message: “Buy milk and bread.”]"
+        await screen.until(CHAT, lambda shown: sum("echo" in each.text for each in shown) == 2)
+        await screen.say(CHAT, "/undo")
+        await screen.shows(CHAT, "Taken back: “Buy milk and bread.”")
+    assert (len(ears.asked), screen.fetched) == (1, ["r1"])
+    async with opened(tmp_path) as store:
+        (session,) = await store.sessions()
+        assert session.title == "Buy milk and bread."
+        assert {turn.request for turn in await store.turns(session.id)} == {"Buy milk and bread."}
+
+
+async def test_what_waits_behind_a_voice_message_is_told_what_was_said_in_it(
+    tmp_path: Path, ears: TranscriptionServer
+) -> None:
+    screen = Post()
+    voice = VoiceSettings(transcription_url=ears.url)
+    async with (
+        ModelServer(lambda _: 'H T"so far " HANG') as model,
+        gateway(tmp_path, model, screen, voice=voice),
+    ):
+        await screen.send(screen.speaks("r1"))
+        await screen.shows(CHAT, "so far")
+        await screen.say(CHAT, "more")
+        await screen.shows(CHAT, "1 waiting. Working on “Buy milk and bread.”")
+
+
+async def test_without_a_service_the_model_is_told_that_it_cannot_listen(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+        await screen.send(screen.speaks("r1"))
+        await screen.shows(CHAT, "echo: ")
+        asked = await said(house, 1)
+    path = PATH.search(asked)
+    assert path
+    assert asked == (
+        f"[Voice message: {path[0]} (audio/ogg, 3 bytes); it cannot be listened to, because no "
+        "service for that is set up]"
+    )
+    assert not any("📎" in each.text for each in screen.messages(CHAT))
+
+
+# --- while files are on their way -----------------------------------------------------------------
+
+
+async def test_stop_ends_a_fetch_that_hangs_within_300_ms(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen) as house:
+        screen.hangs.add("r1")
+        await screen.send(screen.offers("r1"))
+        await screen.is_asked_for("r1")
+        began = time.perf_counter()
+        await screen.say(CHAT, "/stop")
+        await screen.shows(CHAT, "⏹ Stopped.")
+        took = time.perf_counter() - began
+        assert took < 0.3, f"{took:.3f} s"
+        await screen.say(CHAT, "still there?")
+        await screen.shows(CHAT, "echo: still there?")
+        assert await house.asked(1) == [{"role": "user", "content": "still there?"}]
+        # What was not there then is fetched when the conversation goes on, and is there for good.
+        screen.hangs.clear()
+        for number, text in ((2, "again?"), (3, "and now?")):
+            await screen.say(CHAT, "/resume" if number == 2 else "and this")
+            await screen.say(CHAT, text)
+            await screen.shows(CHAT, f"echo: {text}")
+            assert re.match(r"\[File: \S+ \(text/plain, 20 bytes\)\]", await first(house, number))
+    assert screen.fetched == ["r1", "r1"]
+    assert [each.name for each in lying(tmp_path)] == ["notes.txt"]
+
+
+async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
+        screen.hangs |= {f"bad {number}" for number in range(20)}
+        await screen.send(*(screen.offers(ref) for ref in sorted(screen.hangs)), chat="bad")
+        await screen.is_asked_for("bad 0")
+        async with asyncio.timeout(5):
+            for number in range(10):
+                chat = f"good {number}"
+                await screen.send(Text("look"), screen.offers(chat), chat=chat)
+            for number in range(10):
+                await screen.shows(f"good {number}", "echo: look\n[File: ")
+        await screen.say("bad", "/stop")
+        await screen.shows("bad", "⏹ Stopped.")
+
+
+async def test_a_file_that_takes_its_time_is_shown_to_be_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "WORTH_TELLING", 0.05)
+    screen = Post()
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
+        screen.hangs.add("r1")
+        await screen.send(screen.offers("r1"))
+        await screen.shows(CHAT, "📎 notes.txt")
+        await screen.say(CHAT, "/stop")
+        await screen.shows(CHAT, "⏹ Stopped.")
+    assert not any("📎" in each.text for each in screen.messages(CHAT))
+
+
+# --- interruptions -------------------------------------------------------------------------------
+
+
+async def test_after_a_crash_while_fetching_going_on_fetches_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    screen = Post()
+    screen.hangs.add("r1")
+    async with ModelServer(reader) as model:
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.send(Text("read this"), screen.offers("r1"))
+            await screen.is_asked_for("r1")
+            await house.crash()
+        screen.hangs.clear()
+        async with gateway(tmp_path, model, screen):
+            told = await screen.shows(CHAT, "I was restarted while working on “read this”")
+            (button,) = (each for each in told[-1].buttons if each.label == "Continue")
+            await screen.press(CHAT, button.action)
+            await screen.shows(CHAT, "it says: the notes of Monday")
+    assert screen.fetched == ["r1", "r1"]
+    assert [each.name for each in lying(tmp_path)] == ["notes.txt"]
+
+
+async def test_a_daemon_that_is_killed_while_it_fetches_answers_once_with_the_file(
+    tmp_path: Path,
+) -> None:
+    gate = asyncio.Event()
+    async with ModelServer(reader) as model, serving() as telegram:
+        telegram.downloads.plan(Going(after=5, gate=gate))
+        telegram.offer("ref1", NOTES)
+        daemon = Daemon(
+            tmp_path,
+            "model.name=scripted",
+            "gateway.stale_after=3650d",
+            "sessions.on_interrupted=resume",
+            'access.allow=["telegram:1001"]',
+            f"model.base_url={model.url}",
+            f"platforms.telegram.base_url={telegram.url}",
+            env={"OPENAI_API_KEY": "sk-none", "TELEGRAM_BOT_TOKEN": TOKEN},
+        )
+        async with daemon:
+            telegram.say(1001, **telegram_message(Sent("document", NOTES, "n.txt"), "ref1"))
+            await telegram.downloads.wait(1)
+            await daemon.kill()
+            gate.set()
+            assert model.requests == []
+            await daemon.start()
+            await telegram.until(
+                lambda: any("Monday" in each.markdown for each in telegram.messages(1001)), 15
+            )
+            assert await daemon.stop() == 0
+        texts = [each.markdown for each in telegram.messages(1001)]
+    assert sum("it says" in text for text in texts) == 1
+    (file,) = lying(tmp_path)
+    assert (file.name, file.read_bytes()) == ("n.txt", NOTES)
+
+
+async def test_what_is_old_is_removed_at_the_start(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, screen):
+            await screen.send(screen.offers("r1"))
+            await screen.shows(CHAT, "echo: ")
+        (file,) = lying(tmp_path)
+        month_ago = time.time() - 31 * 86400  # noqa: TID251
+        os.utime(file, (month_ago, month_ago))
+        async with gateway(tmp_path, model, screen):
+            async with asyncio.timeout(5):
+                while lying(tmp_path):  # noqa: ASYNC110 - the disk tells nobody
+                    await asyncio.sleep(0.01)

@@ -1,0 +1,47 @@
+"""What can be configured about attached files and speech, and how that can be wrong."""
+
+import pytest
+
+from gateway.config import Options, check, load
+from gateway.settings import Settings
+
+
+def settings(*sets: str) -> Settings:
+    return load(Options(None, sets), {"HOME": "/nowhere"}, {}).settings
+
+
+def problems(*sets: str) -> tuple[str, ...]:
+    return tuple(check(Options(None, sets), {"HOME": "/nowhere"}, {}).problems)
+
+
+def test_the_defaults_of_files_and_speech() -> None:
+    found = settings()
+    assert (found.media.largest, float(found.media.keep)) == (20_000_000, 30 * 86400)
+    assert found.voice.transcription_url is None
+
+
+def test_a_size_and_a_time_are_written_as_people_do() -> None:
+    found = settings("media.largest=5 MB", "media.keep=1w")
+    assert (found.media.largest, float(found.media.keep)) == (5_000_000, 604_800)
+
+
+def test_speech_needs_no_more_than_an_address() -> None:
+    found = settings("voice.transcription_url=http://127.0.0.1:9/v1")
+    assert found.voice.transcription_url == "http://127.0.0.1:9/v1"
+    assert found.voice.transcription_model is None
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("media.largest=much", 'media.largest must be an amount such as "20MB"'),
+        ("media.largest=-1", "media.largest must be an amount"),
+        ("media.keep=long", "media.keep must be a span of time"),
+        ("voice.transcription_url=example.org", "must be an http:// or https:// address"),
+        ("voice.transcription_model=m", "has no effect without voice.transcription_url"),
+        ("voice.speech_url=http://h/", "voice.speech_url"),
+    ],
+)
+def test_what_cannot_work_is_named(written: str, said: str) -> None:
+    (problem,) = problems(written)
+    assert said in problem

@@ -1,0 +1,131 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.settings import VoiceSettings
+from gateway.hearing import NotHeard
+from gateway.transcription import LARGEST, Transcriber, endpoint
+from sessions.values.secret import Secret
+from tests.fakes.transcription import Reply, TranscriptionServer, transcription_server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[TranscriptionServer]:
+    async with transcription_server() as server:
+        yield server
+
+
+async def heard(
+    url: str, *, seconds: float = 5.0, media_type: str = "audio/ogg", **settings: str
+) -> str:
+    async def speech() -> bytes:
+        return b"Ogg"
+
+    given = VoiceSettings(
+        transcription_url=url,
+        transcription_model=settings.get("model"),
+        api_key=Secret("sk-voice"),
+    )
+    transcriber = Transcriber(given, seconds=seconds, pause=0.01)
+    try:
+        async with asyncio.timeout(5):
+            return await transcriber.heard(speech, media_type, 3)
+    finally:
+        await transcriber.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("https://api.openai.com/v1", "https://api.openai.com/v1/audio/transcriptions"),
+        ("https://api.openai.com/v1/", "https://api.openai.com/v1/audio/transcriptions"),
+        ("http://127.0.0.1:9000", "http://127.0.0.1:9000/v1/audio/transcriptions"),
+        ("http://h/v1/audio/transcriptions", "http://h/v1/audio/transcriptions"),
+        ("http://h/a/audio/transcriptions?v=2", "http://h/a/audio/transcriptions?v=2"),
+        ("http://h/openai/deployments/w", "http://h/openai/deployments/w/audio/transcriptions"),
+    ],
+)
+def test_the_address_may_be_that_of_the_service_or_of_the_method(url: str, asked: str) -> None:
+    assert endpoint(url) == asked
+
+
+async def test_speech_becomes_words(server: TranscriptionServer) -> None:
+    assert await heard(server.url) == "Buy milk and bread."
+    (asked,) = server.asked
+    assert (asked.key, asked.content) == ("Bearer sk-voice", b"Ogg")
+    assert (asked.name, asked.media_type) == ("speech.ogg", "audio/ogg")
+    assert asked.form == {"model": "whisper-1", "response_format": "json"}
+
+
+async def test_the_configured_model_is_asked_and_a_recording_keeps_its_ending(
+    server: TranscriptionServer,
+) -> None:
+    await heard(server.url, model="own", media_type="audio/mp4")
+    assert (server.asked[0].form["model"], server.asked[0].name) == ("own", "speech.m4a")
+
+
+async def test_words_without_json_are_words(server: TranscriptionServer) -> None:
+    server.replies.append(Reply(text=" Hello.\n", media_type="text/plain"))
+    assert await heard(server.url) == "Hello."
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_what_may_pass_is_tried_once_more(server: TranscriptionServer, status: int) -> None:
+    server.replies.append(Reply(status, "busy"))
+    assert await heard(server.url) == "Buy milk and bread."
+    server.replies.extend([Reply(status, "busy")] * 2)
+    with pytest.raises(NotHeard, match=f"not working at this moment .{status}."):
+        await heard(server.url)
+    assert len(server.asked) == 4
+
+
+REFUSED = '{"error": {"message": "no such model"}}'
+
+
+@pytest.mark.parametrize(
+    ("reply", "why", "log"),
+    [
+        pytest.param(Reply(401, "{}"), "does not accept our key", "answered 401", id="key"),
+        pytest.param(Reply(413, "{}"), "too large for the service", "413", id="too large"),
+        pytest.param(Reply(400, REFUSED), "refused it", "400: no such model", id="refused"),
+        pytest.param(Reply(404, '{"error": "x"}'), "refused it", "404: x", id="an error in words"),
+        pytest.param(Reply(text="<html>"), "cannot be read", "no JSON", id="no JSON"),
+        pytest.param(Reply(text='{"words": 1}'), "cannot be read", "no JSON", id="another JSON"),
+        pytest.param(Reply(text='{"text": " "}'), "nothing is said", "nothing", id="silence"),
+        pytest.param(
+            Reply(text='{"text": "' + "x" * 1_100_000 + '"}'), "endless", "endless", id="endless"
+        ),
+    ],
+)
+async def test_a_refusal_is_told_plainly(
+    server: TranscriptionServer, reply: Reply, why: str, log: str
+) -> None:
+    server.replies.append(reply)
+    with pytest.raises(NotHeard, match=why) as caught:
+        await heard(server.url)
+    assert log in caught.value.log
+    assert len(server.asked) == 1
+
+
+async def test_a_service_that_hangs_is_given_up(server: TranscriptionServer) -> None:
+    gate = asyncio.Event()
+    server.replies.append(Reply(gate=gate))
+    with pytest.raises(NotHeard, match=r"took longer than 0\.2 s"):
+        await heard(server.url, seconds=0.2)
+    gate.set()
+
+
+async def test_a_service_that_is_not_there_is_said_to_be() -> None:
+    with pytest.raises(NotHeard, match="cannot be reached") as caught:
+        await heard("http://127.0.0.1:9/v1")
+    assert "127.0.0.1:9" in caught.value.log
+
+
+async def test_what_is_too_large_is_not_sent(server: TranscriptionServer) -> None:
+    async def speech() -> bytes:
+        raise AssertionError
+
+    transcriber = Transcriber(VoiceSettings(transcription_url=server.url))
+    with pytest.raises(NotHeard, match=r"too large .25\.1 MB, at most 25 MB."):
+        await transcriber.heard(speech, "audio/ogg", LARGEST + 100_000)

@@ -1,0 +1,145 @@
+"""Files of messages: in words, in rows, and on their way through a conversation."""
+
+import msgspec
+import pytest
+
+from sessions.attached import names, remembering, request_of, unsettled, with_settled
+from sessions.changes import SetRequest, StartTurn
+from sessions.events import (
+    Arrived,
+    Busy,
+    Command,
+    Ended,
+    Heard,
+    LastTurn,
+    Pending,
+    RunningTurn,
+    Say,
+    State,
+    Undo,
+)
+from sessions.machine import Env, Result, step
+from sessions.records import Attachment, Message, TurnState
+
+PHOTO = Attachment("photo.jpg", "image/jpeg", "received/a/photo.jpg")
+VOICE = Attachment("v.ogg", "audio/ogg", "received/b/v.ogg", voice=True)
+HEARD = msgspec.structs.replace(VOICE, fetched=True, heard="Buy milk")
+BY = Command("there", "web:owner", admin=True)
+TURN = RunningTurn("t_now", "s_now", "there", "web:owner", "voice message", 0)
+
+
+def run(state: State, *events: object) -> Result:
+    count = iter(range(1000))
+    result = Result(state)
+    for event in events:
+        env = Env(1_000_000, lambda kind: f"{kind}_{next(count)}")
+        result = step(result.state, event, env)  # type: ignore[arg-type]
+    return result
+
+
+def pending(name: str, message: Message, mode: Busy = Busy.QUEUE) -> Pending:
+    return Pending(name, "there", "web:owner", message, mode)
+
+
+def of(kind: type, result: Result) -> list[object]:
+    return [each for each in (*result.changes, *result.acts) if isinstance(each, kind)]
+
+
+@pytest.mark.parametrize(
+    ("content", "files", "request_"),
+    [
+        pytest.param("look", (PHOTO, HEARD), "look", id="words come first"),
+        pytest.param(" \n", (PHOTO, HEARD), "Buy milk", id="then spoken words"),
+        pytest.param("", (PHOTO, VOICE), "photo.jpg, voice message", id="then names"),
+        pytest.param("", (PHOTO,) * 5, "photo.jpg, photo.jpg, photo.jpg and 2 more", id="many"),
+        pytest.param("", (), "", id="nothing"),
+    ],
+)
+def test_a_request_is_words_or_the_names_of_what_was_sent(
+    content: str, files: tuple[Attachment, ...], request_: str
+) -> None:
+    assert request_of(Message("user", content, files=files)) == request_
+
+
+def test_only_what_nobody_tried_to_fetch_is_still_to_be_fetched() -> None:
+    tried = msgspec.structs.replace(PHOTO, path="received/c/x", trouble="gone")
+    rows = (
+        Message("user", "a", files=(PHOTO, HEARD)),
+        Message("assistant", "b"),
+        Message("user", "c", files=(tried, PHOTO)),
+    )
+    assert unsettled(rows) == (PHOTO,)
+    assert unsettled(rows[1:2]) == ()
+
+
+def test_what_came_of_files_is_put_into_their_row() -> None:
+    row = Message("user", "a", files=(PHOTO, VOICE))
+    assert with_settled(row, {HEARD.path: HEARD}).files == (PHOTO, HEARD)
+    assert with_settled(row, {"other": HEARD}) is row
+
+
+def test_what_was_heard_is_not_heard_twice() -> None:
+    (again,) = remembering(
+        (Message("user", "", files=(VOICE, PHOTO)),), [Message("user", "", files=(HEARD,))]
+    )
+    assert again.files == (msgspec.structs.replace(VOICE, heard="Buy milk"), PHOTO)
+    assert unsettled((again,)) == again.files
+
+
+def test_names_are_few_words() -> None:
+    assert names((PHOTO, VOICE)) == "photo.jpg, voice message"
+
+
+# --- in a conversation -----------------------------------------------------------------------
+
+
+def test_a_turn_about_a_file_is_named_after_it() -> None:
+    message = Message("user", "", files=(PHOTO,))
+    (start,) = of(StartTurn, run(State("web:a"), Arrived(pending("a", message))))
+    assert isinstance(start, StartTurn)
+    assert (start.request, start.messages) == ("photo.jpg", (message,))
+
+
+def test_messages_that_are_joined_join_their_files() -> None:
+    state = State("web:a", session="s_now", turn=TURN)
+    first = pending("a", Message("user", "these", files=(PHOTO,)), Busy.COLLECT)
+    second = pending("b", Message("user", "", files=(VOICE,)), Busy.COLLECT)
+    third = pending("c", Message("user", "and this"), Busy.COLLECT)
+    ended = Ended("t_now", TurnState.DONE)
+    result = run(state, Arrived(first), Arrived(second), Arrived(third), ended)
+    (start,) = of(StartTurn, result)
+    assert isinstance(start, StartTurn)
+    assert start.messages == (Message("user", "these\n\nand this", files=(PHOTO, VOICE)),)
+
+
+def test_what_was_taken_back_is_named() -> None:
+    last = LastTurn("t_1", "s_now", "there", ("a",), (Message("user", "", files=(PHOTO,)),))
+    (say,) = of(Say, run(State("web:a", session="s_now"), Undo(BY, last)))
+    assert isinstance(say, Say)
+    assert say.fields == {"request": "photo.jpg"}
+
+
+def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
+    state = State("web:a", session="s_now", turn=TURN)
+    waits = Arrived(pending("b", Message("user", "more")))
+    result = run(state, waits, Heard("t_now", "Buy milk"))
+    assert result.changes == [SetRequest("t_now", "s_now", "voice message", "Buy milk")]
+    assert result.state.turn
+    assert result.state.turn.request == "Buy milk"
+    (say,) = of(Say, result)
+    assert isinstance(say, Say)
+    assert (say.notice, say.fields["request"]) == ("N15", "Buy milk")
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        pytest.param(None, id="over"),
+        pytest.param(msgspec.structs.replace(TURN, leaving=True), id="leaving"),
+        pytest.param(msgspec.structs.replace(TURN, id="t_other"), id="another"),
+    ],
+)
+def test_what_a_turn_heard_that_does_not_count_changes_nothing(turn: RunningTurn | None) -> None:
+    state = State("web:a", session="s_now", turn=turn)
+    result = run(state, Heard("t_now", "Buy milk"))
+    assert (result.changes, result.state) == ([], state)
