@@ -1,6 +1,7 @@
 """What people attach reaches the agent, in the whole gateway and through every interruption."""
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -239,6 +240,67 @@ async def test_a_file_that_steers_reaches_the_model_after_the_tool(tmp_path: Pat
         assert [file.fetched for row in rows for file in row.files] == [True]
     assert len(model.requests) == 2
     assert screen.violations() == []
+
+
+# --- pictures ------------------------------------------------------------------------------------
+
+
+PIXEL = b"\x89PNG\r\n\x1a\n" + b"a pixel"
+
+
+def pictures(row: dict[str, Any]) -> list[bytes]:
+    """The pictures that a row of a request shows."""
+    content = row["content"]
+    urls = [
+        each["image_url"]["url"]
+        for each in (content if isinstance(content, list) else [])
+        if each["type"] == "image_url"
+    ]
+    return [base64.b64decode(url.removeprefix("data:image/png;base64,")) for url in urls]
+
+
+def sees(body: dict[str, Any]) -> Script:
+    return words(f"pictures: {len(pictures(body['messages'][-1]))}")
+
+
+async def test_a_picture_is_shown_to_the_model_and_stays_in_view(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
+        await screen.send(Text("what is it?"), screen.offers("r1", PIXEL, "dot.jpg", "image/jpeg"))
+        await screen.shows(CHAT, "pictures: 1")
+        (row,) = await house.asked(1)
+        assert pictures(row) == [PIXEL]
+        assert "[Picture: received/" in row["content"][0]["text"]
+        await screen.send(Text("and now?"))
+        await screen.shows(CHAT, "pictures: 0")
+        first, answer, second = await house.asked(2)
+        assert pictures(first) == [PIXEL]
+        assert answer["content"] == "pictures: 1"
+        assert pictures(second) == []
+        assert screen.fetched == ["r1"]
+
+
+async def test_a_file_that_only_says_that_it_is_a_picture_is_no_picture(tmp_path: Path) -> None:
+    screen = Post()
+    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
+        await screen.send(screen.offers("r1", b"%PDF-1.7", "dot.png", "image/png"))
+        await screen.shows(CHAT, "pictures: 0")
+        assert "[File: received/" in await said(house, 1)
+
+
+async def test_an_answer_that_is_taken_up_after_a_crash_still_sees_its_picture(
+    tmp_path: Path,
+) -> None:
+    screen = Post()
+    hangs = "H HANG"
+    async with ModelServer(hangs) as model, gateway(tmp_path, model, screen) as house:
+        await screen.send(screen.offers("r1", PIXEL, "dot.png", "image/png"))
+        await house.asked(1)
+        await house.crash()
+    async with ModelServer(sees) as model, gateway(tmp_path, model, screen) as house:
+        await screen.say(CHAT, "/retry")
+        await screen.shows(CHAT, "pictures: 1")
+        assert pictures((await house.asked(1))[-1]) == [PIXEL]
 
 
 # --- voice ---------------------------------------------------------------------------------------
