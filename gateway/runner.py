@@ -273,7 +273,7 @@ class GatewayRunner:
             words=COMMANDS.words,
             post=pool.post,
             carry_out=desk.carry_out,
-            tell=desk.tell_plain,
+            tell=desk.answer,
             meet=desk.meet,
             receipts=receipts,
         )

@@ -352,9 +352,7 @@ class Work:
             self._thinking.follow(self._thoughts.text)
 
     def _reasoning(self, *, final: bool) -> Item:
-        item = reasoning_item(
-            self._turn.id, self._turn.address, self._thoughts.text(), self._clock.now()
-        )
+        item = reasoning_item(self._turn, self._thoughts.text(), self._clock.now())
         return msgspec.structs.replace(item, final=final)
 
     async def _approve(self, tool: Tool, call: ToolCall) -> str | None:
@@ -500,7 +498,10 @@ class Work:
             "draft": ", ".join(done.drafts),
             "operator_told": "yes" if told else "",
         }
-        notice = self._announcer.item(done.notice, self._turn.address, fields, turn=self._turn.id)
+        turn = self._turn
+        notice = self._announcer.item(
+            done.notice, turn.address, fields, turn=turn.id, origin=turn.origin
+        )
         changes.append(PutItem(notice))
         return Ended(self._turn.id, TurnState.FAILED, done.cause, tuple(changes))
 
@@ -537,8 +538,7 @@ class Work:
             self._thinking.drop()
 
     def _item(self, text: str, *, final: bool) -> Item:
-        turn = self._turn
-        item = answer_item(turn.id, turn.address, text, self._clock.now(), self._reply_to)
+        item = answer_item(self._turn, text, self._clock.now(), self._reply_to)
         return msgspec.structs.replace(item, final=final)
 
 
