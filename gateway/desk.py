@@ -12,6 +12,7 @@ from gateway.commands.contract import Act, Call, Outcome, Taken, Tell
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
+from gateway.entitlement import places_of
 from gateway.inbound import by
 from gateway.messages import origin_of
 from gateway.notices import Fields
@@ -156,9 +157,7 @@ class Desk:
             address = write_address(message.address)
             await self.tell(greeting.notice, address, greeting.fields, origin=origin)
         if greeting.admins:
-            for admin in self._people.admins():
-                platform, _, chat = admin.partition(":")
-                place = Address(platform=platform, chat=chat)
+            for place in places_of(self._people.admins()):
                 if self._capabilities(place):
                     await self.tell(greeting.admins, write_address(place), greeting.admin_fields)
             log.info("%s: %s", greeting.admins, greeting.admin_fields.get("principal"))

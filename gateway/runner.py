@@ -33,12 +33,13 @@ from gateway.messages import Reader, read_event
 from gateway.models import Models, open_models
 from gateway.observe.redact import Redactor
 from gateway.operations import Operation, Operations
-from gateway.operators import Operators
+from gateway.operators import Operators, Trouble
 from gateway.people import People
 from gateway.receipts import Receipts
 from gateway.settings import Settings
 from gateway.supervision import Standing, Supervised
 from gateway.turns import Turns
+from gateway.vigil import Vigil
 from platforms.core.contract import (
     Adapter,
     Address,
@@ -103,6 +104,7 @@ class GatewayRunner:
         self.hurry = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {}
+        self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
 
     # --- starting and stopping ------------------------------------------------------------------
 
@@ -161,6 +163,8 @@ class GatewayRunner:
                     store, models, delivery, announcer, people, conversations
                 )
                 tasks.append(connections.create_task(self._tidy(store, models), name="tidy"))
+                vigil = await self._open_vigil(store, delivery)
+                tasks.append(connections.create_task(vigil.run(), name="vigil"))
                 tasks += [
                     connections.create_task(each.run(reception.receive), name=each.name)
                     for each in self._supervised.values()
@@ -208,12 +212,15 @@ class GatewayRunner:
         choices = Choices(store)
         await choices.open()
         models.choice = choices.of
+        self._operators = Operators(
+            people.admins, announcer, self._clock, self._capabilities, self._news.set
+        )
         self._turns = Turns(
             store,
             delivery,
             announcer,
             self._approvals,
-            Operators(people.admins, announcer, self._clock, self._capabilities),
+            self._operators,
             self._clock,
             models.setting,
             take_up=take_up,
@@ -280,6 +287,21 @@ class GatewayRunner:
         await self._take_up_what_was_left(store, pool, reception)
         return reception
 
+    async def _open_vigil(self, store: SessionStore, delivery: Delivery) -> Vigil:
+        vigil = Vigil(
+            store,
+            self._clock,
+            self._operators,
+            delivery,
+            platforms=lambda: {
+                each.name: Trouble(each.problem, each.standing is Standing.CONNECTED)
+                for each in self._supervised.values()
+            },
+            news=self._news,
+        )
+        await vigil.open()
+        return vigil
+
     async def _take_up_what_was_left(
         self, store: SessionStore, pool: SessionPool, reception: Reception
     ) -> None:
@@ -336,6 +358,10 @@ class GatewayRunner:
                     continue
                 config = spec.config()
             shelf = StoreShelf(store, f"platform:{name}")
+
+            def trouble(text: str, name: str = name) -> None:
+                self._complaint(name, text)
+
             surroundings = Surroundings(
                 clock=self._clock,
                 ids=self._ids,
@@ -343,6 +369,7 @@ class GatewayRunner:
                 archive=archive,
                 keepalive=self._settings.http.sse_keepalive,
                 commands=COMMANDS.menu(),
+                trouble=trouble,
             )
             adapter = spec.build(config, surroundings)
             delivery.attach(adapter)
@@ -350,7 +377,13 @@ class GatewayRunner:
                 adapter,
                 connected=lambda each: delivery.connected(each.name, each.account),
                 disconnected=lambda each: delivery.disconnected(each.name, each.account),
+                changed=self._news.set,
             )
+
+    def _complaint(self, platform: str, text: str) -> None:
+        for each in self._supervised.values():
+            if each.adapter.name == platform:
+                each.complains(text)
 
     def _always_there(self) -> frozenset[str]:
         """Platforms that need no configuration."""
@@ -389,9 +422,7 @@ class GatewayRunner:
     async def problems(self) -> Sequence[str]:
         """What keeps the daemon from doing its work; see `gateway.http.app.Health`."""
         found = [
-            f"{each.name}: {each.trouble or each.standing.value}"
-            for each in self._supervised.values()
-            if each.standing is not Standing.CONNECTED
+            f"{each.name}: {each.problem}" for each in self._supervised.values() if each.problem
         ]
         if self.stopping.is_set():
             found.append("gateway: stopping, no new turns begin")
@@ -409,7 +440,7 @@ class GatewayRunner:
             "started_at": self._started_at,
             "url": self.url,
             "platforms": {
-                each.name: each.trouble or each.standing.value for each in self._supervised.values()
+                each.name: each.problem or each.standing.value for each in self._supervised.values()
             },
             "running": len(running),
         }

@@ -473,6 +473,7 @@ class Work:
             now = self._clock.now()
             changes.append(AppendMessages(self._turn.session, self._turn.id, (done.message,), now))
         changes.extend(self._shown(self._visible() or done.text))
+        changes.extend(self._operators.answered(self._targets))
         return Ended(self._turn.id, TurnState.DONE, changes=tuple(changes))
 
     def _failed(self, done: TurnDone) -> Ended:
@@ -487,7 +488,9 @@ class Work:
         if rows:
             changes.append(AppendMessages(self._turn.session, self._turn.id, tuple(rows), now))
         changes.extend(self._shown(self._visible()))
-        told = self._operators.tell(done.cause, self._turn.person) if done.tell_operator else ()
+        told: tuple[Change, ...] = ()
+        if done.tell_operator:
+            told = self._operators.tell(done.cause, self._turn.person, self._targets)
         changes.extend(told)
         fields: dict[str, str | int] = {
             "cause": done.cause,
@@ -504,6 +507,11 @@ class Work:
         )
         changes.append(PutItem(notice))
         return Ended(self._turn.id, TurnState.FAILED, done.cause, tuple(changes))
+
+    @property
+    def _targets(self) -> str:
+        """Name all that may be asked in this turn."""
+        return ", ".join(target.label for target in self._setting.targets)
 
     def _results(self, begun: str, not_begun: str) -> list[Message]:
         """Give the calls that the end of the turn left without a result one."""

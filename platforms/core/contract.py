@@ -423,8 +423,17 @@ class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     admin: bool = False  # only admins may use it
 
 
+def _nobody_listens(_: str) -> None:
+    """Hear a complaint, and do nothing."""
+
+
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the gateway gives every adapter it builds."""
+    """What the gateway gives every adapter it builds.
+
+    `trouble` is for what is wrong although the connection works, such as another program that uses
+    the same token: one sentence for people, and an empty one once it is over. What it says is shown
+    and told to the admins; starting `run` again takes it back.
+    """
 
     clock: Clock
     ids: Ids
@@ -433,6 +442,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     account: str = ""
     keepalive: float = 15.0  # seconds of silence after which an HTTP stream says that it lives
     commands: tuple[MenuEntry, ...] = ()
+    trouble: Callable[[str], None] = _nobody_listens
 
 
 class PlatformSpec(msgspec.Struct, frozen=True):
