@@ -101,7 +101,7 @@ class SlackAdapter:
         self._sockets: Sockets | None = None
         self._signed: SignedRequests | None = None
         if config.mode == "socket" and config.app_token:
-            self._sockets = Sockets(self._calls, config.app_token)
+            self._sockets = Sockets(self._calls, config.app_token, surroundings.trouble)
         elif config.signing_secret:
             self._signed = SignedRequests(config.signing_secret, surroundings.clock)
         self._us: Identity | None = None
@@ -152,6 +152,7 @@ class SlackAdapter:
             group.create_task(self._catch_up(behind))
             if self._sockets:
                 group.create_task(self._listen_for_silence(self._sockets))
+                group.create_task(self._sockets.look_for_others(session, handle))
                 await self._sockets.run(session, handle, up)
             elif self._signed:
                 self._signed.take = self._take

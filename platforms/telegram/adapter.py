@@ -18,7 +18,14 @@ from platforms.telegram.capabilities import GROUP, PRIVATE
 from platforms.telegram.config import TelegramConfig
 from platforms.telegram.errors import mapped
 from platforms.telegram.intake import Intake
-from platforms.telegram.polling import GRACE_SECONDS, POLL_SECONDS, Poller, WebhookLeft
+from platforms.telegram.polling import (
+    CALM_SECONDS,
+    GRACE_SECONDS,
+    POLL_SECONDS,
+    RIVAL_PAUSE,
+    Poller,
+    WebhookLeft,
+)
 from platforms.telegram.reading import Me, Reader
 from platforms.telegram.request import Pools, trust
 from platforms.telegram.showing import Show
@@ -56,6 +63,8 @@ class TelegramAdapter:
         patience: float = POLL_SECONDS,
         grace: float = GRACE_SECONDS,
         joining: float = 1.0,
+        rival_pause: float = RIVAL_PAUSE,
+        calm: float = CALM_SECONDS,
     ) -> None:
         self.account = surroundings.account
         self._config = config
@@ -63,6 +72,7 @@ class TelegramAdapter:
         self._patience = patience  # how long a question for updates stays open
         self._grace = grace
         self._joining = joining  # of the usual time that pieces are waited for
+        self._rival_pause, self._calm = rival_pause, calm
         token = config.token.reveal()
         base = config.base_url.rstrip("/")
         self._trusted = trust(base)
@@ -189,8 +199,11 @@ class TelegramAdapter:
             self._given.shelf,
             self._given.clock,
             self._trusted,
+            trouble=self._given.trouble,
             patience=self._patience,
             grace=self._grace,
+            rival_pause=self._rival_pause,
+            calm=self._calm,
         )
         try:
             await poller.run(intake.take, ready)

@@ -284,7 +284,7 @@ async def test_two_daemons_on_one_token_answer_each_message_once_and_it_is_said(
         await slack.until(lambda: len(slack.sockets) == 2)
         await slack.say("D1", "hello")
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
-    assert "another program uses it too" in caplog.text
+    assert "another program uses the same app token" in caplog.text
 
 
 async def test_an_edited_message_that_waits_is_answered_as_it_is_now(

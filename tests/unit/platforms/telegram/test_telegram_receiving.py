@@ -238,23 +238,28 @@ async def test_a_telegram_that_stays_deaf_is_named(server: TelegramServer) -> No
     assert "silent" in str(error)
 
 
-async def test_a_second_program_with_the_same_token_is_named(
-    server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
+async def test_two_programs_with_the_same_token_name_it_and_lose_nothing(
+    server: TelegramServer, inbox: Inbox
 ) -> None:
-    ended = []
-
-    async def first() -> None:
-        ended.append(await ends(adapter, inbox))
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(first())
-        await server.until(lambda: len(server.called("getUpdates")) == 2)
-        async with telegram(server) as other, running(other, inbox):
-            await server.until(lambda: bool(ended))
-    (error,) = ended
-    assert isinstance(error, Unavailable)
-    assert "another program" in str(error)
-    assert server.violations == ["two programs ask for updates"]
+    one: list[str] = []
+    two: list[str] = []
+    async with (
+        telegram(server, patience=1.0, trouble=one.append) as first,
+        telegram(server, trouble=two.append) as second,
+        running(first, inbox),
+    ):
+        other = Inbox()
+        async with running(second, other):
+            await server.until(lambda: bool(one and two))
+            said = [server.say(1001, f"{number}") for number in range(20)]
+            await server.acknowledged(said[-1])
+        assert {*inbox.texts, *other.texts} == {f"{number}" for number in range(20)}
+        await server.until(lambda: one[-1] == "")
+        await server.acknowledged(server.say(1001, "alone again"))
+    assert inbox.texts[-1] == "alone again"
+    assert "another program receives this bot's messages" in one[0]
+    assert set(one) == {one[0], ""}
+    assert set(two) == {one[0]}
     server.violations.clear()
 
 
