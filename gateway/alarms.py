@@ -57,10 +57,10 @@ class Alarms:
                     found.append(Over(subject, known))
                 self._open.pop(subject, None)
                 continue
-            alarm = Alarm(
-                cause, known.since if known else now, told=known is not None and known.told
-            )
-            if not alarm.told and now - alarm.since >= self.after * 1000:
+            if known and known.told:
+                continue  # its end is told in the words in which its beginning was
+            alarm = Alarm(cause, known.since if known else now)
+            if now - alarm.since >= self.after * 1000:
                 alarm = msgspec.structs.replace(alarm, told=True)
                 found.append(Began(subject, alarm))
             self._open[subject] = alarm
