@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
@@ -44,6 +44,7 @@ from platforms.core.contract import (
     Adapter,
     Address,
     Capabilities,
+    OffersHosts,
     OffersLinks,
     OffersRoutes,
     PlatformSpec,
@@ -172,7 +173,10 @@ class GatewayRunner:
                 if self._http:
                     http = self._settings.http
                     app = build_app(
-                        self._routes(), health=self, allowed_hosts=(*http.allowed_hosts, http.host)
+                        self._routes(),
+                        health=self,
+                        allowed_hosts=(*http.allowed_hosts, http.host),
+                        hosts_of=self._hosts_of(),
                     )
                     tasks.append(connections.create_task(self._http.serve(app), name="http"))
                 assert self._pool is not None  # noqa: S101 - opened just above
@@ -406,6 +410,16 @@ class GatewayRunner:
             if isinstance(each.adapter, OffersRoutes)
             for route in each.adapter.routes()
         ]
+
+    def _hosts_of(self) -> dict[str, Sequence[str]]:
+        """Under which names services reach the routes that adapters have for them, by path."""
+        return {
+            route.path: each.adapter.hosts()
+            for each in self._supervised.values()
+            if isinstance(each.adapter, OffersRoutes) and isinstance(each.adapter, OffersHosts)
+            for route in each.adapter.routes()
+            if isinstance(route, Route)
+        }
 
     # --- what others ask ------------------------------------------------------------------------
 

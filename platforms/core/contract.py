@@ -342,6 +342,15 @@ class OffersRoutes(Protocol):
 
 
 @runtime_checkable
+class OffersHosts(Protocol):
+    """An adapter to whose routes a service sends requests, under a name that is not this machine's."""
+
+    def hosts(self) -> Sequence[str]:
+        """Names in the Host header of such requests, "*" for any; they hold for its routes only."""
+        ...
+
+
+@runtime_checkable
 class VariesByChat(Protocol):
     """An adapter whose chats differ in what they can show, such as private ones and groups."""
 

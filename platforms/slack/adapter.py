@@ -118,6 +118,10 @@ class SlackAdapter:
         """See `OffersRoutes`."""
         return [Route(PATH, self._signed.serve, methods=["POST"])] if self._signed else []
 
+    def hosts(self) -> Sequence[str]:
+        """See `OffersHosts`. Slack alone knows its address of ours; each request is signed."""
+        return ["*"] if self._signed else []
+
     # --- receiving ----------------------------------------------------------------------------
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:

@@ -130,6 +130,10 @@ class TelegramAdapter:
         """See `OffersRoutes`."""
         return self._webhook.routes() if self._webhook else ()
 
+    def hosts(self) -> Sequence[str]:
+        """See `OffersHosts`."""
+        return self._webhook.hosts() if self._webhook else ()
+
     async def aclose(self) -> None:
         """Close the connections; delivering opens them again."""
         self._open = self._known = False
