@@ -41,7 +41,7 @@ from platforms.slack.config import SlackConfig
 from platforms.slack.events import WORDS, Found, Identity, Reader
 from platforms.slack.files import LARGEST, Files
 from platforms.slack.people import People
-from platforms.slack.places import Place, Places, is_dm, moment
+from platforms.slack.places import Place, Places, is_dm, is_person, moment
 from platforms.slack.show import Show
 from platforms.slack.signed import SignedRequests
 from platforms.slack.sockets import Sockets
@@ -106,13 +106,15 @@ class SlackAdapter:
             self._signed = SignedRequests(config.signing_secret, surroundings.clock)
         self._us: Identity | None = None
         self._places = Places()
+        self._directs: dict[str, str] = {}  # person -> channel; few: admins, and who is paired
         self._inbox: Inbox | None = None
         self._heard = 0.0  # when something last came in
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def capabilities_in(self, address: Address) -> Capabilities:
         """See `VariesByChat`."""
-        return IN_DMS if is_dm(_channel_of(address)) else CAPABILITIES
+        channel = _channel_of(address)
+        return IN_DMS if is_dm(channel) or is_person(channel) else CAPABILITIES
 
     def routes(self) -> Sequence[BaseRoute]:
         """See `OffersRoutes`."""
@@ -337,7 +339,7 @@ class SlackAdapter:
 
     async def deliver(self, op: Op) -> Receipt:
         """See `Adapter`."""
-        channel = _channel_of(op.address)
+        channel = await self._channel(op.address)
         match op:
             case Post() | Ask():
                 place = self._places.find(channel, op.address.thread)
@@ -355,6 +357,16 @@ class SlackAdapter:
             case Draft():
                 msg = "Slack shows no drafts."
                 raise Rejected(msg)
+
+    async def _channel(self, address: Address) -> str:
+        """The channel of an address; for a person, such as an admin, the DM with them."""
+        channel = _channel_of(address)
+        if not is_person(channel):
+            return channel
+        if channel not in self._directs:
+            opened = await self._calls.read("conversations.open", users=channel)
+            self._directs[channel] = str(opened["channel"]["id"])
+        return self._directs[channel]
 
     async def _user(self, op: Post | Ask | Upload) -> str:
         """Name our own user, where a repeat must know our messages from others'."""

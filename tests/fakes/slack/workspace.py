@@ -235,6 +235,7 @@ class Workspace:
             "chat.startStream": self._start,
             "chat.appendStream": self._append,
             "chat.stopStream": self._stop,
+            "conversations.open": self._open,
             "conversations.history": self._history,
             "conversations.replies": self._replies,
             "reactions.add": self._react,
@@ -259,6 +260,15 @@ class Workspace:
         if channel in self.archived:
             refuse("is_archived")
         return channel
+
+    def _open(self, arguments: Json) -> Json:
+        """The DM with a user: D1 is the one with U1."""
+        user = str(arguments.get("users") or "")
+        if user not in self.users:
+            refuse("user_not_found")
+        channel = user.replace("U", "D", 1)
+        self.channels.setdefault(channel, [])
+        return {"channel": {"id": channel}}
 
     def _auth_test(self, _: Json) -> Json:
         return {
