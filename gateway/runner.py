@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
+from gateway.access import by_membership
 from gateway.announcer import Announcer
 from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
@@ -354,7 +355,7 @@ class GatewayRunner:
     # --- platforms ------------------------------------------------------------------------------
 
     def _build_adapters(self, store: SessionStore, delivery: Delivery) -> None:
-        archive = StoreArchive(store)
+        archive, access = StoreArchive(store), self._settings.access
         for name, spec in self._specs.items():
             config = self._settings.platforms.get(name)
             if config is None:
@@ -374,6 +375,7 @@ class GatewayRunner:
                 keepalive=self._settings.http.sse_keepalive,
                 commands=COMMANDS.menu(),
                 trouble=trouble,
+                memberships=by_membership((*access.allow, *access.admins), name),
             )
             adapter = spec.build(config, surroundings)
             delivery.attach(adapter)

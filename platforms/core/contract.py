@@ -430,6 +430,7 @@ class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: str
     args: str = ""
     admin: bool = False  # only admins may use it
+    aliases: tuple[str, ...] = ()  # other words for the same; not for the menu
 
 
 def _nobody_listens(_: str) -> None:
@@ -452,6 +453,13 @@ class Surroundings(msgspec.Struct, frozen=True):
     keepalive: float = 15.0  # seconds of silence after which an HTTP stream says that it lives
     commands: tuple[MenuEntry, ...] = ()
     trouble: Callable[[str], None] = _nobody_listens
+    memberships: bool = True
+    """Whether access depends there on groups or roles: else nobody need ask about them."""
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Everything that is a command of ours."""
+        return frozenset(word for each in self.commands for word in (each.word, *each.aliases))
 
 
 class PlatformSpec(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ from platforms.core.contract import (
 from platforms.core.errors import PlatformError, Rejected, Unavailable
 from platforms.slack.calls import Calls, Json
 from platforms.slack.config import SlackConfig
-from platforms.slack.events import WORDS, Found, Identity, Reader
+from platforms.slack.events import Found, Identity, Reader
 from platforms.slack.files import LARGEST, Files
 from platforms.slack.people import People
 from platforms.slack.places import Place, Places, is_dm, is_person, moment
@@ -93,7 +93,7 @@ class SlackAdapter:
         self._clock = surroundings.clock
         self._shelf = surroundings.shelf
         self._require_mention = config.require_mention
-        self._words = WORDS | {entry.word for entry in surroundings.commands}
+        self._words = surroundings.words
         self._calls = Calls(config.bot_token, config.base_url, surroundings.clock)
         self._people = People(self._calls)
         self._show = Show(self._calls)

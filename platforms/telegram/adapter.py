@@ -162,13 +162,13 @@ class TelegramAdapter:
                 self.account,
                 me,
                 self._config.require_mention,
-                frozenset(each.word for each in self._given.commands),
+                self._given.words,
             ),
             inbox,
             self._given.shelf,
             self._given.clock,
             answer=lambda callback: beside(self._answer(callback), "answering a button"),
-            is_member=self._is_member,
+            is_member=self._is_member if self._given.memberships else None,
             scale=self._joining,
         )
         await intake.restore()

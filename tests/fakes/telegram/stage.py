@@ -29,6 +29,7 @@ async def telegram(
     grace: float = 5.0,
     joining: float = 0.05,
     trouble: Callable[[str], None] = lambda _: None,
+    memberships: bool = True,
     **configured: Any,
 ) -> AsyncIterator[TelegramAdapter]:
     used = clock or SystemClock()
@@ -39,6 +40,7 @@ async def telegram(
         MemoryArchive(),
         commands=commands,
         trouble=trouble,
+        memberships=memberships,
     )
     adapter = TelegramAdapter(
         config(server, **configured),

@@ -455,6 +455,18 @@ async def test_who_belongs_to_a_group_is_asked_once_and_only_of_whom_means_us(
     assert len(server.called("getChatMember")) == 2
 
 
+async def test_nobody_asks_who_belongs_to_a_group_where_nobody_needs_to_know(
+    server: TelegramServer, inbox: Inbox
+) -> None:
+    server.room(GROUP).members[1001] = "member"
+    mention = [{"type": "mention", "offset": 0, "length": len(BOT_NAME) + 1}]
+    async with telegram(server, memberships=False) as adapter, running(adapter, inbox):
+        server.say(GROUP, f"@{BOT_NAME} hello", entities=mention)
+        (event,) = await inbox.until(1)
+    assert event.sender.memberships == ()
+    assert server.called("getChatMember") == []
+
+
 async def test_what_was_said_before_in_the_room_goes_along_once(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
