@@ -45,6 +45,7 @@ from platforms.core.contract import (
     Adapter,
     Address,
     Capabilities,
+    OffersClaims,
     OffersHosts,
     OffersLinks,
     OffersRoutes,
@@ -273,6 +274,7 @@ class GatewayRunner:
                 capabilities=self._capabilities,
                 status=self._status,
                 new_link=self._new_link,
+                claim_links=self._claim_links,
             ).table()
         )
         reception = Reception(
@@ -460,6 +462,15 @@ class GatewayRunner:
             },
             "running": len(running),
         }
+
+    def _claim_links(self, code: str) -> dict[str, str]:
+        """Links that hand a claim code in, by platform; where there is none, people say it."""
+        links = {
+            each.name: each.adapter.claim_link(code)
+            for each in self._supervised.values()
+            if isinstance(each.adapter, OffersClaims)
+        }
+        return {name: link for name, link in links.items() if link}
 
     async def _new_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")

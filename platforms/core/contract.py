@@ -375,6 +375,15 @@ class OffersLinks(Protocol):
         ...
 
 
+@runtime_checkable
+class OffersClaims(Protocol):
+    """An adapter that can be opened by a link which hands it a claim code."""
+
+    def claim_link(self, code: str) -> str:
+        """An address that does so when somebody opens it; empty as long as it is not known."""
+        ...
+
+
 # --- what an adapter is given ----------------------------------------------------------------
 
 

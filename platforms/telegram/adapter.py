@@ -140,10 +140,10 @@ class TelegramAdapter:
         await self._pools.shutdown()  # not the bot: it closes nothing before it was connected
         await self._bot.shutdown()
 
-    @property
-    def username(self) -> str:
-        """What people call us there, without the @; empty before we were connected."""
-        return (self._bot.bot.username or "") if self._open else ""
+    def claim_link(self, code: str) -> str:
+        """See `OffersClaims`."""
+        name = self._bot.bot.username if self._open else ""
+        return f"https://t.me/{name}?start={code}" if name else ""
 
     # --- while connected ---------------------------------------------------------------------
 
