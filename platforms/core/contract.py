@@ -302,6 +302,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     buttons: int = 0  # how many a message may carry
     reactions: bool = False
     files: int | None = None  # largest upload in bytes
+    caption_limit: int = 1000  # words that go with a file, in units of the platform
     reply: bool = True
     repeat_seconds: float = 0.0
     command: str = "/{word}"  # how a person writes a command there

@@ -62,6 +62,7 @@ CAPABILITIES = Capabilities(
     buttons=20,
     reactions=True,
     files=LARGEST,
+    caption_limit=750,  # it goes without blocks, every sign escaped, in 3,900 bytes
     reply=False,  # to answer a message on Slack is to open a thread below it
     command="!{word}",
 )
