@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 from gateway.config import environment
 from sessions.values.clock import SystemClock
 from tests.e2e.house import talkative
@@ -19,7 +21,7 @@ from tests.fakes.telegram.server import BOT_NAME, TOKEN, Shown, TelegramServer, 
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 TOOLS = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
-PATIENCE = 18.0
+PATIENCE = 45.0
 ANN, BOB = 1001, 1002
 
 CALLS = {
@@ -123,6 +125,7 @@ def question(messages: list[Shown]) -> Shown:
     return next(each for each in messages if each.buttons)
 
 
+@pytest.mark.timeout(60)
 async def test_from_nothing_to_an_owner_with_tools_and_a_second_person(tmp_path: Path) -> None:
     async with ModelServer(obedient) as model, serving() as telegram, asyncio.timeout(PATIENCE):
         async with Started(tmp_path, telegram, model, tools=True) as daemon:
@@ -170,6 +173,7 @@ async def test_from_nothing_to_an_owner_with_tools_and_a_second_person(tmp_path:
         assert telegram.complaints() == []
 
 
+@pytest.mark.timeout(60)
 async def test_a_new_claim_is_printed_as_a_link_where_the_name_of_the_bot_is_known(
     tmp_path: Path,
 ) -> None:
