@@ -34,8 +34,10 @@ LOOK_AFTER = 5.0
 together the first cannot know of the second."""
 
 LOOK_EVERY, LOOK_AGAIN = 300.0, 60.0
-"""Seconds between two counts from then on, and while there is another program. Slack tells the
-number only to a connection that begins, and allows a few of those a minute."""
+"""Longest pause between two counts, to which they grow, and the pause while there is another
+program. Slack tells the number only to a connection that begins, and allows few of those."""
+
+_GROWTH = 4.0
 
 OTHERS = (
     "another program uses the same app token, and each message reaches only one of the two; stop "
@@ -144,12 +146,13 @@ class Sockets:
 
     async def look_for_others(self, session: aiohttp.ClientSession, handle: Handle) -> None:
         """Count the connections now and then, until cancelled."""
-        await asyncio.sleep(self._look_after)
+        pause = self._look_after
         while True:
+            await asyncio.sleep(self._look_again if self._others else pause)
+            pause = min(pause * _GROWTH, self._look_every)
             if self._socket:  # else the next hello tells
                 with contextlib.suppress(PlatformError, aiohttp.ClientError, OSError):
                     await self._look(session, handle)
-            await asyncio.sleep(self._look_again if self._others else self._look_every)
 
     async def _look(self, session: aiohttp.ClientSession, handle: Handle) -> None:
         """Open a connection besides the one that is open; what comes over it counts as usual."""

@@ -105,8 +105,11 @@ async def test_on_slack_both_name_it_within_ten_seconds_and_a_message_is_answere
 ) -> None:
     async with ModelServer(talkative) as model, SlackServer() as slack:
         async with twins(tmp_path, "slack", slack.url, model, "T1/U1") as both:
+            words = "another program uses the same app token"
             async with asyncio.timeout(10):
-                await named_by_all(both, "slack", "another program uses the same app token")
+                for each in both:
+                    await each.in_trouble(words)
+            await named_by_all(both, "slack", words)
             await slack.say("D1", "hello")
             await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
             for each in both:

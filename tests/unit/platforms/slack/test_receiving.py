@@ -327,10 +327,10 @@ async def test_another_program_that_starts_after_us_is_found_by_counting_again(
     adapter._sockets._look_again = 0.05
     async with running(adapter, inbox):
         slack.extra_connections = 1
-        await slack.until(lambda: slack.connections == 2)  # open for a moment, besides the first
+        await slack.until(lambda: slack.connections >= 2)  # open for a moment, besides the first
         slack.write("D1", "1")
         await slack.settle()
-        await slack.until(lambda: slack.connections == 3)
+        await slack.until(lambda: slack.connections >= 3)
         slack.extra_connections = 0
         await slack.until(lambda: told[-1] == "")
         await slack.until(lambda: len(slack.sockets) == 1)
@@ -345,13 +345,14 @@ async def test_alone_nothing_is_said_of_other_programs(slack: SlackServer, inbox
     assert adapter._sockets is not None
     adapter._sockets._look_after = 0.05
     async with running(adapter, inbox):
-        await slack.until(lambda: slack.connections == 2)  # the one that is opened to count
+        await slack.until(lambda: slack.connections >= 2)  # the one that is opened to count
         await slack.until(lambda: len(slack.sockets) == 1)
+        before = slack.connections
         await slack.ask_to_reconnect()
-        await slack.until(lambda: slack.connections == 3)
+        await slack.until(lambda: slack.connections > before)
         slack.cut()
         slack.extra_connections = 1  # Slack has not noticed yet that ours is gone
-        await slack.until(lambda: slack.connections == 4)
+        await slack.until(lambda: bool(slack.sockets))
         await slack.say("D1", "1")
     assert told == []
 
