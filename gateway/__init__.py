@@ -15,7 +15,7 @@ approvals   asks people about risky calls; entitlement: who may answer; question
 models      which models answer where; choices: what people chose, model_names: what they meant
 asides      /model, /usage, /compact, /btw: side_turn, shorten and usage do the work
 hands, desk what the owner of a conversation can do; what commands and buttons lead to
-notices, announcer, operators
+notices, announcer, operators, alarms, vigil
             every sentence of ours that a chat shows; what the admins are told
 delivery    from events to what the chat shows: view, pacing, outbox, stream
 schedule    messages that time sends

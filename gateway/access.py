@@ -114,6 +114,14 @@ def parse_admin(text: str) -> Entry:
     return entry
 
 
+def by_membership(entries: Iterable[str], platform: str) -> bool:
+    """Tell whether groups or roles of a platform let somebody in who is not named there."""
+    return any(
+        isinstance(entry, Members | Holders) and entry.platform == platform
+        for entry in map(parse_entry, entries)
+    )
+
+
 # --- the decision ------------------------------------------------------------------------------
 
 

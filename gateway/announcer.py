@@ -37,8 +37,14 @@ class Announcer:
         urgent: bool = False,
         name: str = "",
         turn: str | None = None,
+        origin: str = "",
     ) -> Item:
-        """Write one notice; under a name that was used before it takes the older one's place."""
+        """Write one notice; under a name that was used before it takes the older one's place.
+
+        `origin` is of what it answers, see `gateway.messages.origin_of`.
+        """
+        if origin and not name:
+            name = f"n_{origin}.{notice}"
         can = self._capabilities(read_address(address))
         most = can.buttons if can else 0
         buttons = tuple(
@@ -67,6 +73,7 @@ class Announcer:
                     urgent=say.urgent,
                     name=say.item,
                     turn=say.turn,
+                    origin=say.origin,
                 )
             )
             for say in says

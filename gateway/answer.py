@@ -5,32 +5,40 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.delivery.view import Body, write_body
+from sessions.events import RunningTurn
 from sessions.records import Item, ItemState, Message
 
+_ANSWER = "answer"
 
-def answer_item(turn_id: str, address: str, text: str, now: int, reply_to: str = "") -> Item:
+
+def answer_item(turn: RunningTurn, text: str, now: int, reply_to: str = "") -> Item:
     """Make a turn's answer something the chat should show."""
     return Item(
-        id=answer_id(turn_id),
-        address=address,
-        kind="answer",
+        id=f"a_{_number(turn)}",
+        address=turn.address,
+        kind=_ANSWER,
         state=ItemState.PENDING,
         body=write_body(Body(text=text)),
         created_at=now,
-        turn_id=turn_id,
+        turn_id=turn.id,
         reply_to=reply_to or None,
     )
 
 
-def reasoning_item(turn_id: str, address: str, text: str, now: int) -> Item:
+def reasoning_item(turn: RunningTurn, text: str, now: int) -> Item:
     """Make what the model thought in a turn something the chat should show."""
-    item = answer_item(turn_id, address, text, now)
-    return msgspec.structs.replace(item, id=f"r_{turn_id.partition('_')[2]}", kind="notice")
+    item = answer_item(turn, text, now)
+    return msgspec.structs.replace(item, id=f"r_{_number(turn)}", kind="notice")
 
 
-def answer_id(turn_id: str) -> str:
-    """Name the item that is a turn's answer: a turn taken up again goes on with the same one."""
-    return f"a_{turn_id.partition('_')[2]}"
+def _number(turn: RunningTurn) -> str:
+    """What the ids of all that a turn shows have in common."""
+    return turn.origin or turn.id.partition("_")[2]
+
+
+def origin_in(items: Iterable[Item]) -> str:
+    """Find out of what a turn's answer was named: taken up again, it goes on with the same one."""
+    return next((item.id.partition("_")[2] for item in items if item.kind == _ANSWER), "")
 
 
 def said(texts: Iterable[str]) -> str:

@@ -292,7 +292,11 @@ class Asides:
         self._delivery.wake([item])
 
     def _item(self, call: Call, notice: str, fields: Fields) -> Item:
-        return self._announcer.item(notice, call.by.address, fields, name=f"b_{_number(call)}")
+        return self._announcer.item(notice, call.by.address, fields, name=_name(call))
+
+
+def _name(call: Call) -> str:
+    return f"b_{call.by.origin or _number(call)}"
 
 
 def _number(call: Call) -> str:

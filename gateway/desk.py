@@ -12,7 +12,9 @@ from gateway.commands.contract import Act, Call, Outcome, Taken, Tell
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
+from gateway.entitlement import places_of
 from gateway.inbound import by
+from gateway.messages import origin_of
 from gateway.notices import Fields
 from gateway.people import People
 from gateway.routing import Command, Unknown, parse_command
@@ -85,7 +87,7 @@ class Desk:
                 self._pool.post(entry.key, act)
             case Tell(notice=notice, fields=fields):
                 done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
-                await self.tell(notice, entry.address, fields, done)
+                await self.tell(notice, entry.address, fields, done, origin=origin_of(entry))
             case Taken():
                 pass
 
@@ -136,27 +138,28 @@ class Desk:
             case _:
                 return Tell("text", {"text": "This button does nothing any more."})
 
-    async def tell(self, notice: str, address: str, fields: Fields, *changes: Change) -> None:
+    async def tell(
+        self, notice: str, address: str, fields: Fields, *changes: Change, origin: str = ""
+    ) -> None:
         """Show a notice, together with other changes in one transaction."""
-        item = self._announcer.item(notice, address, fields)
+        item = self._announcer.item(notice, address, fields, origin=origin)
         await self._store.apply(*changes, PutItem(item))
         self._delivery.wake([item])
 
-    async def tell_plain(self, notice: str, address: str, fields: Fields) -> None:
-        """Show a notice."""
-        await self.tell(notice, address, fields)
+    async def answer(self, notice: str, entry: InboxEntry, fields: Fields) -> None:
+        """Answer something that was received with a notice."""
+        await self.tell(notice, entry.address, fields, origin=origin_of(entry))
 
-    async def meet(self, message: InboundMessage, stranger: Stranger) -> None:
+    async def meet(self, message: InboundMessage, stranger: Stranger, origin: str) -> None:
         """Answer somebody who is not let in, and tell the admins where they can be reached."""
         greeting = await self._people.meet(message, stranger.principal, direct=stranger.direct)
         if greeting.notice:
-            await self.tell(greeting.notice, write_address(message.address), greeting.fields)
+            address = write_address(message.address)
+            await self.tell(greeting.notice, address, greeting.fields, origin=origin)
         if greeting.admins:
-            for admin in self._people.admins():
-                platform, _, chat = admin.partition(":")
-                address = Address(platform=platform, chat=chat)
-                if self._capabilities(address):
-                    await self.tell(greeting.admins, write_address(address), greeting.admin_fields)
+            for place in places_of(self._people.admins()):
+                if self._capabilities(place):
+                    await self.tell(greeting.admins, write_address(place), greeting.admin_fields)
             log.info("%s: %s", greeting.admins, greeting.admin_fields.get("principal"))
 
     def _form(self, address: Address) -> str:

@@ -23,7 +23,7 @@ from gateway.access import (
 )
 from gateway.delivery.view import write_address
 from gateway.limits import MessageLimit
-from gateway.messages import Reader
+from gateway.messages import Reader, origin_of
 from gateway.notices import Fields
 from gateway.pairing import claim_in
 from gateway.receipts import Receipts
@@ -56,8 +56,8 @@ _REMEMBERED = 1_000
 
 Post = Callable[[str, Event], None]
 CarryOut = Callable[[InboxEntry, Inbound, Allowed], Awaitable[None]]
-Tell = Callable[[str, str, Fields], Awaitable[None]]
-Meet = Callable[[InboundMessage, Stranger], Awaitable[None]]
+Tell = Callable[[str, InboxEntry, Fields], Awaitable[None]]
+Meet = Callable[[InboundMessage, Stranger, str], Awaitable[None]]
 
 
 class Reception:
@@ -175,7 +175,7 @@ class Reception:
         entry = self._entry(event, InboxState.REFUSED, decision)
         if not await self._store.accept(entry):
             return Accepted.DUPLICATE
-        await self._tell(notice, entry.address, fields)
+        await self._tell(notice, entry, fields)
         return Accepted.STORED
 
     async def _correction(self, event: InboundEdit | InboundDelete) -> Accepted:
@@ -209,7 +209,7 @@ class Reception:
             return Accepted.DUPLICATE
         log.debug("%s: %s", entry.key, why)
         if isinstance(decision, Stranger) and isinstance(event, InboundMessage):
-            await self._meet(event, decision)
+            await self._meet(event, decision, origin_of(entry))
         return Accepted.IGNORED
 
     # --- helpers ------------------------------------------------------------------------------
@@ -248,4 +248,5 @@ def _is_claim(event: Inbound) -> bool:
 
 def by(entry: InboxEntry, allowed: Allowed) -> Command:
     """Who gave a command, in the words of the session machine."""
-    return Command(entry.address, allowed.principal, allowed.role is Role.ADMIN, entry.id)
+    admin = allowed.role is Role.ADMIN
+    return Command(entry.address, allowed.principal, admin, entry.id, origin_of(entry))

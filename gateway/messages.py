@@ -16,6 +16,7 @@ from sessions.events import (
 )
 from sessions.key import parse_key
 from sessions.records import InboxEntry, Message
+from sessions.values.ids import made_of
 
 _read = msgspec.json.Decoder[Inbound](Inbound).decode
 _MODES = {"queue": Busy.QUEUE, "steer": Busy.STEER}
@@ -31,7 +32,7 @@ class Reader:
         """See `sessions.actor.Hands`."""
         event = read_event(entry)
         if not isinstance(event, InboundMessage):
-            return Pending(entry.id, entry.address, "", Message("user"))
+            return Pending(entry.id, entry.address, "", Message("user"), origin=origin_of(entry))
         mode, text = self._mode(event.text)
         place = parse_key(entry.key)
         shared = not event.direct and not place.user
@@ -44,7 +45,8 @@ class Reader:
         person = f"{event.address.platform}:{event.sender.id}"
         # Between two people it is plain what an answer answers; in a room it must be said.
         reply_to = "" if event.direct else event.id
-        return Pending(entry.id, entry.address, person, message, mode, reply_to)
+        origin = origin_of(entry)
+        return Pending(entry.id, entry.address, person, message, mode, reply_to, origin)
 
     def is_message(self, command: routing.Command | routing.Unknown) -> bool:
         """Whether a command is a message with a word in front that says how to handle it."""
@@ -70,6 +72,15 @@ def read_event(entry: InboxEntry) -> Inbound:
     """What was received."""
     event: Inbound = _read(entry.payload or b"")
     return event
+
+
+def origin_of(entry: InboxEntry) -> str:
+    """What the ids of all that answers something are made of: platform, account, chat, event.
+
+    Another gateway that receives the same with the same token gives its answer the same ids, so
+    that a platform that knows a repeat by its id shows one of the two.
+    """
+    return made_of(entry.source, entry.event)
 
 
 def _content(event: InboundMessage, text: str) -> str:

@@ -80,6 +80,11 @@ CATALOGUE = {
     "please send it again in a moment.",
     "late": "⏱ {tool} came to an end after it had been given up: {result}",
     "operator": "🛠 The model cannot be used: {cause}. Conversations fail until this is mended.",
+    "operator.over": "✅ The model answers again. It could not be used for {min} "
+    "{min|minute|minutes}: {cause}.",
+    "platform": "🛠 {platform} has been in trouble for {min} {min|minute|minutes}: {cause}.",
+    "platform.over": "✅ {platform} works again. It was in trouble for {min} "
+    "{min|minute|minutes}: {cause}.",
     "ask": "🔐 {tool} wants to run[+  for {person}]:\n```json\n{arguments}\n```\n"
     "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
     "ask.admin": "🔐 {tool} wants to run:\n```json\n{arguments}\n```\n"

@@ -47,6 +47,7 @@ class Operations:
         capabilities: Callable[[Address], Capabilities | None],
         status: Callable[[], dict[str, object]],
         new_link: Callable[[str | None], Awaitable[str]],
+        claim_links: Callable[[str], dict[str, str]],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -57,6 +58,7 @@ class Operations:
         self._capabilities = capabilities
         self._status = status
         self._new_link = new_link
+        self._claim_links = claim_links
 
     def table(self) -> dict[str, Operation]:
         """Operations by the name the command line uses."""
@@ -153,9 +155,10 @@ class Operations:
             raise Refused(msg)
         return {"principal": principal}
 
-    async def pair_claim(self) -> dict[str, str]:
-        """Make a code by which the first admin shows up."""
-        return {"code": await self._people.new_claim()}
+    async def pair_claim(self) -> dict[str, object]:
+        """Make a code by which the first admin shows up, and links that hand it in."""
+        code = await self._people.new_claim()
+        return {"code": code, "links": self._claim_links(code)}
 
     async def _find(self, text: str) -> Session:
         found = await self._store.find_session(text)

@@ -1,9 +1,18 @@
-"""Tells the admins what only they can mend: a key that is refused, an empty account, an outage."""
+"""Tells the admins what only they can mend, once when it begins and once when it is over.
 
-from collections.abc import Callable, Iterable
+The model: a key that is refused, an empty account, an outage; told with the turn that failed.
+Platforms: what keeps one from working, or disturbs it, for some minutes.
+"""
 
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from gateway.alarms import Alarm, Alarms, Began
 from gateway.announcer import Announcer
 from gateway.delivery.view import write_address
+from gateway.entitlement import places_of
+from gateway.notices import Fields
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import Change, PutItem
 from sessions.values.clock import Clock
@@ -12,6 +21,25 @@ _AGAIN_AFTER = 3600.0
 """Seconds for which the same trouble is not told again."""
 
 _MOST_REMEMBERED = 100
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """How a platform stands: what is wrong, and whether people can be written to there."""
+
+    cause: str  # empty: nothing
+    reachable: bool
+
+
+class Book(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the admins were told and has not ended, as it is kept."""
+
+    models: dict[str, Alarm] = {}  # by the kind of the trouble
+    platforms: dict[str, Alarm] = {}
+
+
+class _Failing(msgspec.Struct, frozen=True):
+    alarm: Alarm
+    targets: str  # that were asked; empty: those of an earlier process
 
 
 class Operators:
@@ -23,35 +51,97 @@ class Operators:
         announcer: Announcer,
         clock: Clock,
         capabilities: Callable[[Address], Capabilities | None],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._admins = admins
         self._announcer = announcer
         self._clock = clock
         self._capabilities = capabilities
+        self._changed = changed  # told when the book is to be kept
         self._told: dict[str, float] = {}
+        self._failing: dict[str, _Failing] = {}
+        self.alarms = Alarms()
 
-    def tell(self, cause: str, person: str) -> tuple[Change, ...]:
+    # --- the model ------------------------------------------------------------------------------
+
+    def tell(self, cause: str, person: str, targets: str = "") -> tuple[Change, ...]:
         """What the admins besides this person are to be shown; empty when there are none.
 
         When they were told of the same a little while ago, it is not said again: then nobody may
-        claim either that they were told just now.
+        claim either that they were told just now. `targets`: the models that were asked.
         """
         now, kind = self._clock.monotonic(), cause.partition(" (")[0]  # a service words it anew
         if now - self._told.get(kind, -_AGAIN_AFTER) < _AGAIN_AFTER:
             return ()
-        shown = tuple(
-            PutItem(self._announcer.item("operator", write_address(address), {"cause": cause}))
-            for address in self._addresses(person)
-        )
+        shown = self._shown("operator", {"cause": cause}, but=person)
         if shown:
             if len(self._told) >= _MOST_REMEMBERED:
                 self._told.clear()
+                self._failing.clear()
             self._told[kind] = now
+            self._failing[kind] = _Failing(Alarm(cause, self._clock.now(), told=True), targets)
+            self._changed()
         return shown
 
-    def _addresses(self, person: str) -> Iterable[Address]:
-        for admin in self._admins():
-            platform, _, chat = admin.partition(":")
-            address = Address(platform=platform, chat=chat)
-            if admin != person and self._capabilities(address):
-                yield address
+    def answered(self, targets: str) -> tuple[Change, ...]:
+        """These models have answered: if the admins were told otherwise, that is over."""
+        if not self._failing:
+            return ()
+        over = [kind for kind, each in self._failing.items() if each.targets in {targets, ""}]
+        ended = [self._failing.pop(kind).alarm for kind in over]
+        if not ended:
+            return ()
+        self._changed()
+        first = min(ended, key=lambda alarm: alarm.since)
+        return self._shown("operator.over", self._fields(first))
+
+    # --- platforms ------------------------------------------------------------------------------
+
+    def look(self, platforms: Mapping[str, Trouble]) -> tuple[Change, ...]:
+        """What the admins are to be shown of how the platforms stand now."""
+        causes = {name: each.cause for name, each in platforms.items()}
+        shown: list[Change] = []
+        for news in self.alarms.look(causes, self._clock.now()):
+            fields = {"platform": news.subject, **self._fields(news.alarm)}
+            if isinstance(news, Began):
+                away = {name for name, each in platforms.items() if not each.reachable}
+                shown += self._shown("platform", fields, away=away)
+            else:
+                shown += self._shown("platform.over", fields)
+            self._changed()
+        return tuple(shown)
+
+    # --- what is kept ---------------------------------------------------------------------------
+
+    @property
+    def book(self) -> Book:
+        """What was told and has not ended."""
+        models = {kind: each.alarm for kind, each in self._failing.items()}
+        return Book(models, self.alarms.book)
+
+    def restore(self, book: Book) -> None:
+        """Take up what an earlier process has told."""
+        self._failing = {kind: _Failing(alarm, "") for kind, alarm in book.models.items()}
+        self.alarms.restore(book.platforms)
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def _fields(self, alarm: Alarm) -> dict[str, str | int]:
+        return {"cause": alarm.cause.rstrip("."), "min": alarm.minutes(self._clock.now())}
+
+    def _shown(
+        self, notice: str, fields: Fields, *, but: str = "", away: Iterable[str] = ()
+    ) -> tuple[Change, ...]:
+        """A notice for each admin; none to one person, nor where nothing arrives just now."""
+        return tuple(
+            PutItem(self._announcer.item(notice, write_address(place), fields))
+            for place in places_of(self._admins())
+            if f"{place.platform}:{place.chat}" != but
+            and name_of(place.platform, place.account) not in away
+            and self._capabilities(place)
+        )
+
+
+def name_of(platform: str, account: str) -> str:
+    """How logs, `/readyz` and admins call a platform."""
+    return f"{platform}@{account}" if account else platform

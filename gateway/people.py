@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gateway.access import Policy, policy
+from gateway.access import Person, Policy, parse_admin, policy
 from gateway.pairing import (
     Code,
     Expired,
@@ -106,7 +106,7 @@ class People:
 
     def admins(self) -> tuple[str, ...]:
         """Stable ids of the admins who can be written to."""
-        named = [entry for entry in self._settings.admins if "/" not in entry]
+        named = [each for each in self._settings.admins if isinstance(parse_admin(each), Person)]
         return (*named, *(friend.principal for friend in self._book.friends if friend.admin))
 
     # --- strangers ------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
+from gateway.access import by_membership
 from gateway.announcer import Announcer
 from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
@@ -37,17 +38,20 @@ from gateway.messages import Reader, read_event
 from gateway.models import Models, open_models
 from gateway.observe.redact import Redactor
 from gateway.operations import Operation, Operations
-from gateway.operators import Operators
+from gateway.operators import Operators, Trouble
 from gateway.parcels import Parcels
 from gateway.people import People
 from gateway.receipts import Receipts
 from gateway.settings import Settings
 from gateway.supervision import Standing, Supervised
 from gateway.turns import Turns
+from gateway.vigil import Vigil
 from platforms.core.contract import (
     Adapter,
     Address,
     Capabilities,
+    OffersClaims,
+    OffersHosts,
     OffersLinks,
     OffersRoutes,
     PlatformSpec,
@@ -109,6 +113,7 @@ class GatewayRunner:
         self.hurry = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {}
+        self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
 
     # --- starting and stopping ------------------------------------------------------------------
 
@@ -170,6 +175,8 @@ class GatewayRunner:
                     store, models, delivery, announcer, people, conversations
                 )
                 tasks.append(connections.create_task(self._tidy(store, models), name="tidy"))
+                vigil = await self._open_vigil(store, delivery)
+                tasks.append(connections.create_task(vigil.run(), name="vigil"))
                 tasks += [
                     connections.create_task(each.run(reception.receive), name=each.name)
                     for each in self._supervised.values()
@@ -177,7 +184,10 @@ class GatewayRunner:
                 if self._http:
                     http = self._settings.http
                     app = build_app(
-                        self._routes(), health=self, allowed_hosts=(*http.allowed_hosts, http.host)
+                        self._routes(),
+                        health=self,
+                        allowed_hosts=(*http.allowed_hosts, http.host),
+                        hosts_of=self._hosts_of(),
                     )
                     tasks.append(connections.create_task(self._http.serve(app), name="http"))
                 assert self._pool is not None  # noqa: S101 - opened just above
@@ -231,12 +241,15 @@ class GatewayRunner:
         choices = Choices(store)
         await choices.open()
         models.choice = choices.of
+        self._operators = Operators(
+            people.admins, announcer, self._clock, self._capabilities, self._news.set
+        )
         self._turns = Turns(
             store,
             delivery,
             announcer,
             self._approvals,
-            Operators(people.admins, announcer, self._clock, self._capabilities),
+            self._operators,
             self._clock,
             self._attachments,
             models.setting,
@@ -286,6 +299,7 @@ class GatewayRunner:
                 capabilities=self._capabilities,
                 status=self._status,
                 new_link=self._new_link,
+                claim_links=self._claim_links,
             ).table()
         )
         reception = Reception(
@@ -298,12 +312,27 @@ class GatewayRunner:
             words=COMMANDS.words,
             post=pool.post,
             carry_out=desk.carry_out,
-            tell=desk.tell_plain,
+            tell=desk.answer,
             meet=desk.meet,
             receipts=receipts,
         )
         await self._take_up_what_was_left(store, pool, reception)
         return reception
+
+    async def _open_vigil(self, store: SessionStore, delivery: Delivery) -> Vigil:
+        vigil = Vigil(
+            store,
+            self._clock,
+            self._operators,
+            delivery,
+            platforms=lambda: {
+                each.name: Trouble(each.problem, each.standing is Standing.CONNECTED)
+                for each in self._supervised.values()
+            },
+            news=self._news,
+        )
+        await vigil.open()
+        return vigil
 
     async def _take_up_what_was_left(
         self, store: SessionStore, pool: SessionPool, reception: Reception
@@ -355,7 +384,7 @@ class GatewayRunner:
     # --- platforms ------------------------------------------------------------------------------
 
     def _build_adapters(self, store: SessionStore, delivery: Delivery) -> None:
-        archive = StoreArchive(store)
+        archive, access = StoreArchive(store), self._settings.access
         for name, spec in self._specs.items():
             config = self._settings.platforms.get(name)
             if config is None:
@@ -363,6 +392,10 @@ class GatewayRunner:
                     continue
                 config = spec.config()
             shelf = StoreShelf(store, f"platform:{name}")
+
+            def trouble(text: str, name: str = name) -> None:
+                self._complaint(name, text)
+
             surroundings = Surroundings(
                 clock=self._clock,
                 ids=self._ids,
@@ -371,6 +404,8 @@ class GatewayRunner:
                 keepalive=self._settings.http.sse_keepalive,
                 commands=COMMANDS.menu(),
                 folder=self._home / "platforms" / name,
+                trouble=trouble,
+                memberships=by_membership((*access.allow, *access.admins), name),
             )
             adapter = spec.build(config, surroundings)
             delivery.attach(adapter)
@@ -378,7 +413,13 @@ class GatewayRunner:
                 adapter,
                 connected=lambda each: delivery.connected(each.name, each.account),
                 disconnected=lambda each: delivery.disconnected(each.name, each.account),
+                changed=self._news.set,
             )
+
+    def _complaint(self, platform: str, text: str) -> None:
+        for each in self._supervised.values():
+            if each.adapter.name == platform:
+                each.complains(text)
 
     def _always_there(self) -> frozenset[str]:
         """Platforms that need no configuration."""
@@ -402,6 +443,16 @@ class GatewayRunner:
             for route in each.adapter.routes()
         ]
 
+    def _hosts_of(self) -> dict[str, Sequence[str]]:
+        """Under which names services reach the routes that adapters have for them, by path."""
+        return {
+            route.path: each.adapter.hosts()
+            for each in self._supervised.values()
+            if isinstance(each.adapter, OffersRoutes) and isinstance(each.adapter, OffersHosts)
+            for route in each.adapter.routes()
+            if isinstance(route, Route)
+        }
+
     # --- what others ask ------------------------------------------------------------------------
 
     @property
@@ -417,9 +468,7 @@ class GatewayRunner:
     async def problems(self) -> Sequence[str]:
         """What keeps the daemon from doing its work; see `gateway.http.app.Health`."""
         found = [
-            f"{each.name}: {each.trouble or each.standing.value}"
-            for each in self._supervised.values()
-            if each.standing is not Standing.CONNECTED
+            f"{each.name}: {each.problem}" for each in self._supervised.values() if each.problem
         ]
         if self.stopping.is_set():
             found.append("gateway: stopping, no new turns begin")
@@ -437,10 +486,19 @@ class GatewayRunner:
             "started_at": self._started_at,
             "url": self.url,
             "platforms": {
-                each.name: each.trouble or each.standing.value for each in self._supervised.values()
+                each.name: each.problem or each.standing.value for each in self._supervised.values()
             },
             "running": len(running),
         }
+
+    def _claim_links(self, code: str) -> dict[str, str]:
+        """Links that hand a claim code in, by platform; where there is none, people say it."""
+        links = {
+            each.name: each.adapter.claim_link(code)
+            for each in self._supervised.values()
+            if isinstance(each.adapter, OffersClaims)
+        }
+        return {name: link for name, link in links.items() if link}
 
     async def _new_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")

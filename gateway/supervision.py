@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
+from gateway.operators import name_of
 from platforms.core.contract import Adapter, Inbox
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
 
@@ -31,24 +32,44 @@ class Supervised:
         *,
         connected: Callable[[Adapter], None],
         disconnected: Callable[[Adapter], None],
+        changed: Callable[[], None] = lambda: None,
         randomness: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.adapter = adapter
         self.standing = Standing.CONNECTING
         self.trouble = ""
+        self._complaint = ""  # while it is connected
         self.tried = asyncio.Event()
         """Set once it was connected, or could not be, for the first time."""
         self._connected = connected
         self._disconnected = disconnected
+        self._changed = changed  # it stands otherwise than before
         self._randomness = randomness
         self._sleep = sleep
 
     @property
     def name(self) -> str:
         """How logs and `/readyz` call it."""
-        adapter = self.adapter
-        return f"{adapter.name}@{adapter.account}" if adapter.account else adapter.name
+        return name_of(self.adapter.name, self.adapter.account)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in one sentence; empty when it works and nothing disturbs it."""
+        if self.standing is not Standing.CONNECTED:
+            return self.trouble or self.standing.value
+        return self._complaint
+
+    def complains(self, text: str) -> None:
+        """Something is wrong that does not break the connection; an empty text: it is over."""
+        if text == self._complaint:
+            return
+        if text:
+            log.warning("%s: %s", self.name, text)
+        else:
+            log.info("%s: this is over: %s", self.name, self._complaint)
+        self._complaint = text
+        self._changed()
 
     async def run(self, inbox: Inbox) -> None:
         """Keep it running until cancelled, or until its credentials turn out not to work."""
@@ -60,6 +81,7 @@ class Supervised:
             except Unauthorized as error:
                 log.error("%s: %s; it stays off until the next start", self.name, error)  # noqa: TRY400 - the operator needs the sentence, not a traceback
                 self.standing, self.trouble = Standing.REFUSED, str(error)
+                self._changed()
                 return
             except PlatformError as error:
                 self.trouble = str(error)
@@ -72,8 +94,10 @@ class Supervised:
                 was_connected = self.standing is Standing.CONNECTED
                 if self.standing is not Standing.REFUSED:
                     self.standing = Standing.CONNECTING
+                self._complaint = ""
                 self._disconnected(self.adapter)
                 self.tried.set()
+                self._changed()
             if (task := asyncio.current_task()) and task.cancelling():
                 raise asyncio.CancelledError  # an error in that very moment took its place
             if was_connected:
@@ -88,6 +112,7 @@ class Supervised:
         log.error(
             "%s: %s; nothing is delivered there until it connects again", self.name, self.trouble
         )
+        self._changed()
 
     def _ready(self) -> None:
         if self.standing is not Standing.CONNECTED:
@@ -95,3 +120,4 @@ class Supervised:
         self.standing, self.trouble = Standing.CONNECTED, ""
         self._connected(self.adapter)
         self.tried.set()
+        self._changed()

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from gateway.announcer import Announcer
+from gateway.answer import origin_in
 from gateway.approvals import Approvals
 from gateway.attachments import Attachments
 from gateway.delivery.outbox import Delivery
@@ -102,6 +105,8 @@ class Turns:
 
     async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
         """See `sessions.actor.Hands`."""
+        shown = await self._store.turn_items(turn.id)
+        running = msgspec.structs.replace(running, origin=origin_in(shown))
         history = await self._store.history(turn.session_id)
         runs = await self._store.tool_runs(turn.id)
         return salvage(turn, running, history, runs, self._clock.now(), may_take_up=self._take_up)

@@ -369,9 +369,7 @@ class Work:
             self._thinking.follow(self._thoughts.text)
 
     def _reasoning(self, *, final: bool) -> Item:
-        item = reasoning_item(
-            self._turn.id, self._turn.address, self._thoughts.text(), self._clock.now()
-        )
+        item = reasoning_item(self._turn, self._thoughts.text(), self._clock.now())
         return msgspec.structs.replace(item, final=final)
 
     async def _approve(self, tool: Tool, call: ToolCall) -> str | None:
@@ -546,6 +544,7 @@ class Work:
             now = self._clock.now()
             changes.append(AppendMessages(self._turn.session, self._turn.id, (done.message,), now))
         changes.extend(self._shown(self._visible() or done.text))
+        changes.extend(self._operators.answered(self._targets))
         return Ended(self._turn.id, TurnState.DONE, changes=tuple(changes))
 
     def _failed(self, done: TurnDone) -> Ended:
@@ -560,7 +559,9 @@ class Work:
         if rows:
             changes.append(AppendMessages(self._turn.session, self._turn.id, tuple(rows), now))
         changes.extend(self._shown(self._visible()))
-        told = self._operators.tell(done.cause, self._turn.person) if done.tell_operator else ()
+        told: tuple[Change, ...] = ()
+        if done.tell_operator:
+            told = self._operators.tell(done.cause, self._turn.person, self._targets)
         changes.extend(told)
         fields: dict[str, str | int] = {
             "cause": done.cause,
@@ -571,9 +572,17 @@ class Work:
             "draft": ", ".join(done.drafts),
             "operator_told": "yes" if told else "",
         }
-        notice = self._announcer.item(done.notice, self._turn.address, fields, turn=self._turn.id)
+        turn = self._turn
+        notice = self._announcer.item(
+            done.notice, turn.address, fields, turn=turn.id, origin=turn.origin
+        )
         changes.append(PutItem(notice))
         return Ended(self._turn.id, TurnState.FAILED, done.cause, tuple(changes))
+
+    @property
+    def _targets(self) -> str:
+        """Name all that may be asked in this turn."""
+        return ", ".join(target.label for target in self._setting.targets)
 
     def _results(self, begun: str, not_begun: str) -> list[Message]:
         """Give the calls that the end of the turn left without a result one."""
@@ -608,8 +617,7 @@ class Work:
             self._thinking.drop()
 
     def _item(self, text: str, *, final: bool) -> Item:
-        turn = self._turn
-        item = answer_item(turn.id, turn.address, text, self._clock.now(), self._reply_to)
+        item = answer_item(self._turn, text, self._clock.now(), self._reply_to)
         return msgspec.structs.replace(item, final=final)
 
 

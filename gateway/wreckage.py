@@ -40,7 +40,7 @@ def salvage(
         changes.append(AppendMessages(turn.session_id, turn.id, tuple(added), now))
     shown = said((*answers(rows), turn.partial))
     if shown and not take_up:
-        item = answer_item(turn.id, turn.address, shown, now, running.reply_to)
+        item = answer_item(running, shown, now, running.reply_to)
         changes.append(PutItem(item))
     fields: dict[str, str | int] = {
         "request": turn.request,

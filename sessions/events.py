@@ -30,6 +30,7 @@ class Pending(msgspec.Struct, frozen=True):
     message: Message
     mode: Busy = Busy.QUEUE
     reply_to: str = ""  # the message that its answer should be a reply to; empty: none
+    origin: str = ""  # made of what was received, for the ids of all that answers it
 
 
 class RunningTurn(msgspec.Struct, frozen=True):
@@ -43,6 +44,7 @@ class RunningTurn(msgspec.Struct, frozen=True):
     started_at: int
     leaving: bool = False
     reply_to: str = ""  # as in `Pending`
+    origin: str = ""  # as in `Pending`; of what began it: a message, or a command to run one again
 
 
 class Earlier(msgspec.Struct, frozen=True):
@@ -138,6 +140,7 @@ class Command(msgspec.Struct, frozen=True):
     person: str
     admin: bool = False
     inbox: str = ""  # the row that is done once the command is carried out
+    origin: str = ""  # as in `Pending`
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -282,6 +285,7 @@ class Say(msgspec.Struct, frozen=True):
     urgent: bool = False
     item: str = ""  # what it is called, where a later one is to replace it
     turn: str | None = None
+    origin: str = ""  # of what it answers, as in `Pending`
 
 
 class GiveSteers(msgspec.Struct, frozen=True):

@@ -117,7 +117,25 @@ def step(state: State, event: Event, env: Env) -> Result:
     _keep_line(result, state, env)
     if isinstance(event, Stop | New | Resume | Retry | Undo | Delete) and event.by.inbox:
         result.changes.append(SetInbox((event.by.inbox,), InboxState.DONE, env.now))
+    _name_answers(result, event)
     return result
+
+
+def _name_answers(result: Result, event: Event) -> None:
+    """Say of notices what they answer; those that know it already answer something else."""
+    match event:
+        case Arrived(pending=asked):
+            origin = asked.origin
+        case Stop(by=by) | New(by=by) | Resume(by=by) | Retry(by=by) | Undo(by=by) | Delete(by=by):
+            origin = by.origin
+        case _:
+            return
+    result.acts = [
+        msgspec.structs.replace(act, origin=origin)
+        if isinstance(act, Say) and not (act.item or act.origin)
+        else act
+        for act in result.acts
+    ]
 
 
 # --- messages and turns ----------------------------------------------------------------------
@@ -151,7 +169,8 @@ def _arrived(result: Result, event: Arrived, env: Env) -> None:
             _set(result, told_draining=True)
             result.acts.append(Say("N17", pending.address))
     elif state.turn and not state.turn.leaving and pending in state.waiting and not state.line:
-        _set(result, line=Line(env.new_id("n"), pending.address))
+        name = f"n_{pending.origin}.N15" if pending.origin else env.new_id("n")
+        _set(result, line=Line(name, pending.address))
 
 
 def _keep_line(result: Result, before: State, env: Env) -> None:
@@ -185,7 +204,7 @@ def _start_next(result: Result, env: Env) -> None:
         result.changes.append(OpenSession(session, state.key, taken[0].address, env.now))
         _set(result, session=session, fresh_after=None)
         if fresh_after:
-            result.acts.append(Say("N14", taken[-1].address))
+            result.acts.append(Say("N14", taken[-1].address, origin=taken[-1].origin))
     else:
         fresh_after = None
     told = fresh_after in {Reason.CRASH, Reason.RESTART, Reason.STUCK}
@@ -195,6 +214,7 @@ def _start_next(result: Result, env: Env) -> None:
         (_joined(taken),),
         taken[-1],
         env,
+        origin=taken[-1].origin,
         fresh_after=fresh_after,
         interrupted_request=request if told else "",
     )
@@ -224,6 +244,7 @@ def _start_turn(
     source: Pending | LastTurn,
     env: Env,
     *,
+    origin: str,
     fresh_after: Reason | None = None,
     interrupted_request: str = "",
     taken_up: bool = False,
@@ -240,6 +261,7 @@ def _start_turn(
         request,
         env.now,
         reply_to=source.reply_to,
+        origin=origin,
     )
     result.changes.append(
         StartTurn(
@@ -381,7 +403,7 @@ def _resume(result: Result, event: Resume, env: Env) -> None:
     _set(result, person=event.by.person)
     if event.go_on and event.last and result.state.turn is None and not result.state.draining:
         source = msgspec.structs.replace(event.last, person=event.by.person)
-        _start_turn(result, (), (), source, env, taken_up=True)
+        _start_turn(result, (), (), source, env, origin=event.by.origin, taken_up=True)
     else:
         _start_next(result, env)
 
@@ -394,7 +416,7 @@ def _go_on(result: Result, last: LastTurn, event: Resume, env: Env) -> None:
         result.acts.append(Say("N17", event.by.address))
     else:
         source = msgspec.structs.replace(last, person=event.by.person)
-        _start_turn(result, (), (), source, env, taken_up=True)
+        _start_turn(result, (), (), source, env, origin=event.by.origin, taken_up=True)
 
 
 def _bring_back(result: Result, session: str, held: tuple[Pending, ...], env: Env) -> None:
@@ -435,7 +457,7 @@ def _retry(result: Result, event: Retry, env: Env) -> None:
         address=event.by.address,
         reply_to=last.reply_to if here else "",
     )
-    _start_turn(result, last.inbox, last.messages, source, env)
+    _start_turn(result, last.inbox, last.messages, source, env, origin=event.by.origin)
 
 
 def _undo(result: Result, event: Undo, env: Env) -> None:

@@ -249,6 +249,10 @@ class SessionStore:
         """What is not delivered yet, by `seq`."""
         return await self.database.read(outbox.undelivered)
 
+    async def turn_items(self, turn_id: str) -> tuple[Item, ...]:
+        """What a turn wants to be shown, by `seq`; its answer too, while it is written."""
+        return await self.database.read(lambda c: outbox.of_turn(c, turn_id, -1))
+
     async def timeline(self, address: str, after: int, limit: int) -> tuple[InboxEntry | Item, ...]:
         """What a chat shows, by `seq`: the first rows after a number; after 0, the newest.
 

@@ -29,9 +29,15 @@ def list_(*, as_json: bool) -> None:
 @pair.command()
 def claim() -> None:
     """Print a code that makes whoever sends it to the bot in a DM the owner."""
-    code = order("pair_claim")["code"]
-    click.echo(f"claim {code}")
-    click.echo("Send this line to the bot in a DM. It works once, within an hour.", err=True)
+    made = order("pair_claim")
+    click.echo(f"claim {made['code']}")
+    for link in made["links"].values():
+        click.echo(link)
+    how = "Send this line to the bot in a DM."
+    if made["links"]:
+        where = ", ".join(made["links"])
+        how = f"Open the link ({where}) and press Start, or send the line to the bot in a DM."
+    click.echo(f"{how} It works once, within an hour.", err=True)
 
 
 @pair.command()

@@ -6,9 +6,9 @@ import shutil
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import click
+from msgspec import Struct, convert
 
 gc.disable()  # importing makes many objects and no garbage
 try:
@@ -65,29 +65,20 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
         link = await runner.operations["link"]() if runner.url else None
         claim = None
         if used(loaded) and not runner.has_admin:
-            claim = await runner.operations["pair_claim"]()
+            claim = convert(await runner.operations["pair_claim"](), Claim)
         name = own_name(sys.argv[0], Path.cwd(), shutil.which)
-        bot = bot_name(runner.adapter("telegram"))
-        lines = greeting(loaded, str(link) if link else None, _code(claim), name, bot)
+        lines = greeting(loaded, str(link) if link else None, claim, name)
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
 
     await serve(runner, loaded.home, environment(), then=greet)
 
 
-def _code(claim: object) -> str | None:
-    return claim.get("code") if isinstance(claim, dict) else None
+class Claim(Struct, frozen=True):
+    """A code by which the first admin shows up, and links that hand it in, by platform."""
 
-
-@runtime_checkable
-class _Bot(Protocol):
-    @property
-    def username(self) -> str: ...
-
-
-def bot_name(adapter: object) -> str:
-    """What people call the bot; empty as long as it was not connected."""
-    return adapter.username if isinstance(adapter, _Bot) else ""
+    code: str
+    links: dict[str, str] = {}
 
 
 def used(loaded: Loaded) -> tuple[str, ...]:
@@ -127,9 +118,8 @@ def not_installed(environ: Mapping[str, str], known: Container[str]) -> list[str
 def greeting(
     loaded: Loaded,
     link: str | None,
-    claim: str | None,
+    claim: Claim | None,
     name: str = "holdfast",
-    telegram_bot: str = "",
 ) -> list[str]:
     """What somebody who starts the gateway should know, a few lines."""
     lines = ["Holdfast is running. Ctrl-C stops it."]
@@ -151,20 +141,17 @@ def greeting(
     if missing:
         lines.append(f"  To add a platform set: {', '.join(missing)}.")
     if claim:
-        lines += _how_to_claim(used(loaded), claim, name, telegram_bot)
+        lines += _how_to_claim(used(loaded), claim, name)
     return lines
 
 
-def _how_to_claim(platforms: Sequence[str], claim: str, name: str, telegram_bot: str) -> list[str]:
+def _how_to_claim(platforms: Sequence[str], claim: Claim, name: str) -> list[str]:
     """Say how the owner shows up: by a link where there can be one, else by a message."""
-    send = f"send “claim {claim}” to the bot in a DM"
+    send = f"send “claim {claim.code}” to the bot in a DM"
     by_platform = {
-        "telegram": f"open https://t.me/{telegram_bot}?start={claim} and press Start"
-        if telegram_bot
-        else send,
         "discord": f"{send} (`{name} config discord-invite` prints\n"
         "               the link that lets it into a server of yours)",
-    }
+    } | {each: f"open {link} and press Start" for each, link in claim.links.items()}
     ways = [f"    {_title(each) + ':':<10} {by_platform.get(each, send)}" for each in platforms]
     return ["  Nobody is an admin yet. To become the owner, within an hour:", *ways]
 

@@ -29,7 +29,13 @@ class Commands:
         """Every command once, for the menus of the platforms."""
         commands = {id(command): command for command in self._by_word.values()}
         return tuple(
-            MenuEntry(each.word, each.summary, each.args, admin=each.role is Role.ADMIN)
+            MenuEntry(
+                each.word,
+                each.summary,
+                each.args,
+                admin=each.role is Role.ADMIN,
+                aliases=each.aliases,
+            )
             for each in commands.values()
         )
 

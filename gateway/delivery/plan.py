@@ -13,6 +13,7 @@ from gateway.delivery.view import (
     Fate,
     Part,
     Shown,
+    fits_caption,
     looks,
     marked,
     may_be_streaming,
@@ -34,7 +35,6 @@ from platforms.core.contract import (
 )
 from sessions.records import Item, ItemState
 
-LONGEST_CAPTION = 1000
 MOST_REPEATS = 5
 """Marked copies of one message that are tried before it is left at `unknown`."""
 
@@ -98,7 +98,7 @@ def wanted(
         last = len(texts) - 1
         return tuple(Wanted(text, streaming=part == last) for part, text in enumerate(texts))
     if item.kind == "upload":
-        if len(texts) == 1 and len(texts[0]) <= LONGEST_CAPTION:
+        if len(texts) == 1 and fits_caption(texts[0], capabilities):
             return (Wanted(texts[0], Form.UPLOAD),)
         return (*map(Wanted, texts), Wanted("", Form.UPLOAD))
     if not texts:

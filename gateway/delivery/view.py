@@ -155,8 +155,18 @@ def marked(text: str) -> str:
     return f"{MARK}\n\n{text}"
 
 
+def fits_caption(text: str, capabilities: Capabilities) -> bool:
+    """Tell whether a text can go with a file."""
+    left = capabilities.caption_limit - _room_for_mark(capabilities)
+    return size(text, capabilities.unit) <= left
+
+
 def _room(capabilities: Capabilities) -> int:
+    return capabilities.text_limit - _room_for_mark(capabilities)
+
+
+def _room_for_mark(capabilities: Capabilities) -> int:
     """Leave room for the mark where one may be needed: a mark must not change where text is cut."""
     if capabilities.repeat is not Repeat.MARK:
-        return capabilities.text_limit
-    return capabilities.text_limit - size(marked(""), capabilities.unit)
+        return 0
+    return size(marked(""), capabilities.unit)

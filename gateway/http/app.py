@@ -1,7 +1,7 @@
 """One Starlette application for everything the daemon serves."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -34,19 +34,23 @@ def build_app(
     *,
     health: Health,
     allowed_hosts: Sequence[str] = (),
+    hosts_of: Mapping[str, Sequence[str]] | None = None,
     max_body: int = MAX_BODY,
 ) -> Starlette:
     """Put routes, health checks and guards together.
 
     `allowed_hosts` names the hosts under which the daemon may be called besides the loopback ones,
-    each as in a Host header, with or without a port; "*" allows all.
+    each as in a Host header, with or without a port; "*" allows all. `hosts_of` allows more for
+    single paths.
     """
     own = [Route("/livez", _live), Route("/readyz", _ready(health))]
     return Starlette(
         routes=[*own, *routes],
         exception_handlers={HTTPException: _refused},
         middleware=[
-            Middleware(Guard, allowed_hosts=allowed_hosts, max_body=max_body),
+            Middleware(
+                Guard, allowed_hosts=allowed_hosts, hosts_of=hosts_of or {}, max_body=max_body
+            ),
             Middleware(Boundary),
         ],
     )

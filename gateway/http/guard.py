@@ -5,7 +5,7 @@ Plain ASGI, so that a stream passes through piece by piece.
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -49,9 +49,16 @@ class Guard:
     A foreign name in Host is how DNS rebinding shows; a foreign Origin is another site's script.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str], max_body: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        allowed_hosts: Sequence[str],
+        max_body: int,
+        hosts_of: Mapping[str, Sequence[str]],
+    ) -> None:
         self._app = app
         self._allowed = {host.lower() for host in allowed_hosts}
+        self._hosts_of = {path: {*map(str.lower, hosts)} for path, hosts in hosts_of.items()}
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,15 +67,15 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = self._judge(headers)
+        answer = self._judge(headers, self._hosts_of.get(scope["path"], set()))
         if answer is not None:
             await answer(scope, receive, _with_headers(send))
             return
         await self._app(scope, _counted(receive, self._max_body), _with_headers(send))
 
-    def _judge(self, headers: Headers) -> Response | None:
+    def _judge(self, headers: Headers, here: Collection[str]) -> Response | None:
         host = headers.get("host", "").lower()
-        if not self._host_allowed(host):
+        if not (_names(self._allowed, host) or _names(here, host) or _name(host) in _LOOPBACK):
             return refusal(403, "host", _WRONG_HOST)
         origin = headers.get("origin")
         if origin is not None and not self._origin_allowed(origin.lower(), host):
@@ -77,15 +84,6 @@ class Guard:
         if not length.isdigit() or int(length) > self._max_body:
             return _too_large()
         return None
-
-    def _host_allowed(self, host: str) -> bool:
-        name = _name(host)
-        return bool(name) and (
-            "*" in self._allowed
-            or name in _LOOPBACK
-            or name in self._allowed
-            or host in self._allowed
-        )
 
     def _origin_allowed(self, origin: str, host: str) -> bool:
         """The page's own origin; names of this machine on other ports are other programs'."""
@@ -119,6 +117,12 @@ class Boundary:
                 answer = refusal(500, "internal", "Something went wrong here; the log says what.")
             if not started:
                 await answer(scope, receive, send)
+
+
+def _names(allowed: Collection[str], host: str) -> bool:
+    """Tell whether a Host header is one of those that are allowed, with or without its port."""
+    name = _name(host)
+    return bool(name) and ("*" in allowed or name in allowed or host in allowed)
 
 
 def _name(host: str) -> str:

@@ -328,6 +328,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     reactions: bool = False
     files: int | None = None  # largest upload in bytes
     hosts_files: bool = False  # an upload is read from our disk whenever somebody looks at it
+    caption_limit: int = 1000  # words that go with a file, in units of the platform
     reply: bool = True
     repeat_seconds: float = 0.0
     command: str = "/{word}"  # how a person writes a command there
@@ -368,6 +369,15 @@ class OffersRoutes(Protocol):
 
 
 @runtime_checkable
+class OffersHosts(Protocol):
+    """An adapter to whose routes a service sends requests, under a name that is not this machine's."""
+
+    def hosts(self) -> Sequence[str]:
+        """Names in the Host header of such requests, "*" for any; they hold for its routes only."""
+        ...
+
+
+@runtime_checkable
 class VariesByChat(Protocol):
     """An adapter whose chats differ in what they can show, such as private ones and groups."""
 
@@ -389,6 +399,15 @@ class OffersLinks(Protocol):
 
     async def new_link(self, base_url: str) -> str:
         """Make a link that lets its first visitor in as the owner."""
+        ...
+
+
+@runtime_checkable
+class OffersClaims(Protocol):
+    """An adapter that can be opened by a link which hands it a claim code."""
+
+    def claim_link(self, code: str) -> str:
+        """An address that does so when somebody opens it; empty as long as it is not known."""
         ...
 
 
@@ -448,10 +467,20 @@ class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: str
     args: str = ""
     admin: bool = False  # only admins may use it
+    aliases: tuple[str, ...] = ()  # other words for the same; not for the menu
+
+
+def _nobody_listens(_: str) -> None:
+    """Hear a complaint, and do nothing."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the gateway gives every adapter it builds."""
+    """What the gateway gives every adapter it builds.
+
+    `trouble` is for what is wrong although the connection works, such as another program that uses
+    the same token: one sentence for people, and an empty one once it is over. What it says is shown
+    and told to the admins; starting `run` again takes it back.
+    """
 
     clock: Clock
     ids: Ids
@@ -461,6 +490,14 @@ class Surroundings(msgspec.Struct, frozen=True):
     keepalive: float = 15.0  # seconds of silence after which an HTTP stream says that it lives
     commands: tuple[MenuEntry, ...] = ()
     folder: Path | None = None  # of the adapter's own, made when it is needed
+    trouble: Callable[[str], None] = _nobody_listens
+    memberships: bool = True
+    """Whether access depends there on groups or roles: else nobody need ask about them."""
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Everything that is a command of ours."""
+        return frozenset(word for each in self.commands for word in (each.word, *each.aliases))
 
 
 class PlatformSpec(msgspec.Struct, frozen=True):

@@ -46,6 +46,7 @@ CAPABILITIES = Capabilities(
     buttons=MOST_BUTTONS,
     reactions=True,
     files=LARGEST_FILE,
+    caption_limit=LIMIT,
     repeat_seconds=NONCE_SECONDS,
 )
 

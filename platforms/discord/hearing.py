@@ -77,6 +77,7 @@ class Hearing:
         self._clock = surroundings.clock
         self._shelf = surroundings.shelf
         self._menu = surroundings.commands
+        self._asks_memberships = surroundings.memberships
         self._marks = marks
         self._inbox = inbox
         self._ready = ready
@@ -316,9 +317,9 @@ class Hearing:
             person = str(author.get("id", ""))
             if author.get("bot") or not person.isdigit() or data.get("webhook_id"):
                 continue
-            if person not in members:
+            if person not in members and self._asks_memberships:
                 members[person] = await self._lookup.member(guild, person)
-            data["member"] = members[person]
+            data["member"] = members.get(person)
 
     async def _look_back(self, channel: str, message: str, reading: Reading) -> None:
         """Read what stood in a room before we listened there."""
@@ -356,7 +357,7 @@ class Hearing:
     async def _vouched(self, event: _Asked) -> _Asked:
         """Add what somebody who writes in private is in our servers."""
         sender = event.sender
-        if not event.direct or sender.is_bot or not self._own_roles:
+        if not self._asks_memberships or not event.direct or sender.is_bot or not self._own_roles:
             return event
         found = await self._lookup.memberships(sender.id, list(self._own_roles))
         return msgspec.structs.replace(

@@ -39,11 +39,11 @@ from platforms.core.contract import (
 from platforms.core.errors import PlatformError, Rejected, Unavailable
 from platforms.slack.calls import Calls, Json
 from platforms.slack.config import SlackConfig
-from platforms.slack.events import WORDS, Found, Identity, Reader
+from platforms.slack.events import Found, Identity, Reader
 from platforms.slack.files import LARGEST, Files
 from platforms.slack.home import Home
 from platforms.slack.people import People
-from platforms.slack.places import Place, Places, is_dm, moment
+from platforms.slack.places import Place, Places, is_dm, is_person, moment
 from platforms.slack.presence import Presence
 from platforms.slack.show import Show
 from platforms.slack.signed import SignedRequests
@@ -68,6 +68,7 @@ CAPABILITIES = Capabilities(
     buttons=20,
     reactions=True,
     files=LARGEST,
+    caption_limit=750,  # it goes without blocks, every sign escaped, in 3,900 bytes
     reply=False,  # to answer a message on Slack is to open a thread below it
     command="!{word}",
 )
@@ -101,7 +102,7 @@ class SlackAdapter:
         self._clock = surroundings.clock
         self._shelf = surroundings.shelf
         self._require_mention = config.require_mention
-        self._words = WORDS | {entry.word for entry in surroundings.commands}
+        self._words = surroundings.words
         self._calls = Calls(config.bot_token, config.base_url, surroundings.clock)
         self._people = People(self._calls)
         self._presence = Presence(self._calls, lambda kept: self._shelf.put(_BUSY, kept))
@@ -111,22 +112,28 @@ class SlackAdapter:
         self._sockets: Sockets | None = None
         self._signed: SignedRequests | None = None
         if config.mode == "socket" and config.app_token:
-            self._sockets = Sockets(self._calls, config.app_token)
+            self._sockets = Sockets(self._calls, config.app_token, surroundings.trouble)
         elif config.signing_secret:
             self._signed = SignedRequests(config.signing_secret, surroundings.clock)
         self._us: Identity | None = None
         self._places = Places()
+        self._directs: dict[str, str] = {}  # person -> channel; few: admins, and who is paired
         self._inbox: Inbox | None = None
         self._heard = 0.0  # when something last came in
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def capabilities_in(self, address: Address) -> Capabilities:
         """See `VariesByChat`."""
-        return IN_DMS if is_dm(_channel_of(address)) else CAPABILITIES
+        channel = _channel_of(address)
+        return IN_DMS if is_dm(channel) or is_person(channel) else CAPABILITIES
 
     def routes(self) -> Sequence[BaseRoute]:
         """See `OffersRoutes`."""
         return [Route(PATH, self._signed.serve, methods=["POST"])] if self._signed else []
+
+    def hosts(self) -> Sequence[str]:
+        """See `OffersHosts`. Slack alone knows its address of ours; each request is signed."""
+        return ["*"] if self._signed else []
 
     # --- receiving ----------------------------------------------------------------------------
 
@@ -164,6 +171,7 @@ class SlackAdapter:
             group.create_task(self._catch_up(behind))
             if self._sockets:
                 group.create_task(self._listen_for_silence(self._sockets))
+                group.create_task(self._sockets.look_for_others(session, handle))
                 await self._sockets.run(session, handle, up)
             elif self._signed:
                 self._signed.take = self._take
@@ -363,7 +371,7 @@ class SlackAdapter:
 
     async def deliver(self, op: Op) -> Receipt:
         """See `Adapter`."""
-        channel = _channel_of(op.address)
+        channel = await self._channel(op.address)
         match op:
             case Post() | Ask():
                 place = self._places.find(channel, op.address.thread)
@@ -381,6 +389,16 @@ class SlackAdapter:
             case Draft():
                 msg = "Slack shows no drafts."
                 raise Rejected(msg)
+
+    async def _channel(self, address: Address) -> str:
+        """The channel of an address; for a person, such as an admin, the DM with them."""
+        channel = _channel_of(address)
+        if not is_person(channel):
+            return channel
+        if channel not in self._directs:
+            opened = await self._calls.read("conversations.open", users=channel)
+            self._directs[channel] = str(opened["channel"]["id"])
+        return self._directs[channel]
 
     async def _user(self, op: Post | Ask | Upload) -> str:
         """Name our own user, where a repeat must know our messages from others'."""

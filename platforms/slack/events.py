@@ -28,13 +28,6 @@ from platforms.slack.text import mentions, plain
 
 Json = Mapping[str, Any]
 
-WORDS = frozenset(
-    {"start", "help", "new", "reset", "stop", "status", "resume", "sessions", "retry", "undo"}
-    | {"model", "reasoning", "usage", "compact", "queue", "steer", "btw", "approve", "deny"}
-    | {"pair", "whoami", "restart"}
-)
-"""After `!` these are commands also where nobody called us; anything else is just emphasis."""
-
 _COMMAND = re.compile(r"!([A-Za-z]+)(?:\s|\Z)")
 _SPOKEN = {None, "file_share", "thread_broadcast", "me_message", "bot_message"}
 _NOBODY = Sender(id="")
@@ -84,7 +77,7 @@ class Reader:
         platform: str = "slack",
         account: str = "",
         require_mention: bool = True,
-        words: frozenset[str] = WORDS,
+        words: frozenset[str] = frozenset(),
     ) -> None:
         self._us = us
         self._places = places

@@ -12,6 +12,7 @@ SCOPES = (
     "files:write",
     "groups:history",
     "im:history",
+    "im:write",
     "mpim:history",
     "reactions:read",
     "reactions:write",

@@ -76,6 +76,11 @@ def is_dm(channel: str) -> bool:
     return channel.startswith("D")
 
 
+def is_person(channel: str) -> bool:
+    """Tell by its id whether what stands for a channel is a person, who can be written to."""
+    return channel.startswith(("U", "W"))
+
+
 def moment(ts: str) -> tuple[int, int]:
     """Read a timestamp of Slack, exactly."""
     seconds, _, rest = ts.partition(".")

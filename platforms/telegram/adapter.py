@@ -18,7 +18,14 @@ from platforms.telegram.capabilities import GROUP, PRIVATE
 from platforms.telegram.config import TelegramConfig
 from platforms.telegram.errors import mapped
 from platforms.telegram.intake import Intake
-from platforms.telegram.polling import GRACE_SECONDS, POLL_SECONDS, Poller, WebhookLeft
+from platforms.telegram.polling import (
+    CALM_SECONDS,
+    GRACE_SECONDS,
+    POLL_SECONDS,
+    RIVAL_PAUSE,
+    Poller,
+    WebhookLeft,
+)
 from platforms.telegram.reading import Me, Reader
 from platforms.telegram.request import Pools, trust
 from platforms.telegram.showing import Show
@@ -56,6 +63,8 @@ class TelegramAdapter:
         patience: float = POLL_SECONDS,
         grace: float = GRACE_SECONDS,
         joining: float = 1.0,
+        rival_pause: float = RIVAL_PAUSE,
+        calm: float = CALM_SECONDS,
     ) -> None:
         self.account = surroundings.account
         self._config = config
@@ -63,6 +72,7 @@ class TelegramAdapter:
         self._patience = patience  # how long a question for updates stays open
         self._grace = grace
         self._joining = joining  # of the usual time that pieces are waited for
+        self._rival_pause, self._calm = rival_pause, calm
         token = config.token.reveal()
         base = config.base_url.rstrip("/")
         self._trusted = trust(base)
@@ -120,16 +130,20 @@ class TelegramAdapter:
         """See `OffersRoutes`."""
         return self._webhook.routes() if self._webhook else ()
 
+    def hosts(self) -> Sequence[str]:
+        """See `OffersHosts`."""
+        return self._webhook.hosts() if self._webhook else ()
+
     async def aclose(self) -> None:
         """Close the connections; delivering opens them again."""
         self._open = self._known = False
         await self._pools.shutdown()  # not the bot: it closes nothing before it was connected
         await self._bot.shutdown()
 
-    @property
-    def username(self) -> str:
-        """What people call us there, without the @; empty before we were connected."""
-        return (self._bot.bot.username or "") if self._open else ""
+    def claim_link(self, code: str) -> str:
+        """See `OffersClaims`."""
+        name = self._bot.bot.username if self._open else ""
+        return f"https://t.me/{name}?start={code}" if name else ""
 
     # --- while connected ---------------------------------------------------------------------
 
@@ -148,13 +162,13 @@ class TelegramAdapter:
                 self.account,
                 me,
                 self._config.require_mention,
-                frozenset(each.word for each in self._given.commands),
+                self._given.words,
             ),
             inbox,
             self._given.shelf,
             self._given.clock,
             answer=lambda callback: beside(self._answer(callback), "answering a button"),
-            is_member=self._is_member,
+            is_member=self._is_member if self._given.memberships else None,
             scale=self._joining,
         )
         await intake.restore()
@@ -189,8 +203,11 @@ class TelegramAdapter:
             self._given.shelf,
             self._given.clock,
             self._trusted,
+            trouble=self._given.trouble,
             patience=self._patience,
             grace=self._grace,
+            rival_pause=self._rival_pause,
+            calm=self._calm,
         )
         try:
             await poller.run(intake.take, ready)

@@ -23,6 +23,7 @@ PRIVATE = Capabilities(
     buttons=8,
     reactions=True,
     files=LARGEST_UPLOAD,
+    caption_limit=CAPTION_LIMIT,
 )
 """A chat with one person."""
 

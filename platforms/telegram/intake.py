@@ -41,7 +41,7 @@ _read_threads = msgspec.json.Decoder(list[tuple[str, str]]).decode
 _T = TypeVar("_T")
 
 Members = Callable[[Chat, str], Awaitable[bool]]
-"""Tells whether somebody belongs to a group."""
+"""Tells whether somebody belongs to a group; None, where nobody needs to know."""
 
 
 class Intake:
@@ -55,7 +55,7 @@ class Intake:
         clock: Clock,
         *,
         answer: Callable[[str], None],
-        is_member: Members,
+        is_member: Members | None,
         scale: float = 1.0,
     ) -> None:
         self._reader = reader
@@ -150,13 +150,13 @@ class Intake:
 
     async def _vouched(self, update: Update, event: Inbound) -> Inbound:
         """Say of whom writes in a group, and means us, whether they belong to it."""
-        chat = _whole_chat(update)
-        if chat is None or chat.type not in {"group", "supergroup"}:
+        chat, is_member = _whole_chat(update), self._is_member
+        if is_member is None or chat is None or chat.type not in {"group", "supergroup"}:
             return event
         if isinstance(event, InboundMessage) and not event.addressed:
             return event
         sender = event.sender
-        if sender.id != str(chat.id) and not await self._is_member(chat, sender.id):
+        if sender.id != str(chat.id) and not await is_member(chat, sender.id):
             return event
         vouched = Sender(sender.id, sender.name, sender.is_bot, (str(chat.id),))
         return msgspec.structs.replace(event, sender=vouched)

@@ -1,5 +1,6 @@
 """Receives by asking again and again: nothing is acknowledged before it is stored."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from ssl import SSLContext
@@ -22,6 +23,12 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 25.0
 GRACE_SECONDS = 10.0
 """An answer that is so much late will not come: the connection is up, but deaf."""
+
+RIVAL_PAUSE, LONGEST_RIVAL_PAUSE = 1.0, 8.0
+"""Seconds until we ask again after another program took our place; it will do the same to us."""
+
+CALM_SECONDS = 30.0
+"""Seconds without that after which the other program is believed to be gone."""
 
 _OFFSET = "offset"
 _SHELVED_EVERY = 5.0
@@ -48,8 +55,11 @@ class Poller:
         clock: Clock,
         trusted: SSLContext | bool,
         *,
+        trouble: Callable[[str], None],
         patience: float = POLL_SECONDS,
         grace: float = GRACE_SECONDS,
+        rival_pause: float = RIVAL_PAUSE,
+        calm: float = CALM_SECONDS,
     ) -> None:
         self._base = base
         self._bot = bot
@@ -57,6 +67,10 @@ class Poller:
         self._clock = clock
         self._patience = patience
         self._grace = grace
+        self._trouble = trouble
+        self._rival_pause = self._pause = rival_pause
+        self._calm = calm
+        self._met_at: float | None = None  # when another program last took our place
         self._connection = Updates(trusted)
         self._next = 0
         self._at = clock.now()  # when the last update came
@@ -71,7 +85,7 @@ class Poller:
             await self._begin()
             waiting = 0.0  # the first answer comes at once, and proves that all is well
             while True:
-                updates = await self._ask_twice(waiting)
+                updates = await self._ask_or_yield(waiting)
                 if waiting == 0.0:
                     ready()
                 waiting = self._patience
@@ -90,6 +104,21 @@ class Poller:
         fresh = mark and mark.bot == self._bot and self._clock.now() - mark.at < _FORGOTTEN_AFTER
         # Of another bot, or too old: it might pass over what is waiting. What comes again is known.
         self._next = self._shelved = mark.next if mark and fresh else 0
+
+    async def _ask_or_yield(self, seconds: float) -> Sequence[bytes]:
+        """Ask; where another program asks too, take turns with it: what is sent still arrives."""
+        try:
+            found = await self._ask_twice(seconds)
+        except Rival as error:
+            self._met_at = self._clock.monotonic()
+            self._trouble(str(error))
+            await asyncio.sleep(self._pause)
+            self._pause = min(self._pause * 2, LONGEST_RIVAL_PAUSE)
+            return ()
+        if self._met_at is not None and self._clock.monotonic() > self._met_at + self._calm:
+            self._met_at, self._pause = None, self._rival_pause
+            self._trouble("")
+        return found
 
     async def _ask_twice(self, seconds: float) -> Sequence[bytes]:
         """Ask; after a failure once more over a new connection, and at once."""
@@ -152,10 +181,15 @@ def _plain(error: PlatformError) -> Unavailable:
     if isinstance(error, Unavailable) and error.retry_after is not None:
         return Unavailable(str(error), error.retry_after)
     cause = error.__cause__
-    if isinstance(cause, Conflict) and "webhook" in str(cause).lower():
-        return WebhookLeft(str(error))
+    if isinstance(cause, Conflict):
+        left = "webhook" in str(cause).lower()
+        return (WebhookLeft if left else Rival)(str(error))
     silent = "Timeout" in str(error) and isinstance(error, Unconfirmed)
     return Unavailable("Telegram is silent although connected" if silent else str(error))
+
+
+class Rival(Unavailable):
+    """Another program asks for the same updates."""
 
 
 class WebhookLeft(Unavailable):

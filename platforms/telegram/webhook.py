@@ -41,6 +41,11 @@ class Webhook:
         """See `OffersRoutes`."""
         return [Route(urlsplit(self._url).path or "/", self._received, methods=["POST"])]
 
+    def hosts(self) -> Sequence[str]:
+        """See `OffersHosts`."""
+        name = urlsplit(self._url).hostname or ""
+        return [f"[{name}]" if ":" in name else name]
+
     async def run(self, bot: Bot, take: Take, ready: Callable[[], None]) -> None:
         """Receive until cancelled; raises `Unavailable` when something else gets our messages."""
         self._broken.clear()

@@ -1,12 +1,14 @@
-"""Ids that sort by the time they were made: `s_01…`, `t_01…`."""
+"""Ids that sort by the time they were made: `s_01…`, `t_01…`, and ids made of what they name."""
 
 import secrets
 from collections.abc import Callable
+from hashlib import blake2b
 
 from sessions.values.clock import Clock
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _RANDOM_BITS = 40
+_DIGEST_BYTES = 11
 
 
 class Ids:
@@ -23,6 +25,12 @@ class Ids:
         # A clock that stands still or goes back must not make an id smaller than an earlier one.
         self._last = fresh if fresh > self._last else self._last + 1
         return f"{kind}_{_base32(self._last)}"
+
+
+def made_of(*parts: str) -> str:
+    """What an id is made of that must be the same wherever somebody makes it of the same parts."""
+    text = "\0".join(parts).encode(errors="surrogatepass")
+    return _base32(int.from_bytes(blake2b(text, digest_size=_DIGEST_BYTES).digest()))
 
 
 def _base32(number: int) -> str:

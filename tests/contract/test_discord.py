@@ -199,6 +199,19 @@ async def test_roles_and_membership_are_vouched_for_in_rooms_and_in_private(life
     assert [event.sender.memberships for event in events] == [expected, expected]
 
 
+async def test_nobody_asks_in_private_for_roles_where_nobody_needs_them(life: Life) -> None:
+    life.memberships = False
+    async with life.running():
+        await life.discord.say(life.direct, life.ann, "one")
+        await life.inbox.wait(1)
+    life.discord.forget_sessions()
+    await life.discord.say(life.direct, life.ann, "away")
+    async with life.running():
+        events = await life.inbox.wait(2)
+    assert [event.sender.memberships for event in events] == [(), ()]
+    assert life.discord.called("GET member") == []
+
+
 async def test_bots_and_webhooks_are_named_as_such_and_our_own_words_do_not_come_back(
     life: Life,
 ) -> None:

@@ -181,6 +181,16 @@ async def test_a_429_on_any_method_only_delays_the_answer(
         )
 
 
+async def test_another_word_for_a_command_is_known_where_nobody_called_us(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
+        root = await slack.say("C1", f"<@{BOT_USER}> hello")
+        await slack.until(lambda: "hello" in " ".join(slack.workspace.screen("C1", root)))
+        await slack.say("C1", "!reset")  # acts on the thread the person was in
+        await slack.until(lambda: "🆕 New conversation." in slack.workspace.screen("C1", root))
+
+
 async def test_stop_in_a_thread_ends_the_turn_and_names_no_command_that_slack_lacks(
     tmp_path: Path, slack: SlackServer
 ) -> None:
@@ -287,7 +297,7 @@ async def test_two_daemons_on_one_token_answer_each_message_once_and_it_is_said(
         await slack.until(lambda: len(slack.sockets) == 2)
         await slack.say("D1", "hello")
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
-    assert "another program uses it too" in caplog.text
+    assert "another program uses the same app token" in caplog.text
 
 
 async def test_an_edited_message_that_waits_is_answered_as_it_is_now(

@@ -80,6 +80,41 @@ class Daemon:
             if (match := LINK.search(line)) and not linked.done():
                 linked.set_result(match[0])
 
+    async def run(self, *words: str) -> str:
+        """What another command of ours prints about this one."""
+        asked = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("holdfast")),
+            *words,
+            env={**environment(), "HOLDFAST_HOME": str(self.home)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        async with asyncio.timeout(PATIENCE):
+            said, _ = await asked.communicate()
+        return said.decode()
+
+    async def standing(self) -> dict[str, Any]:
+        """What `/readyz` says."""
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"{self.url}/readyz") as response,
+        ):
+            return {"status": response.status, **await response.json()}
+
+    async def in_trouble(self, about: str) -> str:
+        """Wait until `/readyz` names something; gives its line."""
+        told: Row = {}
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    for line in (told := await self.standing())["not_ready"]:
+                        if about in line:
+                            return str(line)
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            msg = f"{about!r} is not named: {told}"
+            raise AssertionError(msg) from None
+
     async def kill(self) -> None:
         """As a power cut would."""
         self.signal(signal.SIGKILL)

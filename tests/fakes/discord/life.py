@@ -117,6 +117,7 @@ class Life:
         self.ended = asyncio.Event()
         self.error: PlatformError | None = None
         self.config = DiscordConfig(token=Secret(TOKEN), base_url=discord.url)
+        self.memberships = True
         self.menu: tuple[MenuEntry, ...] = MENU
         self.options = {"join_seconds": 0.05, "reidentify_seconds": 0.0, **options}
         self.ann = discord.world.user("Ann")
@@ -132,6 +133,7 @@ class Life:
             shelf=self.shelf,
             archive=NoArchive(),  # type: ignore[arg-type]
             commands=self.menu,
+            memberships=self.memberships,
         )
         return DiscordAdapter(self.config, given, **self.options)
 

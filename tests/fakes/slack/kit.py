@@ -1,7 +1,7 @@
 """An adapter in front of a Slack of ours, as tests want it."""
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from platforms.core.contract import ChatSummary, Surroundings, TranscriptRow
@@ -65,6 +65,7 @@ def adapter_for(
     clock: Clock | None = None,
     shelf: DictShelf | None = None,
     account: str = "",
+    trouble: Callable[[str], None] = lambda _: None,
     **changes: Any,
 ) -> SlackAdapter:
     clock = clock or SystemClock()
@@ -74,6 +75,7 @@ def adapter_for(
         shelf=shelf or DictShelf(),
         archive=NoArchive(),
         account=account,
+        trouble=trouble,
     )
     return SlackAdapter(config_for(slack, **changes), surroundings)
 

@@ -28,6 +28,7 @@ METHOD_SCOPES: dict[str, frozenset[str]] = {
     "chat.startStream": frozenset({"chat:write"}),
     "chat.appendStream": frozenset({"chat:write"}),
     "chat.stopStream": frozenset({"chat:write"}),
+    "conversations.open": frozenset({"im:write"}),
     "conversations.history": _HISTORY,  # each for one kind of channel
     "conversations.replies": _HISTORY,
     "reactions.add": frozenset({"reactions:write"}),
@@ -301,6 +302,7 @@ class Workspace:
             "chat.startStream": self._start,
             "chat.appendStream": self._append,
             "chat.stopStream": self._stop,
+            "conversations.open": self._open,
             "conversations.history": self._history,
             "conversations.replies": self._replies,
             "reactions.add": self._react,
@@ -330,6 +332,15 @@ class Workspace:
         if channel in self.archived:
             refuse("is_archived")
         return channel
+
+    def _open(self, arguments: Json) -> Json:
+        """The DM with a user: D1 is the one with U1."""
+        user = str(arguments.get("users") or "")
+        if user not in self.users:
+            refuse("user_not_found")
+        channel = user.replace("U", "D", 1)
+        self.channels.setdefault(channel, [])
+        return {"channel": {"id": channel}}
 
     def _auth_test(self, _: Json) -> Json:
         return {

@@ -1,7 +1,7 @@
 """Our adapter in front of the small Telegram, with what it needs around it."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from platforms.core.contract import Surroundings
@@ -28,6 +28,8 @@ async def telegram(
     patience: float = 5.0,
     grace: float = 5.0,
     joining: float = 0.05,
+    trouble: Callable[[str], None] = lambda _: None,
+    memberships: bool = True,
     **configured: Any,
 ) -> AsyncIterator[TelegramAdapter]:
     used = clock or SystemClock()
@@ -37,6 +39,8 @@ async def telegram(
         shelf if shelf is not None else MemoryShelf(),
         MemoryArchive(),
         commands=commands,
+        trouble=trouble,
+        memberships=memberships,
     )
     adapter = TelegramAdapter(
         config(server, **configured),
@@ -44,6 +48,8 @@ async def telegram(
         patience=patience,
         grace=grace,
         joining=joining,
+        rival_pause=0.05,
+        calm=0.5,
     )
     try:
         yield adapter

@@ -199,6 +199,28 @@ def test_only_the_last_message_of_a_question_asks_and_a_file_comes_after_its_wor
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "unit", "repeat", "fits"),
+    [
+        ("a" * 100, Unit.CHARACTERS, Repeat.NONCE, True),
+        ("a" * 101, Unit.CHARACTERS, Repeat.NONCE, False),
+        ("𝄞" * 50, Unit.UTF16, Repeat.NONCE, True),
+        ("𝄞" * 51, Unit.UTF16, Repeat.NONCE, False),
+        ("é" * 50, Unit.BYTES, Repeat.NONCE, True),
+        ("é" * 51, Unit.BYTES, Repeat.NONCE, False),
+        ("a" * 32, Unit.UTF16, Repeat.MARK, True),
+        ("a" * 33, Unit.UTF16, Repeat.MARK, False),
+    ],
+)
+def test_a_caption_is_measured_as_the_platform_does_with_room_for_a_mark(
+    text: str, unit: Unit, repeat: Repeat, fits: bool
+) -> None:
+    can = msgspec.structs.replace(CAN, unit=unit, repeat=repeat, caption_limit=100)
+    (first, *more) = wanted(_item("upload"), Body(path="/x"), (text,), can, streaming=False)
+    assert (first.form is Form.UPLOAD) is fits
+    assert more == ([] if fits else [Wanted("", Form.UPLOAD)])
+
+
 # --- what is shown afterwards ----------------------------------------------------------------
 
 

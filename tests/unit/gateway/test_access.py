@@ -15,6 +15,7 @@ from gateway.access import (
     Policy,
     Role,
     Stranger,
+    by_membership,
     decide,
     parse_admin,
     parse_entry,
@@ -380,3 +381,19 @@ def test_nobody_becomes_admin_with_a_crowd(text: str) -> None:
 def test_a_person_or_a_role_can_be_admin() -> None:
     assert parse_admin("telegram:1001") == Person("telegram", "1001")
     assert parse_admin("discord:1/role:2") == Holders("discord", "1/role:2")
+
+
+@pytest.mark.parametrize(
+    ("entries", "asked"),
+    [
+        ((), False),
+        (("discord:5", "telegram:-1001234/*", "discord:*"), False),
+        (("discord:5", "discord:1/role:2"), True),
+        (("discord:1/*",), True),
+        (("discord@work:1/role:2",), True),
+    ],
+)
+def test_groups_and_roles_matter_only_where_somebody_is_let_in_by_them(
+    entries: tuple[str, ...], asked: bool
+) -> None:
+    assert by_membership(entries, "discord") is asked

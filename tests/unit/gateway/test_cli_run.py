@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.run import bot_name, greeting, not_installed, own_name
+from gateway.cli.run import Claim, greeting, not_installed, own_name
 from gateway.config import Options, load
 from gateway.pairing import claim_in
 from platforms.core.registry import specs
@@ -48,7 +48,8 @@ def owner(tmp_path: Path, *platforms: str, bot: str = "") -> list[str]:
     for platform in platforms:
         environ |= TOKENS[platform]
     loaded = load(Options(None, ()), environ, specs())
-    lines = greeting(loaded, None, "ABCD2345", ".venv/bin/holdfast", bot)
+    links = {"telegram": f"https://t.me/{bot}?start=ABCD2345"} if bot else {}
+    lines = greeting(loaded, None, Claim("ABCD2345", links), ".venv/bin/holdfast")
     start = next(n for n, line in enumerate(lines) if "Nobody is an admin yet" in line)
     return "\n".join(lines[start + 1 :]).split("\n")
 
@@ -77,12 +78,11 @@ def test_each_platform_in_use_says_how_and_no_other(tmp_path: Path) -> None:
     assert "    Slack:     send “claim ABCD2345” to the bot in a DM" in lines
 
 
-async def test_the_name_of_the_bot_is_known_once_it_was_connected() -> None:
+async def test_the_link_of_the_bot_is_known_once_it_was_connected() -> None:
     async with serving() as server, telegram(server) as adapter:
-        assert bot_name(adapter) == ""
+        assert adapter.claim_link("ABCD2345") == ""
         await adapter._connect()
-        assert bot_name(adapter) == BOT_NAME
-    assert bot_name(None) == bot_name(object()) == ""
+        assert adapter.claim_link("ABCD2345") == f"https://t.me/{BOT_NAME}?start=ABCD2345"
 
 
 def test_with_a_model_and_no_page_the_greeting_is_short(tmp_path: Path) -> None:

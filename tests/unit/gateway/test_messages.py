@@ -35,6 +35,19 @@ def test_a_message_in_a_dm_is_its_words() -> None:
     assert pending.mode is Busy.QUEUE
 
 
+def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_nothing_else() -> None:
+    def origin(**changes: object) -> str:
+        return (
+            Reader(Busy.QUEUE).pending(msgspec.structs.replace(entry(message()), **changes)).origin
+        )
+
+    here = origin(source="discord@:5", event="7")
+    assert here == origin(source="discord@:5", event="7", id="i_other", received_at=9)
+    others = [("discord@:5", "8"), ("discord@work:5", "7"), ("discord@:", "57"), ("slack@:5", "7")]
+    names = {origin(source=source, event=event) for source, event in others}
+    assert len({here, *names}) == 5
+
+
 def test_in_a_shared_session_everybody_is_named_with_name_and_id() -> None:
     reader = Reader(Busy.QUEUE)
     shared = reader.pending(entry(message(direct=False)))

@@ -6,9 +6,9 @@ import pytest
 
 from gateway.announcer import Announcer
 from gateway.delivery.view import read_address, read_body
-from gateway.operators import Operators
+from gateway.operators import Book, Operators, Trouble
 from platforms.core.contract import Address, Capabilities, Live, Repeat, Unit
-from sessions.changes import PutItem
+from sessions.changes import Change, PutItem
 from sessions.values.ids import Ids
 
 CAN = Capabilities(4000, Unit.CHARACTERS, Live.EDIT, Repeat.ALWAYS, command="!{word}")
@@ -38,16 +38,32 @@ class Office:
 
     @staticmethod
     def _can(address: Address) -> Capabilities | None:
-        return CAN if address.platform == "pigeon" else None
+        return CAN if address.platform in {"pigeon", "raven"} else None
 
     def told(self, cause: str = "no credit", person: str = "pigeon:9") -> list[tuple[str, str]]:
         """Who is shown what."""
-        shown: list[tuple[str, str]] = []
-        for change in self.operators.tell(cause, person):
-            assert isinstance(change, PutItem)
-            where = read_address(change.item.address)
-            shown.append((f"{where.platform}:{where.chat}", read_body(change.item).text))
-        return shown
+        return shown(self.operators.tell(cause, person, "model"))
+
+    def over(self, targets: str = "model") -> list[tuple[str, str]]:
+        """Who is shown what when these models have answered."""
+        return shown(self.operators.answered(targets))
+
+    def looks(self, **platforms: str) -> list[tuple[str, str]]:
+        """Who is shown what of platforms in trouble; one that is `away` cannot be reached."""
+        return shown(
+            self.operators.look(
+                {name: Trouble(cause, cause != "away") for name, cause in platforms.items()}
+            )
+        )
+
+
+def shown(changes: Sequence[Change]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for change in changes:
+        assert isinstance(change, PutItem)
+        where = read_address(change.item.address)
+        found.append((f"{where.platform}:{where.chat}", read_body(change.item).text))
+    return found
 
 
 WORDS = "🛠 The model cannot be used: no credit. Conversations fail until this is mended."
@@ -91,3 +107,66 @@ def test_what_is_remembered_does_not_grow_without_end() -> None:
         assert len(office.told(f"cause {number}")) == 1
     assert len(office.operators._told) <= 100
     assert office.told("cause 249") == []
+
+
+# --- the end -----------------------------------------------------------------------------------
+
+OVER = "✅ The model answers again. It could not be used for 2 minutes: no credit."
+
+
+def test_once_the_model_answers_the_admins_are_told_that_it_is_over() -> None:
+    office = Office("pigeon:1", "pigeon:3")
+    office.told()
+    office.clock.at += 120
+    assert office.over("another model") == []
+    assert office.over() == [("pigeon:1", OVER), ("pigeon:3", OVER)]
+    assert office.over() == []
+
+
+def test_nothing_is_over_of_which_nobody_was_told() -> None:
+    office = Office()
+    office.told()
+    office.admins.append("pigeon:1")
+    assert office.over() == []
+
+
+def test_several_causes_end_in_one_message() -> None:
+    office = Office("pigeon:1")
+    office.told()
+    office.clock.at += 60
+    office.told("key refused")
+    office.clock.at += 60
+    assert office.over() == [("pigeon:1", OVER)]
+
+
+def test_the_end_is_told_by_the_next_process_too_whatever_model_answers_there() -> None:
+    before, after = Office("pigeon:1"), Office("pigeon:1")
+    before.told()
+    after.operators.restore(before.operators.book)
+    after.clock.at = before.clock.at + 120
+    assert after.over("a new model") == [("pigeon:1", OVER)]
+    assert after.operators.book == Book()
+
+
+# --- platforms ---------------------------------------------------------------------------------
+
+
+def test_of_a_platform_in_trouble_all_are_told_who_can_be_reached_and_of_its_end_all() -> None:
+    office = Office("pigeon:1", "raven:2", "icq:3")
+    assert office.looks(raven="away", pigeon="") == []
+    office.clock.at += 300
+    began = "🛠 raven has been in trouble for 5 minutes: away."
+    assert office.looks(raven="away", pigeon="") == [("pigeon:1", began)]
+    office.clock.at += 300
+    assert office.looks(raven="away", pigeon="") == []
+    over = "✅ raven works again. It was in trouble for 10 minutes: away."
+    assert office.looks(raven="", pigeon="") == [("pigeon:1", over), ("raven:2", over)]
+
+
+def test_where_a_platform_works_in_spite_of_its_trouble_its_own_admins_are_told() -> None:
+    office = Office("raven:2")
+    office.looks(raven="Another program uses the token.")
+    office.clock.at += 300
+    words = "🛠 raven has been in trouble for 5 minutes: Another program uses the token."
+    assert office.looks(raven="Another program uses the token.") == [("raven:2", words)]
+    assert office.operators.book.platforms.keys() == {"raven"}

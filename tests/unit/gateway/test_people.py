@@ -109,7 +109,7 @@ async def test_admins_hear_of_a_mention_once_a_day(store: SessionStore, clock: S
 async def test_the_claim_code_makes_one_admin_and_guessing_is_slowed(
     store: SessionStore, clock: SetClock
 ) -> None:
-    known = await people(store, clock, admins=("discord:5", "discord:G/role:1"))
+    known = await people(store, clock, admins=("discord:5", "discord:G/role:1", "slack:T1/U3"))
     code = await known.new_claim()
     for _ in range(6):
         assert not await known.claim("telegram:9", "Bob", "AAAAAAAA")
@@ -117,7 +117,7 @@ async def test_the_claim_code_makes_one_admin_and_guessing_is_slowed(
     greeting = await known.meet(said(f"claim {code}"), "telegram:7", direct=True)
     assert greeting.notice == "claimed"
     assert decide(known.policy(), said("hi")) == Allowed("telegram:7", Role.ADMIN)
-    assert known.admins() == ("discord:5", "telegram:7")
+    assert known.admins() == ("discord:5", "slack:T1/U3", "telegram:7")
     assert known.has_admin
     assert (await known.meet(said(f"claim {code}"), "telegram:8", direct=True)).notice == (
         "claim_refused"

@@ -132,3 +132,31 @@ async def test_a_platform_that_fails_while_it_is_ended_does_not_start_again() ->
         await adapter.up.wait()
         task.cancel()
     assert adapter.starts == 1
+
+
+async def test_a_complaint_is_named_once_until_it_is_over_and_not_kept_over_a_break(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    changes: list[str] = []
+    adapter = Moody("stay", "stay")
+    supervised = Supervised(
+        adapter,
+        connected=lambda _: None,
+        disconnected=lambda _: None,
+        changed=lambda: changes.append(supervised.problem),
+    )
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(supervised.run(inbox))
+        await adapter.over.wait()
+        assert supervised.problem == ""
+        for text in ("two of us", "two of us", "", "three of us"):
+            supervised.complains(text)
+        assert changes == ["", "two of us", "", "three of us"]
+        assert caplog.messages.count("moody: two of us") == 1
+        assert "moody: this is over: two of us" in caplog.messages
+        task.cancel()
+    assert supervised.standing is Standing.CONNECTING
+    assert supervised.problem == "connecting"
+    supervised.standing = Standing.CONNECTED
+    assert supervised.problem == ""

@@ -66,7 +66,14 @@ def env(limit: int = 20, now: int = 1_000_000) -> Env:
 
 
 def pending(name: str, mode: Busy = Busy.QUEUE, person: str = "web:owner") -> Pending:
-    return Pending(name, "there", person, Message("user", content=f"say {name}"), mode)
+    message = Message("user", content=f"say {name}")
+    return Pending(name, "there", person, message, mode, origin=f"o.{name}")
+
+
+def by() -> Command:
+    """A command that was received, as every one is."""
+    name = f"i_{next(counter)}"
+    return msgspec.structs.replace(BY, inbox=name, origin=f"o.{name}")
 
 
 def after(state: State, *events: Event, limit: int = 20) -> Result:
@@ -92,6 +99,35 @@ def said(result: Result) -> list[str]:
 
 def of(kind: type[T], result: Result) -> list[T]:
     return [each for each in (*result.changes, *result.acts) if isinstance(each, kind)]
+
+
+# --- what answers something is named after it ----------------------------------------------------
+
+
+def origins(result: Result) -> dict[str, str]:
+    """After what the turn that begins, and each notice, is named."""
+    turns = [start.turn.origin for start in of(StartTask, result)]
+    named = {say.notice: say.origin or say.item for say in of(Say, result)}
+    return named | ({"turn": turns[0]} if turns else {})
+
+
+def test_a_turn_and_what_is_said_with_it_are_named_after_the_message() -> None:
+    stopped = idle(fresh_after=Reason.STOP, earlier=Earlier("s_1", Reason.STOP))
+    assert origins(after(stopped, Arrived(pending("a")))) == {"turn": "o.a", "N14": "o.a"}
+    assert origins(after(busy(), Arrived(pending("b")))) == {"N15": "n_o.b.N15"}
+    full = busy(pending("b"))
+    assert origins(after(full, Arrived(pending("c")), limit=1)) == {"N16": "o.c"}
+    assert origins(after(full, Ended("t_now", TurnState.DONE))) == {"turn": "o.b"}
+
+
+def test_another_run_of_a_message_is_named_after_what_asked_for_it() -> None:
+    last = LastTurn("t_1", "s_1", "there", ("a",), (Message("user", content="go"),))
+    one, two = by(), by()
+    assert origins(after(idle(session="s_1"), Retry(one, last))) == {"turn": one.origin}
+    assert origins(after(idle(session="s_1"), Retry(two, last))) == {"turn": two.origin}
+    go_on = Resume(one, "s_1", go_on=True, last=last)
+    assert origins(after(idle(), go_on)) == {"turn": one.origin, "resumed": one.origin}
+    assert origins(after(busy(), Stop(two))) == {"N10": two.origin}
 
 
 # --- messages ----------------------------------------------------------------------------------
@@ -544,6 +580,7 @@ class Conversation(RuleBasedStateMachine):
         self.rows: dict[str, Pending] = {}
         self.tasks: list[str] = []  # turns whose task is alive
         self.told: set[str] = set()
+        self.names: set[str] = set()  # of all that was named after what it answers
         self.now = 1_000
 
     def play(self, event: Event) -> Result:
@@ -555,7 +592,16 @@ class Conversation(RuleBasedStateMachine):
             if isinstance(act, StartTask):
                 assert not self.tasks, "two turns at a time"
                 self.tasks.append(act.turn.id)
+                self.name(f"answer of {act.turn.origin}", act.turn.origin)
+            elif isinstance(act, Say) and not act.item:
+                self.name(f"{act.notice} of {act.origin}", act.origin or act.notice == "N11")
         return result
+
+    def name(self, name: str, origin: object) -> None:
+        """Two things under one name would be one message; without one, twins show it twice."""
+        assert origin, name
+        assert name.endswith(" of ") or name not in self.names
+        self.names.add(name)
 
     @rule(mode=st.sampled_from(Busy))
     def arrive(self, mode: Busy) -> None:
@@ -577,13 +623,13 @@ class Conversation(RuleBasedStateMachine):
     @rule()
     def stop(self) -> None:
         was_running = self.state.turn is not None and not self.state.turn.leaving
-        result = self.play(Stop(BY))
+        result = self.play(Stop(by()))
         if was_running:
             assert "N10" in said(result)
 
     @rule()
     def new(self) -> None:
-        self.play(New(BY))
+        self.play(New(by()))
 
     def held(self, session: str) -> tuple[Pending, ...]:
         return tuple(
@@ -599,7 +645,7 @@ class Conversation(RuleBasedStateMachine):
         held = self.held(session) if session else ()
         last = self.model.last.get(session or "")
         known = last and LastTurn(last.id, last.session_id, "there", last.inbox, last.messages)
-        self.play(Resume(BY, session, held, go_on=go_on, last=known or None))
+        self.play(Resume(by(), session, held, go_on=go_on, last=known or None))
 
     @rule()
     def retry(self) -> None:
@@ -609,7 +655,7 @@ class Conversation(RuleBasedStateMachine):
             return
         known = LastTurn(last.id, last.session_id, "there", last.inbox, last.messages)
         held = self.held(last.session_id) if last.session_id != self.state.session else ()
-        self.play(Retry(BY, known, held))
+        self.play(Retry(by(), known, held))
 
     @rule()
     def crash(self) -> None:

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions.values.clock import SystemClock, rfc3339
-from sessions.values.ids import Ids
+from sessions.values.ids import Ids, made_of
 from sessions.values.secret import Secret
 
 
@@ -23,6 +23,13 @@ def test_ids_sort_in_the_order_they_were_made_whatever_the_clock_does(moments: l
     made = [ids.new("s") for _ in moments]
     assert made == sorted(set(made))
     assert all(each.startswith("s_") and len(each) == 20 for each in made)
+
+
+def test_what_is_made_of_the_same_parts_is_the_same_and_of_others_another() -> None:
+    assert made_of("a", "b") == made_of("a", "b")
+    assert len({made_of("a", "b"), made_of("ab"), made_of("a", "b", ""), made_of("b", "a")}) == 4
+    assert len(made_of("\ud800")) == len(made_of("")) == 18
+    assert made_of("x").isalnum()
 
 
 def test_a_secret_shows_only_when_asked() -> None:

@@ -62,7 +62,11 @@ async def client(health: Health) -> AsyncIterator[httpx2.AsyncClient]:
         Route("/breaking-off", breaking_off),
     ]
     app = build_app(
-        routes, health=health, allowed_hosts=["chat.example", "tls.example:8443"], max_body=1_000
+        routes,
+        health=health,
+        allowed_hosts=["chat.example", "tls.example:8443"],
+        hosts_of={"/failing": ["Hook.example"], "/refusing": ["*"]},
+        max_body=1_000,
     )
     server = HttpServer("127.0.0.1", 0)
     server.bind()
@@ -105,6 +109,26 @@ async def test_the_server_answers_only_to_its_own_names(
     assert answer.status_code == status
     if status == 403:
         assert "address it prints" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("/failing", "hook.example", 500),
+        ("/failing", "hook.example:443", 500),
+        ("/failing", "chat.example", 500),
+        ("/failing", "evil.example", 403),
+        ("/failing", "", 403),
+        ("/failing/", "hook.example", 403),
+        ("/refusing", "any.example", 418),
+        ("/refusing", "any example", 403),
+        ("/echo", "hook.example", 403),
+    ],
+)
+async def test_a_path_may_have_names_of_its_own(
+    client: httpx2.AsyncClient, path: str, host: str, status: int
+) -> None:
+    assert (await client.get(path, headers={"Host": host})).status_code == status
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -78,11 +78,13 @@ def test_in_a_thread_in_use_and_without_the_rule_no_mention_is_needed() -> None:
     assert message(said(), require_mention=False).addressed
 
 
-@pytest.mark.parametrize(("text", "addressed"), [("!stop", True), ("!important", False)])
+@pytest.mark.parametrize(
+    ("text", "addressed"), [("!stop", True), ("!reset", True), ("!important", False)]
+)
 def test_only_commands_of_ours_need_no_mention(text: str, addressed: bool) -> None:
     places = Places()
     places.use("C1", "16.0", "16.0", "U1")
-    event = message(said(text), places)
+    event = message(said(text), places, words=frozenset({"stop", "reset"}))
     assert event.addressed is addressed
     assert event.address.thread == ("16.0" if addressed else "")
 

@@ -238,23 +238,28 @@ async def test_a_telegram_that_stays_deaf_is_named(server: TelegramServer) -> No
     assert "silent" in str(error)
 
 
-async def test_a_second_program_with_the_same_token_is_named(
-    server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
+async def test_two_programs_with_the_same_token_name_it_and_lose_nothing(
+    server: TelegramServer, inbox: Inbox
 ) -> None:
-    ended = []
-
-    async def first() -> None:
-        ended.append(await ends(adapter, inbox))
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(first())
-        await server.until(lambda: len(server.called("getUpdates")) == 2)
-        async with telegram(server) as other, running(other, inbox):
-            await server.until(lambda: bool(ended))
-    (error,) = ended
-    assert isinstance(error, Unavailable)
-    assert "another program" in str(error)
-    assert server.violations == ["two programs ask for updates"]
+    one: list[str] = []
+    two: list[str] = []
+    async with (
+        telegram(server, patience=1.0, trouble=one.append) as first,
+        telegram(server, trouble=two.append) as second,
+        running(first, inbox),
+    ):
+        other = Inbox()
+        async with running(second, other):
+            await server.until(lambda: bool(one and two))
+            said = [server.say(1001, f"{number}") for number in range(20)]
+            await server.acknowledged(said[-1])
+        assert {*inbox.texts, *other.texts} == {f"{number}" for number in range(20)}
+        await server.until(lambda: one[-1] == "")
+        await server.acknowledged(server.say(1001, "alone again"))
+    assert inbox.texts[-1] == "alone again"
+    assert "another program receives this bot's messages" in one[0]
+    assert set(one) == {one[0], ""}
+    assert set(two) == {one[0]}
     server.violations.clear()
 
 
@@ -448,6 +453,18 @@ async def test_who_belongs_to_a_group_is_asked_once_and_only_of_whom_means_us(
         events = await inbox.until(4)
     assert [each.sender.memberships for each in events] == [(), (f"{GROUP}",), (f"{GROUP}",), ()]
     assert len(server.called("getChatMember")) == 2
+
+
+async def test_nobody_asks_who_belongs_to_a_group_where_nobody_needs_to_know(
+    server: TelegramServer, inbox: Inbox
+) -> None:
+    server.room(GROUP).members[1001] = "member"
+    mention = [{"type": "mention", "offset": 0, "length": len(BOT_NAME) + 1}]
+    async with telegram(server, memberships=False) as adapter, running(adapter, inbox):
+        server.say(GROUP, f"@{BOT_NAME} hello", entities=mention)
+        (event,) = await inbox.until(1)
+    assert event.sender.memberships == ()
+    assert server.called("getChatMember") == []
 
 
 async def test_what_was_said_before_in_the_room_goes_along_once(

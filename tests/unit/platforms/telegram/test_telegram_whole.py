@@ -214,11 +214,27 @@ async def test_many_chats_are_shown_live_at_a_pace_that_telegram_takes(tmp_path:
     assert all(drafts.count(chat) >= 2 for chat in range(2000, 2020))
 
 
+@pytest.mark.parametrize(
+    ("entry", "asked"),
+    [("telegram:1001", 0), (f"telegram:{GROUP}/*", 1), ("discord:1/role:2", 0)],
+)
+async def test_telegram_is_asked_about_a_group_only_where_access_depends_on_it(
+    server: TelegramServer, tmp_path: Path, entry: str, asked: int
+) -> None:
+    server.room(GROUP).members[ME] = "member"
+    access = AccessSettings(allow=(entry, "telegram:1001"))
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, server, access=access):
+        server.say(GROUP, f"@{BOT_NAME} hello", date=now(), entities=_mention())
+        await server.shows(GROUP, "echo: hello")
+    assert len(server.called("getChatMember")) == asked
+
+
 async def test_two_programs_on_one_token_are_named(server: TelegramServer, tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, gateway(tmp_path / "a", model, server) as first:
-        async with gateway(tmp_path / "b", model, server), asyncio.timeout(5):
-            while not any("another program" in each for each in await first.problems()):  # noqa: ASYNC110 - the runner tells only who asks
-                await asyncio.sleep(0.02)
+        async with gateway(tmp_path / "b", model, server) as second, asyncio.timeout(5):
+            for runner in (first, second):
+                while not any("another program" in each for each in await runner.problems()):  # noqa: ASYNC110 - the runner tells only who asks
+                    await asyncio.sleep(0.02)
         server.say(ME, "hello", date=now())
         await server.shows(ME, "echo: hello")
     assert set(server.violations) == {"two programs ask for updates"}

@@ -1,0 +1,81 @@
+"""Watches how the platforms stand, and has the admins told of what lasts."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from gateway.delivery.outbox import Delivery
+from gateway.operators import Book, Operators, Trouble
+from sessions.changes import PutItem
+from sessions.errors import StoreError
+from sessions.store import SessionStore
+from sessions.values.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_SHELF, _NAME = "operators", "book"
+_AGAIN_SECONDS = 5.0
+"""Pause after something could not be stored."""
+
+
+class Vigil:
+    """Looks whenever `news` is set, and when a trouble has lasted long enough to be told."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        clock: Clock,
+        operators: Operators,
+        delivery: Delivery,
+        *,
+        platforms: Callable[[], Mapping[str, Trouble]],
+        news: asyncio.Event,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._operators = operators
+        self._delivery = delivery
+        self._platforms = platforms
+        self._news = news
+        self._kept = Book()
+        self._unsaid: tuple[PutItem, ...] = ()
+
+    async def open(self) -> None:
+        """Take up what an earlier process has told."""
+        kept = await self._store.get_value(_SHELF, _NAME)
+        if kept:
+            try:
+                self._kept = msgspec.json.decode(kept, type=Book)
+            except msgspec.DecodeError as error:
+                log.warning("what the admins were told cannot be read: %s", error)
+        self._operators.restore(self._kept)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            self._news.clear()
+            try:
+                await self._look()
+                wait = self._operators.alarms.seconds_left(self._clock.now())
+            except StoreError as error:
+                log.warning("the admins cannot be told now: %s", error)
+                wait = _AGAIN_SECONDS
+            try:
+                async with asyncio.timeout(wait):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self) -> None:
+        told = self._operators.look(self._platforms())
+        self._unsaid += tuple(change for change in told if isinstance(change, PutItem))
+        if self._unsaid:
+            await self._store.apply(*self._unsaid)
+            self._delivery.wake([change.item for change in self._unsaid])
+            self._unsaid = ()
+        book = self._operators.book
+        if book != self._kept:
+            await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(book).decode())
+            self._kept = book

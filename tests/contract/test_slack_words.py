@@ -1,0 +1,158 @@
+"""No text on Slack names a command in a form that Slack does not take: `/stop` is not ours there."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.access import Role
+from gateway.commands.registry import COMMANDS
+from gateway.notices import BUTTONS, CATALOGUE, render
+from gateway.progress import StatusLine
+from platforms.slack.adapter import CAPABILITIES, IN_DMS
+from tests.e2e.house import talkative
+from tests.fakes.model_server import ModelServer
+from tests.fakes.slack.house import slack_house
+from tests.fakes.slack.server import SlackServer
+from tests.fakes.slack.workspace import BOT_USER
+
+WORDS = "|".join(sorted(COMMANDS.words))
+NOT_HERE = re.compile(rf"(?<![\w/.])/(?:{WORDS})\b")
+"""A command as it is written elsewhere; an address or a path may hold the same words."""
+
+FIELD = re.compile(r"\{(\w+)[|}]")
+BY_ITSELF = {"N7": {"operator_told": "yes"}}  # conditions that no field of the text shows
+
+
+def filled(notice: str, number: int) -> dict[str, str | int]:
+    """All fields that a notice may show, so that every optional part is shown, too."""
+    names = [name for name in FIELD.findall(CATALOGUE[notice]) if name != "c"]
+    fields: dict[str, str | int] = dict.fromkeys(names, number)
+    if notice.startswith("expired."):
+        fields["reason"] = notice.partition(".")[2]
+    return fields | BY_ITSELF.get(notice, {})
+
+
+@pytest.mark.parametrize("notice", CATALOGUE)
+def test_every_notice_with_all_its_parts_names_commands_as_slack_takes_them(
+    notice: str,
+) -> None:
+    form = CAPABILITIES.command
+    assert IN_DMS.command == form
+    asked = "expired" if notice.startswith("expired.") else notice
+    for number in (1, 2):
+        text = render(asked, filled(notice, number), form)
+        assert "{" not in text
+        assert "[+" not in text
+        assert not NOT_HERE.search(text), text
+        for word in re.findall(r"\{c:(\w+)\}", CATALOGUE[notice]):
+            assert word in COMMANDS.words
+            assert f"!{word}" in text
+        said = StatusLine(form).notice(asked, filled(notice, number))
+        assert not NOT_HERE.search(said)
+    for label, _ in BUTTONS.get(notice, ()):
+        assert not NOT_HERE.search(label)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_list_of_commands_is_written_as_slack_takes_them(role: Role) -> None:
+    text = COMMANDS.help(role, CAPABILITIES.command)
+    assert "!help" in text
+    assert not NOT_HERE.search(text)
+
+
+def test_the_check_sees_what_it_is_to_find() -> None:
+    assert NOT_HERE.search("Say /retry now")
+    assert NOT_HERE.search("(/stop)")
+    assert NOT_HERE.search(render("N10", {}, "/{word}"))
+    assert not NOT_HERE.search("see https://example.org/stop and a/new/path")
+
+
+def written(slack: SlackServer) -> list[str]:
+    """Everything that we ever asked Slack to show, also what was changed or taken away later."""
+    return [
+        json.dumps(arguments, ensure_ascii=False)
+        for method, arguments in slack.workspace.log
+        if method.startswith(("chat.", "assistant.", "agents.", "files."))
+    ]
+
+
+ADMINS = ("U1", "U4", "U5", "U6", "U7", "U8")
+OWNERS = tuple(f"slack:T1/{user}" for user in ADMINS)
+EVERYTHING = (
+    "!help",
+    "!whoami",
+    "!status",
+    "!sessions",
+    "!model",
+    "!model nobody",
+    "!reasoning",
+    "!reasoning a lot",
+    "!usage",
+    "!compact",
+    "!queue",
+    "!steer",
+    "!btw",
+    "!approve",
+    "!deny ABCD no",
+    "!pair",
+    "!pair list",
+    "!undo",
+    "!new",
+    "!resume",
+    "!retry",
+    "!stop",
+    "!stop all",
+    "!start",
+)
+
+
+async def test_nothing_that_people_on_slack_are_ever_shown_names_another_form(
+    tmp_path: Path,
+) -> None:
+    async with SlackServer() as slack, ModelServer(talkative) as model:
+        slack.workspace.add_user("U3", "Eve")
+        for user in ADMINS[1:]:
+            slack.workspace.add_user(user, user)
+        slack.add_channel("C1")
+
+        async def shows(channel: str, *words: str) -> None:
+            await slack.until(
+                lambda: all(
+                    any(each in text for text in slack.workspace.screen(channel)) for each in words
+                )
+            )
+
+        async with slack_house(tmp_path, slack, model, admins=OWNERS):
+            await slack.command("D1", "retri")
+            await shows("D1", "!retri is not a command I know. Did you mean !retry?")
+            await slack.say("D1", "hang there")
+            await shows("D1", "so far")
+            await slack.say("D1", "and then")
+            await shows("D1", "1 waiting")
+            await slack.say("D1", "!stop")
+            await shows("D1", "⏹ Stopped.", "!resume")
+            await slack.say("D1", "fail now")
+            await shows("D1", "🆕 Fresh conversation", "❌ I could not finish")
+            await slack.say("D3", "hello", user="U3")
+            await shows("D3", "I do not know you yet")
+            thread = await slack.say("C1", f"<@{BOT_USER}> hang here")
+            await shows("C1", "so far")
+        async with slack_house(tmp_path, slack, model, admins=OWNERS):
+            await shows("C1", "♻️ I was restarted", "!resume picks this one up")
+            for number, word in enumerate(EVERYTHING):  # Slack takes one post a second in a DM
+                user = ADMINS[number % len(ADMINS)]
+                await slack.say(f"D{user[1:]}", word, user=user)
+            await slack.until(
+                lambda: all(
+                    len(slack.workspace.ours(f"D{user[1:]}")) >= len(EVERYTHING) // len(ADMINS)
+                    for user in ADMINS
+                )
+            )
+            await slack.say("C1", "!help", thread=thread)
+            await shows("C1", "!status")
+        texts = written(slack)
+        assert len(texts) > len(EVERYTHING)
+        assert [text for text in texts if NOT_HERE.search(text)] == []
+        assert slack.violations() == []

@@ -1,0 +1,196 @@
+"""A question that an admin answers by a button in their private chat, on each of the platforms.
+
+An admin is written to by their id; what comes back comes from the chat that the platform made of
+it.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from agent.settings import ModelSettings, Timeouts
+from gateway.runner import GatewayRunner
+from gateway.settings import AccessSettings, GatewaySettings, Settings
+from platforms.core.registry import find
+from platforms.discord import DiscordConfig
+from sessions.values.duration import Duration
+from sessions.values.secret import Secret
+from tests.e2e.test_questions import Machine, calling
+from tests.fakes.discord.server import TOKEN, discord_server
+from tests.fakes.model_server import ModelServer
+from tests.fakes.slack.kit import config_for, slack_server
+from tests.fakes.telegram.server import serving
+from tests.fakes.telegram.stage import config
+
+PATIENCE = 10.0
+
+
+@dataclass
+class Side:
+    """The people's side of a platform: a member and an admin, each in a private chat with us."""
+
+    platform: str
+    config: Struct
+    member: str
+    admin: str
+    say: Callable[[str], Awaitable[object]]
+    """Let the member say something."""
+    press: Callable[[str], Awaitable[object]]
+    """Let the admin press a button under the last message there."""
+    screens: Callable[[], tuple[list[str], list[str]]]
+    """What the member sees, and what the admin sees."""
+    until: Callable[[Callable[[], bool]], Awaitable[None]]
+
+    async def show(self, member: str, admin: str) -> None:
+        """Wait until each sees something."""
+
+        def shown() -> bool:
+            seen = self.screens()
+            return all(
+                any(words in text for text in texts)
+                for words, texts in zip((member, admin), seen, strict=True)
+            )
+
+        await self.until(shown)
+
+
+@contextlib.asynccontextmanager
+async def telegram() -> AsyncIterator[Side]:
+    async with serving() as server:
+
+        async def say(text: str) -> None:
+            server.say(1001, text, date=int(time.time()))  # noqa: TID251 - as the daemon's clock
+
+        async def press(label: str) -> None:
+            last = server.messages(1009)[-1]
+            (action,) = (each for each in last.actions if each.startswith(label))
+            server.press(1009, last, action, user=1009)
+
+        yield Side(
+            "telegram",
+            config(server),
+            "1001",
+            "1009",
+            say,
+            press,
+            lambda: (server.screen(1001), server.screen(1009)),
+            server.until,
+        )
+        assert server.complaints() == []
+
+
+@contextlib.asynccontextmanager
+async def discord() -> AsyncIterator[Side]:
+    async with discord_server() as server:
+        ann, chief = server.world.user("Ann"), server.world.user("Chief")
+        ours, theirs = server.world.direct(ann), server.world.direct(chief)
+        labels = {"approve": "Allow", "deny": "Deny"}
+        yield Side(
+            "discord",
+            DiscordConfig(token=Secret(TOKEN), base_url=server.url),
+            ann["id"],
+            chief["id"],
+            lambda text: server.say(ours, ann, text),
+            lambda action: server.press(theirs, chief, labels[action]),
+            lambda: (server.screen(ours), server.screen(theirs)),
+            server.until,
+        )
+
+
+@contextlib.asynccontextmanager
+async def slack() -> AsyncIterator[Side]:
+    async with slack_server() as server:
+        server.workspace.add_user("U9", "Chief")
+        labels = {"approve": "Allow", "deny": "Deny"}
+
+        async def press(action: str) -> None:
+            last = server.workspace.ours("D9")[-1]
+            await server.press("D9", last.ts, labels[action], user="U9")
+
+        yield Side(
+            "slack",
+            config_for(server),
+            "T1/U1",
+            "T1/U9",
+            lambda text: server.say("D1", text),
+            press,
+            lambda: (server.workspace.screen("D1"), server.workspace.screen("D9")),
+            server.until,
+        )
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    home: Path, side: Side, model: ModelServer, machine: Machine
+) -> AsyncIterator[None]:
+    settings = Settings(
+        gateway=GatewaySettings(drain_seconds=0, stale_after=Duration(10**9)),
+        model=ModelSettings(
+            provider="openai",
+            name="scripted",
+            base_url=model.url,
+            api_key=Secret("sk-none"),
+            timeouts=Timeouts(backoff=0.01),
+        ),
+        access=AccessSettings(
+            allow=(f"{side.platform}:{side.member}",), admins=(f"{side.platform}:{side.admin}",)
+        ),
+        platforms={side.platform: side.config},
+    )
+    runner = GatewayRunner(
+        settings,
+        home,
+        specs={side.platform: find(side.platform)},
+        http=False,
+        tools=(machine.tool,),
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(runner.run())
+        async with asyncio.timeout(PATIENCE):
+            await runner.ready.wait()
+        try:
+            yield
+        finally:
+            runner.stopping.set()
+            runner.hurry.set()
+
+
+@pytest.mark.parametrize(
+    ("action", "told", "runs"),
+    [
+        pytest.param("approve", "✅ Allowed by {}.", ["make tea"], id="allowed"),
+        pytest.param("deny", "🚫 Denied by {}.", [], id="denied"),
+    ],
+)
+@pytest.mark.parametrize("platform", [telegram, discord, slack])
+async def test_an_admin_answers_by_a_button_in_private_for_somebody_else(
+    tmp_path: Path,
+    platform: Callable[[], AbstractAsyncContextManager[Side]],
+    action: str,
+    told: str,
+    runs: list[str],
+) -> None:
+    machine = Machine()
+    async with (
+        platform() as side,
+        ModelServer(calling()) as model,
+        gateway(tmp_path, side, model, machine),
+    ):
+        await side.say("tea, please")
+        asks = f"run wants to run for {side.platform}:{side.member}"
+        await side.show("An admin has to answer", asks)
+        assert machine.ran == []
+        await side.press(action)
+        words = told.format(f"{side.platform}:{side.admin}")
+        await side.show("echo: tea, please", words)
+        await side.show(words, words)
+        assert machine.ran == runs
+        _, admin = side.screens()
+        assert len(admin) == 1

@@ -1,0 +1,75 @@
+"""Admins are told of troubles that last, and of their end, whatever dies in between."""
+
+from pathlib import Path
+from typing import Any
+
+from gateway.settings import AccessSettings
+from platforms.core.contract import Live, Sender
+from tests.e2e.house import House, Screen, gateway, opened, talkative
+from tests.fakes.model_script import Script
+from tests.fakes.model_server import ModelServer
+
+CHIEF = "9"
+ANN = Sender("1001", "Ann")
+ADMINS = ("memory:9",)
+
+
+def a_screen() -> Screen:
+    return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+
+
+def soon(house: House) -> None:
+    """What lasts for a moment counts as lasting."""
+    house.runner._operators.alarms.after = 0.1
+
+
+async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
+    tmp_path: Path,
+) -> None:
+    screen = a_screen()
+    began = "🛠 memory has been in trouble for 1 minute: Another program uses the token."
+    over = "✅ memory works again. It was in trouble for 1 minute: Another program uses the token."
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, screen, admins=ADMINS) as house:
+            soon(house)
+            house.runner._complaint("memory", "Another program uses the token.")
+            assert await house.runner.problems() == ["memory: Another program uses the token."]
+            await screen.shows(CHIEF, began)
+            await house.crash()
+        async with gateway(tmp_path, model, screen, admins=ADMINS) as house:
+            assert await house.runner.problems() == []
+            await screen.shows(CHIEF, over)
+            soon(house)
+            house.runner._complaint("memory", "again")
+            await screen.shows(CHIEF, "in trouble for 1 minute: again.")
+            house.runner._complaint("memory", "")
+            await screen.shows(
+                CHIEF, "✅ memory works again. It was in trouble for 1 minute: again"
+            )
+    assert len(screen.messages(CHIEF)) == 4
+
+
+async def test_a_model_that_refuses_and_then_answers_is_told_of_twice(tmp_path: Path) -> None:
+    screen, refusing = a_screen(), [True]
+
+    def moody(body: dict[str, Any]) -> Script:
+        return "S401" if refusing[0] else talkative(body)
+
+    async with ModelServer(moody) as model:
+        access = AccessSettings(allow=("memory:1001",), admins=ADMINS)
+        async with gateway(tmp_path, model, screen, access=access):
+            await screen.say("1001", "hello", sender=ANN)
+            await screen.shows("1001", "❌ I could not finish", "The operator has been told.")
+            await screen.shows(CHIEF, "🛠 The model cannot be used")
+        refusing[0] = False
+        async with gateway(tmp_path, model, screen, access=access):
+            await screen.say("1001", "hello again", sender=ANN)
+            await screen.shows("1001", "echo: hello again")
+            await screen.shows(
+                CHIEF, "✅ The model answers again. It could not be used for 1 minute"
+            )
+            await screen.say("1001", "and now", sender=ANN)
+            await screen.shows("1001", "echo: and now")
+    assert len(screen.messages(CHIEF)) == 2
+    async with opened(tmp_path) as store:
+        assert await store.get_value("operators", "book") == "{}"
