@@ -23,6 +23,7 @@ from agent.continuation import (
     Reissue,
     RunTools,
     Switch,
+    Urge,
 )
 from agent.errors import Looping, Overloaded, RateLimited, Stalled, ToolError
 from agent.events import (
@@ -220,6 +221,7 @@ class _Turn:
                 drafted=sum(draft.grew for draft in drafts if draft),
                 after_tools=after_tools,
                 others=self._route.has_other,
+                announces=self._route.facts.announces,
             )
             action = recovery.next(seen, self._clock.monotonic())
             now = self._clock.monotonic()
@@ -231,6 +233,9 @@ class _Turn:
                 return _Answer(step.text, result, salvage, drafts)
             if isinstance(action, GiveUp):
                 return self._failed(step.text, action, result)
+            if isinstance(action, Urge):
+                step.urge()  # nothing was lost, so nothing is told, and no call is a repetition
+                continue
             self._recovered = True
             self._tell_losses(salvage, drafts)
             if isinstance(action, Again) and action.kind is Kind.CAP:
