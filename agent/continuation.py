@@ -414,7 +414,7 @@ def cause_of(error: ProviderError | None) -> str:
         case errors.Declined():
             return "the model declined to answer"
         case errors.Unauthorized():
-            return "the model service does not accept our key"
+            return "the model service does not accept our key (set another one: model.api_key)"
         case errors.OutOfCredit():
             return "the account at the model service is empty"
         case _:
