@@ -182,11 +182,11 @@ class ModelServer:
         named = [{"id": name, "object": "model"} for name in self.models]
         return {"object": "list", "data": named}
 
-    def _refusal(self, request: Received) -> Script | None:
+    def _refusal(self, request: Received) -> Sequence[Step] | None:
         shown = request.headers.get("x-api-key") or request.headers.get("authorization", "")
         if shown.removeprefix("Bearer ") == self.key or not self.key:
             return None
-        return (status(self.refusal, message="Incorrect API key provided."),)
+        return steps((status(self.refusal, message="Incorrect API key provided."),))
 
     def _script_for(self, request: Received) -> Script:
         if refused := self._refusal(request):
