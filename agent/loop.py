@@ -114,8 +114,7 @@ class _Turn:
             timeout=means.limits.tool_timeout,
             caps=caps_for(self._route.window),
         )
-        if task.taken_up:
-            self._runner.remember(self._said.of_this_turn)
+        self._runner.remember(task.before)
 
     def add(self, rows: Iterable[Message]) -> None:
         """People said something while the turn ran."""

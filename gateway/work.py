@@ -61,7 +61,7 @@ from sessions.changes import (
 )
 from sessions.errors import StoreError
 from sessions.events import Ended, StartTask
-from sessions.records import Item, Message, ToolCall, TurnState
+from sessions.records import Item, Message, ToolCall, ToolRun, TurnState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
 
@@ -202,6 +202,10 @@ class Work:
     async def _task(self) -> TurnTask:
         summary, history = await self._store.context(self._turn.session)
         notes = _notes(self._start)
+        begun: tuple[ToolRun, ...] = ()
+        if self._start.taken_up:
+            calls = [call.id for row in since_request(history) for call in row.tool_calls]
+            begun = await self._store.runs_of(self._turn.session, calls)
         if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
             self._attempts_before = before.attempts
             if before.resumed:  # the same turn: what it showed stays
@@ -217,6 +221,7 @@ class Work:
             summary=summary,
             notes=notes,
             taken_up=self._start.taken_up,
+            before=begun,
             partial=self._text,
             may_replace=not self._streams,
         )
@@ -431,10 +436,11 @@ class Work:
         await self._save(*changes)
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
-        """See `agent.tools.run.LateJournal`: the people are told, the conversation is not."""
+        """See `agent.tools.run.LateJournal`: people and journal are told, the conversation is not."""
         fields = {"tool": call.name, "result": " ".join(result.split())[:PREVIEW]}
         item = self._announcer.item("late", self._turn.address, fields, turn=self._turn.id)
-        await self._store.apply(PutItem(item))
+        ended = EndTool(self._turn.id, call.id, ok=True, result=result, at=self._clock.now())
+        await self._store.apply(ended, PutItem(item))
         self._delivery.wake([item])
 
     async def compacted(self, keep: int, summary: str) -> None:
