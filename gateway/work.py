@@ -202,10 +202,6 @@ class Work:
     async def _task(self) -> TurnTask:
         summary, history = await self._store.context(self._turn.session)
         notes = _notes(self._start)
-        begun: tuple[ToolRun, ...] = ()
-        if self._start.taken_up:
-            calls = [call.id for row in since_request(history) for call in row.tool_calls]
-            begun = await self._store.runs_of(self._turn.session, calls)
         if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
             self._attempts_before = before.attempts
             if before.resumed:  # the same turn: what it showed stays
@@ -221,10 +217,17 @@ class Work:
             summary=summary,
             notes=notes,
             taken_up=self._start.taken_up,
-            before=begun,
+            before=await self._begun(history) if self._start.taken_up else (),
             partial=self._text,
             may_replace=not self._streams,
         )
+
+    async def _begun(self, history: tuple[Message, ...]) -> tuple[ToolRun, ...]:
+        """The calls of the work that is taken up: of this turn, or of those it goes on from."""
+        calls = [call.id for row in since_request(history) for call in row.tool_calls]
+        earlier = await self._store.runs_of(self._turn.session, calls)
+        own = await self._store.tool_runs(self._turn.id)
+        return tuple({run.call_id: run for run in (*earlier, *own)}.values())
 
     async def _answer(self, task: TurnTask) -> Ended:
         try:
