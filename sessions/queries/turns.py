@@ -34,14 +34,13 @@ _TOOL_RUNS = (
     .where(schema.tool_runs.c.turn_id == given("turn"))
     .order_by(schema.tool_runs.c.started_at, schema.tool_runs.c.call_id)
 )
-_RUNS_OF_CALLS = (
+_RUNS_OF_CALL = (
     sa.select(*RUN)
     .join(schema.turns, schema.turns.c.id == schema.tool_runs.c.turn_id)
     .where(
         schema.turns.c.session_id == given("session"),
-        schema.tool_runs.c.call_id.in_(given("calls", expanding=True)),
+        schema.tool_runs.c.call_id == given("call"),
     )
-    .order_by(schema.tool_runs.c.started_at, schema.tool_runs.c.call_id)
 )
 
 
@@ -81,5 +80,9 @@ def tools_of(
     connection: Connection, session_id: str, calls: Collection[str]
 ) -> tuple[ToolRun, ...]:
     """List what was started of these calls, whichever turns of the session did."""
-    found = connection.execute(_RUNS_OF_CALLS, {"session": session_id, "calls": list(calls)})
-    return tuple(ToolRun(*row) for row in found)
+    found = [
+        ToolRun(*row)
+        for call in calls
+        for row in connection.execute(_RUNS_OF_CALL, {"session": session_id, "call": call})
+    ]
+    return tuple(sorted(found, key=lambda run: (run.started_at, run.call_id)))
