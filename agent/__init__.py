@@ -11,7 +11,8 @@ prompt          how a conversation is shown to a model, and what is said to carr
 attachments     what a model reads about the files that came with a message
 accumulate      chunks to one answer; `slots` puts tool calls together, `think` finds thinking,
                 `thoughts` keeps it for the service, `seam` joins the pieces of a cut text
-verdict         what a request came to; `salvage` sorts its calls; `continuation` decides what next
+verdict         what a request came to; `salvage` sorts its calls; `continuation` decides what next;
+                `announcement` sees a promise that no call follows
 watchdog        how long a model may stay silent; `degeneration` sees when it repeats itself
 experience      what is learned of a model; `breaker` leaves a hanging one alone, `fallback` says
                 who is next, `traits` what is known by name

@@ -63,6 +63,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     drafted: int = 0  # characters that were kept of cut files
     thought: bool = False  # it gave reasoning
     said: bool = False  # it gave text
+    announced: bool = False  # it only says what it will do, and the model is known for that
     after_tools: bool = False  # the step follows tool results
     others: bool = False  # another target can be asked
 
@@ -107,6 +108,10 @@ class Reissue(msgspec.Struct, frozen=True):
     wait: float = 0.0
 
 
+class Urge(msgspec.Struct, frozen=True):
+    """Ask for what the model said it would do; the text stays, and what follows stands behind it."""
+
+
 class Compact(msgspec.Struct, frozen=True):
     """Shorten the conversation, then ask again; `limit` is the service's word, in tokens."""
 
@@ -127,7 +132,7 @@ class GiveUp(msgspec.Struct, frozen=True):
     tell_operator: bool = False
 
 
-Action = Finish | RunTools | Again | AskSmaller | Reissue | Compact | Switch | GiveUp
+Action = Finish | RunTools | Again | AskSmaller | Reissue | Urge | Compact | Switch | GiveUp
 
 
 # --- counters ----------------------------------------------------------------------------------
@@ -143,6 +148,7 @@ class Budget:
         self.compactions = 0
         self.refusals = 0
         self.loops = 0
+        self.urged = False  # once in a turn is enough: who does not act then will not
         self._grown = 0
 
     def came_on(self, now: float, ran: Sequence[str] = ()) -> None:
@@ -215,8 +221,8 @@ class Recovery:
         if self._budget.grew(seen.grown, seen.drafted, now):
             self._failures = 0
         action = self._after(seen)
-        if isinstance(action, Finish | RunTools | GiveUp):
-            return action
+        if isinstance(action, Finish | RunTools | GiveUp | Urge):
+            return action  # nothing is to be recovered
         self._budget.recoveries += 1
         if self._budget.is_over(now):
             return GiveUp(f"nothing came of {self._budget.recoveries} tries in a row")
@@ -225,7 +231,7 @@ class Recovery:
     def _after(self, seen: Seen) -> Action:
         match seen.verdict:
             case Complete() | SoftComplete():
-                return RunTools() if seen.ready else Finish()
+                return RunTools() if seen.ready else self._finish(seen)
             case Interrupted():
                 return GiveUp("it was stopped")
             case Refused():
@@ -238,6 +244,12 @@ class Recovery:
                 return self._cut(phase, error, seen)
 
     # --- by verdict ----------------------------------------------------------------------------
+
+    def _finish(self, seen: Seen) -> Action:
+        if not seen.announced or self._budget.urged:
+            return Finish()
+        self._budget.urged = True
+        return Urge()
 
     def _refused(self, seen: Seen) -> Action:
         self._budget.refusals += 1
@@ -402,7 +414,7 @@ def cause_of(error: ProviderError | None) -> str:
         case errors.Declined():
             return "the model declined to answer"
         case errors.Unauthorized():
-            return "the model service does not accept our key"
+            return "the model service does not accept our key (set another one: model.api_key)"
         case errors.OutOfCredit():
             return "the account at the model service is empty"
         case _:

@@ -24,6 +24,7 @@ from agent.continuation import (
     Reissue,
     RunTools,
     Switch,
+    Urge,
 )
 from agent.errors import Looping, Overloaded, RateLimited, Stalled, ToolError
 from agent.events import (
@@ -116,8 +117,7 @@ class _Turn:
             timeout=means.limits.tool_timeout,
             caps=caps_for(self._route.window),
         )
-        if task.taken_up:
-            self._runner.remember(self._said.of_this_turn)
+        self._runner.remember(task.before)
 
     def add(self, rows: Iterable[Message]) -> None:
         """People said something while the turn ran."""
@@ -223,6 +223,7 @@ class _Turn:
                 drafted=sum(draft.grew for draft in drafts if draft),
                 after_tools=after_tools,
                 others=self._route.has_other,
+                announces=self._route.facts.announces,
             )
             action = recovery.next(seen, self._clock.monotonic())
             now = self._clock.monotonic()
@@ -234,6 +235,9 @@ class _Turn:
                 return _Answer(step.text, result, salvage, drafts)
             if isinstance(action, GiveUp):
                 return self._failed(step.text, action, result)
+            if isinstance(action, Urge):
+                step.urge()  # nothing was lost, so nothing is told, and no call is a repetition
+                continue
             self._recovered = True
             self._tell_losses(salvage, drafts)
             if isinstance(action, Again) and action.kind is Kind.CAP:

@@ -34,6 +34,12 @@ NO_RESULT = (
 
 NUDGE = Message("user", "[Your last answer was empty. Please give your answer now.]")
 
+ACT = (
+    "[Your answer above says what you will do, but no tool was called, so nothing has happened yet. "
+    "Make the call now, without saying again that you will. If there is nothing to be done, say in "
+    "one sentence how things stand.]"
+)
+
 REPEATING = (
     "[You had begun to repeat the same words over and over and were stopped. What you repeated was "
     "removed. Do not fall into it again.]"

@@ -41,11 +41,16 @@ class Seam:
 
     Without `may_replace` the old text stays whatever comes: a model that begins anew and says
     something else is not listened to.
+
+    `apart`: the old text is whole, and what comes is said after it. Only what repeats it is left
+    out; the rest begins a paragraph of its own.
     """
 
-    def __init__(self, old: str, *, may_replace: bool = True) -> None:
-        self._old = old
-        self._tail = old[-_WINDOW:]
+    def __init__(self, old: str, *, may_replace: bool = True, apart: bool = False) -> None:
+        self._old = old.rstrip() if apart else old
+        self._apart = apart
+        self._blanks = old[len(self._old) :]  # the model may write them again
+        self._tail = self._old[-_WINDOW:]
         self._may_replace = may_replace
         self._pieces: list[str] = []  # held back
         self._size = 0  # of them, in characters
@@ -76,6 +81,10 @@ class Seam:
         """Take a piece of the continuation."""
         if self._joined:
             return self._pass(text)
+        if self._apart and not self._pieces:
+            text = text.lstrip()
+        if not text:
+            return Joint()
         self._hold(text)
         return Joint() if self._undecided() else self._join("".join(self._pieces))
 
@@ -111,6 +120,8 @@ class Seam:
         return self._at >= 0 or self._same == self._size
 
     def _join(self, held: str, *, closed: bool = False) -> Joint:
+        if self._apart:
+            return self._join_apart(held, closed=closed)
         self._joined = True
         self._pieces = []
         self._anew = self._same >= self._counts_as_restart(closed=closed)
@@ -127,6 +138,17 @@ class Seam:
             return self._pass(_between(self._old, rest) + rest)
         self._deaf = not self._may_replace
         return msgspec.structs.replace(self._pass(held), replaces=self._may_replace)
+
+    def _join_apart(self, held: str, *, closed: bool) -> Joint:
+        overlap = self._overlap(held, closed=closed)
+        rest = held[overlap:]
+        self._joined = closed or bool(rest.strip())
+        if not rest.strip():
+            return Joint()  # blanks, so far; what they part may follow
+        self._pieces = []
+        if overlap and rest[0].isspace():
+            return self._pass(rest.removeprefix(self._blanks))
+        return self._pass("\n" * (2 - self._blanks.count("\n")) + rest)
 
     def _counts_as_restart(self, *, closed: bool) -> float:
         # An answer cut off early in its second beginning had no time to show more of it, and most

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from agent.announcement import only_announces
 from agent.attempt import AttemptResult
 from agent.continuation import Again, AskSmaller, Kind, Seen
 from agent.errors import Looping
@@ -20,7 +21,7 @@ from agent.events import (
     TextDelta,
     TextReplaced,
 )
-from agent.prompt import NUDGE, REPEATING, Lost, Report, carried_on, draft_note, lost_calls
+from agent.prompt import ACT, NUDGE, REPEATING, Lost, Report, carried_on, draft_note, lost_calls
 from agent.providers.contract import ToolSchema
 from agent.salvage import Salvage
 from agent.seam import Joint, Seam
@@ -53,7 +54,6 @@ class Step:
         self.cap: int | None = None
         self.unstreamed = False
         self.failures = 0
-        self._nudge = False
         self._schemas = schemas
         self._more = more
         self._report = report
@@ -64,6 +64,7 @@ class Step:
         self._kind = Kind.NETWORK
         self._nudge = False
         self._looped = False
+        self._urged_at = -1  # characters of the text that announced what did not follow
         self._lowered = 0  # steps of effort
         self._seam = Seam("")
         self._before = ""  # the text when the present request was sent
@@ -92,7 +93,7 @@ class Step:
         With `prefill` the model goes on from an assistant's text at the end by itself: then there
         is nothing to explain and no seam to find.
         """
-        plain = not (self._report or self._looped or self._nudge)
+        plain = not (self._report or self._looped or self._nudge or self._urging)
         self._prefilled = prefill and plain and bool(self.text.strip())
         if self._prefilled:
             bare = self.text.rstrip()  # services refuse blanks at the end
@@ -101,9 +102,11 @@ class Step:
         text = self.text if self.text.strip() else ""
         told = lost_calls(self._report) if self._report else ""
         if self._looped:
-            told = "\n\n".join(filter(None, (REPEATING, told)))
+            told = _joined(REPEATING, told)
         asks: list[Message] = []
-        if text:
+        if text and self._urging:
+            asks += (Message("assistant", text), Message("user", _joined(ACT, told)))
+        elif text:
             asks += carried_on(text, self._kind, told)
         elif told:
             asks.append(Message("user", told))
@@ -132,12 +135,17 @@ class Step:
         start = _EFFORTS.index(configured) if configured in _EFFORTS else _EFFORTS.index("medium")
         return _EFFORTS[max(0, start - self._lowered)]
 
+    @property
+    def _urging(self) -> bool:
+        """The model was asked to do what it announced, and has said nothing since."""
+        return len(self.text) == self._urged_at
+
     # --- while the answer comes ----------------------------------------------------------------
 
     def begin(self) -> None:
         """A request is about to be sent."""
         self._before = self.text
-        self._seam = Seam(self.text, may_replace=self._may_replace)
+        self._seam = Seam(self.text, may_replace=self._may_replace, apart=self._urging)
         if self._reasoned:
             self._emit(ReasoningReplaced())
             self._reasoned = False
@@ -182,7 +190,8 @@ class Step:
     def _unloop(self, text: str) -> None:
         """Take back what was repeated without end."""
         self._looped = True
-        seam = Seam(self._before, may_replace=self._may_replace)
+        apart = len(self._before) == self._urged_at
+        seam = Seam(self._before, may_replace=self._may_replace, apart=apart)
         kept = self._before
         for joint in (seam.feed(text), seam.close()):
             kept = joint.text if joint.replaces else kept + joint.text
@@ -203,9 +212,11 @@ class Step:
         drafted: int,
         after_tools: bool,
         others: bool,
+        announces: bool = False,
     ) -> Seen:
-        """Sum up the request that just ended."""
+        """Sum up the request that just ended; `announces`: see `agent.traits`."""
         step = result.step
+        could_act = announces and bool(self._schemas) and not step.calls
         return Seen(
             verdict=result.verdict,
             grown=max(0, len(self.text) - len(self._before)),
@@ -218,6 +229,7 @@ class Step:
             drafted=drafted,
             thought=bool(step.reasoning),
             said=bool(step.text.strip()),
+            announced=could_act and only_announces(self.text),
             after_tools=after_tools,
             others=others,
         )
@@ -247,6 +259,11 @@ class Step:
         """Calls came whole, but may not run: ask for them again."""
         self._report = report
         self._kind = Kind.CALLS
+        self._nudge = False
+
+    def urge(self) -> None:
+        """The text announces what was not done."""
+        self._urged_at = len(self.text)
         self._nudge = False
 
     def other_target(self) -> None:
@@ -297,6 +314,10 @@ class Step:
         if self._news:
             self._news.cancel()
             self._news = None
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(filter(None, parts))
 
 
 def _note(draft: Draft) -> str:

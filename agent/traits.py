@@ -26,6 +26,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     prefill: bool = False  # goes on from an assistant's text at the end, unless it is thinking
     first_token_floor: float = 0.0  # it may think so long before a first sign
     thinks: bool = False  # can think before it answers
+    announces: bool = False  # may say what it will do, and stop without doing it
 
 
 _UNKNOWN = Facts()
@@ -148,15 +149,32 @@ _TABLE: tuple[tuple[str, Facts], ...] = (
     (r"mistral-(?:large|medium|small|nemo)|(?:mini|dev)stral|pixtral", _talks(128 * _K)),
 )
 
-# Behind the name there may be anything but a further digit of the version.
-_ROWS = tuple(
-    (re.compile(rf"(?:^|[^a-z0-9])(?:{name})(?!\d|\.\d|-\d(?![\da-z]))"), known)
-    for name, known in _TABLE
+_ANNOUNCING = (
+    # Reports of agents that stop at "I will now …" until somebody says "continue":
+    r"gpt-4o|gpt-4\.1",  # LibreChat #7612, vscode-copilot-release #8105
+    r"gpt-5\.[12]",  # codex #7923: takes the words before a call for a turn of their own
+    r"kimi-k[23].*|glm-[45].*|deepseek-(?:chat|v3|v4).*",  # hermes-agent #78113, open-science #408
+    # Open models on a server of one's own: where its template is not the model's own, or many tools
+    # are offered, calls come out as prose (omlx #3153, QwenPaw #3107).
+    r"qwen-?[23].*|qwq.*",
+    r"llama-?3.*",
+    r"mistral-(?:small.*|nemo|7b)|(?:mini|dev)stral",
 )
+
+
+def _row(name: str) -> re.Pattern[str]:
+    # Behind the name there may be anything but a further digit of the version.
+    return re.compile(rf"(?:^|[^a-z0-9])(?:{name})(?!\d|\.\d|-\d(?![\da-z]))")
+
+
+_ROWS = tuple((_row(name), known) for name, known in _TABLE)
+_ANNOUNCING_ROWS = tuple(map(_row, _ANNOUNCING))
 
 
 @functools.lru_cache(maxsize=256)
 def facts(model: str) -> Facts:
     """Tell what is known of a model; of an unknown one, nothing."""
     name = model.lower().rpartition("/")[2]
-    return next((known for row, known in _ROWS if row.search(name)), _UNKNOWN)
+    known = next((known for row, known in _ROWS if row.search(name)), _UNKNOWN)
+    announces = any(row.search(name) for row in _ANNOUNCING_ROWS)
+    return msgspec.structs.replace(known, announces=True) if announces else known

@@ -44,12 +44,6 @@ class Transcript:
         """Ids that no other call may have, also those of calls that are not in view any more."""
         return self._covered_ids.union(call.id for row in self.rows for call in row.tool_calls)
 
-    @property
-    def of_this_turn(self) -> Sequence[Message]:
-        """What stands behind the last thing that a person said."""
-        last = max((at for at, row in enumerate(self.rows) if row.role == "user"), default=-1)
-        return self.rows[last + 1 :]
-
     def surely_fits(self, window: int | None) -> bool:
         """Whether it fits beyond doubt: no text has more tokens than characters."""
         return window is None or self._characters < window // 2

@@ -15,7 +15,7 @@ from agent.tools.contract import SendFile
 from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve, ToolJournal
-from sessions.records import Message
+from sessions.records import Message, ToolRun
 from sessions.values.clock import Clock
 
 
@@ -56,6 +56,7 @@ class TurnTask(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""  # of what came before the history
     notes: tuple[str, ...] = ()  # told to the model in this turn only, see `agent.prompt`
     taken_up: bool = False  # the turn was interrupted; what follows the user's row belongs to it
+    before: tuple[ToolRun, ...] = ()  # of a turn taken up: the calls it had begun
     partial: str = ""  # of a turn taken up: the text that was visible, to be gone on with
     may_replace: bool = True  # text that is shown can still be changed
 

@@ -25,20 +25,32 @@ class Values:
         self._literal = literal
 
     def secret(self, value: object, path: KeyPath) -> Secret:
-        """Read `env:NAME`, `file:PATH`, `credential:NAME` or the secret itself."""
-        kind, _, name = _text(value, "the secret itself, env:NAME or file:PATH").partition(":")
-        if kind == "env":
-            found, otherwise = self._environ.get(name, ""), f"env:{name} is not set"
-        elif kind == "file":
-            found, otherwise = read_text(self._folder / Path(name).expanduser())
-        elif kind == "credential":
-            found, otherwise = self._credential(name)
-        else:
-            found, otherwise = str(value), "is empty"
-            self._literal(found, path)
+        """Read `env:NAME`, `file:PATH`, `credential:NAME` or the secret itself.
+
+        What lies somewhere else can be read again later: it may have become another one.
+        """
+        written = _text(value, "the secret itself, env:NAME or file:PATH")
+        read = self._place(written)
+        if read is None:
+            self._literal(written, path)
+        found, otherwise = read() if read else (written, "is empty")
         if not found.strip():
             raise ValueError(otherwise)
-        return Secret(found.strip())
+        return Secret(found.strip(), _stripped(read) if read else None)
+
+    def _place(self, written: str) -> Callable[[], tuple[str, str]] | None:
+        """How a secret is read that lies somewhere else: gives it, or why there is none."""
+        kind, _, name = written.partition(":")
+        match kind:
+            case "env":
+                return lambda: (self._environ.get(name, ""), f"env:{name} is not set")
+            case "file":
+                path = self._folder / Path(name).expanduser()
+                return lambda: read_text(path)
+            case "credential":
+                return lambda: self._credential(name)
+            case _:
+                return None
 
     def path(self, value: object, _path: KeyPath) -> Path:
         """Read a path; a relative one starts from the folder of the configuration."""
@@ -67,6 +79,14 @@ def read_text(path: Path) -> tuple[str, str]:
         return "", f"names {path}, which is not UTF-8 text"
     except OSError as error:
         return "", f"names {path}, which cannot be read: {error.strerror}"
+
+
+def _stripped(read: Callable[[], tuple[str, str]]) -> Callable[[], str]:
+    def once_more() -> str:
+        found, _ = read()
+        return found.strip()
+
+    return once_more
 
 
 def others_can_read(path: Path) -> bool:

@@ -67,7 +67,7 @@ from sessions.changes import (
 from sessions.errors import StoreError
 from sessions.events import Ended, Event, Heard, StartTask, SteersWanted
 from sessions.machine import REQUEST_LENGTH
-from sessions.records import Attachment, Item, Message, ToolCall, TurnState
+from sessions.records import Attachment, Item, Message, ToolCall, ToolRun, TurnState
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
 
@@ -233,9 +233,17 @@ class Work:
             summary=summary,
             notes=notes,
             taken_up=self._start.taken_up,
+            before=await self._begun(history) if self._start.taken_up else (),
             partial=self._text,
             may_replace=not self._streams,
         )
+
+    async def _begun(self, history: tuple[Message, ...]) -> tuple[ToolRun, ...]:
+        """The calls of the work that is taken up: of this turn, or of those it goes on from."""
+        calls = [call.id for row in since_request(history) for call in row.tool_calls]
+        earlier = await self._store.runs_of(self._turn.session, calls)
+        own = await self._store.tool_runs(self._turn.id)
+        return tuple({run.call_id: run for run in (*earlier, *own)}.values())
 
     async def _answer(self, task: TurnTask) -> Ended:
         try:
@@ -500,10 +508,11 @@ class Work:
         await self._save(*changes)
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
-        """See `agent.tools.run.LateJournal`: the people are told, the conversation is not."""
+        """See `agent.tools.run.LateJournal`: people and journal are told, the conversation is not."""
         fields = {"tool": call.name, "result": " ".join(result.split())[:PREVIEW]}
         item = self._announcer.item("late", self._turn.address, fields, turn=self._turn.id)
-        await self._store.apply(PutItem(item))
+        ended = EndTool(self._turn.id, call.id, ok=True, result=result, at=self._clock.now())
+        await self._store.apply(ended, PutItem(item))
         self._delivery.wake([item])
 
     async def compacted(self, keep: int, summary: str) -> None:

@@ -139,12 +139,13 @@ class Actor:
         self._mailbox: deque[tuple[Event, asyncio.Future[State] | None]] = deque()
         self._awake = self._abandoned = False
         self._worker: asyncio.Task[None] | None = None
-        self._turn: RunningTurn | None = None
+        self._turn: RunningTurn | None = None  # from its start until its end is carried out
         self._handle: TurnHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._wrecks: list[Wrecked] = []
         self._read_back: frozenset[str] = frozenset()  # waiting rows that were seen while loading
-        self._kept: tuple[Change, ...] = ()  # of a turn that was cut, until it is stored
+        self._cut_turn = ""  # the id of the turn that was cut
+        self._kept: tuple[Change, ...] = ()  # of it, until it is stored
 
     @property
     def busy(self) -> bool:
@@ -179,6 +180,7 @@ class Actor:
             while self._mailbox:
                 event, handled = self._mailbox.popleft()
                 carried_out = await self._carry_out(event)
+                self._let_go(event)
                 if handled is None or handled.done():
                     continue
                 if carried_out and self.state:
@@ -212,6 +214,12 @@ class Actor:
                 return True
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _let_go(self, event: Event) -> None:
+        """A turn's end was carried out, or cannot be: then the journal has what is known of it."""
+        if isinstance(event, Ended) and self._turn and self._turn.id == event.turn:
+            self._turn = None
+            self._kept = ()
 
     async def _decide(self, event: Event) -> None:
         if self.state is None:
@@ -256,7 +264,10 @@ class Actor:
     def _cut(self, result: Result) -> None:
         """Cancel first, store second: what hangs must not hold up `/stop`."""
         for act in result.acts:
-            if isinstance(act, CancelTask) and self._handle and self._task:
+            if not isinstance(act, CancelTask) or act.turn.id == self._cut_turn:
+                continue  # what is decided anew after a failure was cut before
+            if self._handle and self._task:
+                self._cut_turn = act.turn.id
                 kept = self._handle.cut(act.cause)
                 if act.take_up:
                     kept = (Checkpoint(act.turn.id, self._handle.partial()),)
@@ -284,7 +295,7 @@ class Actor:
             ended.append(handle.crashed(error))
 
     def _gone(self, turn: RunningTurn, ended: list[Ended]) -> None:
-        self._task = self._handle = self._turn = None
+        self._task = self._handle = None
         last = ended[0] if ended else Ended(turn.id, TurnState.INTERRUPTED, "cancelled")
         self.post(last)
 
@@ -308,22 +319,25 @@ class Actor:
             newest = stored.newest
             if newest and newest.id == stored.suspended.id and newest.reason is not Reason.SWITCHED:
                 fresh_after = newest.reason
+        turn = self._turn
+        if turn and all(turn.id != running.id for running in stored.running):
+            turn = msgspec.structs.replace(turn, leaving=True)  # its end is stored already
+            self._kept = ()
         session = stored.active
         person = last.person if last else ""
         wrecks = []
-        for turn in stored.running:
-            asked_by = turn.person or person
-            if self._turn is None or self._turn.id != turn.id:
+        for left in stored.running:
+            if self._turn is None or self._turn.id != left.id:
                 running = RunningTurn(
-                    turn.id,
-                    turn.session_id,
-                    turn.address,
-                    asked_by,
-                    turn.request,
-                    turn.started_at,
-                    reply_to=(await self._read_turn(turn)).reply_to,
+                    left.id,
+                    left.session_id,
+                    left.address,
+                    left.person or person,
+                    left.request,
+                    left.started_at,
+                    reply_to=(await self._read_turn(left)).reply_to,
                 )
-                wrecks.append(await shared.hands.wrecked(turn, running))
+                wrecks.append(await shared.hands.wrecked(left, running))
         self._wrecks = wrecks
         self._read_back = frozenset(pending.id for pending in waiting)
         return State(
@@ -331,7 +345,7 @@ class Actor:
             session=session.id if session else None,
             session_used_at=session.updated_at if session else 0,
             earlier=earlier,
-            turn=self._turn,
+            turn=turn,
             waiting=waiting,
             person=person,
             draining=self._draining(),

@@ -6,6 +6,7 @@ may be cancelled while it waits for a write: the write is done all the same.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Self
 
 from sessions import opening
@@ -178,6 +179,12 @@ class SessionStore:
     async def tool_runs(self, turn_id: str) -> tuple[ToolRun, ...]:
         """The tools a turn has started, in that order."""
         return await self.database.read(lambda c: turns.tools(c, turn_id))
+
+    async def runs_of(self, session_id: str, calls: Collection[str]) -> tuple[ToolRun, ...]:
+        """What was started of these calls of a session, in that order, whichever turns did."""
+        if not calls:
+            return ()
+        return await self.database.read(lambda c: turns.tools_of(c, session_id, calls))
 
     async def spent(
         self,

@@ -4,17 +4,18 @@ import asyncio
 import functools
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from typing import Generic, Protocol, TypeVar
 
 import httpx2
 
 from agent import errors
-from agent.errors import ProviderError
+from agent.errors import ProviderError, Unauthorized
 from agent.providers.contract import Chunk
 from agent.providers.sse import EventTooLong
 from agent.settings import Timeouts
+from sessions.values.secret import Secret
 
 STREAMS_PER_CLIENT = 50
 """What one connection pool carries well: its work grows with the square of what it holds."""
@@ -56,6 +57,33 @@ class Closes(Protocol):
 
 
 Client = TypeVar("Client", bound=Closes)
+Answer = TypeVar("Answer")
+
+
+class Key:
+    """The key of one service. Whoever puts another one in its place need not restart us."""
+
+    def __init__(self, secret: Secret | None) -> None:
+        self._secret = secret or Secret("none")  # SDKs want one, also for servers that do not
+
+    async def show(self, send: Callable[[str], Awaitable[Answer]]) -> Answer:
+        """Send something with the key; where it is refused and there is another one, with that."""
+        shown = self._secret.reveal()
+        try:
+            return await send(shown)
+        except Unauthorized:
+            if not await self._replaced(shown):
+                raise
+        # Not a second try of the same thing: the service has not seen this key yet.
+        return await send(self._secret.reveal())
+
+    async def _replaced(self, refused: str) -> bool:
+        secret = self._secret
+        newer = await asyncio.to_thread(secret.reread)
+        if newer is not secret and self._secret is secret:  # nobody has found it out meanwhile
+            self._secret = newer
+            newer.announce()
+        return self._secret.reveal() != refused
 
 
 class Pool(Generic[Client]):

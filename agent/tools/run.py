@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -22,9 +22,9 @@ from agent.tools.guard import LoopGuard
 from agent.tools.registry import ToolRegistry
 from agent.tools.spill import ResultCaps, caps_for, cut, fits, preview, spill
 from agent.tools.tally import tally
-from agent.tools.twins import UNKNOWN, Twin, Twins, carried_out
+from agent.tools.twins import UNKNOWN, Twin, Twins, recorded
 from sessions.errors import AlreadyStarted
-from sessions.records import Message, ToolCall
+from sessions.records import Message, ToolCall, ToolRun
 from sessions.values.clock import Clock
 
 Approve = Callable[[Tool, ToolCall], Awaitable[str | None]]
@@ -83,6 +83,7 @@ class _Result(msgspec.Struct, frozen=True):
     ok: bool
     text: str
     ran: bool = False
+    unknown: bool = False  # whether it had its effect is not known
     refused: bool = False  # there was no sense in it, whoever might have allowed it
 
 
@@ -139,20 +140,21 @@ class ToolRunner:
         self._guard = LoopGuard()
         self._twins = Twins()
         self._did: list[tuple[str, str]] = []
+        self._closed: set[str] = set()  # calls whose result is on record
+        self._came_late: dict[str, str] = {}
 
     @property
     def done(self) -> list[str]:
         """What was carried out without an error, in a few words for people."""
         return tally(self._did)
 
-    def remember(self, rows: Sequence[Message]) -> None:
-        """Take in what this turn did before it was interrupted: its rows with calls and results."""
-        for made, result in carried_out(rows):
-            shape = shape_of(made.arguments)
-            call = StepCall(made.id, made.name, made.arguments, shape, sealed=True)
-            how = self._admitted(call)
+    def remember(self, runs: Iterable[ToolRun]) -> None:
+        """Take in what was begun before an interruption, in the order in which it was."""
+        for run in runs:
+            shape = shape_of(run.arguments)
+            how = self._admitted(StepCall(run.call_id, run.tool, run.arguments, shape, sealed=True))
             if isinstance(how, Run) and not how.tool.read_only:
-                self._twins.add(how.identity, Twin(call.id, result))
+                self._twins.add(how.identity, recorded(run))
 
     def prepare(self, calls: Sequence[StepCall]) -> tuple[StepCall, ...]:
         """Give the calls as they will be carried out, with slips put right; ids stay."""
@@ -233,7 +235,7 @@ class ToolRunner:
             running = [
                 each
                 if isinstance(each, _Result)
-                else group.create_task(self._carry_out(each.run, limit))
+                else group.create_task(self._carry_out(each, limit))
                 for each in ready
             ]
         return [each if isinstance(each, _Result) else each.result() for each in running]
@@ -269,8 +271,8 @@ class ToolRunner:
             "effect. To repeat it needs somebody's approval, and nobody here can give it."
         )
 
-    async def _carry_out(self, run: Run[Tool], limit: float) -> _Result:
-        call, tool = run.call, run.tool
+    async def _carry_out(self, work: _Work, limit: float) -> _Result:
+        run, call, tool = work.run, work.run.call, work.run.tool
         context = Context(
             self._clock,
             self._workspace,
@@ -279,12 +281,13 @@ class ToolRunner:
             self._send_file,
         )
         seconds = min(tool.timeout or self._timeout, limit)
-        late = functools.partial(self._late, call)
+        late = functools.partial(self._late, work)
         try:
             given = await bounded(tool.call(run.arguments, context), call.name, seconds, late)
         except (ToolTimeout, ToolUnknownOutcome) as error:
-            doubt = "" if tool.read_only else f"{UNKNOWN}: "
-            return _Result(ok=False, text=doubt + _said(error), ran=True)
+            unknown = not tool.read_only
+            text = f"{UNKNOWN}: {_said(error)}" if unknown else _said(error)
+            return _Result(ok=False, text=text, ran=True, unknown=unknown)
         except ToolError as error:
             return _Result(ok=False, text=_said(error), ran=True)
         except Exception as error:  # noqa: BLE001 - the boundary of tools
@@ -293,10 +296,19 @@ class ToolRunner:
             return _Result(ok=False, text=said, ran=True)
         return _Result(ok=True, text=str(given), ran=True)  # tools of others give what they like
 
-    async def _late(self, call: StepCall, result: str) -> None:
+    async def _late(self, work: _Work, result: str) -> None:
+        call, text = work.run.call, result[: self._caps.each]
         _log.warning("tool %s came to a result after it was given up", call.name)
+        if call.id in self._closed:
+            await self._report_late(work, text)
+        else:  # while it was ended: first goes on record that its time was up
+            self._came_late[call.id] = text
+
+    async def _report_late(self, work: _Work, text: str) -> None:
+        call = work.run.call
+        self._twins.came_late(work.identity, Twin(call.id, text))
         if isinstance(self._journal, LateJournal):
-            await self._journal.tool_late(record_of(call), result[: self._caps.each])
+            await self._journal.tool_late(record_of(call), text)
 
     # --- results ---------------------------------------------------------------------------------
 
@@ -307,6 +319,9 @@ class ToolRunner:
             text = self._note(how, result, text)
         self._room = max(0, self._room - len(text))
         await self._journal.tool_finished(record_of(call), result.ok, text)
+        self._closed.add(call.id)
+        if isinstance(how, _Work) and (late := self._came_late.pop(call.id, None)) is not None:
+            await self._report_late(how, late)
         if result.ran:
             self._emit(ToolFinished(call.id, call.name, result.ok))
         return Message("tool", text, tool_call_id=call.id)
@@ -318,7 +333,7 @@ class ToolRunner:
         if result.ok:
             self._did.append((call.name, work.label))
         if changes:
-            self._twins.add(work.identity, Twin(call.id, text))
+            self._twins.add(work.identity, Twin(call.id, text, result.unknown))
         return _joined(text, warning)
 
     async def _capped(self, call: StepCall, text: str) -> str:

@@ -2,22 +2,17 @@
 
 A model whose answer broke off often begins anew and makes calls again that were carried out
 already. In the first answer after such a break a call like an earlier one is therefore not
-carried out again.
+carried out again. What was carried out is taken from the record of what was begun, never from the
+words of a result: a tool may say whatever it likes.
 """
-
-from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from agent.tools.gate import Identity
-from sessions.records import Message, ToolCall
+from sessions.records import ToolRun
 
 UNKNOWN = "UNKNOWN"
 """Begins the result of every call that may or may not have had its effect."""
-
-_NO_RESULT = f"{UNKNOWN}: there is no result."
-_ANSWERED = "already done in this turn"
-_NOT_RUN = ("Nothing has run", "Not run", _ANSWERED)
 
 
 class Twin(msgspec.Struct, frozen=True):
@@ -25,16 +20,12 @@ class Twin(msgspec.Struct, frozen=True):
 
     id: str
     result: str
-
-    @property
-    def unknown(self) -> bool:
-        """Whether it had its effect is not known."""
-        return self.result.startswith(UNKNOWN)
+    unknown: bool = False  # whether it had its effect is not known
 
     @property
     def answer(self) -> str:
         """What a call like it gets for a result instead of being carried out."""
-        return f"{_ANSWERED} (call {self.id}): {self.result}"
+        return f"already done in this turn (call {self.id}): {self.result}"
 
 
 class Twins:
@@ -51,15 +42,20 @@ class Twins:
         """Find the earlier call that was like this one."""
         return self._last.get(call)
 
+    def came_late(self, call: Identity, twin: Twin) -> None:
+        """A call whose time had run out came to a result, unless another one is in its place."""
+        known = self._last.get(call)
+        if known is not None and known.id == twin.id:
+            self._last[call] = twin
 
-def carried_out(rows: Sequence[Message]) -> Iterator[tuple[ToolCall, str]]:
-    """Give the calls of these rows that were begun, each with its result.
 
-    A call without a result was begun for all we know.
+def recorded(run: ToolRun) -> Twin:
+    """Read a record: what was begun and never finished may have had its effect.
+
+    So may what was given up, of which the record says only that it failed; there the result is
+    our own, or that of a tool which says itself that it does not know.
     """
-    results = {row.tool_call_id: row.content for row in rows if row.role == "tool"}
-    for row in rows:
-        for call in row.tool_calls:
-            result = results.get(call.id, _NO_RESULT)
-            if not result.startswith((*_NOT_RUN, f"{call.name} has NOT run")):
-                yield call, result
+    if run.result is None:
+        return Twin(run.call_id, "", unknown=True)
+    doubtful = run.ok is False and run.result.startswith(UNKNOWN)
+    return Twin(run.call_id, run.result, doubtful)

@@ -57,7 +57,11 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: Secret) -> None:
-        """Take one more secret out of all texts from now on."""
+        """Take one more secret out of all texts from now on, and those that come after it."""
+        secret.watch(self._learn)
+        self._learn(secret)
+
+    def _learn(self, secret: Secret) -> None:
         value = secret.reveal()
         forms = {value, quote(value, safe=""), *value.splitlines()}
         known = {*self._values, *(form for form in forms if len(form) >= _SHORTEST)}

@@ -1,5 +1,7 @@
 """Turns and the tools they ran."""
 
+from collections.abc import Collection
+
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
@@ -31,6 +33,14 @@ _TOOL_RUNS = (
     sa.select(*RUN)
     .where(schema.tool_runs.c.turn_id == given("turn"))
     .order_by(schema.tool_runs.c.started_at, schema.tool_runs.c.call_id)
+)
+_RUNS_OF_CALL = (
+    sa.select(*RUN)
+    .join(schema.turns, schema.turns.c.id == schema.tool_runs.c.turn_id)
+    .where(
+        schema.turns.c.session_id == given("session"),
+        schema.tool_runs.c.call_id == given("call"),
+    )
 )
 
 
@@ -64,3 +74,15 @@ def running(connection: Connection) -> tuple[Turn, ...]:
 def tools(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
     """List the tools a turn has started."""
     return tuple(ToolRun(*row) for row in connection.execute(_TOOL_RUNS, {"turn": turn_id}))
+
+
+def tools_of(
+    connection: Connection, session_id: str, calls: Collection[str]
+) -> tuple[ToolRun, ...]:
+    """List what was started of these calls, whichever turns of the session did."""
+    found = [
+        ToolRun(*row)
+        for call in calls
+        for row in connection.execute(_RUNS_OF_CALL, {"session": session_id, "call": call})
+    ]
+    return tuple(sorted(found, key=lambda run: (run.started_at, run.call_id)))

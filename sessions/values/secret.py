@@ -1,17 +1,42 @@
 """A value that must not be printed by accident."""
 
+from collections.abc import Callable
+
 
 class Secret:
-    """Holds a password or key; shows `***` wherever it is printed, logged or formatted."""
+    """Holds a password or key; shows `***` wherever it is printed, logged or formatted.
 
-    __slots__ = ("_value",)
+    `source` reads it once more from where it came, and gives "" where nothing is to be had.
+    """
 
-    def __init__(self, value: str) -> None:
+    __slots__ = ("_heard", "_source", "_value")
+
+    def __init__(self, value: str, source: Callable[[], str] | None = None) -> None:
         self._value = value
+        self._source = source
+        self._heard: list[Callable[[Secret], None]] = []
 
     def reveal(self) -> str:
         """Give the real value; call it only where the value leaves for its service."""
         return self._value
+
+    def reread(self) -> "Secret":
+        """Give what stands at its source by now; itself where that is the same. May block."""
+        value = self._source() if self._source else ""
+        if value in {"", self._value}:
+            return self
+        newer = Secret(value, self._source)
+        newer._heard = self._heard
+        return newer
+
+    def watch(self, hear: Callable[["Secret"], None]) -> None:
+        """Have somebody hear of those that come after it."""
+        self._heard.append(hear)
+
+    def announce(self) -> None:
+        """Tell who watches that this one is in use from now on."""
+        for hear in self._heard:
+            hear(self)
 
     def __repr__(self) -> str:
         return "Secret('***')"

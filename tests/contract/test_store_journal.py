@@ -235,6 +235,28 @@ async def test_tools_are_read_back_with_their_outcome(store: SessionStore) -> No
         await store.apply(EndTool("t1", "call_c", ok=True, result="", at=2300))
 
 
+async def test_what_was_started_of_some_calls_is_found_whichever_turn_of_the_session_did(
+    store: SessionStore,
+) -> None:
+    await store.apply(
+        opened("s1"),
+        started("t1", "s1"),
+        StartTool("t1", "c1", "write", "write", "{}", 2100),
+        StartTool("t1", "c2", "write", "write", "{}", 2101),
+        ended("t1"),
+        started("t2", "s1"),
+        StartTool("t2", "c3", "write", "write", "{}", 2102),
+        EndTool("t1", "c1", ok=True, result="late", at=2103),
+    )
+    found = await store.runs_of("s1", ["c3", "c1", "c9"])
+    assert [(run.turn_id, run.call_id, run.result) for run in found] == [
+        ("t1", "c1", "late"),
+        ("t2", "c3", None),
+    ]
+    assert await store.runs_of("s1", []) == ()
+    assert await store.runs_of("s2", ["c1"]) == ()
+
+
 # --- what is to be shown ---------------------------------------------------------------------
 
 

@@ -113,6 +113,8 @@ class ModelServer:
         self.requests: list[Received] = []
         self.connections_made = 0
         self.models = tuple(models)
+        self.key = ""  # the only one that is accepted, if any is set
+        self.refusal = 401  # the status for another one
         self.port = port
         self._scripts = iter(scripts)
         self._handler = next((each for each in scripts if callable(each)), None)
@@ -159,7 +161,7 @@ class ModelServer:
         route = request.path.partition("?")[0]
         if route in {"/v1/models", "/v1/v1/models"}:
             body = json.dumps(self._listing(request.protocol)).encode()
-            await connection.play((Status(200, {}, body),), request)
+            await connection.play(self._refusal(request) or (Status(200, {}, body),), request)
             return
         if route == "/nonsense/v1/models":
             await connection.play((Status(200, {}, b"<html>"),), request)
@@ -180,7 +182,15 @@ class ModelServer:
         named = [{"id": name, "object": "model"} for name in self.models]
         return {"object": "list", "data": named}
 
+    def _refusal(self, request: Received) -> Sequence[Step] | None:
+        shown = request.headers.get("x-api-key") or request.headers.get("authorization", "")
+        if shown.removeprefix("Bearer ") == self.key or not self.key:
+            return None
+        return steps((status(self.refusal, message="Incorrect API key provided."),))
+
     def _script_for(self, request: Received) -> Script:
+        if refused := self._refusal(request):
+            return refused
         if self._handler is not None:
             return self._handler(request.body)
         chosen = next(self._scripts, None)

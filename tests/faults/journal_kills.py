@@ -1,7 +1,8 @@
 """Kills the daemon at chosen and at random points of a turn, and checks that nothing is done twice.
 
-`python -m tests.faults.journal_kills --kills 20 --seed 1` is the long form of the random ones; a
-short one, and the chosen points, run with the tests.
+`python -m tests.faults.journal_kills --kills 20 --seed 1` is the long form: every point in each mode
+on each protocol, then the random ones. With the tests each point takes another protocol, and the
+random ones are few.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import pytest
 
 from sessions.records import Message, Turn
 from tests.e2e.daemon import Daemon, Page, Row, answers
@@ -28,7 +30,7 @@ from tests.fakes import bank
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.cooperative import Answer, Call, pieces_of, rest_of, script_of
 from tests.fakes.dialects.requests import Asked, read_request
-from tests.fakes.dialects.steps import ProtocolName
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.histories import check_history
 from tests.fakes.model_script import Script, Step, Wait
 from tests.fakes.model_server import ModelServer
@@ -227,6 +229,26 @@ async def staged(
             yield Scene(daemon, page, server, model)
 
 
+# --- every point -------------------------------------------------------------------------------
+
+POINTS = Path(__file__).parents[1] / "e2e" / "test_journal_kills.py"
+
+
+class EveryProtocol:
+    """Has each of the tests run on all protocols, not on the one that is its turn."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "protocol" in metafunc.fixturenames:
+            metafunc.parametrize("protocol", PROTOCOLS)
+
+
+def kill_at_every_point() -> int:
+    """Write a line for each case and a total; gives 0 when all went well."""
+    form = ["--verbose", "--no-header", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    form += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # we have imported much by now
+    return pytest.main([str(POINTS), *form, "-k", "not random"], plugins=[EveryProtocol()])
+
+
 # --- at random ---------------------------------------------------------------------------------
 
 
@@ -287,6 +309,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
+    if kill_at_every_point() != 0:
+        sys.exit("not every point was survived")
     with tempfile.TemporaryDirectory() as folder:
         counted = asyncio.run(kill_at_random(Path(folder), chosen.kills, chosen.seed))
     sys.stdout.write(", ".join(f"{n} {name}" for name, n in counted.items()) + "\n")

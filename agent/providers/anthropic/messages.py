@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from typing import cast
 
 import anthropic
@@ -13,7 +14,7 @@ from agent.providers.anthropic.clients import address, clients_for, in_our_words
 from agent.providers.anthropic.dialect import Dialect, dialect_for, lasting, simpler
 from agent.providers.anthropic.request import betas, to_body
 from agent.providers.anthropic.wire import MessageReader
-from agent.providers.connections import close, keep_alive, read
+from agent.providers.connections import Key, close, keep_alive, read
 from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
 from agent.settings import TargetSettings
 
@@ -34,6 +35,7 @@ class Anthropic:
     def __init__(self, settings: TargetSettings) -> None:
         self._url = address(settings)
         self._clients = clients_for(settings)
+        self._key = Key(settings.api_key)
         self._dialects: dict[str, Dialect] = {}  # by model: what proved to be taken
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
@@ -42,16 +44,21 @@ class Anthropic:
 
     async def list_models(self) -> tuple[str, ...]:
         """See `ListsModels`."""
-        with in_our_words(self._url), self._clients.lease() as client:
-            listed = await client.get(
-                "/v1/models", cast_to=httpx2.Response, options={"params": {"limit": _MOST_MODELS}}
-            )
+        with self._clients.lease() as client:
+            listed = await self._key.show(lambda key: self._list(client, key))
         try:
             models = msgspec.json.decode(listed.content, type=_Models)
         except msgspec.DecodeError:
             msg = f"{self._url}/v1/models does not give a list of models"
             raise BadRequest(msg) from None
         return tuple(model.id for model in models.data)
+
+    async def _list(self, client: anthropic.AsyncAnthropic, key: str) -> httpx2.Response:
+        client.api_key = key
+        with in_our_words(self._url):
+            return await client.get(
+                "/v1/models", cast_to=httpx2.Response, options={"params": {"limit": _MOST_MODELS}}
+            )
 
     async def aclose(self) -> None:
         """See `Provider`."""
@@ -80,7 +87,8 @@ class Anthropic:
             body = to_body(request, dialect)
             tried.add(body)
             try:
-                response = await self._send(client, body, betas(request, dialect))
+                send = partial(self._send, client, body, betas(request, dialect))
+                response = await self._key.show(send)
             except BadRequest as error:
                 others = simpler(dialect, str(error))
                 other = next((o for o in others if to_body(request, o) not in tried), None)
@@ -92,8 +100,9 @@ class Anthropic:
                 return response
 
     async def _send(
-        self, client: anthropic.AsyncAnthropic, body: bytes, beta: str
+        self, client: anthropic.AsyncAnthropic, body: bytes, beta: str, key: str
     ) -> httpx2.Response:
+        client.api_key = key
         # The SDK's own method for messages walks through all of them; a long history would hold
         # up the loop. Its general one gives the same headers, errors and connections.
         headers = _HEADERS | ({"anthropic-beta": beta} if beta else {})

@@ -15,7 +15,10 @@ from sessions.records import Message, ToolCall
 USUAL_OUTPUT = 8192
 """Output limit of a model that nothing is known of; the protocol demands one."""
 
-_BUDGETS = {"low": 4096, "medium": 10240, "high": 24576, "xhigh": 49152}
+_BUDGETS = {"low": (4096, 4), "medium": (10240, 8), "high": (24576, 10), "xhigh": (49152, 12)}
+"""For each effort the most tokens of thought, and the most sixteenths of the output limit: each step
+differs from the next one also where the limit is low, and an answer always has room.
+"""
 _LEAST_BUDGET = 1024
 _NOT_TO_THINK = frozenset({"none", "minimal"})
 _HOTTEST = 1.0
@@ -80,7 +83,8 @@ def _thinking(request: ModelRequest, dialect: Dialect, limit: int) -> _Thinking:
     if dialect.form is Form.ADAPTIVE:
         known = effort != "xhigh" or dialect.xhigh
         return _Thinking(_adaptive(dialect), effort if known else "high", on=True)
-    budget = min(_BUDGETS[effort], limit * 3 // 4)
+    most, share = _BUDGETS[effort]
+    budget = min(most, limit * share // 16)
     if budget < _LEAST_BUDGET or not _may_begin_thinking(request, dialect):
         return _OFF
     return _Thinking({"type": "enabled", "budget_tokens": budget}, on=True)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 import openai
 
 from agent.providers.classify import complaint_in, refused
-from agent.providers.connections import BROKEN, LIMITS, Pool, backstop, tls, translated
+from agent.providers.connections import BROKEN, LIMITS, Key, Pool, backstop, tls, translated
 from agent.settings import TargetSettings
 
 
@@ -17,6 +17,7 @@ class Clients:
     """As many clients of one service as its live streams need."""
 
     def __init__(self, settings: TargetSettings) -> None:
+        self.key = Key(settings.api_key)
         self._pool = Pool(lambda: _client(settings))
         self.base_url = settings.base_url or self._usual_url()
 
@@ -56,7 +57,7 @@ def in_our_words(base_url: str) -> Iterator[None]:
 def _client(settings: TargetSettings) -> openai.AsyncOpenAI:
     timeout = backstop(settings.timeouts)
     return openai.AsyncOpenAI(
-        api_key=settings.api_key.reveal() if settings.api_key else "none",
+        api_key="none",  # each request brings the present one
         base_url=settings.base_url,
         timeout=timeout,
         max_retries=0,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from typing import cast
 
 import httpx2
@@ -47,14 +48,19 @@ class Service:
 
     async def list_models(self) -> tuple[str, ...]:
         """See `ListsModels`."""
-        with in_our_words(self._clients.base_url), self._clients.lease() as client:
-            listed = await client.get("/models", cast_to=httpx2.Response)
+        with self._clients.lease() as client:
+            listed = await self._clients.key.show(lambda key: self._list(client, key))
         try:
             models = msgspec.json.decode(listed.content, type=_Models)
         except msgspec.DecodeError:
             msg = f"{self._clients.base_url}/models does not give a list of models"
             raise BadRequest(msg) from None
         return tuple(model.id for model in models.data)
+
+    async def _list(self, client: openai.AsyncOpenAI, key: str) -> httpx2.Response:
+        client.api_key = key
+        with in_our_words(self._clients.base_url):
+            return await client.get("/models", cast_to=httpx2.Response)
 
     async def aclose(self) -> None:
         """See `Provider`."""
@@ -75,7 +81,7 @@ class Service:
         body = self._wire.write(request, without)
         while True:
             try:
-                return await self._send(client, body)
+                return await self._clients.key.show(partial(self._send, client, body))
             except BadRequest as error:
                 option, body = self._lesser(request, without, body, str(error))
                 if option is None:
@@ -96,7 +102,8 @@ class Service:
                 return option, lesser
         return None, body
 
-    async def _send(self, client: openai.AsyncOpenAI, body: bytes) -> httpx2.Response:
+    async def _send(self, client: openai.AsyncOpenAI, body: bytes, key: str) -> httpx2.Response:
+        client.api_key = key
         # The SDK's own methods check and copy every message; a long history would hold up the
         # loop. Its general one gives the same headers, errors and connections.
         with in_our_words(self._clients.base_url):

@@ -11,7 +11,7 @@ from agent.settings import AgentSettings
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import stage
+from tests.e2e.scenarios.stage import CHAT, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script, calls, steps
 
@@ -410,4 +410,27 @@ async def test_a_service_that_wants_its_thoughts_back_gets_them_with_the_results
         sent = scene.requests[1].raw
         wanted = {"chat": b"let me think", "anthropic": b"signature", "responses": b"sealed-0"}
         assert wanted[protocol] in sent
+        await scene.check()
+
+
+async def test_a_result_that_comes_late_is_told_and_journalled_but_not_said_to_the_model(
+    tmp_path: Path,
+) -> None:
+    @tool(risk=Risk.WRITE, timeout=0.05)
+    async def tardy(_context: ToolContext) -> str:
+        """Finish although the time is up."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done after all"
+        return "never"
+
+    async with stage(tmp_path, "chat", calls(("c1", "tardy", "{}")), OK, tools=(tardy,)) as scene:
+        turn = await scene.go()
+        await scene.house.screen.shows(CHAT, "tardy came to an end", "done after all")
+        (result,) = results(await scene.history())
+        assert result.startswith("UNKNOWN: tardy timed out")
+        assert b"done after all" not in scene.requests[1].raw
+        (run,) = await scene.tool_runs(turn)
+        assert (run.ok, run.result) == (True, "done after all")
         await scene.check()

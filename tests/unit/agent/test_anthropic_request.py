@@ -268,7 +268,7 @@ BOUND = {**SHOWN, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
         pytest.param(FOREIGN, None, None, None, id="others unasked"),
         pytest.param(FOREIGN, "none", None, None, id="others off"),
         pytest.param(
-            FOREIGN, "high", {"type": "enabled", "budget_tokens": 6144}, None, id="others high"
+            FOREIGN, "high", {"type": "enabled", "budget_tokens": 5120}, None, id="others high"
         ),
     ],
 )
@@ -294,11 +294,23 @@ def test_the_newer_models_take_no_temperature(model: str, taken: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "budget"), [(1365, None), (1366, 1024), (4000, 3000), (100_000, 24_576)]
+    ("limit", "budget"), [(1638, None), (1639, 1024), (4000, 2500), (100_000, 24_576)]
 )
 def test_a_budget_leaves_room_for_the_answer(limit: int, budget: int | None) -> None:
     written = body(asked(model=OLD, reasoning_effort="high", max_output_tokens=limit))
     assert written.get("thinking", {}).get("budget_tokens") == budget
+
+
+@given(st.integers(1, 200_000))
+def test_one_effort_less_means_less_thought_whatever_the_limit(limit: int) -> None:
+    efforts = ("xhigh", "high", "medium", "low", "minimal")
+    written = [
+        body(asked(model=FOREIGN, reasoning_effort=each, max_output_tokens=limit))
+        for each in efforts
+    ]
+    budgets = [each.get("thinking", {}).get("budget_tokens", 0) for each in written]
+    assert all(more > less or more == less == 0 for more, less in itertools.pairwise(budgets))
+    assert max(budgets) <= limit * 3 / 4
 
 
 def thought(*parts: dict[str, Any], by: str, **fields: Any) -> Message:

@@ -24,6 +24,7 @@ from agent.continuation import (
     RunTools,
     Seen,
     Switch,
+    Urge,
     cause_of,
 )
 from agent.errors import ProviderError
@@ -83,6 +84,29 @@ DONE: list[tuple[str, Seen, type[Action]]] = [
 )
 def test_what_ends_a_step(what: Seen, action: type[Action]) -> None:
     assert isinstance(last(what), action)
+
+
+class TestOnlyAnnounced:
+    ANNOUNCED = seen(Complete(), said=True, shown=True, grown=30, announced=True)
+
+    def test_what_was_announced_is_asked_for_once_in_a_turn(self) -> None:
+        budget = Budget(0.0)
+        assert play(self.ANNOUNCED, self.ANNOUNCED, budget=budget) == [Urge(), Finish()]
+        assert play(self.ANNOUNCED, budget=budget) == [Finish()]
+        budget.came_on(1.0, ["pay"])
+        assert play(self.ANNOUNCED, budget=budget) == [Finish()]
+
+    def test_it_is_no_recovery(self) -> None:
+        budget = Budget(0.0)
+        play(self.ANNOUNCED, budget=budget)
+        assert budget.recoveries == 0
+
+    def test_calls_are_run_whatever_the_text_says(self) -> None:
+        assert play(seen(Complete(), ready=1, announced=True)) == [RunTools()]
+
+    @pytest.mark.parametrize("verdict", [Capped(), Refused(), Cut(TEXT, DROP), Empty()], ids=str)
+    def test_what_is_not_whole_is_recovered_as_ever(self, verdict: Verdict) -> None:
+        assert not isinstance(last(seen(verdict, shown=True, announced=True)), Urge)
 
 
 class TestBeforeAnythingCame:

@@ -33,7 +33,7 @@ from agent.tools.files.writing import write_file, write_file_continue
 from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve
 from agent.turn import Means, TurnLimits, TurnTask
-from sessions.records import Message, ToolCall
+from sessions.records import Message, ToolCall, ToolRun
 from tests.fakes.agent_kit import (
     SCALED,
     LoopClock,
@@ -1223,15 +1223,18 @@ PAID = Message("assistant", "", (ToolCall("c1", "pay", '{"amount":5}'),))
     ("result", "answer"),
     [
         ("paid 5", "already done in this turn (call c1): paid 5"),
-        ("UNKNOWN: may have run; inspect before retrying", "pay has NOT run: the same call (c1)"),
+        ("Not run, but walked: paid 5", "already done in this turn (call c1): Not run, but walked"),
+        (None, "pay has NOT run: the same call (c1)"),
     ],
 )
 async def test_what_was_done_before_an_interruption_is_not_done_again(
-    play: Play, result: str, answer: str
+    play: Play, result: str | None, answer: str
 ) -> None:
     stage = await play(calls(("c9", "pay", '{"amount": 5}')), ok("done"))
-    stage.task = {"taken_up": True}
-    await stage.run(GO, PAID, Message("tool", result, tool_call_id="c1"))
+    ok_ = True if result else None
+    run = ToolRun("t", "c1", "pay", "write", '{"amount":5}', 1, ok_ and 2, ok_, result)
+    stage.task = {"taken_up": True, "before": (run,)}
+    await stage.run(GO, PAID, Message("tool", result or "UNKNOWN", tool_call_id="c1"))
     assert stage.shop.effects == []
     assert stage.journal.rows[-1].content.startswith(answer)
 

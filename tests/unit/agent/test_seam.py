@@ -53,6 +53,12 @@ def joined(old: str, *pieces: str, may_replace: bool = True) -> tuple[str, Seam]
     return shown, seam
 
 
+def follow(old: str, *pieces: str) -> str:
+    """Give what is shown when something is said after a text that was whole."""
+    seam = Seam(old, apart=True)
+    return old + "".join(joint.text for joint in [*map(seam.feed, pieces), seam.close()])
+
+
 def result(old: str, new: str, *, may_replace: bool = True) -> str:
     return joined(old, new, may_replace=may_replace)[0]
 
@@ -408,3 +414,56 @@ def test_tells_whether_only_the_end_was_said_again(new: str, alike: bool) -> Non
     seam.feed(new)
     seam.close(cut=True)
     assert seam.ended_alike is alike
+
+
+# --- what is said after a text that was whole ---------------------------------------------------------
+
+CHECK = "Sure. Let me check the file."
+
+
+@pytest.mark.parametrize(
+    ("old", "pieces", "shown"),
+    [
+        pytest.param(CHECK, ["It says 4."], f"{CHECK}\n\nIt says 4.", id="something else"),
+        pytest.param(CHECK, ["it says 4."], f"{CHECK}\n\nit says 4.", id="a small letter"),
+        pytest.param(CHECK, ["\n", "It says 4."], f"{CHECK}\n\nIt says 4.", id="behind blanks"),
+        pytest.param(f"{CHECK}\n", ["It says 4."], f"{CHECK}\n\nIt says 4.", id="behind a line"),
+        pytest.param(f"{CHECK}\n\n", ["It is 4."], f"{CHECK}\n\nIt is 4.", id="behind a paragraph"),
+        pytest.param(CHECK, [CHECK], CHECK, id="the same again"),
+        pytest.param(CHECK, ["\n\n", CHECK, "\n"], CHECK, id="the same again between blanks"),
+        pytest.param(CHECK, [f"{CHECK} It is 4."], f"{CHECK} It is 4.", id="the same, and more"),
+        pytest.param(
+            CHECK, [CHECK, "It is 4."], f"{CHECK}\n\nIt is 4.", id="the same, more, no blank"
+        ),
+        pytest.param(
+            CHECK, [CHECK, "\n\n", "It is 4."], f"{CHECK}\n\nIt is 4.", id="the same, a blank, more"
+        ),
+        pytest.param(f"{CHECK}\n", [CHECK], f"{CHECK}\n", id="the same without the line's end"),
+        pytest.param(CHECK, ["Let me check the file."], CHECK, id="its last sentence again"),
+        pytest.param(
+            CHECK,
+            ["Sure. Let me check the file now."],
+            f"{CHECK}\n\nSure. Let me check the file now.",
+            id="nearly the same",
+        ),
+        pytest.param(CHECK, [" \n"], CHECK, id="blanks only"),
+        pytest.param(CHECK, [], CHECK, id="nothing"),
+    ],
+)
+def test_what_follows_a_whole_text_stands_apart_and_repeats_nothing(
+    old: str, pieces: list[str], shown: str
+) -> None:
+    assert follow(old, *pieces) == shown
+
+
+@given(
+    st.sampled_from([CHECK, f"{CHECK}\n", "Let me look:"]),
+    st.lists(st.sampled_from(["\n", " ", "Let me ", "check the file.", CHECK, "It", " says 4."])),
+)
+def test_how_it_comes_in_pieces_does_not_matter(old: str, pieces: list[str]) -> None:
+    whole = "".join(pieces)
+    shown = follow(old, *pieces)
+    assert shown.rstrip() == follow(old, whole).rstrip()
+    assert shown.rstrip() == follow(old, *whole).rstrip()
+    assert shown.startswith(old)
+    assert shown.count("says 4.") == whole.count("says 4.")

@@ -20,7 +20,7 @@ from agent.events import (
     TextDelta,
     TextReplaced,
 )
-from agent.prompt import NUDGE, Report
+from agent.prompt import ACT, NUDGE, Report
 from agent.providers.contract import ToolSchema
 from agent.salvage import Salvage
 from agent.slots import Shape, StepCall
@@ -487,3 +487,80 @@ async def test_newer_news_take_the_place_of_older_ones() -> None:
     shown.step.tell_later(NEWS, 0.0, 1.0)
     await passed(0.06)
     assert shown.events == [NEWS]
+
+
+# --- a promise without the deed -------------------------------------------------------------------------
+
+PROMISE = "I'll now read the file:"
+
+
+def urged(**options: Any) -> Shown:
+    shown = Shown(**options)
+    shown.answer(PROMISE)
+    shown.step.urge()
+    return shown
+
+
+@pytest.mark.parametrize("announces", [True, False], ids=["known for it", "not known for it"])
+def test_a_promise_is_seen_of_models_that_are_known_for_it(announces: bool) -> None:
+    shown = Shown()
+    result = shown.answer(PROMISE)
+    seen_ = shown.step.seen(
+        result, Salvage(), drafted=0, after_tools=False, others=True, announces=announces
+    )
+    assert seen_.announced is announces
+
+
+def test_a_promise_with_its_call_is_none() -> None:
+    shown = Shown()
+    shown.answer(PROMISE)
+    made_ = StepCall("c1", "pay", "{}", Shape.WHOLE, sealed=True)
+    result = AttemptResult(Complete(), StepResult(text=PROMISE, calls=(made_,)))
+    seen_ = shown.step.seen(
+        result, Salvage(ready=(made_,)), drafted=0, after_tools=False, others=True, announces=True
+    )
+    assert not seen_.announced
+
+
+def test_what_was_promised_is_asked_for_behind_the_promise() -> None:
+    assert urged().asks() == [Message("assistant", PROMISE), Message("user", ACT)]
+    assert urged().asks(prefill=True) == [Message("assistant", PROMISE), Message("user", ACT)]
+
+
+def test_what_follows_a_promise_stands_apart() -> None:
+    shown = urged()
+    shown.answer("It says", " 4.")
+    assert shown.step.text == f"{PROMISE}\n\nIt says 4."
+    assert shown.events[0] == TextDelta(PROMISE)
+    assert "".join(e.text for e in shown.events if isinstance(e, TextDelta)) == shown.step.text
+
+
+def test_a_promise_that_is_said_again_is_shown_once() -> None:
+    shown = urged()
+    shown.answer(PROMISE)
+    assert shown.step.text == PROMISE
+
+
+def test_until_something_follows_it_is_asked_for_again_after_a_break() -> None:
+    shown = urged()
+    shown.answer(cut=True)
+    shown.step.ask_again(Again(), 0, 0)
+    assert shown.asks()[-1] == Message("user", ACT)
+    shown.answer("It says that ", cut=True)
+    shown.step.ask_again(Again(), 0, 0)
+    assert "network error" in shown.asks()[-1].content
+    shown.answer("It says that there is nothing.")
+    assert shown.step.text == f"{PROMISE}\n\nIt says that there is nothing."
+
+
+def test_losses_are_told_with_it() -> None:
+    shown = urged()
+    shown.step.reissue(Report(unsealed=("pay",)))
+    assert shown.asks()[-1].content.startswith(ACT)
+    assert "`pay`" in shown.asks()[-1].content
+
+
+def test_a_loop_behind_a_promise_leaves_the_promise() -> None:
+    shown = urged()
+    shown.answer("again and again and again", error=Looping())
+    assert shown.step.text.startswith(PROMISE)

@@ -18,7 +18,7 @@ from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
 from agent.tools.run import ToolRunner
 from agent.tools.spill import ResultCaps
-from sessions.records import Message, ToolCall
+from sessions.records import ToolCall, ToolRun
 from tests.fakes.agent_kit import LoopClock, MemoryJournal, Workshop
 
 Made = tuple[str, str, str]
@@ -38,6 +38,7 @@ class Journal(MemoryJournal):
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
         self.late.append((call.id, result))
+        self.log.append(f"late {call.id}")
 
 
 class Annex:
@@ -476,6 +477,7 @@ async def test_a_result_that_comes_while_a_tool_ends_is_reported_and_not_relied_
     (said,) = await bench.run(("c1", "after_all", "{}"))
     assert said.startswith("UNKNOWN: after_all timed out")
     assert bench.journal.late == [("c1", "finished after all")]
+    assert bench.journal.log[-2:] == ["finished c1 failed", "late c1"]
 
 
 async def test_a_journal_need_not_hear_of_late_results(
@@ -636,35 +638,61 @@ async def test_somebody_may_have_it_repeated(
     assert len(bench.shop.effects) == effects
 
 
-def rows(*runs: tuple[str, str, str, str]) -> list[Message]:
-    calls = tuple(ToolCall(call_id, name, args) for call_id, name, args, _ in runs)
-    results = [Message("tool", result, tool_call_id=call_id) for call_id, _, _, result in runs]
-    return [Message("assistant", tool_calls=calls), *results]
+def begun(call_id: str, tool: str, args: str, ok: bool | None = None, said: str = "") -> ToolRun:
+    """What the journal holds of a call; without `ok` it never ended."""
+    ended, result = (None, None) if ok is None else (2, said)
+    return ToolRun("t1", call_id, tool, "write", args, 1, ended, ok, result)
 
 
 async def test_what_was_done_before_a_crash_is_remembered(bench: Bench) -> None:
     bench.runner.remember(
-        rows(
-            ("c1", "pay", '{"amount":1}', "paid 1"),
-            ("c2", "pay", '{"amount":2}', "UNKNOWN: the program was restarted."),
-            ("c3", "pay", '{"amount":3}', "Not run: the program was restarted."),
-            ("c4", "read", '{"path":"a"}', "content of a"),
-            ("c5", "gone", "{}", "done"),
-        )
+        [
+            begun("c1", "pay", '{"amount":1}', ok=True, said="Not run in vain: paid 1"),
+            begun("c2", "pay", '{"amount":2}'),
+            begun("c4", "read", '{"path":"a"}', ok=True, said="content of a"),
+            begun("c5", "gone", "{}", ok=True, said="done"),
+            begun("c6", "pay", '{"amount":6}', ok=False, said="no money"),
+            begun("c7", "pay", '{"amount":7}', ok=False, said="UNKNOWN: timed out"),
+        ]
     )
     said = await bench.run(
-        ("d1", "pay", '{"amount":1}'),
+        ("d1", "pay", '{"amount": 1}'),
         ("d2", "pay", '{"amount":2}'),
         ("d3", "pay", '{"amount":3}'),
         ("d4", "read", '{"path":"a"}'),
         ("d5", "gone", "{}"),
+        ("d6", "pay", '{"amount":6}'),
+        ("d7", "pay", '{"amount":7}'),
         after_recovery=True,
     )
-    assert said[0] == "already done in this turn (call c1): paid 1"
+    assert said[0] == "already done in this turn (call c1): Not run in vain: paid 1"
     assert said[1].startswith("pay has NOT run: the same call (c2)")
     assert said[2:4] == ["paid 3", "content of a"]
     assert said[4].startswith("Nothing has run: there is no tool 'gone'.")
+    assert said[5] == "already done in this turn (call c6): no money"
+    assert said[6].startswith("pay has NOT run: the same call (c7)")
     assert bench.shop.effects == ["pay 3", "read a"]
+
+
+async def test_what_a_tool_says_does_not_make_its_effect_doubtful(bench: Bench) -> None:
+    @tool(risk=Risk.WRITE)
+    async def odd(_context: ToolContext) -> str:
+        """Answer in odd words."""
+        bench.shop.effects.append("odd")
+        return "UNKNOWN is what they call me"
+
+    bench.runner = bench.new_runner(more=(odd,))
+    await bench.run(("c1", "odd", "{}"))
+    (said,) = await bench.run(("c2", "odd", "{}"), after_recovery=True)
+    assert said == "already done in this turn (call c1): UNKNOWN is what they call me"
+    assert bench.shop.effects == ["odd"]
+
+
+async def test_a_call_that_came_to_a_result_late_is_answered_with_it(bench: Bench) -> None:
+    bench.runner = bench.new_runner(more=(_after_all(bench),))
+    await bench.run(("c1", "after_all", "{}"))
+    (said,) = await bench.run(("c2", "after_all", "{}"), after_recovery=True)
+    assert said == "already done in this turn (call c1): finished after all"
 
 
 # --- loops ---------------------------------------------------------------------------------------

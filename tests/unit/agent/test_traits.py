@@ -204,6 +204,44 @@ def test_knows_which_models_can_think(model: str, thinks: bool) -> None:
     assert facts(model).thinks is thinks
 
 
+@pytest.mark.parametrize(
+    ("model", "announces"),
+    [
+        ("gpt-4o", True),
+        ("openai/gpt-4.1-mini", True),
+        ("gpt-5.2", True),
+        ("gpt-5.2-codex", True),
+        ("moonshotai/kimi-k3", True),
+        ("glm-4.7", True),
+        ("z-ai/glm-5", True),
+        ("deepseek-v3.2", True),
+        ("deepseek-chat", True),
+        ("Qwen/Qwen2.5-7B-Instruct", True),
+        ("qwen2.5:7b", True),
+        ("qwen3-coder-plus", True),
+        ("qwen3.6-35b-a3b", True),
+        ("llama3.1:8b", True),
+        ("meta-llama/Llama-3.3-70B-Instruct", True),
+        ("mistral-small3.2:24b", True),
+        ("mistral-7b-instruct", True),
+        ("devstral:24b", True),
+        ("gpt-5", False),
+        ("gpt-5.5", False),
+        ("gpt-4", False),
+        ("o3", False),
+        ("claude-sonnet-5-5", False),
+        ("gemini-2.5-flash", False),
+        ("mistral-large-2411", False),
+        ("deepseek-reasoner", False),
+        ("llama-4-scout", False),
+        ("demo", False),
+        ("scripted", False),
+    ],
+)
+def test_knows_which_models_may_promise_without_doing(model: str, announces: bool) -> None:
+    assert facts(model).announces is announces
+
+
 @pytest.mark.parametrize("model", [OPENAI_MODEL, ANTHROPIC_MODEL])
 def test_the_models_that_answer_by_default_are_known(model: str) -> None:
     assert facts(model).window is not None

@@ -27,12 +27,11 @@ def test_the_summary_stands_in_front() -> None:
     assert second == rows[0]
 
 
-def test_it_knows_its_calls_and_what_belongs_to_this_turn() -> None:
+def test_it_knows_its_calls() -> None:
     said = Transcript((Message("user", "one"), Message("assistant", "1"), Message("user", "2")), "")
     said.rows += [CALLED, Message("tool", "text", tool_call_id="c1")]
     assert said.follows_tools
     assert said.call_ids == {"c1"}
-    assert [row.role for row in said.of_this_turn] == ["assistant", "tool"]
     assert not Transcript((), "").follows_tools
 
 

@@ -1,51 +1,55 @@
 import pytest
 
-from agent.tools.twins import Twin, Twins, carried_out
-from sessions.records import Message, ToolCall
+from agent.tools.twins import Twin, Twins, recorded
+from sessions.records import ToolRun
 
-PAY = ToolCall("c1", "pay", '{"amount":5}')
-
-
-def rows(result: str | None) -> list[Message]:
-    made = [Message("user", "go"), Message("assistant", tool_calls=(PAY,))]
-    return made if result is None else [*made, Message("tool", result, tool_call_id="c1")]
+KEY = ("pay", b"{}")
 
 
 @pytest.mark.parametrize(
-    ("result", "unknown"),
+    ("ok", "result", "twin"),
     [
-        pytest.param("paid 5", False, id="finished"),
-        pytest.param("pay failed: no money", False, id="failed"),
-        pytest.param("UNKNOWN: the program was restarted.", True, id="unknown"),
-        pytest.param(None, True, id="no result at all"),
+        pytest.param(True, "paid 5", Twin("c1", "paid 5"), id="finished"),
+        pytest.param(
+            False, "pay failed: no money", Twin("c1", "pay failed: no money"), id="failed"
+        ),
+        pytest.param(
+            False,
+            "UNKNOWN: timed out",
+            Twin("c1", "UNKNOWN: timed out", unknown=True),
+            id="given up",
+        ),
+        pytest.param(None, None, Twin("c1", "", unknown=True), id="never finished"),
+        pytest.param(True, "Not run in vain: 5", Twin("c1", "Not run in vain: 5"), id="odd words"),
+        pytest.param(
+            True, "UNKNOWN payee, paid", Twin("c1", "UNKNOWN payee, paid"), id="odder words"
+        ),
     ],
 )
-def test_what_was_begun_is_remembered_with_its_result(result: str | None, unknown: bool) -> None:
-    ((call, known),) = carried_out(rows(result))
-    assert call == PAY
-    assert Twin("c1", known).unknown is unknown
-    assert result is None or known == result
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        "pay has NOT run: nobody allowed it.",
-        "Nothing has run: there is no tool 'pay'.",
-        "Not run: the program was restarted before this call began.",
-        "already done in this turn (call c0): paid 5",
-    ],
-)
-def test_what_was_never_begun_is_not(result: str) -> None:
-    assert list(carried_out(rows(result))) == []
+def test_what_was_begun_is_known_by_its_record_and_not_by_its_words(
+    ok: bool | None, result: str | None, twin: Twin
+) -> None:
+    ended = None if ok is None else 2
+    assert recorded(ToolRun("t1", "c1", "pay", "write", "{}", 1, ended, ok, result)) == twin
 
 
 def test_of_several_calls_that_are_alike_the_last_one_counts() -> None:
     twins = Twins()
-    key = ("pay", b"{}")
-    assert twins.get(key) is None
-    twins.add(key, Twin("c1", "UNKNOWN: timed out"))
-    twins.add(key, Twin("c2", "paid"))
-    twin = twins.get(key)
+    assert twins.get(KEY) is None
+    twins.add(KEY, Twin("c1", "UNKNOWN: timed out", unknown=True))
+    twins.add(KEY, Twin("c2", "paid"))
+    twin = twins.get(KEY)
     assert twin is not None
     assert twin.answer == "already done in this turn (call c2): paid"
+
+
+def test_a_late_result_takes_the_place_of_its_own_call_only() -> None:
+    twins = Twins()
+    twins.came_late(KEY, Twin("c1", "paid"))
+    assert twins.get(KEY) is None
+    twins.add(KEY, Twin("c1", "UNKNOWN: timed out", unknown=True))
+    twins.came_late(KEY, Twin("c1", "paid"))
+    assert twins.get(KEY) == Twin("c1", "paid")
+    twins.add(KEY, Twin("c2", "UNKNOWN: timed out", unknown=True))
+    twins.came_late(KEY, Twin("c1", "paid"))
+    assert twins.get(KEY) == Twin("c2", "UNKNOWN: timed out", unknown=True)

@@ -638,6 +638,37 @@ def test_a_secret_comes_from_the_environment_a_file_or_systemd(
     assert read("other:wise") == "other:wise"
 
 
+@pytest.mark.parametrize(
+    ("written", "again"),
+    [
+        ("file:key.txt", "second"),
+        ("credential:key", "second"),
+        ("env:MY_KEY", "second"),
+        ("first", "first"),
+    ],
+    ids=["file", "credential", "environment", "as it is"],
+)
+def test_a_secret_can_be_read_again_where_it_lies(
+    write: Write, tmp_path: Path, written: str, again: str
+) -> None:
+    environ = {"HOME": "/", "MY_KEY": "first", "CREDENTIALS_DIRECTORY": str(tmp_path)}
+    files = tmp_path / "key.txt", tmp_path / "key"
+    for each in files:
+        each.write_text("first\n")
+    options = Options(write(f"[http]\napi_key = '{written}'"))
+    found = load(options, environ, SPECS).settings.http.api_key
+    assert found is not None
+    assert found.reread() is found
+    environ["MY_KEY"] = "second"
+    for each in files:
+        each.write_text("second\n")
+    assert found.reread().reveal() == again
+    for each in files:
+        each.unlink()
+    del environ["MY_KEY"]
+    assert found.reread() is found
+
+
 def test_a_secret_file_in_the_user_s_folder_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

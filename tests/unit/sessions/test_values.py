@@ -41,6 +41,29 @@ def test_a_secret_shows_only_when_asked() -> None:
     assert len({secret, Secret("hunter2"), Secret("other")}) == 2
 
 
+def test_a_secret_is_read_again_where_it_came_from() -> None:
+    place = ["one"]
+    secret = Secret("one", lambda: place[0])
+    heard: list[Secret] = []
+    secret.watch(heard.append)
+    assert secret.reread() is secret
+    place[0] = ""
+    assert secret.reread() is secret, "nothing takes the place of a key that was there"
+    place[0] = "two"
+    second = secret.reread()
+    assert (second.reveal(), secret.reveal()) == ("two", "one")
+    assert heard == [], "reading alone puts nothing in use"
+    second.announce()
+    place[0] = "three"
+    second.reread().announce()
+    assert heard == [Secret("two"), Secret("three")]
+
+
+def test_a_secret_that_came_from_nowhere_stays_as_it_is() -> None:
+    secret = Secret("one")
+    assert secret.reread() is secret
+
+
 def test_times_are_written_in_utc_with_milliseconds() -> None:
     assert rfc3339(0) == "1970-01-01T00:00:00.000Z"
     assert rfc3339(1_763_470_799_007) == "2025-11-18T12:59:59.007Z"

@@ -1,0 +1,193 @@
+"""Keys that are exchanged while the gateway runs: a real file, on three protocols."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent.providers.registry import ListsModels, build
+from gateway.config_values import Values
+from gateway.observe.redact import Redactor
+from sessions.records import TurnState
+from sessions.values.secret import Secret
+from tests.e2e.scenarios.stage import CHAT, UNHURRIED, Stage, stage
+from tests.fakes.agent_kit import settings_for
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
+from tests.fakes.model_script import Script, calls
+from tests.fakes.model_server import ModelServer
+
+OK = 'H T"done" F stop U D EOF'
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def ok(_: object) -> Script:
+    return OK
+
+
+class KeyFile:
+    """A key in a file, as the configuration reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "key"
+        self.path.write_text("sk-first\n")
+        values = Values({}, folder, lambda _value, _path: None)
+        self.secret = values.secret("file:key", ("model", "api_key"))
+
+    def becomes(self, scene: Stage, key: str, *, known: bool = True) -> None:
+        """From now on the service takes this key only, and the file holds it, if it is `known`."""
+        scene.house.model.key = key
+        if known:
+            self.path.write_text(f"{key}\n")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> KeyFile:
+    return KeyFile(tmp_path)
+
+
+def shown(scene: Stage) -> list[str]:
+    """The keys that the service was shown, in order."""
+    headers = [each.headers for each in scene.requests]
+    return [
+        (h.get("x-api-key") or h.get("authorization", "")).removeprefix("Bearer ") for h in headers
+    ]
+
+
+@each_protocol
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_key_that_was_exchanged_is_used_without_a_word_and_from_then_on(
+    tmp_path: Path, key: KeyFile, protocol: ProtocolName, status: int
+) -> None:
+    redactor = Redactor([key.secret])
+    async with stage(
+        tmp_path, protocol, ok, model={"api_key": key.secret}, timeouts=UNHURRIED
+    ) as scene:
+        scene.house.model.refusal = status
+        await scene.go("one")
+        key.becomes(scene, "sk-second")
+        turn = await scene.go("two")
+        assert turn.state is TurnState.DONE
+        assert turn.attempts == 1  # no retry
+        await scene.go("three")
+        assert shown(scene) == ["sk-first", "sk-first", "sk-second", "sk-second"]
+        key.becomes(scene, "sk-third")
+        await scene.go("four")
+        assert shown(scene)[-2:] == ["sk-second", "sk-third"]
+        assert scene.told.ids == []
+        assert redactor.clean("sk-first sk-second sk-third") == "*** *** ***"
+        await scene.check()
+
+
+@each_protocol
+async def test_a_key_that_is_refused_as_it_is_goes_to_the_next_model(
+    tmp_path: Path, key: KeyFile, protocol: ProtocolName
+) -> None:
+    async with (
+        ModelServer(OK) as f1,
+        stage(tmp_path, protocol, ok, fallbacks=[f1], model={"api_key": key.secret}) as scene,
+    ):
+        key.becomes(scene, "sk-second", known=False)
+        turn = await scene.go()
+        assert turn.state is TurnState.DONE
+        assert shown(scene) == ["sk-first"]
+        assert len(f1.requests) == 1
+        assert "N5" in scene.told.ids
+        await scene.check()
+
+
+@each_protocol
+async def test_a_new_key_that_is_refused_as_well_is_not_tried_again(
+    tmp_path: Path, key: KeyFile, protocol: ProtocolName
+) -> None:
+    async with stage(tmp_path, protocol, ok, model={"api_key": key.secret}) as scene:
+        scene.house.model.key = "sk-other"
+        key.path.write_text("sk-second\n")
+        turn = await scene.go()
+        assert turn.state is TurnState.FAILED
+        assert shown(scene) == ["sk-first", "sk-second"]
+        (said,) = scene.shown()
+        assert "does not accept our key" in said
+        assert "model.api_key" in said
+        assert "sk-" not in said
+        assert await scene.history() == ["U:go"]
+        await scene.check()
+
+
+@each_protocol
+@pytest.mark.parametrize("left", ["", "\n", None], ids=["empty", "blank", "no file"])
+async def test_a_key_file_that_holds_nothing_changes_nothing(
+    tmp_path: Path, key: KeyFile, protocol: ProtocolName, left: str | None
+) -> None:
+    async with stage(tmp_path, protocol, ok, model={"api_key": key.secret}) as scene:
+        scene.house.model.key = "sk-second"
+        key.path.unlink()
+        if left is not None:
+            key.path.write_text(left)
+        turn = await scene.go()
+        assert turn.state is TurnState.FAILED
+        assert shown(scene) == ["sk-first"]
+        key.becomes(scene, "sk-second")
+        assert (await scene.go("again")).state is TurnState.DONE
+        await scene.check()
+
+
+@each_protocol
+async def test_a_key_is_exchanged_in_the_middle_of_a_turn(
+    tmp_path: Path, key: KeyFile, protocol: ProtocolName
+) -> None:
+    asked: list[object] = []
+
+    def pay_then_be_exchanged(body: object) -> Script:
+        asked.append(body)
+        if len(asked) > 1:
+            return OK
+        key.becomes(scene, "sk-second")
+        return calls(("c1", "pay", '{"amount":5}'))
+
+    async with stage(
+        tmp_path, protocol, pay_then_be_exchanged, model={"api_key": key.secret}
+    ) as scene:
+        await scene.go()
+        assert shown(scene) == ["sk-first", "sk-first", "sk-second"]
+        assert scene.desk.ran == ["pay 5"]
+        assert await scene.history() == ["U:go", "A{pay}", "T:paid 5", "A:done"]
+        await scene.check()
+
+
+@each_protocol
+async def test_conversations_at_once_all_find_the_new_key(
+    tmp_path: Path, key: KeyFile, protocol: ProtocolName
+) -> None:
+    async with stage(tmp_path, protocol, ok, model={"api_key": key.secret}) as scene:
+        key.becomes(scene, "sk-second")
+        chats = [CHAT, "8", "9", "10"]
+        async with asyncio.TaskGroup() as group:
+            for chat in chats:
+                group.create_task(scene.say("go", chat=chat))
+        for chat in chats:
+            assert (await scene.ends(chat=chat)).state is TurnState.DONE
+        assert shown(scene).count("sk-second") == len(chats)
+        await scene.check()
+
+
+@each_protocol
+async def test_a_list_of_models_is_asked_for_with_the_new_key(
+    key: KeyFile, protocol: ProtocolName
+) -> None:
+    async with ModelServer(ok, models=("one", "two")) as server:
+        settings = msgspec.structs.replace(settings_for(protocol, server.url), api_key=key.secret)
+        provider = build(settings)
+        server.key = "sk-second"
+        key.path.write_text("sk-second\n")
+        assert isinstance(provider, ListsModels)
+        assert await provider.list_models() == ("one", "two")
+        await provider.aclose()
+
+
+async def test_a_key_that_stands_in_the_configuration_is_shown_once(tmp_path: Path) -> None:
+    async with stage(tmp_path, "chat", ok, model={"api_key": Secret("sk-first")}) as scene:
+        scene.house.model.key = "sk-second"
+        assert (await scene.go()).state is TurnState.FAILED
+        assert shown(scene) == ["sk-first"]
+        await scene.check()

@@ -1,0 +1,111 @@
+"""Which texts only say what a model is about to do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.announcement import only_announces
+
+ANNOUNCEMENTS = [
+    "I'll now read the file:",
+    "I’ll now read the file:",  # noqa: RUF001 - as models write it
+    "Let me check …",
+    "Let me check if the file exists.",
+    "Let me take a quick look at the logs...",
+    "Sure! Let me search for that.",
+    "Okay, I'm going to run the tests now.",
+    "To answer that, I need to open `notes.txt` first.",
+    "The file is missing. I'll create it now.",
+    "First, let me list the folder.\n\nThen I'll read the notes.",
+    "Now let me **read** the notebooks…",
+    "I will start by reading the configuration.",
+    "Let's check the logs.",
+    "I'll proceed with the next page.",
+    "I'll go ahead and fetch the page. One moment, please.",
+    "Checking the calendar now…",
+    "Searching the web:",
+    "Just a second.",
+    "Ich sehe jetzt nach …",
+    "Ich sehe nach.",
+    "Ich werde jetzt die Datei lesen:",
+    "Einen Moment bitte, ich schaue kurz nach.",
+    "Lass mich das kurz prüfen.",
+    "Lassen Sie mich in den Unterlagen nachsehen.",
+    "Als Nächstes öffne ich die Datei.",
+    "Gern! Dazu lese ich die Datei.",
+    "Je vais maintenant lire le fichier :",
+    "Laissez-moi vérifier cela.",
+    "Voy a buscar el archivo.",
+    "Déjame revisar los datos...",
+    "接下来读取文件：",  # noqa: RUF001
+    "好的，我先查看一下目录。",  # noqa: RUF001
+]
+
+ANSWERS = {
+    "nothing": "",
+    "blanks": " \n",
+    "an answer": "The file says 42.",
+    "what was done": "I have read the file, and it says 42.",
+    "a question": "I'll read the file. Which one do you mean?",
+    "a Chinese question": "我先查看目录，可以吗？",  # noqa: RUF001
+    "an offer": "I can read the file if you like.",
+    "on a condition": "I'll read it once you upload it.",
+    "on a condition in front": "If that works, I'll run the tests.",
+    "for somebody else": "Let me know which file I should open.",
+    "wants to be told": "Please send the path, then I'll open the file.",
+    "for later": "I'll check again tomorrow.",
+    "from now on": "From now on I'll use the short form.",
+    "a refusal": "I will not run this command.",
+    "no action": "I'll be here.",
+    "a game": "Great, let's start!",
+    "a name": "I'll call you Sam.",
+    "a remark": "Let me add that this is risky.",
+    "a promise": "I'll make sure of it.",
+    "remembered": "I'll remember that.",
+    "explains": "Let me explain how to read files.",
+    "a wish": "I need you to read the file.",
+    "behind it comes what was found": "Let me check the calendar: you are free on Monday.",
+    "a list": "I'll do this:\n- read the file\n- run the tests",
+    "numbers": "Plan:\n1. Let me read the file.",
+    "a quotation": "> I'll now read the file:",
+    "code": "I'll run this:\n```\nls\n```\nLet me check.",
+    "a table": "| a | b |\nLet me check.",
+    "long": "The report says a lot about the year. " * 6 + "Let me check.",
+    "very long": "Let me check " + "very " * 60 + "well.",
+    "German, what is seen": "Ich sehe jetzt, dass die Datei fehlt.",
+    "German, what is done": "Ich habe die Datei gelesen.",
+    "German, a habit": "Ich lese gern Bücher.",
+    "German, on a condition": "Ich prüfe das gleich, sobald die Datei da ist.",
+    "German, a question": "Soll ich die Datei jetzt lesen?",
+    "German, for later": "Ich werde morgen wieder nachsehen.",
+    "French, on a condition": "Je vais vérifier si vous voulez.",
+    "Spanish, for later": "Voy a revisar mañana.",
+    "Chinese, on a condition": "如果需要，我会查看文件。",  # noqa: RUF001
+    "a heading of an answer": "Here is the list:",
+}
+
+
+@pytest.mark.parametrize("text", ANNOUNCEMENTS)
+def test_a_promise_without_the_deed_is_seen(text: str) -> None:
+    assert only_announces(text)
+
+
+@pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS)
+def test_what_stands_for_itself_is_an_answer(text: str) -> None:
+    assert not only_announces(text)
+
+
+@pytest.mark.parametrize("mark", ["?", "？", "? …"])  # noqa: RUF001
+@pytest.mark.parametrize("text", ANNOUNCEMENTS)
+def test_whatever_asks_the_user_is_an_answer(text: str, mark: str) -> None:
+    assert not only_announces(text.rstrip(".:… ") + mark)
+
+
+@given(st.text(min_size=301).filter(lambda text: len(text.strip()) > 300))
+def test_a_long_text_is_an_answer(text: str) -> None:
+    assert not only_announces(text)
+
+
+@given(st.text(alphabet="ailestmnr' .,:now", max_size=300))
+def test_any_text_is_judged_quickly_and_blanks_around_it_do_not_matter(text: str) -> None:
+    assert only_announces(text) == only_announces(f"\n {text}  ")

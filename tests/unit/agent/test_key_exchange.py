@@ -1,0 +1,84 @@
+"""What becomes of a key that is refused."""
+
+import asyncio
+import threading
+
+import pytest
+
+from agent.errors import BadRequest, Unauthorized
+from agent.providers.connections import Key
+from sessions.values.secret import Secret
+
+
+class Service:
+    """Takes one key, and notes what it was shown."""
+
+    def __init__(self, takes: str) -> None:
+        self.takes = takes
+        self.shown: list[str] = []
+
+    async def send(self, key: str) -> str:
+        self.shown.append(key)
+        if key != self.takes:
+            raise Unauthorized
+        return "taken"
+
+
+@pytest.mark.parametrize(
+    ("takes", "there", "shown"),
+    [
+        ("one", "two", ["one"]),
+        ("two", "two", ["one", "two"]),
+        ("three", "two", ["one", "two"]),
+        ("two", "one", ["one"]),
+        ("two", "", ["one"]),
+    ],
+    ids=["taken", "exchanged", "exchanged for another", "the same", "gone"],
+)
+async def test_a_refused_key_is_looked_for_once(takes: str, there: str, shown: list[str]) -> None:
+    service = Service(takes)
+    key = Key(Secret("one", lambda: there))
+    if takes in shown:
+        assert await key.show(service.send) == "taken"
+    else:
+        with pytest.raises(Unauthorized):
+            await key.show(service.send)
+    assert service.shown == shown
+
+
+async def test_other_refusals_are_none_of_its_business() -> None:
+    async def send(_: str) -> None:
+        raise BadRequest
+
+    def source() -> str:
+        pytest.fail("it was read again")
+
+    with pytest.raises(BadRequest):
+        await Key(Secret("one", source)).show(send)
+
+
+async def test_without_a_key_something_is_shown_all_the_same() -> None:
+    service = Service("none")
+    assert await Key(None).show(service.send) == "taken"
+
+
+async def test_what_somebody_else_found_meanwhile_is_not_replaced_by_a_half_written_key() -> None:
+    go_on = threading.Event()
+    reading = threading.Event()
+
+    def source() -> str:
+        if reading.is_set():
+            return "two"
+        reading.set()
+        go_on.wait(5)
+        return "tw"
+
+    service, key = Service("two"), Key(Secret("one", source))
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        slow = group.create_task(key.show(service.send))
+        await asyncio.to_thread(reading.wait, 5)
+        assert await key.show(service.send) == "taken"
+        go_on.set()
+        assert await slow == "taken"
+    assert service.shown == ["one", "one", "two", "two"]
+    assert await key.show(service.send) == "taken"

@@ -1,0 +1,241 @@
+"""What becomes of a turn's end when the store refuses the first words about it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sessions.actor import Actor, Shared, TurnHandle
+from sessions.changes import AppendMessages, Change, OpenSession, SetTitle
+from sessions.errors import Conflict, StoreError, StoreUnavailable
+from sessions.events import (
+    Arrived,
+    Begin,
+    Busy,
+    Command,
+    Ended,
+    Event,
+    Pending,
+    RunningTurn,
+    Say,
+    StartTask,
+    State,
+    Stop,
+    Wrecked,
+)
+from sessions.expiry import Expiry
+from sessions.records import InboxEntry, InboxState, Message, ToolCall, Turn, TurnState
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+
+KEY, ME = "web:a", Command("there", "web:ann")
+CALL = Message("assistant", "", (ToolCall("c1", "pay", "{}"),))
+CUT = Message("tool", "UNKNOWN: stopped", tool_call_id="c1")
+SALVAGED = Message("tool", "UNKNOWN: restarted", tool_call_id="c1")
+ANSWER = Message("assistant", "done")
+
+
+class Contrary(SessionStore):
+    """A store that refuses what it is told to refuse."""
+
+    refusals: list[StoreError]
+    refused: asyncio.Event
+
+    async def apply(self, *changes: Change) -> None:
+        if self.refusals:
+            self.refused.set()
+            raise self.refusals.pop(0)
+        await super().apply(*changes)
+
+
+class Work:
+    """A turn that has made a call and waits; it may be slow to leave."""
+
+    def __init__(self, store: SessionStore, turn: RunningTurn, *, lingers: bool) -> None:
+        self._store = store
+        self._turn = turn
+        self._lingers = lingers
+        self.called = asyncio.Event()
+        self.go = asyncio.Event()
+        self.cuts = 0
+
+    def _rows(self, *rows: Message) -> Change:
+        return AppendMessages(self._turn.session, self._turn.id, rows, 5)
+
+    async def run(self) -> Ended:
+        await self._store.apply(self._rows(CALL))
+        self.called.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            if self._lingers:
+                await self.go.wait()
+            raise
+        return Ended(self._turn.id, TurnState.DONE, changes=(self._rows(SALVAGED, ANSWER),))
+
+    def cut(self, cause: str) -> tuple[Change, ...]:
+        self.cuts += 1
+        return (self._rows(CUT),)
+
+    def crashed(self, error: Exception) -> Ended:
+        return Ended(self._turn.id, TurnState.FAILED, str(error))
+
+    def partial(self) -> str:
+        return ""
+
+    def steer(self, messages: tuple[Message, ...], reply_to: str) -> None:
+        pass
+
+
+class Hands:
+    """Makes such turns, and gives a wreck's open call a result, as the gateway does."""
+
+    def __init__(self, store: SessionStore, *, lingers: bool) -> None:
+        self._store = store
+        self._lingers = lingers
+        self.works: list[Work] = []
+        self.wrecks = 0
+
+    def pending(self, entry: InboxEntry) -> Pending:
+        return Pending(entry.id, entry.address, "web:ann", Message("user", "go"))
+
+    def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
+        return ()
+
+    def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
+        self.works.append(Work(self._store, start.turn, lingers=self._lingers))
+        return self.works[-1]
+
+    async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
+        self.wrecks += 1
+        rows = AppendMessages(turn.session_id, turn.id, (SALVAGED,), 5)
+        return Wrecked(running, (rows,), {}, take_up=False)
+
+    def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
+        return tuple(SetTitle("s1", say.notice) for say in says)
+
+    def committed(self, changes: tuple[Change, ...]) -> None:
+        pass
+
+
+class Conversation:
+    def __init__(self, store: Contrary, hands: Hands, actor: Actor) -> None:
+        self.store = store
+        self.hands = hands
+        self.actor = actor
+
+    def post(self, event: Event) -> asyncio.Future[State]:
+        handled: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+        self.actor.post(event, handled)
+        return handled
+
+    async def begin(self) -> Work:
+        """Answer a message, up to the first call."""
+        entry = InboxEntry("i1", "web", "1", KEY, "there", InboxState.WAITING, b"", 1)
+        await self.store.accept(entry)
+        await self.post(Begin())
+        (work,) = self.hands.works
+        await work.called.wait()
+        return work
+
+    async def history(self) -> list[Message]:
+        return list(await self.store.history("s1"))
+
+    async def states(self) -> list[TurnState]:
+        return [turn.state for turn in await self.store.turns("s1")]
+
+
+@asynccontextmanager
+async def talking(folder: Path, *, lingers: bool = False) -> AsyncIterator[Conversation]:
+    clock = SystemClock()
+    store = await Contrary.open(f"sqlite:///{folder / 'holdfast.db'}", clock=clock)
+    store.refusals, store.refused = [], asyncio.Event()
+    hands = Hands(store, lingers=lingers)
+    try:
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            shared = Shared(store, hands, clock, Ids(clock), Expiry(), 20, tasks)
+            rested = asyncio.Event()
+            actor = Actor(KEY, shared, draining=lambda: False, rested=rested.set)
+            await store.apply(OpenSession("s1", KEY, "there", 1))
+            yield Conversation(store, hands, actor)
+            while actor.busy:
+                for work in hands.works:
+                    work.go.set()
+                rested.clear()
+                await rested.wait()
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("lingers", [False, True], ids=["gone at once", "slow to leave"])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("error", [Conflict, StoreUnavailable])
+async def test_a_stop_that_is_refused_at_first_gives_each_call_one_result(
+    tmp_path: Path, error: type[StoreError], times: int, lingers: bool
+) -> None:
+    async with talking(tmp_path, lingers=lingers) as talk:
+        work = await talk.begin()
+        talk.store.refusals = [error() for _ in range(times)]
+        state = await talk.post(Stop(ME))
+        assert await talk.history() == [Message("user", "go"), CALL, CUT]
+        assert await talk.states() == [TurnState.STOPPED]
+        assert work.cuts == 1
+        assert talk.hands.wrecks == 0
+        assert state.session is None
+        work.go.set()
+        after = await talk.post(Begin())
+        assert await talk.history() == [Message("user", "go"), CALL, CUT]
+        assert await talk.states() == [TurnState.STOPPED]
+        assert after.turn is None or after.turn.leaving
+
+
+async def test_an_answer_is_kept_when_something_before_its_end_meets_a_conflict(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path) as talk:
+        work = await talk.begin()
+        talk.store.refusals = [Conflict()]
+        pending = Pending("i2", "there", "web:ann", Message("user", "and"), mode=Busy.QUEUE)
+        await talk.store.accept(
+            InboxEntry("i2", "web", "2", KEY, "there", InboxState.WAITING, b"", 1)
+        )
+        arrived = talk.post(Arrived(pending))
+        await talk.store.refused.wait()
+        work.go.set()  # it ends while the owner looks at the conversation anew
+        await arrived
+        await talk.post(Begin())
+        assert talk.hands.wrecks == 0
+        rows = await talk.history()
+        assert rows[:4] == [Message("user", "go"), CALL, SALVAGED, ANSWER]
+        assert (await talk.states())[0] is TurnState.DONE
+
+
+async def test_an_end_that_cannot_be_stored_leaves_a_wreck_and_no_hanging_turn(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path) as talk:
+        work = await talk.begin()
+        talk.store.refusals = [Conflict(), Conflict(), Conflict()]
+        work.go.set()
+        await talk.store.refused.wait()
+        state = await talk.post(Begin())
+        assert state.turn is None
+        assert talk.hands.wrecks == 1
+        assert await talk.history() == [Message("user", "go"), CALL, SALVAGED]
+        assert await talk.states() == [TurnState.INTERRUPTED]
+
+
+async def test_a_stop_that_is_never_stored_leaves_one_result_all_the_same(tmp_path: Path) -> None:
+    async with talking(tmp_path) as talk:
+        work = await talk.begin()
+        talk.store.refusals = [Conflict(), Conflict(), Conflict()]
+        stopped = talk.post(Stop(ME))
+        await asyncio.wait({stopped})
+        assert stopped.exception() is not None
+        await talk.post(Begin())
+        assert work.cuts == 1
+        assert await talk.history() == [Message("user", "go"), CALL, CUT]
+        assert await talk.states() == [TurnState.INTERRUPTED]
