@@ -18,11 +18,14 @@ def postgres_server() -> Iterator[postgres.Server]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'holdfast.db'}"
+        yield f"sqlite:///{tmp_path / 'holdfast.db'}"
+        return
     server: postgres.Server = request.getfixturevalue("postgres_server")
-    return server.database()
+    url = server.database()
+    yield url
+    server.drop(url)
 
 
 @pytest.fixture
