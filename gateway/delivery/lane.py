@@ -142,7 +142,7 @@ class Lane:
         self._rest()
 
     def _rest(self) -> None:
-        if not self._running and not self.queue:
+        if not self._running and not self.queue and not self.signs.busy:
             self._office.idle(self)
 
     # --- one op ------------------------------------------------------------------------------
