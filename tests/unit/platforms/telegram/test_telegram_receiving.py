@@ -241,17 +241,11 @@ async def test_a_telegram_that_stays_deaf_is_named(server: TelegramServer) -> No
 async def test_a_second_program_with_the_same_token_is_named(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
-    ended = []
-
-    async def first() -> None:
-        ended.append(await ends(adapter, inbox))
-
     async with asyncio.TaskGroup() as group:
-        group.create_task(first())
+        first = group.create_task(ends(adapter, inbox))
         await server.until(lambda: len(server.called("getUpdates")) == 2)
         async with telegram(server) as other, running(other, inbox):
-            await server.until(lambda: bool(ended))
-    (error,) = ended
+            error = await first
     assert isinstance(error, Unavailable)
     assert "another program" in str(error)
     assert server.violations == ["two programs ask for updates"]
