@@ -206,7 +206,12 @@ class Contestant:
         environ = {
             name: value for name, value in environment().items() if not name.startswith(_OTHERS)
         }
-        environ |= {"HOME": str(self.home), **self._entrant.environ(self.services, self.home)}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
+        environ |= {
+            "HOME": str(self.home),
+            "PYTHONPYCACHEPREFIX": str(self.home.parent / "bytecode"),
+            **self._entrant.environ(self.services, self.home),
+        }
         with self._log.open("ab") as log, _on(self._cores.program):
             self._process = await asyncio.create_subprocess_exec(
                 *self._entrant.command(self.services, self.home),
