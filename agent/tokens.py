@@ -95,4 +95,6 @@ def estimate_request(
 
 def characters(message: Message) -> int:
     """Count what a row holds; quicker than an estimate, and never less than its tokens."""
+    if not message.tool_calls:
+        return len(message.content)
     return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)

@@ -74,8 +74,10 @@ def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
     messages = [{"role": "system", "content": request.system}] if request.system else []
     replay = "thoughts" not in dialect.without
     for row in request.messages:
-        thoughts = _thoughts(row, request.model) if replay and row.role == "assistant" else {}
-        messages.append(_message(row) | thoughts)
+        message = _message(row)
+        if row.reasoning is not None and replay and row.role == "assistant":
+            message |= _thoughts(row, request.model)
+        messages.append(message)
     return messages
 
 
