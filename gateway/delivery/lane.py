@@ -215,6 +215,7 @@ class Lane:
             return
         entry.shown = plan.done(entry.shown, step, receipt)
         if isinstance(op, Post | Edit):
+            entry.changed_at = self._office.clock.monotonic()
             entry.texts[entry.shown.parts[step.part].op] = op.text
         if step.creates:
             # Only where a repeat would be marked must the receipt of a live message not be lost.
