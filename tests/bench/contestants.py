@@ -62,6 +62,14 @@ def used_by(pid: int) -> Used:
     return Used(cpu, memory)
 
 
+def used_by_others() -> float:
+    """Seconds of CPU that this machine spent on what is not of this run, since it was started."""
+    user, nice, system, _, _, *rest = map(
+        int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+    )
+    return (user + nice + system + sum(rest)) / _TICKS - used_by(os.getpid()).cpu
+
+
 def _family(pid: int) -> list[int]:
     found = [pid]
     for each in found:

@@ -6,12 +6,14 @@ count, for both run in turns on the same core; absolute figures tell about the m
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.bench import measures
-from tests.bench.contestants import Cores, Floor, Ours, entered
+from tests.bench.contestants import Cores, Floor, Ours, entered, used_by_others
 from tests.bench.measures import QUICK, Bench, Sizes
 from tests.bench.verdicts import Row, written
 
@@ -23,10 +25,13 @@ async def run(
     async with entered(Ours(), folder, cores) as ours, entered(Floor(), folder, cores) as floor:
         bench = Bench(ours, floor, sizes)
         rows = []
+        others, began = used_by_others(), time.monotonic()
         async for row in measures.rows(bench, only):
             sys.stdout.write(written(row) + "\n")
             sys.stdout.flush()
             rows.append(row)
+        share = (used_by_others() - others) / (time.monotonic() - began) / (os.cpu_count() or 1)
+        sys.stdout.write(f"others had the cores for {100 * share:.0f} % of the time\n")
         return rows, bench.faults
 
 
