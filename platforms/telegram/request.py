@@ -7,7 +7,7 @@ under way: it walks through all connections for each.
 import ssl
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 from urllib.request import getproxies
 
 import aiohttp
@@ -26,6 +26,9 @@ POOL_SECONDS = 60.0
 
 _KEEPALIVE = 30.0
 _USUAL = BaseRequest.DEFAULT_NONE
+_NOT_IN_NAMES = {ord(sign): quote(sign) for sign in ('"', *map(chr, range(32)))}
+"""What would end the name of a file, or its line, is written as browsers do."""
+
 _read_envelope = msgspec.json.Decoder(Envelope).decode
 _read_json = msgspec.json.Decoder().decode
 _read_refusal = msgspec.json.Decoder(Refusal).decode
@@ -149,11 +152,12 @@ def _form(data: RequestData) -> aiohttp.BytesPayload | aiohttp.FormData:
             urlencode(data.json_parameters).encode(),
             content_type="application/x-www-form-urlencoded",
         )
-    form = aiohttp.FormData(default_to_multipart=True)
+    form = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
     for name, value in data.json_parameters.items():
         form.add_field(name, value)
     for name, (filename, content, media_type) in data.multipart_data.items():
-        form.add_field(name, content, filename=filename, content_type=media_type)
+        plain = filename.translate(_NOT_IN_NAMES)
+        form.add_field(name, content, filename=plain, content_type=media_type)
     return form
 
 

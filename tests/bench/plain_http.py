@@ -51,6 +51,10 @@ class Connection(asyncio.Protocol):
         """Write a piece of an answer."""
         self._transport.write(raw)
 
+    def hang_up(self) -> None:
+        """Close it when what was written is sent."""
+        self._transport.close()
+
     def answer(self, body: bytes, status: int = 200) -> None:
         """Answer with JSON."""
         self.write(
