@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.bench import measures
 from tests.bench.contestants import Cores, Floor, Ours, entered, used_by_others
 from tests.bench.measures import QUICK, Bench, Sizes
-from tests.bench.verdicts import Row, written
+from tests.bench.verdicts import Row, heading, written
 
 
 async def run(
@@ -25,6 +25,7 @@ async def run(
     async with entered(Ours(), folder, cores) as ours, entered(Floor(), folder, cores) as floor:
         bench = Bench(ours, floor, sizes)
         rows = []
+        sys.stdout.write(heading() + "\n")
         others, began = used_by_others(), time.monotonic()
         async for row in measures.rows(bench, only):
             sys.stdout.write(written(row) + "\n")
