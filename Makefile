@@ -11,7 +11,8 @@ help:
 	@echo "make faults    kill the daemon again and again and check what became of it (ARGS: --kills N --seed N)"
 	@echo "make every-byte cut a recorded answer of each protocol after every byte, in three ways"
 	@echo "make long-file write a 60 KB file over a line that cuts every answer (ARGS: --seeds N)"
-	@echo "make bench     measure the decoder and many streams at once; wants an idle machine"
+	@echo "make bench     measure the decoder, many streams at once, and the gateway beside a bare minimum;"
+	@echo "               wants an idle machine                              (ARGS: --quick, --only NAME)"
 	@echo "make format    format the code and repair what the linter can repair"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
@@ -46,7 +47,8 @@ long-file: dev-environment
 
 bench: dev-environment
 	$(BIN)/python -m tests.bench.decoder
-	$(BIN)/python -m tests.bench.streams $(ARGS)
+	$(BIN)/python -m tests.bench.streams
+	$(BIN)/python -m tests.bench.table $(ARGS)
 
 format: dev-environment
 	$(BIN)/ruff format

@@ -162,14 +162,15 @@ def as_seen(history: Sequence[Message]) -> tuple[Message, ...]:
         elif row.role == "assistant" and (row.tool_calls or row.content.strip()):
             if seen and seen[-1].role == "assistant":
                 seen.append(Message("user", cut_short or _GOES_ON))
-            cut_short = f"[Your answer above was cut short: {row.interrupted}.]"
-            cut_short = cut_short if row.interrupted else ""
-            results: dict[str | None, Message] = {}
+            cut_short = ""
+            if row.interrupted:
+                cut_short = f"[Your answer above was cut short: {row.interrupted}.]"
+            behind = at
             while at < len(history) and history[at].role == "tool":
-                results.setdefault(history[at].tool_call_id, history[at])
                 at += 1
             seen.append(row)
-            seen.extend(_results(row.tool_calls, results))
+            if row.tool_calls:
+                seen.extend(_results(row.tool_calls, history[behind:at]))
     if cut_short:
         seen.append(Message("user", f"{cut_short} Go on exactly where it ends."))
     return tuple(seen)
@@ -193,6 +194,9 @@ def _spoken(row: Message) -> str:
     return f"[{name}] {said}"
 
 
-def _results(calls: Sequence[ToolCall], results: dict[str | None, Message]) -> Iterator[Message]:
+def _results(calls: Sequence[ToolCall], rows: Sequence[Message]) -> Iterator[Message]:
+    results: dict[str | None, Message] = {}
+    for row in rows:
+        results.setdefault(row.tool_call_id, row)
     for call in calls:
         yield results.get(call.id) or Message("tool", NO_RESULT, tool_call_id=call.id)

@@ -304,5 +304,8 @@ class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """See the module."""
-        if self.transcription_model is not None and self.transcription_url is None:
-            yield ("transcription_model",), "has no effect without voice.transcription_url"
+        if self.transcription_url is not None:
+            return
+        for key in ("transcription_model", "api_key"):
+            if getattr(self, key) is not None:
+                yield (key,), "has no effect without voice.transcription_url"

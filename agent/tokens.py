@@ -99,6 +99,10 @@ def estimate_request(
 
 def characters(message: Message) -> int:
     """Count what a row holds; quicker than an estimate, and never less than its tokens."""
-    shown = pictures_in(message) * _PER_PICTURE if message.files else 0
-    text = with_files(message.content, message.files) if message.files else message.content
-    return len(text) + sum(len(call.arguments) for call in message.tool_calls) + shown
+    held = len(message.content)
+    if message.files:
+        held = len(with_files(message.content, message.files))
+        held += pictures_in(message) * _PER_PICTURE
+    if not message.tool_calls:
+        return held
+    return held + sum(len(call.arguments) for call in message.tool_calls)

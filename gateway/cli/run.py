@@ -31,8 +31,8 @@ in a moment and hardly any garbage; Python's own 700 would have it look at them 
 
 def spare_the_collector() -> None:
     """What is loaded by now stays, such as the SDK of the model: it need not be looked at again."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(_OBJECTS, 20, 20)
 
 
@@ -41,7 +41,11 @@ def spare_the_collector() -> None:
 def run(options: Options) -> None:
     """See the help."""
     loaded = settings_of(options)
-    asyncio.run(_run(loaded, prepared_log(loaded)))
+    gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
+    try:
+        asyncio.run(_run(loaded, prepared_log(loaded)))
+    finally:
+        gc.enable()
 
 
 def prepared_log(loaded: Loaded, *, quiet: bool = False) -> Redactor:

@@ -142,7 +142,7 @@ class Lane:
         self._rest()
 
     def _rest(self) -> None:
-        if not self._running and not self.queue:
+        if not self._running and not self.queue and not self.signs.busy:
             self._office.idle(self)
 
     # --- one op ------------------------------------------------------------------------------
@@ -219,6 +219,7 @@ class Lane:
             return
         entry.shown = plan.done(entry.shown, step, receipt)
         if isinstance(op, Post | Edit):
+            entry.changed_at = self._office.clock.monotonic()
             entry.texts[entry.shown.parts[step.part].op] = op.text
         if step.creates:
             # The receipt of a live message must not be lost where a repeat would be marked, and of

@@ -197,6 +197,7 @@ class Delivery:
             return
         lane = self._lane_at(address, link)
         if lane.signs.put(React(f"{message}.s", address, message, emoji)):
+            self._idle.pop(lane.key, None)  # a lane whose signs are under way is not forgotten
             self._group.create_task(lane.show_signs(), name=f"signs {lane.key}")
 
     async def wait_sent(self, item_id: str) -> ItemState:

@@ -4,6 +4,7 @@ What must be shown goes in order, the earliest first, and holds back what came a
 that is being written gives way to all of that; it shows its newest state whenever there is room.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -20,7 +21,7 @@ from gateway.delivery.view import (
     render,
     render_live,
 )
-from platforms.core.contract import Capabilities, Draft, Live, Task, Typing
+from platforms.core.contract import Capabilities, Draft, Edit, Live, Task, Typing
 from sessions.records import Item, ItemState
 
 FIRST_LIVE_DELAY = 0.3
@@ -45,6 +46,7 @@ class Entry:
         self.gone = False  # left the queue while an op was under way
         self.tries = item.tries  # since something last went well
         self.not_before = 0.0  # backing off
+        self.changed_at = -math.inf  # when one of its messages last changed
         self.probe = False  # first see whether the platform answers at all
         begun = self.body.text
         self.read: Callable[[], str] = lambda: begun  # of an answer being written
@@ -198,7 +200,8 @@ class Queue:
             if entry.phase is not Phase.LIVE:
                 if entry.not_before <= now:
                     weight = Weight.URGENT if urgent else Weight.FINAL
-                    return self._paced(self._final_move(entry, weight), weight, now, pace)
+                    final = self._rested(self._final_move(entry, weight), now)
+                    return self._paced(final, weight, now, pace)
                 later.append(entry.not_before)
                 if entry.phase is Phase.FINAL:  # holds back what came after it
                     return Until(min(later))
@@ -213,10 +216,17 @@ class Queue:
                 later.append(move.moment)
         return Until(min(later)) if later else None
 
+    def _rested(self, move: Do | Settle, now: float) -> Do | Settle | Until:
+        """Let a message rest between its last live update and the edit that ends it."""
+        if isinstance(move, Do) and isinstance(move.step.op, Edit):
+            at = move.entry.changed_at + self._capabilities.rest
+            return move if at <= now else Until(at)
+        return move
+
     def _paced(
-        self, move: Do | Settle, weight: Weight, now: float, pace: Pace
+        self, move: Do | Settle | Until, weight: Weight, now: float, pace: Pace
     ) -> Do | Settle | Until:
-        if isinstance(move, Settle):
+        if not isinstance(move, Do):
             return move
         at = pace.ready_at(weight, now)
         return move if at <= now else Until(at)

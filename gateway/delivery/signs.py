@@ -47,6 +47,11 @@ class Signs:
         self._running = False
         self._not_before = 0.0
 
+    @property
+    def busy(self) -> bool:
+        """Tell whether `pump` is under way."""
+        return self._running
+
     def put(self, op: React) -> bool:
         """Take a sign; tells whether `pump` must be started."""
         self._waiting.pop(op.message, None)

@@ -316,6 +316,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     live: Live
     repeat: Repeat
     live_interval: float = 1.0  # seconds between two live updates of one message
+    rest: float = 0.0  # seconds from a live update to the edit that ends the message
     burst: int = 20  # ops a chat takes at once ...
     per_second: float = 1.0  # ... and how fast that allowance grows back
     edit: bool = True

@@ -27,15 +27,12 @@ from platforms.telegram.polling import (
     WebhookLeft,
 )
 from platforms.telegram.reading import Me, Reader
-from platforms.telegram.request import Pools, trust
+from platforms.telegram.request import Connections, trust
 from platforms.telegram.showing import Show
 from platforms.telegram.webhook import Webhook, secret_of
 from platforms.telegram.wire import Chat
 
 log = logging.getLogger(__name__)
-
-# The client logs every address it calls, and Telegram's hold the token.
-logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _MENU = "menu"
 _MOVED = "moved"
@@ -77,13 +74,13 @@ class TelegramAdapter:
         base = config.base_url.rstrip("/")
         self._trusted = trust(base)
         self._files = f"{base}/file/bot{token}"
-        self._pools = Pools(self._trusted)
+        self._connections = Connections(self._trusted)
         self._bot = Bot(
             token,
             base_url=f"{base}/bot",
             base_file_url=f"{base}/file/bot",
-            request=self._pools,
-            get_updates_request=self._pools,  # unused: the poller has a connection of its own
+            request=self._connections,
+            get_updates_request=self._connections,  # unused: the poller has a connection of its own
         )
         self._opening = asyncio.Lock()
         self._open = False
@@ -137,7 +134,7 @@ class TelegramAdapter:
     async def aclose(self) -> None:
         """Close the connections; delivering opens them again."""
         self._open = self._known = False
-        await self._pools.shutdown()  # not the bot: it closes nothing before it was connected
+        await self._connections.shutdown()  # not the bot: it closes nothing before it was connected
         await self._bot.shutdown()
 
     def claim_link(self, code: str) -> str:

@@ -31,6 +31,7 @@ GROUP = msgspec.structs.replace(
     PRIVATE,
     live=Live.EDIT,  # drafts are refused there
     live_interval=3.0,
+    rest=1.0,  # two edits within a second may be one too many
     burst=5,  # with what grows back, twenty in any minute; edits count too
     per_second=15 / 60,
 )

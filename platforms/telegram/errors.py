@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-import httpx
+import aiohttp
 from telegram.error import (
     BadRequest,
     ChatMigrated,
@@ -26,7 +26,10 @@ from platforms.core.errors import (
 )
 from platforms.telegram.request import TooMany
 
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+TRANSPORT = (aiohttp.ClientError, TimeoutError, OSError)
+"""What goes wrong below HTTP, or in it."""
+
+NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 """The request surely never reached Telegram."""
 
 _GONE = re.compile(
@@ -67,16 +70,16 @@ def mapped() -> Iterator[None]:
         yield
     except ChatMigrated as error:
         raise Moved(error.new_chat_id) from error
-    except (TelegramError, httpx.HTTPError) as error:
+    except (TelegramError, aiohttp.ClientError) as error:
         raise of(error) from error
 
 
-def of(error: TelegramError | httpx.HTTPError) -> PlatformError:
+def of(error: TelegramError | aiohttp.ClientError) -> PlatformError:
     """Find the error of the contract; the first line that fits counts.
 
     Messages of the HTTP client may name the address, which holds the token: only its kind is told.
     """
-    text = "" if isinstance(error, httpx.HTTPError) else error.message
+    text = error.message if isinstance(error, TelegramError) else ""
     match error:
         case TooMany():
             return Unavailable(text, retry_after=error.seconds)
@@ -94,7 +97,7 @@ def of(error: TelegramError | httpx.HTTPError) -> PlatformError:
             return ChatGone(text) if _GONE.search(text) else Rejected(text)
         case NetworkError():
             return _network(error)
-        case httpx.HTTPError():
+        case aiohttp.ClientError():
             return _transport(error)
         case _:
             return Unconfirmed(text)  # an answer that cannot be read
@@ -102,7 +105,7 @@ def of(error: TelegramError | httpx.HTTPError) -> PlatformError:
 
 def _network(error: NetworkError) -> PlatformError:
     cause = error.__cause__
-    if isinstance(cause, httpx.HTTPError):
+    if isinstance(cause, TRANSPORT):
         return _transport(cause)
     if _TOO_LARGE.search(error.message):
         return Rejected(error.message)
@@ -112,7 +115,7 @@ def _network(error: NetworkError) -> PlatformError:
     return Unconfirmed(f"Telegram did not say what came of it: {error.message[:100]}")
 
 
-def _transport(cause: httpx.HTTPError) -> PlatformError:
+def _transport(cause: Exception) -> PlatformError:
     kind = type(cause).__name__
     if isinstance(cause, NOT_SENT):
         return Unavailable(f"Telegram cannot be reached ({kind})")

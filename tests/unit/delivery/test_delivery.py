@@ -258,6 +258,24 @@ async def test_an_edited_answer_grows_at_the_interval_and_ends_as_it_should(
 
 
 @simulated
+async def test_the_last_edit_waits_until_the_message_has_rested(world: World, store: Store) -> None:
+    platform = Platform(clock=world, live=Live.EDIT, live_interval=1.0, rest=1.0)
+    async with running(store, platform) as delivery:
+        answer = delivery.live(item("a_1", ""))
+        answer.update("It is")
+        await until(lambda: bool(platform.screen(CHAT)))
+        began = world.monotonic()
+        await asyncio.sleep(0.4)
+        await put(store, delivery, item("a_1", "It is so."))
+        await delivery.wait_sent("a_1")
+        assert world.monotonic() - began == pytest.approx(1.0, abs=0.02)
+        await put(store, delivery, item("a_2", "At once."))
+        await delivery.wait_sent("a_2")
+        assert world.monotonic() - began < 1.1
+    assert platform.screen(CHAT) == ["It is so.", "At once."]
+
+
+@simulated
 async def test_a_stream_only_grows_and_is_closed(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.STREAM, text_limit=300)
     text = "**Bold** and `code`\n\n```py\n" + "a line of code\n" * 60 + "```\nend"

@@ -269,3 +269,26 @@ async def _many_chats(delivery: Delivery) -> None:
     for number in range(400):
         delivery.react(Address("memory", str(number)), "m1", "👀")
         await asyncio.sleep(30)
+
+
+@simulated
+async def test_a_chat_whose_sign_is_under_way_is_not_forgotten(world: World, store: Store) -> None:
+    slow, other = Platform(clock=world), Platform("other", clock=world)
+    async with signing(store, slow, other) as delivery:
+        delivery.react(HERE, "m0", "👀")
+        await _quiet()
+        (lane,) = delivery._lanes.values()
+        delivery.disconnected("memory")
+        delivery.react(HERE, "m1", "👀")
+        for _ in range(2):
+            for number in range(300):
+                delivery.react(Address("other", str(number)), "m1", "👀")
+            await asyncio.sleep(PATIENCE / 3)
+        assert lane in delivery._lanes.values()
+        delivery.connected("memory")
+        await _quiet()
+        assert slow.reactions(CHAT) == {"m0": "👀", "m1": "👀"}
+        for number in range(300):
+            delivery.react(Address("other", str(number)), "m2", "👀")
+        await _quiet()
+        assert set(delivery._idle) == set(delivery._lanes)

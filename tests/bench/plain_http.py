@@ -1,0 +1,79 @@
+"""Just enough HTTP for the two services of the benchmark: what it costs must not be what is measured.
+
+Requests come whole, one after the other on a connection; answers have a length, or are written in
+pieces by whoever answers.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_REASONS = {200: b"OK", 400: b"Bad Request", 404: b"Not Found", 429: b"Too Many Requests"}
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, handle: "Handle") -> None:
+        self._handle = handle
+        self._received = bytearray()
+        self._wanted = 0  # bytes until the request is whole
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= self._wanted:
+            end = self._received.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            found = _LENGTH.search(self._received, 0, end)
+            self._wanted = end + 4 + (int(found[1]) if found else 0)
+            if len(self._received) < self._wanted:
+                return
+            whole = bytes(self._received[: self._wanted])
+            del self._received[: self._wanted]
+            self._wanted = 0
+            self._handle(self, whole.split(b" ", 2)[1].decode(), whole[end + 4 :])
+
+    @property
+    def closed(self) -> bool:
+        """The client has gone."""
+        return self._transport.is_closing()
+
+    def write(self, raw: bytes) -> None:
+        """Write a piece of an answer."""
+        self._transport.write(raw)
+
+    def hang_up(self) -> None:
+        """Close it when what was written is sent."""
+        self._transport.close()
+
+    def answer(self, body: bytes, status: int = 200) -> None:
+        """Answer with JSON."""
+        self.write(
+            b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (status, _REASONS[status], len(body), body)
+        )
+
+
+Handle = Callable[[Connection, str, bytes], None]
+"""Takes a request: who asks, the path with its query, the body."""
+
+
+@contextlib.asynccontextmanager
+async def listening(handle: Handle) -> AsyncIterator[int]:
+    """Serve on a free port of this machine; gives the port."""
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(handle), "127.0.0.1", 0, backlog=4096
+    )
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()

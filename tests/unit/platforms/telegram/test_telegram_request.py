@@ -1,0 +1,162 @@
+"""The library's requests over our own connections."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from telegram import InputFile
+from telegram.error import NetworkError, TimedOut
+from telegram.request import RequestData
+from telegram.request._requestparameter import RequestParameter
+
+from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
+from platforms.telegram.errors import mapped
+from platforms.telegram.request import Connections, TooMany
+from tests.bench.plain_http import Connection, listening
+
+URL = "http://telegram.invalid/bot1:secret/getMe"
+
+
+def given(**parameters: object) -> RequestData:
+    return RequestData([RequestParameter.from_input(*each) for each in parameters.items()])
+
+
+async def test_a_request_goes_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def handle(connection: Connection, path: str, _body: bytes) -> None:
+        asked.append(path)
+        connection.answer(b'{"ok": true, "result": 1}')
+
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with listening(handle) as port:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        connections = Connections(trusted=False)
+        assert await connections.do_request(URL, "POST") == (200, b'{"ok": true, "result": 1}')
+        await connections.shutdown()
+    assert asked == [URL]
+
+
+async def test_texts_arrive_as_a_form_and_files_beside_them(tmp_path: Path) -> None:
+    bodies: list[bytes] = []
+
+    def handle(connection: Connection, _path: str, body: bytes) -> None:
+        bodies.append(body)
+        connection.answer(b"{}")
+
+    file = tmp_path / "file"
+    file.write_bytes(b"the content")
+    name = 'a "b"\r\nü.txt'
+    async with listening(handle) as port:
+        connections = Connections(trusted=False)
+        url = f"http://127.0.0.1:{port}/x"
+        await connections.do_request(url, "POST", given(chat_id=7, text="a & ü", menu=["x"]))
+        with file.open("rb") as handed:
+            upload = InputFile(handed, filename=name, attach=False, read_file_handle=False)
+            await connections.do_request(url, "POST", given(chat_id=7, document=upload))
+        await connections.shutdown()
+    form, parts = bodies
+    assert form == b"chat_id=7&text=a+%26+%C3%BC&menu=%5B%22x%22%5D"
+    assert b'name="chat_id"' in parts
+    assert 'name="document"; filename="a %22b%22%0D%0Aü.txt"'.encode() in parts
+    assert b"the content" in parts
+
+
+async def test_a_redirection_is_not_followed() -> None:
+    def handle(connection: Connection, _path: str, _body: bytes) -> None:
+        connection.write(
+            b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+        )
+
+    async with listening(handle) as port:
+        connections = Connections(trusted=False)
+        status, _ = await connections.do_request(f"http://127.0.0.1:{port}/x", "POST")
+        await connections.shutdown()
+    assert status == 302
+
+
+async def test_a_limit_says_for_how_long() -> None:
+    def handle(connection: Connection, _path: str, _body: bytes) -> None:
+        connection.answer(b'{"ok": false, "parameters": {"retry_after": 7}}', 429)
+
+    async with listening(handle) as port:
+        connections = Connections(trusted=False)
+        with pytest.raises(TooMany) as caught:
+            await connections.do_request(f"http://127.0.0.1:{port}/x", "POST")
+        await connections.shutdown()
+    assert caught.value.seconds == 7
+
+
+def _silent(_connection: Connection, _path: str, _body: bytes) -> None:
+    pass
+
+
+def _cut(connection: Connection, _path: str, _body: bytes) -> None:
+    connection.hang_up()
+
+
+def _half(connection: Connection, _path: str, _body: bytes) -> None:
+    connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{")
+    connection.hang_up()
+
+
+@pytest.mark.parametrize(
+    ("handle", "raised"),
+    [
+        pytest.param(_silent, TimedOut, id="silent"),
+        pytest.param(_cut, NetworkError, id="cut off"),
+        pytest.param(_half, NetworkError, id="half an answer"),
+    ],
+)
+async def test_what_may_have_arrived_is_not_said_to_be_lost(
+    handle: object, raised: type[NetworkError]
+) -> None:
+    asked: list[str] = []
+
+    def counted(connection: Connection, path: str, body: bytes) -> None:
+        asked.append(path)
+        assert callable(handle)
+        handle(connection, path, body)
+
+    async with listening(counted) as port:
+        connections = Connections(trusted=False)
+        url = f"http://127.0.0.1:{port}/secret"
+        with pytest.raises(raised) as caught:
+            await connections.do_request(url, "POST", read_timeout=0.1)
+        with pytest.raises(Unconfirmed) as told, mapped():
+            raise caught.value
+        await connections.shutdown()
+    assert asked == ["/secret"]  # once
+    assert "secret" not in f"{caught.value} {told.value}"
+
+
+async def test_what_never_left_is_said_to_be_lost() -> None:
+    async with listening(_silent) as port:
+        pass
+    connections = Connections(trusted=False)
+    with pytest.raises(PlatformError) as told, mapped():
+        await connections.do_request(f"http://127.0.0.1:{port}/secret", "POST")
+    await connections.shutdown()
+    assert type(told.value) is Unavailable
+    assert "secret" not in str(told.value)
+
+
+async def test_waiting_for_a_free_connection_has_an_end_and_nothing_was_sent() -> None:
+    asked = asyncio.Event()
+
+    def handle(_connection: Connection, _path: str, _body: bytes) -> None:
+        asked.set()
+
+    async with listening(handle) as port:
+        connections = Connections(trusted=False, most=1)
+        url = f"http://127.0.0.1:{port}/x"
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(connections.do_request(url, "POST"))
+            await asked.wait()
+            with pytest.raises(Unavailable), mapped():
+                await connections.do_request(url, "POST", pool_timeout=0.05)
+            first.cancel()
+        await connections.shutdown()
