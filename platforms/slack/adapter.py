@@ -212,7 +212,7 @@ class SlackAdapter:
         else:
             sender = Sender(f"{found.team or team}/{found.user}", is_bot=found.is_bot)
         event = msgspec.structs.replace(event, sender=sender)
-        if isinstance(event, InboundMessage) and self._opens(found, event):
+        if isinstance(event, InboundMessage) and self._opens(found):
             context = (*await self._context(found), *event.context)
             event = msgspec.structs.replace(event, context=context)
         if not found.ts or not found.addressed:
@@ -228,10 +228,10 @@ class SlackAdapter:
             self._places.forget(found.channel, found.thread)
         return accepted
 
-    def _opens(self, found: Found, event: InboundMessage) -> bool:
-        """Whether a room begins to talk to us here: then what stood before is worth knowing."""
+    def _opens(self, found: Found) -> bool:
+        """Whether a thread begins to talk to us here: then what stood before is worth knowing."""
         known = self._places.find(found.channel, found.thread)
-        return bool(found.thread) and not event.direct and found.addressed and known is None
+        return bool(found.thread) and found.addressed and known is None
 
     async def _context(self, found: Found) -> tuple[Quote, ...]:
         in_thread = found.thread != found.ts

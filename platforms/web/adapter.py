@@ -41,6 +41,7 @@ CAPABILITIES = Capabilities(
     typing_interval=5.0,
     buttons=8,
     files=None,
+    reply=False,  # the page shows a conversation in order, without arrows in it
 )
 
 

@@ -726,7 +726,7 @@ class DiscordHost:
     def __init__(self) -> None:
         self.port = 0
         self._servers: list[DiscordServer] = []
-        self._here = 0  # servers that are entered
+        self._here = 0  # who needs it to run
         self._numbers = 0
         self._runner: web.AppRunner | None = None
 
@@ -757,13 +757,20 @@ class DiscordHost:
         await site.start()
         self.port = int(self._runner.addresses[0][1])
 
-    async def leave(self, server: DiscordServer) -> None:
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave()
+
+    async def leave(self, server: DiscordServer | None = None) -> None:
+        if server:
+            self._servers.remove(server)
         self._here -= 1
         if not self._here and self._runner:
             await self._runner.cleanup()
             self._runner = None
-        elif self._here:
-            self._servers.remove(server)
 
     def _of(self, token: str) -> DiscordServer:
         """The Discord of a bot; what is wrong about an unknown token the first one says."""

@@ -293,10 +293,10 @@ class SlackServer:
         self.connected.clear()
         self._lost()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 8.0) -> None:
         """Wait until something is so; looked at after each call and message."""
         try:
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(seconds):
                 while not condition():
                     self.changed.clear()
                     await self.changed.wait()
