@@ -201,6 +201,9 @@ class Service(abc.ABC):
     async def cut(self, *, politely: bool) -> None:
         """Let the channel on which we hear of people break off; returns once it has."""
 
+    async def send_again(self) -> None:
+        """Let as much time pass as makes the service send again what nobody acknowledged."""
+
     async def forget(self) -> None:
         """While nobody listens let as much time pass as makes the service forget what it can."""
 

@@ -160,6 +160,9 @@ class SlackService(Service):
         else:
             self.server.cut()
 
+    async def send_again(self) -> None:
+        await self.server.pass_time(61)
+
     async def forget(self) -> None:
         """Slack tries again at once, after a minute and after five more; then it gives up."""
         for seconds in (1, 60, 300):

@@ -1,0 +1,167 @@
+"""Whatever goes wrong with a call of a platform: people see every answer once.
+
+The methods are not listed here: they are those that the service receives in a conversation in which
+all goes well, so a new one is covered by itself. In each case one call of one method goes wrong,
+once at its first call and, where it is made again, once when the answer is about to become final.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.delivery.view import MARK
+from platforms.core.contract import Repeat
+from tests.contract.adapter_kit import Opened, several, side_by_side
+from tests.contract.house_kit import SLOWLY, House, answering, house
+from tests.contract.services.contract import Place, Service, Trouble
+from tests.fakes.model_server import ModelServer
+
+REMOTE = ["telegram", "discord", "slack"]
+_HOMES = itertools.count()
+
+
+@asynccontextmanager
+async def running(
+    opened: Opened, tmp_path: Path
+) -> AsyncIterator[tuple[Service, ModelServer, Path]]:
+    async with opened() as service, ModelServer(answering) as model:
+        yield service, model, tmp_path / str(next(_HOMES))
+
+
+def places(service: Service) -> list[Place]:
+    assert service.room
+    return [service.direct, service.room]
+
+
+async def converse(
+    service: Service, model: ModelServer, before_the_end: Callable[[], None] = lambda: None
+) -> None:
+    """A conversation in which everything is used: in private and in a room, live and at once."""
+    for place in places(service):
+        await service.say(place, "tell me")
+    async with asyncio.timeout(12):
+        for number in range(1, 3):
+            request = await model.request(number)
+            await request.answered.wait()
+    before_the_end()  # the answers are complete, but not shown as final yet
+    for place in places(service):
+        await answered(service, place, SLOWLY)
+    await service.command(service.direct, "whoami")
+    await service.shows(service.direct, f"{service.name}:")
+    await service.say(service.direct, "hang")
+    await service.until(lambda: any("so far" in text for text in service.screen(service.direct)))
+    await service.say(service.direct, "wait")
+    await service.until(lambda: any("1 waiting" in text for text in service.screen(service.direct)))
+    await service.stop(service.direct)
+    await service.shows(service.direct, "Stopped")
+    await service.say(service.room or service.direct, "short")
+    await answered(service, service.room or service.direct, "short")
+
+
+async def interrupted(service: Service, model: ModelServer) -> None:
+    """After a restart: a button is pressed."""
+    await service.say(service.direct, "hang on")
+    await service.until(
+        lambda: any("so far" in text for text in service.screen(service.direct)[-1:])
+    )
+
+
+async def answered(service: Service, place: Place, text: str) -> None:
+    await service.until(lambda: bool(copies(service, place, text)), 16)
+
+
+def copies(service: Service, place: Place, text: str) -> list[str]:
+    """The messages that show an answer for good."""
+    return [
+        each.text
+        for each in service.seen(place)
+        if not each.passing and not each.buttons and each.text.strip().endswith(text)
+    ]
+
+
+async def conversation(
+    service: Service,
+    model: ModelServer,
+    home: Path,
+    before_the_end: Callable[[], None] = lambda: None,
+) -> None:
+    """One process, and another one after it."""
+    async with house(home, service, model):
+        await converse(service, model, before_the_end)
+        await service.send_again()
+        await service.settled()
+        await service.rests()
+        await interrupted(service, model)
+    async with house(home, service, model):
+        await service.shows(service.direct, "I was restarted")
+        await service.press(service.direct, "Start over")
+        await service.say(service.room or service.direct, "short again")
+        await answered(service, service.room or service.direct, "short again")
+        await service.send_again()
+        await service.settled()
+        await service.rests()
+
+
+async def methods_of(opened: Opened, tmp_path: Path) -> tuple[list[str], list[str]]:
+    """What a service receives when all goes well; and of that, what makes an answer final."""
+    late: list[int] = []
+    async with running(opened, tmp_path) as (service, model, home):
+        await conversation(service, model, home, lambda: late.append(len(service.called())))
+        assert service.violations() == []
+        calls = [each.method for each in service.called()]
+    return list(dict.fromkeys(calls)), list(dict.fromkeys(calls[late[0] :]))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("trouble", list(Trouble), ids=lambda each: each.value)
+@pytest.mark.parametrize("name", REMOTE)
+async def test_whatever_call_goes_wrong_every_answer_is_there_once(
+    name: str, trouble: Trouble, tmp_path: Path
+) -> None:
+    async with several(name) as opened:
+        methods, late = await methods_of(opened, tmp_path)
+
+        async def first(method: str) -> None:
+            async with running(opened, tmp_path) as (service, model, home):
+                service.fail(method, trouble)
+                await conversation(service, model, home)
+                check(service, trouble)
+
+        async def last(method: str) -> None:
+            async with running(opened, tmp_path) as (service, model, home):
+                await conversation(
+                    service, model, home, lambda: service.fail(method, trouble) and None
+                )
+                check(service, trouble)
+
+        cases: dict[str, Callable[[], Awaitable[None]]] = {}
+        for method in methods:
+            cases[f"{method}, first"] = lambda method=method: first(method)  # type: ignore[misc]
+        for method in late:
+            cases[f"{method}, at the end"] = lambda method=method: last(method)  # type: ignore[misc]
+        await side_by_side(cases)
+
+
+def check(service: Service, trouble: Trouble) -> None:
+    """Nothing is lost, nothing is twice, and only where it cannot be known a mark says so."""
+    assert service.unmet() == []
+    assert service.violations() == []
+    answers = [(place, SLOWLY) for place in places(service)]
+    answers += [(places(service)[1], text) for text in ("short", "short again")]
+    for place, text in answers:
+        shown = copies(service, place, text)
+        marked = [each for each in shown if MARK in each]
+        whole = [each for each in shown if MARK not in each]
+        if service.name == "telegram" and trouble in {Trouble.CUT_BEFORE, Trouble.BROKEN}:
+            assert (len(whole), len(marked)) in {(1, 0), (0, 1)}, shown
+        elif service.name == "telegram" and trouble is Trouble.CUT_AFTER:
+            assert len(whole) == 1, shown
+            assert len(marked) <= 1, shown
+        else:
+            assert (len(whole), len(marked)) == (1, 0), shown
+    if service.name != "telegram" or trouble is Trouble.LIMITED:
+        assert not any(MARK in text for place in places(service) for text in service.screen(place))
