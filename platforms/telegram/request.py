@@ -6,6 +6,7 @@ through all of a pool's connections for each.
 
 import ssl
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -24,6 +25,7 @@ UPLOAD_SECONDS = 600.0
 POOL_SECONDS = 60.0
 
 _KEEPALIVE = 30.0
+_MOST_BLOCKED = 1_000
 _read_envelope = msgspec.json.Decoder(Envelope).decode
 _read_json = msgspec.json.Decoder().decode
 _read_refusal = msgspec.json.Decoder(Refusal).decode
@@ -90,11 +92,19 @@ class _Pool(HTTPXRequest):
 
 
 class Pools(BaseRequest):
-    """Several pools; what belongs to one chat uses one of them."""
+    """Several pools; what belongs to one chat uses one of them.
 
-    __slots__ = ("_count", "_pools", "_trusted")
+    Whatever met a 429 in a chat, nothing more is sent about this chat before its time is over:
+    signs and questions about members do not go through the budget that the gateway keeps.
+    """
 
-    def __init__(self, trusted: ssl.SSLContext | bool, count: int = POOLS) -> None:
+    __slots__ = ("_blocked", "_count", "_now", "_pools", "_trusted")
+
+    def __init__(
+        self, trusted: ssl.SSLContext | bool, now: Callable[[], float], count: int = POOLS
+    ) -> None:
+        self._now = now  # monotonic
+        self._blocked: dict[str, float] = {}  # chats, or methods that are about none
         self._trusted = trusted
         self._count = count
         self._pools: dict[int, HTTPXRequest] = {}  # made when first used
@@ -132,7 +142,21 @@ class Pools(BaseRequest):
         pool = self._pools.get(number)
         if pool is None:
             pool = self._pools[number] = _Pool(self._trusted, POOL_SIZE)
-        return await pool.do_request(url, method, request_data, *args, **timeouts)
+        what = str(chat) or url.rpartition("/")[2]
+        left = self._blocked.get(what, 0.0) - self._now()
+        if left > 0:
+            raise TooMany(left)
+        try:
+            return await pool.do_request(url, method, request_data, *args, **timeouts)
+        except TooMany as error:
+            self._block(what, error.seconds)
+            raise
+
+    def _block(self, what: str, seconds: float) -> None:
+        now = self._now()
+        if len(self._blocked) >= _MOST_BLOCKED:
+            self._blocked = {key: end for key, end in self._blocked.items() if end > now}
+        self._blocked[what] = max(now + seconds, self._blocked.get(what, 0.0))
 
 
 class Updates(_Pool):

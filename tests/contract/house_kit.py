@@ -30,13 +30,13 @@ SLOWLY = "one two three four five"
 def answering(body: dict[str, Any]) -> Script:
     """Writes slowly when asked to tell, else as `talkative`."""
     said = [str(each["content"]) for each in body["messages"] if each["role"] == "user"]
-    if "tell" in said[-1].rpartition("\n\n")[2]:
+    if "tell" in said[-1].rpartition("\n")[2]:
         return (
             "H "
             + " ".join(f'T"{word} " W.15' for word in SLOWLY.split()[:-1])
             + (f' T"{SLOWLY.split()[-1]}" F stop U D')
         )
-    return talkative(body)
+    return talkative({"messages": [{"role": "user", "content": said[-1].rpartition("\n")[2]}]})
 
 
 class House:

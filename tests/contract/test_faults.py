@@ -51,7 +51,7 @@ async def converse(
     for place in places(service):
         await answered(service, place, SLOWLY)
     await service.command(service.direct, "whoami")
-    await service.shows(service.direct, f"{service.name}:")
+    await told(service, service.direct, f"{service.name}:")
     await service.say(service.direct, "hang")
     await service.until(lambda: any("so far" in text for text in service.screen(service.direct)))
     await service.say(service.direct, "wait")
@@ -68,6 +68,16 @@ async def interrupted(service: Service, model: ModelServer) -> None:
     await service.until(
         lambda: any("so far" in text for text in service.screen(service.direct)[-1:])
     )
+
+
+async def told(service: Service, place: Place, text: str) -> None:
+    """Words of ours that may have arrived are not shown again where only a mark could say so."""
+
+    def enough() -> bool:
+        shown = any(text in each for each in service.screen(place))
+        return shown or (service.name == "telegram" and not service.unmet())
+
+    await service.until(enough)
 
 
 async def answered(service: Service, place: Place, text: str) -> None:
@@ -156,6 +166,10 @@ def check(service: Service, trouble: Trouble) -> None:
         shown = copies(service, place, text)
         marked = [each for each in shown if MARK in each]
         whole = [each for each in shown if MARK not in each]
+        if marked and not whole:  # what was cut off may have been the beginning of a live answer
+            whole = [
+                each for each in service.screen(place) if each and text.startswith(each.strip())
+            ]
         if service.name == "telegram" and trouble in {Trouble.CUT_BEFORE, Trouble.BROKEN}:
             assert (len(whole), len(marked)) in {(1, 0), (0, 1)}, shown
         elif service.name == "telegram" and trouble is Trouble.CUT_AFTER:

@@ -29,6 +29,7 @@ TEXT_LIMIT, CAPTION_LIMIT = 4096, 1024
 DRAFT_SECONDS = 30.0
 _PER_MINUTE_IN_GROUPS = 20
 _BURST = 40
+_ON_THE_WAY = 0.05  # seconds
 
 _JSON_FIELDS = {
     "entities",
@@ -108,6 +109,7 @@ class Room:
     typing: bool = False
     gone: str = ""
     moved_to: int = 0
+    blocked_from: float = 0.0  # what was under way when it was told is no offence
     blocked_until: float = 0.0
     sent: deque[float] = field(default_factory=deque)
 
@@ -350,6 +352,7 @@ class TelegramServer:
         if fault.status and not fault.html:
             if fault.retry_after and "chat_id" in given:
                 room = self.room(given["chat_id"])
+                room.blocked_from = asyncio.get_running_loop().time() + _ON_THE_WAY
                 room.blocked_until = asyncio.get_running_loop().time() + fault.retry_after
             elif fault.retry_after:
                 self._forbidden[method] = asyncio.get_running_loop().time() + fault.retry_after
@@ -400,7 +403,7 @@ class TelegramServer:
                 "Bad Request: group chat was upgraded to a supergroup chat",
                 migrate_to_chat_id=room.moved_to,
             )
-        if now < room.blocked_until - 0.01:
+        if room.blocked_from <= now < room.blocked_until - 0.01:
             self.violations.append(f"{chat}: {method} before the Retry-After was over")
         if method.startswith(_PACED) and "Draft" not in method and method != "sendChatAction":
             while room.sent and room.sent[0] < now - 60:
