@@ -34,7 +34,7 @@ def answering(body: dict[str, Any]) -> Script:
         return (
             "H "
             + " ".join(f'T"{word} " W.15' for word in SLOWLY.split()[:-1])
-            + (f' T"{SLOWLY.split()[-1]}" F stop U D')
+            + (f' T"{SLOWLY.rsplit(maxsplit=1)[-1]}" F stop U D')
         )
     return talkative({"messages": [{"role": "user", "content": said[-1].rpartition("\n")[2]}]})
 

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from platforms.core.contract import Repeat
 from tests.contract.adapter_kit import Opened, several, side_by_side
 from tests.contract.house_kit import SLOWLY, House, answering, house
 from tests.contract.services.contract import Place, Service, Trouble
+from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 
 REMOTE = ["telegram", "discord", "slack"]
@@ -28,7 +30,14 @@ _HOMES = itertools.count()
 async def running(
     opened: Opened, tmp_path: Path
 ) -> AsyncIterator[tuple[Service, ModelServer, Path]]:
-    async with opened() as service, ModelServer(answering) as model:
+    hangs = iter([True])
+
+    def model_of(body: dict[str, Any]) -> Script:
+        """Hangs once when asked to hang on, and comes to an end the next time."""
+        on = body["messages"][-1]["content"].rpartition("\n")[2].endswith("hang on")
+        return words("the rest") if on and not next(hangs, False) else answering(body)
+
+    async with opened() as service, ModelServer(model_of) as model:
         yield service, model, tmp_path / str(next(_HOMES))
 
 
@@ -109,6 +118,7 @@ async def conversation(
     async with house(home, service, model):
         await service.shows(service.direct, "I was restarted")
         await service.press(service.direct, "Start over")
+        await answered(service, service.direct, "the rest")
         await service.say(service.room or service.direct, "short again")
         await answered(service, service.room or service.direct, "short again")
         await service.send_again()

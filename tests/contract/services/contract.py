@@ -112,7 +112,7 @@ class Service(abc.ABC):
     async def elsewhere(self) -> Place:
         """Open another thread or topic, or where there are none another conversation."""
 
-    async def settled(self) -> None:
+    async def settled(self) -> None:  # noqa: B027 - not all acknowledge
         """Wait until everything that was said was taken in and acknowledged."""
 
     async def edit(self, place: Place, message: str, text: str) -> None:
@@ -201,10 +201,10 @@ class Service(abc.ABC):
     async def cut(self, *, politely: bool) -> None:
         """Let the channel on which we hear of people break off; returns once it has."""
 
-    async def send_again(self) -> None:
+    async def send_again(self) -> None:  # noqa: B027 - not all do
         """Let as much time pass as makes the service send again what nobody acknowledged."""
 
-    async def forget(self) -> None:
+    async def forget(self) -> None:  # noqa: B027 - not all do
         """While nobody listens let as much time pass as makes the service forget what it can."""
 
 

@@ -50,6 +50,7 @@ class DiscordService(Service):
 
     @contextlib.asynccontextmanager
     async def meeting(self, adapter: Adapter, url: str) -> AsyncIterator[None]:
+        await self.until(lambda: self.server.online)
         yield
 
     def address(self, place: Place) -> Address:

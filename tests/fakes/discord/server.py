@@ -163,6 +163,11 @@ class DiscordServer:
             msg = f"it never came so; shown are {screens}, calls {self.called()}"
             raise AssertionError(msg) from None
 
+    @property
+    def online(self) -> bool:
+        """Whether a bot listens; who presses a button while none does, does so in vain."""
+        return any(session.socket is not None for session in self._sessions.values())
+
     def called(self, what: str = "") -> list[str]:
         """The calls that were made, such as `POST message`."""
         return [name for name, _, _ in self.calls if what in name]
@@ -480,7 +485,7 @@ class DiscordServer:
             body = fault.body or {"message": "out of order", "code": 0}
             return _json(body, fault.status)
         until = asyncio.get_running_loop().time() + fault.retry_after
-        self._blocked["" if fault.everything else channel or name] = until
+        self._blocked["" if fault.everything else f"{name} {channel}"] = until
         return _limited(fault.retry_after, everything=fault.everything)
 
     def _count(self, name: str, channel: str) -> tuple[dict[str, str], web.Response | None]:
@@ -488,7 +493,7 @@ class DiscordServer:
         now = asyncio.get_running_loop().time()
         if name in {"POST callback", "DELETE original", "PATCH original"}:
             return {}, None
-        for blocked in ("", channel or name):
+        for blocked in ("", f"{name} {channel}"):
             left = self._blocked.get(blocked, 0.0) - now
             if left > _ROUNDING and (blocked or name != "GET gateway"):
                 self._found.append(f"{name} in {channel}: sent before the Retry-After was over")
