@@ -34,7 +34,7 @@ from tests.contract.services.contract import PATIENCE, Service
 from tests.fakes.archive import MemoryArchive, MemoryShelf
 from tests.fakes.discord.server import DiscordHost
 
-AT_ONCE = 12
+AT_ONCE = 20
 """Cases that run side by side."""
 
 Opened = Callable[[], AbstractAsyncContextManager[Service]]

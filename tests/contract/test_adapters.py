@@ -424,7 +424,7 @@ def _kinds(stage: Stage, person: str, ours: str, path: Path) -> dict[str, Op]:
 
 @contextlib.asynccontextmanager
 async def _prepared(
-    service: Service, path: Path, kind: str, where: str
+    service: Service, path: Path, where: str
 ) -> AsyncIterator[tuple[Stage, dict[str, Op]]]:
     """A stage on which somebody has spoken and we have answered; and one op of each kind."""
     stage = Stage(service)
@@ -442,7 +442,7 @@ async def _prepared(
 
 async def _methods(service: Service, path: Path, kind: str, where: str) -> list[str]:
     """The methods that an op of some kind calls when all goes well."""
-    async with _prepared(service, path, kind, where) as (stage, ops):
+    async with _prepared(service, path, where) as (stage, ops):
         if kind not in ops:
             return []
         before = len(service.called())
@@ -491,7 +491,7 @@ async def test_an_op_that_meets_a_fault_says_what_may_be_done_about_it(
             for method in methods:
                 async with (
                     opened() as service,
-                    _prepared(service, path, kind, where) as (stage, ops),
+                    _prepared(service, path, where) as (stage, ops),
                 ):
                     await _meets(stage, ops[kind], method, trouble)
                     await service.rests()

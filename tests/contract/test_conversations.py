@@ -81,17 +81,23 @@ async def test_in_a_room_the_answer_belongs_visibly_to_its_message(
         for place in places(service):
             for number, text in enumerate(("tell me", "short")):
                 said = await service.say(place, text)
-                await service.until(
-                    lambda number=number: len(_lasting(service, place)) == number + 1
-                )  # type: ignore[misc]
+                await _has(service, place, number + 1)
                 await service.rests()
                 seen = service.seen(place)[-1]
                 shown = can(home, service, place).reply or service.name == "slack"  # in its thread
                 assert seen.reply_to == (said if place == service.room and shown else ""), text
 
 
-def _lasting(service: Service, place: Place) -> list[Seen]:
-    return [each for each in service.seen(place) if not each.passing]
+async def _has(service: Service, place: Place, number: int) -> None:
+    """Wait until so many messages are there to stay."""
+    await service.until(
+        lambda: len([each for each in service.seen(place) if not each.passing]) == number
+    )
+
+
+async def _begins(service: Service, place: Place, text: str) -> None:
+    """Wait until something is seen, also if it is a preview."""
+    await service.until(lambda: any(text in each for each in service.screen(place)))
 
 
 async def test_what_a_message_answers_reaches_the_model(
@@ -172,13 +178,7 @@ async def test_of_thirty_thousand_characters_with_code_and_tables_nothing_is_los
     async with ModelServer(lambda _: words(LONG)) as model, house(tmp_path, service, model) as home:
         for place in places(service):
             await service.say(place, "everything, please")
-            await service.until(
-                lambda: (
-                    any(f"cell{PARTS - 1}y2" in text for text in service.screen(place))
-                    and not any(each.passing for each in service.seen(place))
-                ),
-                25,
-            )
+            await service.shows(place, f"cell{PARTS - 1}y2")
             await service.rests()
             shown = service.screen(place)
             limit = can(home, service, place).text_limit
@@ -240,7 +240,7 @@ async def test_an_answer_that_is_being_written_can_be_stopped_where_it_is_shown(
     async with house(tmp_path, service, model):
         for number, place in enumerate(places(service)):
             await service.say(place, "hang")
-            await service.until(lambda: any("so far" in text for text in service.screen(place)))
+            await _begins(service, place, "so far")
             await service.stop(place)
             await service.shows(place, "so far", "Stopped", service.spelled("resume"))
             async with asyncio.timeout(8):

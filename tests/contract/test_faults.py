@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from gateway.delivery.view import MARK
-from platforms.core.contract import Repeat
 from tests.contract.adapter_kit import Opened, several, side_by_side
-from tests.contract.house_kit import SLOWLY, House, answering, house
+from tests.contract.house_kit import SLOWLY, answering, house
 from tests.contract.services.contract import Place, Service, Trouble
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
@@ -30,12 +29,12 @@ _HOMES = itertools.count()
 async def running(
     opened: Opened, tmp_path: Path
 ) -> AsyncIterator[tuple[Service, ModelServer, Path]]:
-    hangs = iter([True])
+    fails = iter([True])
 
     def model_of(body: dict[str, Any]) -> Script:
-        """Hangs once when asked to hang on, and comes to an end the next time."""
-        on = body["messages"][-1]["content"].rpartition("\n")[2].endswith("hang on")
-        return words("the rest") if on and not next(hangs, False) else answering(body)
+        if body["messages"][-1]["content"].endswith("fail once"):
+            return "S400" if next(fails, False) else words("once more")
+        return answering(body)
 
     async with opened() as service, ModelServer(model_of) as model:
         yield service, model, tmp_path / str(next(_HOMES))
@@ -47,7 +46,10 @@ def places(service: Service) -> list[Place]:
 
 
 async def converse(
-    service: Service, model: ModelServer, before_the_end: Callable[[], None] = lambda: None
+    service: Service,
+    model: ModelServer,
+    before_the_end: Callable[[], None],
+    shown: Callable[[], None],
 ) -> None:
     """A conversation in which everything is used: in private and in a room, live and at once."""
     for place in places(service):
@@ -59,24 +61,23 @@ async def converse(
     before_the_end()  # the answers are complete, but not shown as final yet
     for place in places(service):
         await answered(service, place, SLOWLY)
+    shown()
     await service.command(service.direct, "whoami")
     await told(service, service.direct, f"{service.name}:")
     await service.say(service.direct, "hang")
     await service.until(lambda: any("so far" in text for text in service.screen(service.direct)))
     await service.say(service.direct, "wait")
-    await service.until(lambda: any("1 waiting" in text for text in service.screen(service.direct)))
+    await told(service, service.direct, "1 waiting")
     await service.stop(service.direct)
-    await service.shows(service.direct, "Stopped")
+    await told(service, service.direct, "Stopped")
+    await service.say(service.room or service.direct, "fail once")
+    await service.until(
+        lambda: any(each.buttons for each in service.seen(service.room or service.direct))
+    )
+    await service.press(service.room or service.direct, "Start over")
+    await answered(service, service.room or service.direct, "once more")
     await service.say(service.room or service.direct, "short")
     await answered(service, service.room or service.direct, "short")
-
-
-async def interrupted(service: Service, model: ModelServer) -> None:
-    """After a restart: a button is pressed."""
-    await service.say(service.direct, "hang on")
-    await service.until(
-        lambda: any("so far" in text for text in service.screen(service.direct)[-1:])
-    )
 
 
 async def told(service: Service, place: Place, text: str) -> None:
@@ -107,20 +108,11 @@ async def conversation(
     model: ModelServer,
     home: Path,
     before_the_end: Callable[[], None] = lambda: None,
+    shown: Callable[[], None] = lambda: None,
 ) -> None:
-    """One process, and another one after it."""
+    """The whole of it, until nothing is left to do; each moment is told."""
     async with house(home, service, model):
-        await converse(service, model, before_the_end)
-        await service.send_again()
-        await service.settled()
-        await service.rests()
-        await interrupted(service, model)
-    async with house(home, service, model):
-        await service.shows(service.direct, "I was restarted")
-        await service.press(service.direct, "Start over")
-        await answered(service, service.direct, "the rest")
-        await service.say(service.room or service.direct, "short again")
-        await answered(service, service.room or service.direct, "short again")
+        await converse(service, model, before_the_end, shown)
         await service.send_again()
         await service.settled()
         await service.rests()
@@ -128,12 +120,16 @@ async def conversation(
 
 async def methods_of(opened: Opened, tmp_path: Path) -> tuple[list[str], list[str]]:
     """What a service receives when all goes well; and of that, what makes an answer final."""
-    late: list[int] = []
+    moments: list[int] = []
     async with running(opened, tmp_path) as (service, model, home):
-        await conversation(service, model, home, lambda: late.append(len(service.called())))
+
+        def note() -> None:
+            moments.append(len(service.called()))
+
+        await conversation(service, model, home, note, note)
         assert service.violations() == []
         calls = [each.method for each in service.called()]
-    return list(dict.fromkeys(calls)), list(dict.fromkeys(calls[late[0] :]))
+    return list(dict.fromkeys(calls)), list(dict.fromkeys(calls[slice(*moments)]))
 
 
 @pytest.mark.timeout(120)
@@ -171,7 +167,7 @@ def check(service: Service, trouble: Trouble) -> None:
     assert service.unmet() == []
     assert service.violations() == []
     answers = [(place, SLOWLY) for place in places(service)]
-    answers += [(places(service)[1], text) for text in ("short", "short again")]
+    answers += [(places(service)[1], text) for text in ("once more", "short")]
     for place, text in answers:
         shown = copies(service, place, text)
         marked = [each for each in shown if MARK in each]

@@ -43,7 +43,7 @@ class LocalService(Service):
         file: tuple[str, bytes, str] | None = None,
         aside: bool = False,
     ) -> str:
-        assert not (answers or file or aside), f"nobody can do that on {self.name}"
+        assert (answers, file, aside) == ("", None, False), f"nobody can do that on {self.name}"
         name = self.new_name()
         self._unsent.append((place, name, text))
         self._wanted.set()
