@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,19 @@ import pytest
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from platforms.core.contract import Capabilities, Live, capabilities_in
-from tests.contract.adapter_kit import SERVICES
+from tests.contract.adapter_kit import SERVICES, Opened
 from tests.contract.house_kit import SLOWLY, House, answering, house
 from tests.contract.services import discord
 from tests.contract.services.contract import Place, Seen, Service
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 
-OPENED = {**SERVICES, "discord": lambda: discord.opened(pace=(1_000, 1.0))}
+
+def _unpaced() -> AbstractAsyncContextManager[Service]:
+    return discord.opened(pace=(1_000, 1.0))
+
+
+OPENED: dict[str, Opened] = {**SERVICES, "discord": _unpaced}
 """As `SERVICES`; what is seen here is not about pace."""
 
 
@@ -107,8 +113,7 @@ async def test_what_a_message_answers_reaches_the_model(
         await service.say(service.direct, "the sky is green")
         await service.shows(service.direct, "echo: the sky is green")
         answered = service.seen(service.direct)[-1].id
-        more = {"answers": answered} if service.quotes else {}
-        await service.say(service.direct, "is it?", **more)
+        await service.say(service.direct, "is it?", answers=answered if service.quotes else "")
         told = "\n".join(await asked(model, 2))
         assert "is it?" in told
         if service.quotes:

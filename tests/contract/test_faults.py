@@ -2,7 +2,7 @@
 
 The methods are not listed here: they are those that the service receives in a conversation in which
 all goes well, so a new one is covered by itself. In each case one call of one method goes wrong,
-once at its first call and, where it is made again, once when the answer is about to become final.
+once at its first call and, where it is one of those that make an answer final, once at that moment.
 """
 
 import asyncio
@@ -23,6 +23,10 @@ from tests.fakes.model_server import ModelServer
 
 REMOTE = ["telegram", "discord", "slack"]
 _HOMES = itertools.count()
+
+
+def _nothing() -> None:
+    pass
 
 
 @asynccontextmanager
@@ -107,8 +111,8 @@ async def conversation(
     service: Service,
     model: ModelServer,
     home: Path,
-    before_the_end: Callable[[], None] = lambda: None,
-    shown: Callable[[], None] = lambda: None,
+    before_the_end: Callable[[], None] = _nothing,
+    shown: Callable[[], None] = _nothing,
 ) -> None:
     """The whole of it, until nothing is left to do; each moment is told."""
     async with house(home, service, model):
@@ -149,9 +153,11 @@ async def test_whatever_call_goes_wrong_every_answer_is_there_once(
 
         async def last(method: str) -> None:
             async with running(opened, tmp_path) as (service, model, home):
-                await conversation(
-                    service, model, home, lambda: service.fail(method, trouble) and None
-                )
+
+                def break_it() -> None:
+                    service.fail(method, trouble)
+
+                await conversation(service, model, home, break_it)
                 check(service, trouble)
 
         cases: dict[str, Callable[[], Awaitable[None]]] = {}
@@ -185,3 +191,32 @@ def check(service: Service, trouble: Trouble) -> None:
             assert (len(whole), len(marked)) == (1, 0), shown
     if service.name != "telegram" or trouble is Trouble.LIMITED:
         assert not any(MARK in text for place in places(service) for text in service.screen(place))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", REMOTE)
+async def test_while_one_chat_waits_out_a_429_the_others_go_on(name: str, tmp_path: Path) -> None:
+    """Whichever call about the chat has met it."""
+    async with several(name) as opened:
+        async with running(opened, tmp_path) as (service, model, home):
+            await conversation(service, model, home)
+            here = service.direct.chat
+            methods = dict.fromkeys(each.method for each in service.called() if each.chat == here)
+
+        async def case(method: str) -> None:
+            async with (
+                running(opened, tmp_path) as (service, model, home),
+                house(home, service, model) as gateway,
+                asyncio.TaskGroup() as group,
+            ):
+                service.fail(method, Trouble.LIMITED, place=service.direct, seconds=60)
+                talk = group.create_task(converse(service, model, _nothing, _nothing))
+                await service.until(lambda: not service.unmet())
+                other = places(service)[1]
+                await service.say(other, "meanwhile")
+                await answered(service, other, "meanwhile")  # long before the minute is over
+                assert not [each for each in service.violations() if "Retry-After" in each]
+                talk.cancel()
+                await gateway.crash()
+
+        await side_by_side({method: lambda method=method: case(method) for method in methods})  # type: ignore[misc]

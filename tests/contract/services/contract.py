@@ -189,8 +189,18 @@ class Service(abc.ABC):
         """The calls so far, in order."""
         return []
 
-    def fail(self, method: str, trouble: Trouble, *, place: Place | None = None) -> float:
-        """Let the next call of a method go wrong; gives the Retry-After of a 429 in seconds."""
+    def fail(
+        self,
+        method: str,
+        trouble: Trouble,
+        *,
+        place: Place | None = None,
+        seconds: int | None = None,
+    ) -> float:
+        """Let the next call of a method go wrong, anywhere or in one chat.
+
+        Gives the Retry-After of a 429, which is as short as the service knows it, or `seconds`.
+        """
         raise NotImplementedError
 
     def unmet(self) -> list[str]:

@@ -81,7 +81,7 @@ class DiscordService(Service):
         )
 
     async def elsewhere(self) -> Place:
-        return Place(self.room.chat, self.server.world.thread(self._room).id)
+        return Place(self._room.id, self.server.world.thread(self._room).id)
 
     async def edit(self, place: Place, message: str, text: str) -> None:
         await self.server.rewrite(self._channel(place), message, text)
@@ -130,10 +130,18 @@ class DiscordService(Service):
     def called(self) -> list[Called]:
         return [Called(name, channel) for name, channel, _ in self.server.calls]
 
-    def fail(self, method: str, trouble: Trouble, *, place: Place | None = None) -> float:
+    def fail(
+        self,
+        method: str,
+        trouble: Trouble,
+        *,
+        place: Place | None = None,
+        seconds: int | None = None,
+    ) -> float:
+        retry_after = seconds or _RETRY_AFTER
         channel = self._channel(place) if place else None
-        self.server.fail(method, _fault(trouble), channel=channel)
-        return _RETRY_AFTER
+        self.server.fail(method, _fault(trouble, retry_after), channel=channel)
+        return retry_after
 
     def unmet(self) -> list[str]:
         return self.server.unmet
@@ -152,10 +160,10 @@ def _build(given: DiscordConfig, surroundings: Surroundings) -> Adapter:
     return _Quick(given, surroundings, join_seconds=0.05, reidentify_seconds=0.0)
 
 
-def _fault(trouble: Trouble) -> Fault:
+def _fault(trouble: Trouble, retry_after: float) -> Fault:
     match trouble:
         case Trouble.LIMITED:
-            return Fault(status=429, retry_after=_RETRY_AFTER)
+            return Fault(status=429, retry_after=retry_after)
         case Trouble.BROKEN:
             return Fault(status=500)
         case Trouble.CUT_BEFORE:

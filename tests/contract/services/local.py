@@ -16,7 +16,7 @@ from tests.contract.services.contract import PATIENCE, News, Place, Service
 class LocalService(Service):
     """One person at this machine; conversations instead of rooms and threads."""
 
-    allow = ()  # the owner of the machine needs no permission
+    allow: tuple[str, ...] = ()  # the owner of the machine needs no permission
     direct = Place("first-chat")
     is_remote = False
     edits = False

@@ -19,7 +19,7 @@ class MemoryService(Service):
     """Chats in the adapter itself, which therefore lasts as long as they do."""
 
     name = "memory"
-    allow = ("memory:1001",)
+    allow: tuple[str, ...] = ("memory:1001",)
     direct = Place("1001")
     is_remote = False
     edits = deletes = sends_files = quotes = False

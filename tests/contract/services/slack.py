@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from platforms.core.contract import Adapter, Address, Capabilities, PlatformSpec, Surroundings
 from platforms.slack import SlackConfig
@@ -33,9 +34,9 @@ class SlackService(Service):
     """A direct chat, and a channel in which every mention opens a thread."""
 
     name = "slack"
-    allow = ("slack:T1/U1",)
+    allow: tuple[str, ...] = ("slack:T1/U1",)
     direct = Place("D1")
-    room = Place("C1")
+    room: Place | None = Place("C1")
 
     def __init__(self, server: SlackServer) -> None:
         self.server = server
@@ -70,13 +71,11 @@ class SlackService(Service):
         """Who answers one message in particular opens a thread below it."""
         if place != self.direct and not aside:
             text = f"<@{BOT_USER}> {text}"
-        more = {"files": [self.server.workspace.add_file(*file)]} if file else {}
+        thread = place.thread
         if answers:
-            answered = self.server.workspace.get(place.chat, answers)
-            more["thread"] = answered.thread or answers
-        else:
-            more["thread"] = place.thread
-        return self.server.write(place.chat, text, **more)
+            thread = self.server.workspace.get(place.chat, answers).thread or answers
+        more: dict[str, Any] = {"files": [self.server.workspace.add_file(*file)]} if file else {}
+        return self.server.write(place.chat, text, thread=thread, **more)
 
     async def elsewhere(self) -> Place:
         root = Message(self.server.workspace.new_ts(), "U3", "by the way")
@@ -147,9 +146,17 @@ class SlackService(Service):
     def called(self) -> list[Called]:
         return [Called(method, channel) for method, channel in self.server.calls]
 
-    def fail(self, method: str, trouble: Trouble, *, place: Place | None = None) -> float:
-        self.server.fail(method, _fault(trouble), channel=place.chat if place else "")
-        return _RETRY_AFTER
+    def fail(
+        self,
+        method: str,
+        trouble: Trouble,
+        *,
+        place: Place | None = None,
+        seconds: int | None = None,
+    ) -> float:
+        retry_after = seconds or _RETRY_AFTER
+        self.server.fail(method, _fault(trouble, retry_after), channel=place.chat if place else "")
+        return retry_after
 
     def unmet(self) -> list[str]:
         return self.server.unmet
@@ -178,10 +185,10 @@ def _build(given: SlackConfig, surroundings: Surroundings) -> Adapter:
     return _Quick(given, surroundings)
 
 
-def _fault(trouble: Trouble) -> Fault:
+def _fault(trouble: Trouble, retry_after: float) -> Fault:
     match trouble:
         case Trouble.LIMITED:
-            return rate_limited(_RETRY_AFTER)
+            return rate_limited(retry_after)
         case Trouble.BROKEN:
             return Fault(status=500)
         case Trouble.CUT_BEFORE:

@@ -21,7 +21,7 @@ from tests.fakes.telegram.faults import Fault, cut_after, cut_before, failed, to
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
 from tests.fakes.telegram.stage import config
 
-PERSON = 1001
+PERSON, GROUP = 1001, "-1001234"
 _RETRY_AFTER = 1  # Telegram counts whole seconds
 
 
@@ -36,9 +36,9 @@ class TelegramService(Service):
     """A private chat, and a group with topics."""
 
     name = "telegram"
-    allow = (f"telegram:{PERSON}",)
+    allow: tuple[str, ...] = (f"telegram:{PERSON}",)
     direct = Place(str(PERSON))
-    room = Place("-1001234")
+    room: Place | None = Place(GROUP)
     deletes = False  # bots are not told
 
     def __init__(self, server: TelegramServer) -> None:
@@ -102,7 +102,7 @@ class TelegramService(Service):
 
     async def elsewhere(self) -> Place:
         self._topics += 1
-        return Place(TelegramService.room.chat, str(self._topics))
+        return Place(GROUP, str(self._topics))
 
     async def settled(self) -> None:
         await self.server.acknowledged(self._last)
@@ -171,9 +171,19 @@ class TelegramService(Service):
             Called(each.method, str(each.given.get("chat_id", ""))) for each in self.server.calls
         ]
 
-    def fail(self, method: str, trouble: Trouble, *, place: Place | None = None) -> float:
-        self.server.fail(method, _fault(trouble), chat=int(place.chat) if place else None)
-        return _RETRY_AFTER
+    def fail(
+        self,
+        method: str,
+        trouble: Trouble,
+        *,
+        place: Place | None = None,
+        seconds: int | None = None,
+    ) -> float:
+        retry_after = seconds or _RETRY_AFTER
+        self.server.fail(
+            method, _fault(trouble, retry_after), chat=int(place.chat) if place else None
+        )
+        return retry_after
 
     def unmet(self) -> list[str]:
         return self.server.unmet
@@ -189,10 +199,10 @@ def _build(given: TelegramConfig, surroundings: Surroundings) -> Adapter:
     return _Quick(given, surroundings, patience=5.0, joining=0.05)
 
 
-def _fault(trouble: Trouble) -> Fault:
+def _fault(trouble: Trouble, retry_after: int) -> Fault:
     match trouble:
         case Trouble.LIMITED:
-            return too_many(_RETRY_AFTER)
+            return too_many(retry_after)
         case Trouble.BROKEN:
             return failed()
         case Trouble.CUT_BEFORE:
