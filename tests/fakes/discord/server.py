@@ -25,6 +25,8 @@ from tests.fakes.discord.world import (
     dislikes,
 )
 
+Handler = Callable[[web.Request, Payload], Awaitable[Any]]
+
 TOKEN = "a-token-of-a-bot"
 PATIENCE = 5.0
 _ROUNDING = 0.02
@@ -434,7 +436,7 @@ class DiscordServer:
 
     # --- REST: what surrounds every call -----------------------------------------------------
 
-    async def call(self, handler: "Handler", name: str, request: web.Request) -> web.StreamResponse:
+    async def call(self, handler: Handler, name: str, request: web.Request) -> web.StreamResponse:
         """Answer a request of the bot."""
         try:
             return await self._carry_out(handler, name, request)
@@ -442,7 +444,7 @@ class DiscordServer:
             await self._notify()
 
     async def _carry_out(
-        self, handler: "Handler", name: str, request: web.Request
+        self, handler: Handler, name: str, request: web.Request
     ) -> web.StreamResponse:
         channel = request.match_info.get("channel", "")
         payload = await _payload(request)
@@ -461,7 +463,7 @@ class DiscordServer:
         if refused:
             return refused
         try:
-            result = await handler(self, request, payload)
+            result = await handler(request, payload)
         except Refusal as refusal:
             body = {"message": refusal.message, "code": refusal.code}
             return _json(body, refusal.status, headers)
@@ -688,36 +690,34 @@ class DiscordServer:
         return {} if payload else None
 
 
-Handler = Callable[[DiscordServer, web.Request, Payload], Awaitable[Any]]
-
 _API = "/api/v10"
 _MESSAGES = f"{_API}/channels/{{channel}}/messages"
 _REACTION = f"{_MESSAGES}/{{message}}/reactions/{{emoji}}/@me"
 _ORIGINAL = f"{_API}/webhooks/{{app}}/{{token}}/messages/@original"
-_ROUTES: tuple[tuple[str, str, Handler, str], ...] = (
-    ("GET", f"{_API}/gateway/bot", DiscordServer._where, "GET gateway"),
-    ("GET", f"{_API}/users/@me", DiscordServer._me, "GET me"),
-    ("GET", f"{_API}/oauth2/applications/@me", DiscordServer._application, "GET app"),
-    ("GET", f"{_API}/channels/{{channel}}", DiscordServer._show_channel, "GET channel"),
-    ("GET", _MESSAGES, DiscordServer._history, "GET messages"),
-    ("POST", _MESSAGES, DiscordServer._post, "POST message"),
-    ("GET", f"{_MESSAGES}/{{message}}", DiscordServer._show, "GET message"),
-    ("PATCH", f"{_MESSAGES}/{{message}}", DiscordServer._edit, "PATCH message"),
-    ("DELETE", f"{_MESSAGES}/{{message}}", DiscordServer._delete, "DELETE message"),
-    ("PUT", _REACTION, DiscordServer._react, "PUT reaction"),
-    ("DELETE", _REACTION, DiscordServer._unreact, "DELETE reaction"),
-    ("POST", f"{_API}/channels/{{channel}}/typing", DiscordServer._typing, "POST typing"),
-    ("POST", f"{_API}/users/@me/channels", DiscordServer._open, "POST channel"),
-    ("GET", f"{_API}/guilds/{{guild}}/members/{{person}}", DiscordServer._member, "GET member"),
-    ("PUT", f"{_API}/applications/{{app}}/commands", DiscordServer._menu, "PUT commands"),
+_ROUTES: tuple[tuple[str, str, str, str], ...] = (
+    ("GET", f"{_API}/gateway/bot", "_where", "GET gateway"),
+    ("GET", f"{_API}/users/@me", "_me", "GET me"),
+    ("GET", f"{_API}/oauth2/applications/@me", "_application", "GET app"),
+    ("GET", f"{_API}/channels/{{channel}}", "_show_channel", "GET channel"),
+    ("GET", _MESSAGES, "_history", "GET messages"),
+    ("POST", _MESSAGES, "_post", "POST message"),
+    ("GET", f"{_MESSAGES}/{{message}}", "_show", "GET message"),
+    ("PATCH", f"{_MESSAGES}/{{message}}", "_edit", "PATCH message"),
+    ("DELETE", f"{_MESSAGES}/{{message}}", "_delete", "DELETE message"),
+    ("PUT", _REACTION, "_react", "PUT reaction"),
+    ("DELETE", _REACTION, "_unreact", "DELETE reaction"),
+    ("POST", f"{_API}/channels/{{channel}}/typing", "_typing", "POST typing"),
+    ("POST", f"{_API}/users/@me/channels", "_open", "POST channel"),
+    ("GET", f"{_API}/guilds/{{guild}}/members/{{person}}", "_member", "GET member"),
+    ("PUT", f"{_API}/applications/{{app}}/commands", "_menu", "PUT commands"),
     (
         "POST",
         f"{_API}/interactions/{{id}}/{{token}}/callback",
-        DiscordServer._callback,
+        "_callback",
         "POST callback",
     ),
-    ("DELETE", _ORIGINAL, DiscordServer._settle, "DELETE original"),
-    ("PATCH", _ORIGINAL, DiscordServer._settle, "PATCH original"),
+    ("DELETE", _ORIGINAL, "_settle", "DELETE original"),
+    ("PATCH", _ORIGINAL, "_settle", "PATCH original"),
 )
 
 
@@ -782,11 +782,11 @@ class DiscordHost:
         return next((each for each in self._servers if each.token == token), self._servers[0])
 
     def _call(
-        self, handler: Handler, name: str
+        self, handler: str, name: str
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def call(request: web.Request) -> web.StreamResponse:
             server = self._of(request.headers.get("Authorization", "").removeprefix("Bot "))
-            return await server.call(handler, name, request)
+            return await server.call(getattr(server, handler), name, request)
 
         return call
 
