@@ -7,6 +7,7 @@ instead. What the whole gateway makes of it is in `test_conversations`.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -499,7 +500,7 @@ async def test_an_op_that_meets_a_fault_says_what_may_be_done_about_it(
 
         await side_by_side(
             {
-                f"{kind} {where}": lambda kind=kind, where=where: kind_of(kind, where)  # type: ignore[misc]
+                f"{kind} {where}": partial(kind_of, kind, where)
                 for kind in KINDS
                 for where in ("direct", "room")
             }

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,21 +138,20 @@ async def methods_of(opened: Opened, tmp_path: Path) -> tuple[list[str], list[st
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("trouble", list(Trouble), ids=lambda each: each.value)
 @pytest.mark.parametrize("name", REMOTE)
 async def test_whatever_call_goes_wrong_every_answer_is_there_once(
-    name: str, trouble: Trouble, tmp_path: Path
+    name: str, tmp_path: Path
 ) -> None:
     async with several(name) as opened:
         methods, late = await methods_of(opened, tmp_path)
 
-        async def first(method: str) -> None:
+        async def first(method: str, trouble: Trouble) -> None:
             async with running(opened, tmp_path) as (service, model, home):
                 service.fail(method, trouble)
                 await conversation(service, model, home)
                 check(service, trouble)
 
-        async def last(method: str) -> None:
+        async def last(method: str, trouble: Trouble) -> None:
             async with running(opened, tmp_path) as (service, model, home):
 
                 def break_it() -> None:
@@ -161,10 +161,11 @@ async def test_whatever_call_goes_wrong_every_answer_is_there_once(
                 check(service, trouble)
 
         cases: dict[str, Callable[[], Awaitable[None]]] = {}
-        for method in methods:
-            cases[f"{method}, first"] = lambda method=method: first(method)  # type: ignore[misc]
-        for method in late:
-            cases[f"{method}, at the end"] = lambda method=method: last(method)  # type: ignore[misc]
+        for trouble in Trouble:
+            for method in methods:
+                cases[f"{trouble.value} on {method}"] = partial(first, method, trouble)
+            for method in late:
+                cases[f"{trouble.value} on {method}, at the end"] = partial(last, method, trouble)
         await side_by_side(cases)
 
 
@@ -219,4 +220,4 @@ async def test_while_one_chat_waits_out_a_429_the_others_go_on(name: str, tmp_pa
                 talk.cancel()
                 await gateway.crash()
 
-        await side_by_side({method: lambda method=method: case(method) for method in methods})  # type: ignore[misc]
+        await side_by_side({method: partial(case, method) for method in methods})

@@ -20,7 +20,7 @@ from tests.contract.services.contract import (
 from tests.fakes.discord.server import DiscordHost, DiscordServer, Fault
 from tests.fakes.discord.world import Channel
 
-_RETRY_AFTER = 0.5
+_RETRY_AFTER = 1.0
 _TOKENS = itertools.count(1)
 
 

@@ -20,7 +20,7 @@ from tests.fakes.slack.kit import config_for
 from tests.fakes.slack.server import Fault, SlackServer, rate_limited
 from tests.fakes.slack.workspace import BOT_USER, TEAM, Message
 
-_RETRY_AFTER = 0.5
+_RETRY_AFTER = 1.0
 
 
 class _Quick(SlackAdapter):

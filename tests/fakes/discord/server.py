@@ -30,6 +30,7 @@ Handler = Callable[[web.Request, Payload], Awaitable[Any]]
 TOKEN = "a-token-of-a-bot"
 PATIENCE = 5.0
 _ROUNDING = 0.02
+_ON_THE_WAY = 0.3  # seconds
 
 
 @dataclass
@@ -102,7 +103,7 @@ class DiscordServer:
         self._found: list[str] = []
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
         self._all: deque[float] = deque()
-        self._blocked: dict[str, float] = {}
+        self._blocked: dict[str, tuple[float, float]] = {}  # from, until
         self._interactions: dict[str, Interaction] = {}
         self._changed = asyncio.Condition()
         self._numbers = 0
@@ -486,7 +487,9 @@ class DiscordServer:
         if fault.status != 429:
             body = fault.body or {"message": "out of order", "code": 0}
             return _json(body, fault.status)
-        until = asyncio.get_running_loop().time() + fault.retry_after
+        now = asyncio.get_running_loop().time()
+        # What is under way when it is told is no offence.
+        until = (now + min(_ON_THE_WAY, fault.retry_after / 2), now + fault.retry_after)
         self._blocked["" if fault.everything else f"{name} {channel}"] = until
         return _limited(fault.retry_after, everything=fault.everything)
 
@@ -496,7 +499,8 @@ class DiscordServer:
         if name in {"POST callback", "DELETE original", "PATCH original"}:
             return {}, None
         for blocked in ("", f"{name} {channel}"):
-            left = self._blocked.get(blocked, 0.0) - now
+            since, until = self._blocked.get(blocked, (0.0, 0.0))
+            left = until - now if now >= since else 0.0
             if left > _ROUNDING and (blocked or name != "GET gateway"):
                 self._found.append(f"{name} in {channel}: sent before the Retry-After was over")
                 return {}, _limited(left, everything=not blocked)

@@ -26,7 +26,7 @@ PER_MINUTE = {
 }
 _POSTS_AT_ONCE = 10  # in each channel, and then one a second
 
-_ON_THE_WAY = 0.05  # seconds
+_ON_THE_WAY = 0.3  # seconds
 
 _MASS = re.compile(r"<!(?:channel|here|everyone|subteam\^)|@(?:channel|here|everyone)\b")
 _FORBIDDEN = re.compile(r"/(?:resume|retry|stop)\b")

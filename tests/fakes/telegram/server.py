@@ -29,7 +29,7 @@ TEXT_LIMIT, CAPTION_LIMIT = 4096, 1024
 DRAFT_SECONDS = 30.0
 _PER_MINUTE_IN_GROUPS = 20
 _BURST = 40
-_ON_THE_WAY = 0.05  # seconds
+_ON_THE_WAY = 0.3  # seconds
 
 _JSON_FIELDS = {
     "entities",
