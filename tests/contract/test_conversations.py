@@ -154,14 +154,21 @@ def _watch(service: Service, place: Place, states: list[Seen]) -> Callable[[], b
     return look
 
 
-PARTS = 60
-CODE = 14
+PARTS = 32
+
+
+def _part(part: int, lines: int, rows: int) -> str:
+    code = "\n".join(f"value_{part}_{line} = [{line}]  # w{part}x{line}" for line in range(lines))
+    table = "\n".join(f"| cell{part}y{row} | `{row}` |" for row in range(rows))
+    return (
+        f"## Part{part}\n\nSome **words** of part {part}, and `code{part}`.\n\n"
+        f"```python\n{code}\n```\n\n| name | value |\n|---|---|\n{table}"
+    )
+
+
 LONG = "\n\n".join(
-    f"## Part{part}\n\nSome **words** of part {part}, and `code{part}`.\n\n"
-    f"```python\n"
-    + "\n".join(f"value_{part}_{line} = [{line}]  # w{part}x{line}" for line in range(CODE))
-    + "\n```\n\n| name | value |\n|---|---|\n"
-    + "\n".join(f"| cell{part}y{row} | `{row}` |" for row in range(3))
+    # The first is longer than a message of any of the services may be.
+    _part(part, *((460, 120) if part == 0 else (14, 3)))
     for part in range(PARTS)
 )
 TOKENS = re.compile(r"Part\d+|w\d+x\d+|cell\d+y\d+|code\d+")
