@@ -75,6 +75,7 @@ class Supervised:
         """Keep it running until cancelled, or until its credentials turn out not to work."""
         pause = FIRST_PAUSE
         while True:
+            least = 0.0  # what the platform itself asks us to wait
             try:
                 await self.adapter.run(inbox, self._ready)
                 self.trouble = "its connection ended"
@@ -86,7 +87,7 @@ class Supervised:
             except PlatformError as error:
                 self.trouble = str(error)
                 if isinstance(error, Unavailable) and error.retry_after:
-                    pause = max(pause, error.retry_after)
+                    least = error.retry_after
             except Exception as error:
                 log.exception("%s broke", self.name)
                 self.trouble = f"an error in its adapter ({type(error).__name__})"
@@ -102,8 +103,10 @@ class Supervised:
                 raise asyncio.CancelledError  # an error in that very moment took its place
             if was_connected:
                 pause = FIRST_PAUSE
-            log.warning("%s: %s; trying again in about %.0f s", self.name, self.trouble, pause)
-            await self._sleep(pause * (0.75 + self._randomness() / 2))
+            log.warning(
+                "%s: %s; trying again in about %.0f s", self.name, self.trouble, max(least, pause)
+            )
+            await self._sleep(max(least, pause * (0.75 + self._randomness() / 2)))
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def refused(self) -> None:

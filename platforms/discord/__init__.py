@@ -10,6 +10,7 @@ lines       events of one channel in order, channels side by side, long texts jo
 wire        Sans-IO: what we send: messages, buttons, commands
 invite      the link that lets the bot into a server
 render      Sans-IO: Markdown as Discord shows it
+persistence calls that are tried again a few times
 speaker     carries out ops
 adapter     the platform as the gateway knows it
 """

@@ -172,9 +172,10 @@ class _Turnstile:
         self._clock = clock
 
     async def __aenter__(self) -> Self:
-        blocked = self._gate.blocked(self._clock.monotonic())
+        now = self._clock.monotonic()
+        blocked = max(self._gate.blocked(now), self._bucket.refused(now))
         if blocked:
-            msg = f"Discord refuses everything for another {blocked:.1f} s"
+            msg = f"Discord refuses this for another {blocked:.1f} s"
             raise Unavailable(msg, blocked)
         await self._turn()
         self._bucket.take()

@@ -22,6 +22,15 @@ class Bucket:
     def __init__(self) -> None:
         self._left: int | None = None  # unknown until Discord has answered once
         self._renews_at = 0.0
+        self._refused_until = 0.0
+
+    def refuse(self, seconds: float, now: float) -> None:
+        """Discord has said 429: nothing may go before its time is over."""
+        self._refused_until = max(self._refused_until, now + seconds)
+
+    def refused(self, now: float) -> float:
+        """Seconds for which Discord has refused this route."""
+        return max(0.0, self._refused_until - now)
 
     def wait(self, now: float) -> float:
         """Seconds until a call may go."""

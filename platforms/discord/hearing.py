@@ -25,6 +25,7 @@ from platforms.discord.interactions import KINDS, Interactions
 from platforms.discord.lines import Heard, Line, Lines
 from platforms.discord.lookup import LOOK_SECONDS, PAGE, Lookup
 from platforms.discord.marks import Marks, sent_at
+from platforms.discord.persistence import persist
 from platforms.discord.rooms import Listening, Payload, Room, Rooms, address_of
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ LONG_TEXT = 1_900
 MOST_PAGES = 10
 
 SEEN, MENU = "seen", "menu"
+_MENU_PAUSES = (1.0, 10.0, 60.0)
 """Names on the shelf."""
 
 _SAVE_SECONDS = 1.0
@@ -396,9 +398,13 @@ class Hearing:
         digest = hashlib.blake2b(written, digest_size=16).hexdigest()
         if not menu or await self._shelf.get(MENU) == digest:
             return
-        try:
+
+        async def show() -> None:
             with mapped():
                 await self._client.http.bulk_upsert_global_commands(int(me.application), menu)
+
+        try:
+            await persist(show, _MENU_PAUSES)
         except PlatformError as error:
             log.warning("Discord does not take the menu of commands: %s", error)
         else:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from discord.http import Route
@@ -11,11 +12,14 @@ from platforms.discord import wire
 from platforms.discord.connection import Client, unpaced
 from platforms.discord.events import COMMAND, COMPONENT
 from platforms.discord.faults import mapped
+from platforms.discord.persistence import persist
 from platforms.discord.rooms import Payload
 
 log = logging.getLogger(__name__)
 
 KINDS = frozenset({COMMAND, COMPONENT})
+_SIGN_PAUSES = (0.1, 0.5, 1.0)  # Discord waits for 3 seconds
+_SETTLE_PAUSES = (0.5, 2.0, 5.0)
 _NOT_STORED = "This could not be stored. Please try again in a moment."
 
 
@@ -36,7 +40,7 @@ class Interactions:
             webhook_id=int(interaction["id"]),
             webhook_token=str(interaction["token"]),
         )
-        call = self._quietly(route, json=wire.deferred(kind))
+        call = self._quietly(route, _SIGN_PAUSES, json=wire.deferred(kind))
         return self._tasks.create_task(call, name="discord interaction")
 
     def settle(self, interaction: Payload, signed: "asyncio.Task[None]", *, stored: bool) -> None:
@@ -55,11 +59,21 @@ class Interactions:
             webhook_id=int(interaction["application_id"]),
             webhook_token=str(interaction["token"]),
         )
-        await self._quietly(route, **({} if stored else {"json": {"content": _NOT_STORED}}))
+        await self._quietly(
+            route, _SETTLE_PAUSES, **({} if stored else {"json": {"content": _NOT_STORED}})
+        )
 
-    async def _quietly(self, route: Route, **options: Any) -> None:  # noqa: ANN401 - the library's
-        try:
+    async def _quietly(
+        self,
+        route: Route,
+        pauses: Sequence[float],
+        **options: Any,  # noqa: ANN401 - the library's
+    ) -> None:
+        async def call() -> None:
             with unpaced(), mapped():
                 await self._client.http.request(route, **options)
+
+        try:
+            await persist(call, pauses)
         except PlatformError as error:
             log.info("an interaction was not acknowledged: %s", error)

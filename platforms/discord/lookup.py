@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
-from platforms.core.errors import PlatformError, Unavailable
+from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from platforms.discord.connection import Client
 from platforms.discord.events import membership_of
 from platforms.discord.faults import mapped
@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 PAGE = 100
 LOOK_SECONDS = 2.0
+_HISTORY_PAUSES = (0.2, 1.0)
 """Seconds that somebody's message may wait for what only makes it better understood."""
 
 _MEMBER_SECONDS = 300.0
@@ -40,7 +41,11 @@ class Lookup:
         before: int | None = None,
         limit: int = PAGE,
     ) -> list[Payload]:
-        """Read messages, the oldest first, waiting as long as Discord wants."""
+        """Read messages, the oldest first, waiting as long as Discord wants.
+
+        A failure that may pass is no reason to give up the whole connection.
+        """
+        pauses = iter(_HISTORY_PAUSES)
         while True:
             try:
                 with mapped():
@@ -49,10 +54,12 @@ class Lookup:
                             int(channel), limit, before=before, after=after
                         )
                     )
-            except Unavailable as error:
-                if error.retry_after is None:
+            except (Unavailable, Unconfirmed) as error:
+                told = error.retry_after if isinstance(error, Unavailable) else None
+                pause = next(pauses, None) if told is None else told
+                if pause is None:
                     raise
-                await asyncio.sleep(error.retry_after)
+                await asyncio.sleep(pause)
             else:
                 return sorted(found, key=lambda message: int(message["id"]))
 

@@ -234,7 +234,7 @@ class SlackAdapter:
         event = msgspec.structs.replace(event, sender=sender)
         if found.opens:
             return await self._greet(found, event)
-        if isinstance(event, InboundMessage) and self._opens(found, event):
+        if isinstance(event, InboundMessage) and self._opens(found):
             context = (*await self._context(found), *event.context)
             event = msgspec.structs.replace(event, context=context)
         if not found.ts or not found.addressed:
@@ -266,10 +266,10 @@ class SlackAdapter:
         await self._home.welcome(found.channel, found.thread)
         return accepted
 
-    def _opens(self, found: Found, event: InboundMessage) -> bool:
-        """Whether a room begins to talk to us here: then what stood before is worth knowing."""
+    def _opens(self, found: Found) -> bool:
+        """Whether a thread begins to talk to us here: then what stood before is worth knowing."""
         known = self._places.find(found.channel, found.thread)
-        return bool(found.thread) and not event.direct and found.addressed and known is None
+        return bool(found.thread) and found.addressed and known is None
 
     async def _context(self, found: Found) -> tuple[Quote, ...]:
         in_thread = found.thread != found.ts

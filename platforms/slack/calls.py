@@ -94,7 +94,7 @@ def _answered(error: SlackApiError) -> PlatformError:
     answer: Json = data if isinstance(data, dict) else {}
     code = str(answer.get("error") or "")
     if status == 429 or code in _LIMITED:  # noqa: PLR2004 - the status has no better name
-        return Unavailable("Slack asks us to be slower.", _retry_after(response.headers))
+        return Unavailable("Slack asks us to be slower.", retry_after(response.headers))
     if code in _CREDENTIALS:
         return Unauthorized(f"Slack does not accept the token ({code})")
     if code in _NOT_NOW or status == 503:  # noqa: PLR2004
@@ -109,7 +109,8 @@ def _answered(error: SlackApiError) -> PlatformError:
     )
 
 
-def _retry_after(headers: Any) -> float:  # noqa: ANN401 - a mapping of the library
+def retry_after(headers: Any) -> float:  # noqa: ANN401 - a mapping of the library
+    """Read for how many seconds Slack wants to be left alone."""
     for name, value in dict(headers or {}).items():
         if str(name).lower() == "retry-after":
             with contextlib.suppress(ValueError):

@@ -10,7 +10,7 @@ from yarl import URL
 
 from platforms.core.contract import File, Receipt, Upload
 from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
-from platforms.slack.calls import Calls, Json, translated
+from platforms.slack.calls import Calls, Json, retry_after, translated
 from platforms.slack.show import Show
 from platforms.slack.text import fallback
 
@@ -72,7 +72,8 @@ class Files:
             raise translated(error) from error
         if answer.status != 200:  # noqa: PLR2004
             msg = f"Slack did not take the file ({answer.status})."
-            raise Unavailable(msg)
+            limited = answer.status == 429  # noqa: PLR2004
+            raise Unavailable(msg, retry_after(answer.headers) if limited else None)
 
     async def _find(self, op: Upload, channel: str, us: str) -> str | None:
         """Look whether an earlier try shows the file: by its id, after a restart by its name."""

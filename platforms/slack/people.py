@@ -1,5 +1,6 @@
 """Who somebody is: the stable id, and whether the workspace vouches for a full member."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 
@@ -8,6 +9,9 @@ import msgspec
 from platforms.core.contract import Sender
 from platforms.core.errors import Rejected, Unavailable
 from platforms.slack.calls import Calls, Json
+
+_SHORTLY, _SOON = 0.2, 1.5
+"""Seconds; Slack wants an event to be acknowledged within 3."""
 
 FRESH_SECONDS = 600.0
 """A member who was made a guest is one to us after this time, too."""
@@ -59,7 +63,7 @@ class People:
         if user.startswith("B"):  # a bot of the old kind, which is no user
             return None
         try:
-            answer = await self._calls.read("users.info", user=user)
+            answer = await self._ask(user)
         except Unavailable:
             if known:
                 return known
@@ -71,6 +75,17 @@ class People:
         if len(self._known) > _MOST_PEOPLE:
             self._known.popitem(last=False)
         return person
+
+    async def _ask(self, user: str) -> Json:
+        """Ask Slack, and soon once more: a message that waits for this would come again late."""
+        try:
+            return await self._calls.read("users.info", user=user)
+        except Unavailable as error:
+            pause = _SHORTLY if error.retry_after is None else error.retry_after
+            if pause > _SOON:
+                raise
+        await asyncio.sleep(pause)
+        return await self._calls.read("users.info", user=user)
 
 
 def _person(user: Json, now: float) -> Person:

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from telegram import Bot, BotCommand, BotCommandScopeAllGroupChats, BotCommandScopeDefault
 
 from platforms.core.contract import Address, Capabilities, File, Inbox, Op, Receipt, Surroundings
-from platforms.core.errors import PlatformError, Unavailable
+from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from platforms.telegram import files
 from platforms.telegram.capabilities import GROUP, PRIVATE
 from platforms.telegram.config import TelegramConfig
@@ -41,6 +41,7 @@ _MEMBERS_KNOWN = 300.0  # seconds
 _STRANGERS_KNOWN = 30.0
 _MOST_MEMBERS = 2_000
 _MEMBER_SECONDS = 5.0
+_ANSWER_PAUSES = (0.2, 1.0, 3.0)  # seconds between tries to answer a button
 _MOST_COMMANDS = 100
 _IN_GROUPS_HIDDEN = {"start"}
 _PRESENT = {"creator", "administrator", "member"}
@@ -74,7 +75,7 @@ class TelegramAdapter:
         base = config.base_url.rstrip("/")
         self._trusted = trust(base)
         self._files = f"{base}/file/bot{token}"
-        self._connections = Connections(self._trusted)
+        self._connections = Connections(self._trusted, surroundings.clock.monotonic)
         self._bot = Bot(
             token,
             base_url=f"{base}/bot",
@@ -229,6 +230,15 @@ class TelegramAdapter:
 
     async def _answer(self, callback: str) -> None:
         """Stop the button from looking as if it were still pressed."""
+        for pause in _ANSWER_PAUSES:
+            try:
+                with mapped():
+                    await self._bot.answer_callback_query(callback)
+            except (Unavailable, Unconfirmed) as error:
+                told = error.retry_after if isinstance(error, Unavailable) else None
+                await asyncio.sleep(max(pause, told or 0.0))
+            else:
+                return
         with mapped():
             await self._bot.answer_callback_query(callback)
 

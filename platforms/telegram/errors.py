@@ -45,6 +45,9 @@ _UNFINISHED = re.compile(r"abort|restart|timed? ?out", re.IGNORECASE)
 UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
 """An edit that changes nothing has done its work."""
 
+NOT_THERE = re.compile(r"message to delete not found", re.IGNORECASE)
+"""A delete of what is gone has done its work, too."""
+
 OTHER_POLLER = (
     "another program receives this bot's messages (Telegram allows one getUpdates at a time); "
     "stop it, or give it a bot of its own"

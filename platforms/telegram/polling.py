@@ -71,7 +71,7 @@ class Poller:
         self._rival_pause = self._pause = rival_pause
         self._calm = calm
         self._met_at: float | None = None  # when another program last took our place
-        self._connection = Updates(trusted)
+        self._connection = Updates(trusted, clock.monotonic)
         self._next = 0
         self._at = clock.now()  # when the last update came
         self._shelved = 0

@@ -5,6 +5,7 @@ under way: it walks through all connections for each.
 """
 
 import ssl
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -29,6 +30,7 @@ _USUAL = BaseRequest.DEFAULT_NONE
 _NOT_IN_NAMES = {ord(sign): quote(sign) for sign in ('"', *map(chr, range(32)))}
 """What would end the name of a file, or its line, is written as browsers do."""
 
+_MOST_BLOCKED = 1_000
 _read_envelope = msgspec.json.Decoder(Envelope).decode
 _read_json = msgspec.json.Decoder().decode
 _read_refusal = msgspec.json.Decoder(Refusal).decode
@@ -53,13 +55,24 @@ def trust(base_url: str) -> ssl.SSLContext | bool:
 
 
 class Connections(BaseRequest):
-    """The way to Telegram; opened when first used, and again after it was shut."""
+    """The way to Telegram; opened when first used, and again after it was shut.
 
-    __slots__ = ("_client", "_most", "_trusted")
+    Whatever met a 429 in a chat, nothing more is sent about this chat before its time is over:
+    signs and questions about members do not go through the budget that the gateway keeps.
+    """
 
-    def __init__(self, trusted: ssl.SSLContext | bool, most: int = MOST_CONNECTIONS) -> None:
+    __slots__ = ("_blocked", "_client", "_most", "_now", "_trusted")
+
+    def __init__(
+        self,
+        trusted: ssl.SSLContext | bool,
+        now: Callable[[], float],
+        most: int = MOST_CONNECTIONS,
+    ) -> None:
         self._trusted = trusted
+        self._now = now  # monotonic
         self._most = most
+        self._blocked: dict[str, float] = {}  # chats, or methods that are about none
         self._client: aiohttp.ClientSession | None = None
 
     @property
@@ -87,6 +100,11 @@ class Connections(BaseRequest):
         pool_timeout: Any = _USUAL,  # noqa: ANN401
     ) -> tuple[int, bytes]:
         """See `BaseRequest`; raises `TooMany`."""
+        chat = request_data.parameters.get("chat_id", "") if request_data else ""
+        what = str(chat) or url.rpartition("/")[2]
+        left = self._blocked.get(what, 0.0) - self._now()
+        if left > 0:
+            raise TooMany(left)
         timeout = aiohttp.ClientTimeout(
             total=None,
             connect=_seconds(pool_timeout, POOL_SECONDS),
@@ -108,7 +126,9 @@ class Connections(BaseRequest):
             # Only its kind: the words may name the address, which holds the token.
             raise NetworkError(type(error).__name__) from error
         if status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise TooMany(_pause_in(payload))
+            seconds = _pause_in(payload)
+            self._block(what, seconds)
+            raise TooMany(seconds)
         return status, payload
 
     @staticmethod
@@ -123,6 +143,12 @@ class Connections(BaseRequest):
             msg = "Invalid server response"
             raise TelegramError(msg)
         return answer
+
+    def _block(self, what: str, seconds: float) -> None:
+        now = self._now()
+        if len(self._blocked) >= _MOST_BLOCKED:
+            self._blocked = {key: end for key, end in self._blocked.items() if end > now}
+        self._blocked[what] = max(now + seconds, self._blocked.get(what, 0.0))
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._client is None:
@@ -177,8 +203,8 @@ class Updates(Connections):
 
     __slots__ = ()
 
-    def __init__(self, trusted: ssl.SSLContext | bool) -> None:
-        super().__init__(trusted, 2)
+    def __init__(self, trusted: ssl.SSLContext | bool, now: Callable[[], float]) -> None:
+        super().__init__(trusted, now, 2)
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from platforms.telegram.capabilities import (
     LARGEST_UPLOAD,
     TEXT_LIMIT,
 )
-from platforms.telegram.errors import UNCHANGED, Moved, mapped
+from platforms.telegram.errors import NOT_THERE, UNCHANGED, Moved, mapped
 
 log = logging.getLogger(__name__)
 
@@ -129,8 +129,7 @@ class Show:
             case Draft():
                 await self._draft(op, chat)
             case Delete():
-                with mapped():
-                    await self._bot.delete_message(chat, _number(op.message))
+                await self._delete(chat, _number(op.message))
             case Upload():
                 return await self._upload(op, chat)
             case React():
@@ -279,6 +278,14 @@ class Show:
             yield written
 
     # --- the rest
+
+    async def _delete(self, chat: int, message: int) -> None:
+        try:
+            with mapped():
+                await self._bot.delete_message(chat, message)
+        except Rejected as error:
+            if not NOT_THERE.search(str(error)):
+                raise
 
     async def _action(self, address: Address, chat: int, action: str) -> None:
         """Say what we are doing; "cancel" takes that back, and a draft with it."""

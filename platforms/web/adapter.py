@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
 from starlette.routing import BaseRoute
 
@@ -43,6 +44,7 @@ CAPABILITIES = Capabilities(
     buttons=8,
     files=100_000_000,
     hosts_files=True,
+    reply=False,  # the page shows a conversation in order, without arrows in it
 )
 
 
@@ -77,6 +79,9 @@ class WebAdapter:
             msg = f"{chat!r} is not a conversation of the web page."
             raise ChatGone(msg)
         match op:
+            case Upload() if not await asyncio.to_thread(Path(op.path).is_file):
+                msg = f"{op.name} cannot be read."
+                raise Rejected(msg)
             case Post() | Ask() | Upload():
                 self._hub.posted(chat, _item(op.op))
             case Edit():

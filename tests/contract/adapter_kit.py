@@ -1,49 +1,269 @@
-"""The adapters on which the contract is tried, each with a way to play a person on its platform."""
+"""The adapters on which the contract is tried, each in front of the service that it is made for."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+import secrets
+import shutil
+import tempfile
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 
-from platforms.core.contract import Accepted, Adapter, Live, Repeat
-from platforms.memory import MemoryAdapter
+from gateway.http import HttpServer, build_app
+from platforms.core.contract import (
+    Accepted,
+    Adapter,
+    Address,
+    Ask,
+    Capabilities,
+    Edit,
+    File,
+    Inbound,
+    InboundMessage,
+    Live,
+    MenuEntry,
+    OffersRoutes,
+    Op,
+    Post,
+    Receipt,
+    Repeat,
+    Surroundings,
+    Upload,
+    capabilities_in,
+)
+from platforms.core.errors import PlatformError
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+from tests.contract.services import console, discord, memory, slack, telegram, web
+from tests.contract.services.contract import PATIENCE, Service
+from tests.fakes.archive import MemoryArchive, MemoryShelf
+from tests.fakes.discord.server import DiscordHost
+
+AT_ONCE = 20
+"""Cases that run side by side."""
+
+Opened = Callable[[], AbstractAsyncContextManager[Service]]
+
+MENU = (MenuEntry("stop", "end what is being written"), MenuEntry("btw", "ask beside it", "TEXT"))
 
 
-@dataclass
+class Inbox:
+    """Keeps what comes in, as the gateway's store would."""
+
+    def __init__(self) -> None:
+        self.events: list[Inbound] = []
+        self.may_store = asyncio.Event()
+        self.may_store.set()
+        self.fails = 0  # of the next events
+        self._changed = asyncio.Condition()
+
+    async def __call__(self, event: Inbound) -> Accepted:
+        await self.may_store.wait()
+        if self.fails:
+            self.fails -= 1
+            msg = "the disk is full"
+            raise OSError(msg)
+        if any((each.id, each.address) == (event.id, event.address) for each in self.events):
+            return Accepted.DUPLICATE
+        self.events.append(event)
+        async with self._changed:
+            self._changed.notify_all()
+        return Accepted.STORED
+
+    async def wait(self, number: int) -> list[Inbound]:
+        """Wait until so many events are stored."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(lambda: len(self.events) >= number)
+        return self.events
+
+    async def messages(self, number: int) -> list[InboundMessage]:
+        """Wait until so many events are stored; those that are messages meant for us."""
+        await self.wait(number)
+        return [
+            event for event in self.events if isinstance(event, InboundMessage) and event.addressed
+        ]
+
+
+class _Healthy:
+    async def problems(self) -> list[str]:
+        return []
+
+
 class Stage:
-    """An adapter, and the other side of it."""
+    """An adapter that runs, and the other side of it."""
 
-    adapter: Adapter
-    chat: str
-    screen: Callable[[], list[str]]
-    """What a person sees of us in the chat now, oldest first."""
-    say: Callable[[str], Awaitable[Accepted]]
-    """Let a person say something; returns when the platform was told that it arrived."""
-    violations: Callable[[], list[str]]
-    """What the platform would mind about us."""
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.inbox = Inbox()
+        self.shelf = MemoryShelf()
+        self.archive = MemoryArchive()
+        self.folder = Path(tempfile.gettempdir(), f"holdfast-{secrets.token_hex(8)}")
+        self.clock = SystemClock()
+        self.place = service.direct
+        self.adapter: Adapter = self._built()
 
-
-def _memory(live: Live, repeat: Repeat) -> Callable[[], AbstractAsyncContextManager[Stage]]:
-    @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[Stage]:
-        adapter = MemoryAdapter(live=live, repeat=repeat, burst=1000, account="second")
-        yield Stage(
-            adapter,
-            "1001",
-            lambda: adapter.screen("1001"),
-            lambda text: adapter.say("1001", text),
-            adapter.violations,
+    def _built(self) -> Adapter:
+        given = Surroundings(
+            self.clock, Ids(self.clock), self.shelf, self.archive, commands=MENU, folder=self.folder
         )
+        built: Adapter = self.service.spec().build(self.service.config(), given)
+        return built
 
-    return opened
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """One life of the adapter; it is started again as the gateway would."""
+        self.adapter = self._built()
+        ready = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            task = group.create_task(self._supervised(self.adapter, ready))
+            stack.callback(task.cancel)
+            url = await self._served(group, stack)
+            async with asyncio.timeout(PATIENCE):
+                await ready.wait()
+                await stack.enter_async_context(self.service.meeting(self.adapter, url))
+            yield
+
+    async def _supervised(self, adapter: Adapter, ready: asyncio.Event) -> None:
+        while True:
+            with contextlib.suppress(PlatformError, OSError):
+                await adapter.run(self.inbox, ready.set)
+
+    async def _served(self, group: asyncio.TaskGroup, stack: AsyncExitStack) -> str:
+        """Serve the adapter's own paths, as the daemon's port does."""
+        if not self.service.served:
+            return ""
+        assert isinstance(self.adapter, OffersRoutes)
+        server = HttpServer("127.0.0.1", 0)
+        server.bind()
+        app = build_app(self.adapter.routes(), health=_Healthy())
+        task = group.create_task(server.serve(app))
+        stack.callback(task.cancel)
+        return f"http://127.0.0.1:{server.port}/"
+
+    # --- what a body does and sees
+
+    @property
+    def address(self) -> Address:
+        return self.service.address(self.place)
+
+    @property
+    def can(self) -> Capabilities:
+        return capabilities_in(self.adapter, self.address)
+
+    async def deliver(self, op: Op) -> Receipt:
+        """Have an op carried out; what it shows is in the archive, as the gateway has it."""
+        async with asyncio.timeout(PATIENCE):
+            item = op.op.partition(".")[0]
+            chat = op.address.chat
+            known = {row.id for row in self.archive.of(chat)}
+            match op:
+                case Post() | Ask() if not (isinstance(op, Post) and op.streaming):
+                    author = "notice" if isinstance(op, Ask) or op.notice else "answer"
+                    if item not in known:
+                        self.archive.put(chat, item, op.text, 0, author, op.buttons)
+                case Upload() if item not in known and _is_there(op):
+                    files = (File(op.name, op.media_type, op.path),)
+                    self.archive.put(chat, item, op.caption, files=files)
+                case Edit() if item in known:
+                    self.archive.change(chat, item, text=op.text, buttons=op.buttons)
+                case _:
+                    pass
+            return await self.adapter.deliver(op)
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until exactly these messages are seen."""
+        await self.service.until(lambda: self.service.screen(self.place) == list(texts))
 
 
-def available() -> dict[str, Callable[[], AbstractAsyncContextManager[Stage]]]:
-    """Name every adapter that can be tried here, and how its stage is opened."""
+def _is_there(op: Upload) -> bool:
+    return Path(op.path).is_file()
+
+
+@contextlib.asynccontextmanager
+async def staged(opened: Opened, where: str = "") -> AsyncIterator[Stage]:
+    """Run an adapter in front of its service; at the end nobody may have anything to complain of."""
+    async with opened() as service:
+        stage = Stage(service)
+        if where:
+            assert service.room
+            stage.place = service.room
+        try:
+            async with stage.running():
+                yield stage
+                await service.rests()
+        finally:
+            shutil.rmtree(stage.folder, ignore_errors=True)
+        assert service.violations() == []
+
+
+def _memory(live: Live, repeat: Repeat) -> Opened:
+    return lambda: memory.opened(live, repeat)
+
+
+SERVICES: dict[str, Opened] = {
+    "telegram": telegram.opened,
+    "discord": discord.opened,
+    "slack": slack.opened,
+    "web": web.opened,
+    "console": console.opened,
+}
+"""The platforms of the product, by name."""
+
+
+@contextlib.asynccontextmanager
+async def several(name: str) -> AsyncIterator[Opened]:
+    """Give a way to open one platform's service many times side by side."""
+    if name != "discord":
+        yield SERVICES[name]
+        return
+    async with DiscordHost() as host:  # the library has one address per process
+        yield lambda: discord.opened(host)
+
+
+async def side_by_side(cases: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
+    """Run all cases, some of them at a time; at the end say of each one that failed why."""
+    assert cases
+    room = asyncio.Semaphore(AT_ONCE)
+    failed: dict[str, BaseException] = {}
+
+    async def run(name: str, case: Callable[[], Awaitable[None]]) -> None:
+        async with room:
+            try:
+                await case()
+            except Exception as error:  # noqa: BLE001 - told below, with all the others
+                failed[name] = error
+
+    async with asyncio.TaskGroup() as group:
+        for name, case in cases.items():
+            group.create_task(run(name, case))
+    reasons = [f"{name}: {_reason(error)}" for name, error in failed.items()]
+    assert not failed, f"{len(failed)} of {len(cases)} cases\n" + "\n".join(reasons)
+
+
+def _reason(error: BaseException) -> str:
+    """Say what is at the bottom of a failure, and where the test was."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_reason(each) for each in error.exceptions)
+    places = [
+        f"{frame.name}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/tests/contract/test_" in frame.filename
+    ]
+    return f"{type(error).__name__}: {error} ({' '.join(places)})"
+
+
+def available() -> dict[str, Opened]:
+    """Name every adapter that can be tried here, and how its service is opened."""
     variants = {
         "final only": (Live.NONE, Repeat.MARK),
         "edits": (Live.EDIT, Repeat.NONCE),
         "streams": (Live.STREAM, Repeat.LOOKUP),
         "drafts": (Live.DRAFT, Repeat.ALWAYS),
     }
-    return {f"memory: {name}": _memory(*variant) for name, variant in variants.items()}
+    return {
+        **SERVICES,
+        "telegram without rich messages": lambda: telegram.opened(rich=False),
+        **{f"memory: {name}": _memory(*variant) for name, variant in variants.items()},
+    }

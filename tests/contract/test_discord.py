@@ -1,7 +1,7 @@
-"""Discord by the real library, against a server of ours."""
+"""What is Discord's alone: the real library, against a server of ours."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,8 @@ from platforms.core.contract import (
     InboundDelete,
     InboundEdit,
     InboundMessage,
-    Inbox,
-    Op,
     Post,
     React,
-    Receipt,
     Text,
     Typing,
     Upload,
@@ -35,21 +32,6 @@ from platforms.core.errors import (
     Unavailable,
     Unconfirmed,
 )
-from tests.contract.adapter_kit import Stage
-from tests.contract.test_adapters import (  # noqa: F401 - the same bodies, on this platform
-    test_a_deleted_message_is_gone,
-    test_a_draft_is_seen_until_it_is_withdrawn_or_its_answer_is_posted,
-    test_a_file_that_is_not_there_is_a_platform_error,
-    test_a_post_is_seen,
-    test_a_repeat_is_shown_twice_only_where_the_capabilities_say_so,
-    test_a_text_as_long_as_the_limit_is_taken,
-    test_an_answer_being_written_grows_in_its_message,
-    test_an_edit_changes_the_message_and_may_be_repeated,
-    test_capabilities_leave_room_to_work_with,
-    test_equal_texts_of_different_ops_are_different_messages,
-    test_typing_leaves_nothing_behind,
-    test_what_somebody_says_comes_in_and_is_acknowledged_once_it_is_stored,
-)
 from tests.fakes.discord.life import Life
 from tests.fakes.discord.server import CONTENT_INTENT, Fault, discord_server
 
@@ -58,52 +40,6 @@ from tests.fakes.discord.server import CONTENT_INTENT, Fault, discord_server
 async def life() -> AsyncIterator[Life]:
     async with discord_server() as discord:
         yield Life(discord)
-
-
-# --- the contract ------------------------------------------------------------------------------
-
-
-class Running:
-    """An adapter that is connected all the time, since nothing is delivered before."""
-
-    name, account = "discord", ""
-
-    def __init__(self, life: Life) -> None:
-        self._life = life
-        self.capabilities = life.adapter.capabilities
-        self.inbox: Inbox = life.inbox
-        self.stored = asyncio.Event()
-
-    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
-        async def hand_in(event: Inbound) -> Accepted:
-            accepted = await inbox(event)
-            self.stored.set()
-            return accepted
-
-        self._life.inbox = hand_in  # type: ignore[assignment]
-        ready()
-        await asyncio.Event().wait()
-
-    async def deliver(self, op: Op) -> Receipt:
-        return await self._life.adapter.deliver(op)
-
-    def fetch(self, file: File) -> AsyncIterator[bytes]:
-        return self._life.adapter.fetch(file)
-
-
-@pytest.fixture
-async def stage(life: Life) -> AsyncIterator[Stage]:
-    async with life.running():
-        running, discord = Running(life), life.discord
-
-        async def say(text: str) -> Accepted:
-            await discord.say(life.direct, life.ann, text)
-            await running.stored.wait()
-            return Accepted.STORED
-
-        yield Stage(
-            running, life.direct.id, lambda: discord.screen(life.direct), say, discord.violations
-        )
 
 
 # --- receiving ---------------------------------------------------------------------------------
@@ -661,18 +597,6 @@ async def test_an_admin_can_be_written_to_by_id(life: Life) -> None:
 # --- showing once ------------------------------------------------------------------------------
 
 
-async def test_a_post_cut_off_after_it_was_carried_out_is_not_shown_twice(life: Life) -> None:
-    address = life.address(life.direct)
-    async with life.running():
-        life.discord.fail("POST message", Fault(cut_after=True))
-        with pytest.raises(Unconfirmed):
-            await life.adapter.deliver(Post("a.0", address, "Once"))
-        again = Post("a.0", address, "Once", again=True, since=life.clock.now())
-        receipt = await life.adapter.deliver(again)
-    assert life.discord.screen(life.direct) == ["Once"]
-    assert receipt.message == life.discord.shown(life.direct)[0]["id"]
-
-
 async def test_after_a_restart_the_nonce_tells_the_repeat(life: Life) -> None:
     address = life.address(life.direct)
     async with life.running():
@@ -718,28 +642,7 @@ async def test_a_post_that_the_gateway_showed_is_known_without_asking(life: Life
     assert "GET messages" not in life.discord.called()
 
 
-async def test_a_call_that_never_arrived_is_made_again(life: Life) -> None:
-    address = life.address(life.direct)
-    async with life.running():
-        life.discord.fail("POST message", Fault(cut_before=True))
-        with pytest.raises(Unconfirmed):
-            await life.adapter.deliver(Post("a.0", address, "Once"))
-        again = Post("a.0", address, "Once", again=True, since=life.clock.now())
-        await life.adapter.deliver(again)
-    assert life.discord.screen(life.direct) == ["Once"]
-
-
 # --- what Discord refuses ----------------------------------------------------------------------
-
-
-async def test_a_429_is_handed_on_at_once_with_its_time(life: Life) -> None:
-    async with life.running():
-        life.discord.fail("POST message", Fault(status=429, retry_after=7.5))
-        with pytest.raises(Unavailable) as caught:
-            await life.adapter.deliver(Post("a.0", life.address(life.direct), "Hello"))
-        await life.adapter.deliver(Post("b.0", life.address(life.room), "elsewhere"))
-    assert caught.value.retry_after == 7.5
-    assert len(life.discord.called("POST message")) == 2
 
 
 async def test_a_429_about_everything_is_kept_in_every_chat(life: Life) -> None:

@@ -1,7 +1,6 @@
-"""What the gateway relies on, seen through Slack's real client and a Slack of ours on loopback."""
+"""What is Slack's alone, seen through its real client and a Slack of ours on loopback."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,60 +10,18 @@ import pytest
 
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from platforms.core.contract import Accepted
-from tests.contract import test_adapters as body
-from tests.contract.adapter_kit import Stage
 from tests.e2e.house import talkative
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.house import slack_house
-from tests.fakes.slack.kit import adapter_for, slack_server
-from tests.fakes.slack.server import Fault, SlackServer, rate_limited
-from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE, TEAM
-
-
-@contextlib.asynccontextmanager
-async def stage_in_a_dm() -> AsyncIterator[Stage]:
-    """A DM with the app."""
-    async with SlackServer() as slack:
-
-        async def say(text: str) -> Accepted:
-            await slack.say("D1", text)
-            return Accepted.STORED
-
-        yield Stage(
-            adapter_for(slack, account="second"),
-            f"{TEAM}/D1",
-            lambda: slack.workspace.screen("D1"),
-            say,
-            slack.violations,
-        )
-
-
-@pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    async with stage_in_a_dm() as stage:
-        yield stage
-        assert stage.violations() == []
+from tests.fakes.slack.kit import slack_server
+from tests.fakes.slack.server import SlackServer
+from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE
 
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackServer]:
     async with slack_server() as slack:
         yield slack
-
-
-for _name in dir(body):
-    if _name.startswith("test_"):
-        globals()[_name] = getattr(body, _name)
-
-
-# --- the whole gateway on Slack ------------------------------------------------------------------
-
-
-async def test_a_message_in_a_dm_is_answered_there(tmp_path: Path, slack: SlackServer) -> None:
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
-        await slack.say("D1", "Hello")
-        await slack.until(lambda: slack.workspace.screen("D1") == ["echo: Hello"])
 
 
 async def test_a_mention_opens_a_thread_in_which_no_more_mention_is_needed(
@@ -108,77 +65,8 @@ async def test_a_long_answer_streams_in_a_thread_and_is_closed(
     assert len(slack.workspace.calls("chat.stopStream")) == 1
 
 
-async def test_an_answer_in_a_dm_is_written_before_their_eyes(
-    tmp_path: Path, slack: SlackServer
-) -> None:
-    script = "H " + " ".join(f'T"word{n} " W.2' for n in range(12)) + ' T"end" F stop U D'
-    async with ModelServer(script) as model, slack_house(tmp_path, slack, model):
-        await slack.say("D1", "tell me")
-        await slack.until(lambda: slack.workspace.screen("D1") == [f"{_words(12)}end"])
-    assert len(slack.workspace.calls("chat.postMessage")) == 1
-    assert len(slack.workspace.calls("chat.update")) >= 2
-
-
 def _words(count: int) -> str:
     return "".join(f"word{n} " for n in range(count))
-
-
-async def test_a_long_answer_is_several_messages_that_each_look_right(
-    tmp_path: Path, slack: SlackServer
-) -> None:
-    slack.add_channel("C1")
-    code = "\n".join(f"line_{n} = {n}" for n in range(1500))
-    text = f"# Title\n\n```python\n{code}\n```\n\nDone."
-    script = f"H T{json.dumps(text)} F stop U D"
-    async with ModelServer(script) as model, slack_house(tmp_path, slack, model):
-        ts = await slack.say("C1", f"<@{BOT_USER}> code please")
-        await slack.until(
-            lambda: (
-                any("Done." in text for text in slack.workspace.screen("C1", ts))
-                and not any(each.streaming for each in slack.workspace.ours("C1"))
-            )
-        )
-        shown = slack.workspace.screen("C1", ts)
-    assert len(shown) == len(text) // 11_000 + 1
-    assert all(each.count("```") % 2 == 0 for each in shown)
-    assert all(f"line_{n} = {n}" in "\n".join(shown) for n in range(1500))
-
-
-@pytest.mark.parametrize("drop", ["before", "after"])
-@pytest.mark.parametrize("place", ["D1", "C1"])
-async def test_an_answer_whose_post_was_cut_is_there_exactly_once(
-    tmp_path: Path, slack: SlackServer, place: str, drop: str
-) -> None:
-    slack.add_channel("C1")
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
-        for method in ("chat.postMessage", "chat.startStream"):
-            slack.fail(method, Fault(drop=drop))
-        await slack.say(place, f"<@{BOT_USER}> hello")
-        await slack.until(
-            lambda: any(text.endswith("hello") for text in slack.workspace.screen(place))
-        )
-        await slack.until(lambda: len(slack.workspace.log) > 0)
-    assert len(slack.workspace.screen(place)) == 1
-
-
-@pytest.mark.parametrize(
-    "method", ["chat.postMessage", "chat.update", "chat.startStream", "chat.stopStream"]
-)
-async def test_a_429_on_any_method_only_delays_the_answer(
-    tmp_path: Path, slack: SlackServer, method: str
-) -> None:
-    slack.add_channel("C1")
-    script = "H " + " ".join(f'T"word{n} " W.1' for n in range(8)) + ' T"end" F stop U D'
-    async with ModelServer(script, script) as model, slack_house(tmp_path, slack, model):
-        slack.fail(method, rate_limited(1))
-        for place in ("D1", "C1"):
-            await slack.say(place, f"<@{BOT_USER}> tell me")
-        await slack.until(
-            lambda: (
-                all(slack.workspace.screen(place) == [f"{_words(8)}end"] for place in ("D1", "C1"))
-                and not any(each.streaming for each in slack.workspace.ours("C1"))
-            )
-        )
 
 
 async def test_another_word_for_a_command_is_known_where_nobody_called_us(
@@ -204,23 +92,6 @@ async def test_stop_in_a_thread_ends_the_turn_and_names_no_command_that_slack_la
         await slack.say("C1", "!help", thread=ts)
         await slack.until(lambda: "!status" in " ".join(slack.workspace.screen("C1", ts)))
     assert {message.thread for message in slack.workspace.ours("C1")} == {ts}
-
-
-async def test_a_button_of_a_notice_works_after_a_restart(
-    tmp_path: Path, slack: SlackServer
-) -> None:
-    async with ModelServer(talkative) as model:
-        async with slack_house(tmp_path, slack, model):
-            await slack.say("D1", "hang")
-            await _shows(slack, "D1", 1)
-        async with slack_house(tmp_path, slack, model):
-            await slack.until(lambda: any(each.buttons for each in slack.workspace.ours("D1")))
-            (message,) = (each for each in slack.workspace.ours("D1") if each.buttons)
-            labels = [button["text"]["text"] for button in message.buttons]
-            asked = len(model.requests)
-            await slack.press("D1", message.ts, labels[-1])
-            async with asyncio.timeout(8):
-                await model.request(asked + 1)
 
 
 async def test_after_a_restart_everything_said_meanwhile_is_answered_once(
@@ -251,26 +122,6 @@ async def test_after_a_restart_everything_said_meanwhile_is_answered_once(
     assert slack.workspace.screen("C1", ts)[1].endswith("four")
 
 
-async def test_a_cut_connection_loses_and_doubles_nothing(
-    tmp_path: Path, slack: SlackServer
-) -> None:
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
-        await slack.say("D1", "0")
-        for number in range(1, 4):
-            await _shows(slack, "D1", number)
-            slack.cut()
-            slack.write("D1", f"{number}")  # in the gap: Slack tries again after a minute
-            await slack.connected.wait()
-        await _shows(slack, "D1", 4)
-        await slack.pass_time(61)
-        await slack.settle()
-    assert slack.workspace.screen("D1") == [f"echo: {number}" for number in range(4)]
-
-
-async def _shows(slack: SlackServer, channel: str, count: int) -> None:
-    await slack.until(lambda: len(slack.workspace.screen(channel)) >= count)
-
-
 async def test_strangers_get_a_code_in_a_dm_and_silence_in_a_room(
     tmp_path: Path, slack: SlackServer
 ) -> None:
@@ -298,23 +149,6 @@ async def test_two_daemons_on_one_token_answer_each_message_once_and_it_is_said(
         await slack.say("D1", "hello")
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
     assert "another program uses the same app token" in caplog.text
-
-
-async def test_an_edited_message_that_waits_is_answered_as_it_is_now(
-    tmp_path: Path, slack: SlackServer
-) -> None:
-    async with ModelServer(talkative) as model, slack_house(tmp_path, slack, model):
-        await slack.say("D1", "hang")
-        await slack.until(lambda: bool(slack.workspace.screen("D1")))
-        ts = await slack.say("D1", "wrogn")
-        await slack.change("D1", ts, "right")
-        gone = await slack.say("D1", "never mind")
-        await slack.erase("D1", gone)
-        await slack.command("D1", "stop")
-        await slack.until(lambda: "!resume" in " ".join(slack.workspace.screen("D1")))
-        await slack.command("D1", "resume")
-        await slack.until(lambda: "echo: right" in slack.workspace.screen("D1"))
-    assert "never mind" not in " ".join(slack.workspace.screen("D1"))
 
 
 async def test_slacks_own_stop_below_a_stream_ends_the_turn(
@@ -549,3 +383,19 @@ async def test_the_daemons_own_port_takes_signed_requests(
         slack.requests_to = f"{house.runner.url}slack/events"
         await slack.say("D1", "hello")
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
+
+
+async def test_an_event_that_nobody_acknowledges_comes_three_more_times_and_is_forgotten(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    """Ours is found all the same: what was said in a place in use is read again."""
+    async with ModelServer(talkative) as model:
+        async with slack_house(tmp_path, slack, model):
+            await slack.say("D1", "one")
+            await slack.until(lambda: slack.workspace.screen("D1") == ["echo: one"])
+        slack.write("D1", "two")  # tried now, and at once again
+        for seconds, pending in ((59, 1), (2, 1), (298, 1), (2, 0)):
+            await slack.pass_time(seconds)
+            assert slack.pending == pending, seconds
+        async with slack_house(tmp_path, slack, model):
+            await slack.until(lambda: slack.workspace.screen("D1") == ["echo: one", "echo: two"])

@@ -26,9 +26,12 @@ from tests.fakes.discord.world import (
 )
 from tests.fakes.downloads import Downloads
 
+Handler = Callable[[web.Request, Payload], Awaitable[Any]]
+
 TOKEN = "a-token-of-a-bot"
 PATIENCE = 5.0
 _ROUNDING = 0.02
+_ON_THE_WAY = 0.3  # seconds
 
 
 @dataclass
@@ -79,8 +82,12 @@ class DiscordServer:
         allowed_intents: int = -1,
         names_gateway: bool = True,
         largest_file: int = 10 * 1024 * 1024,
+        host: "DiscordHost | None" = None,
+        token: str = TOKEN,
     ) -> None:
-        self.world = World()
+        self.host = host or DiscordHost()
+        self.token = token
+        self.world = World(self.host.add(self))
         self.heartbeat = heartbeat
         self.allowed_intents = allowed_intents
         self.accepts_token = True
@@ -98,7 +105,7 @@ class DiscordServer:
         self._found: list[str] = []
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
         self._all: deque[float] = deque()
-        self._blocked: dict[str, float] = {}
+        self._blocked: dict[str, tuple[float, float]] = {}  # from, until
         self._interactions: dict[str, Interaction] = {}
         self._changed = asyncio.Condition()
         self._numbers = 0
@@ -106,62 +113,7 @@ class DiscordServer:
     # --- starting and stopping ---------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=30 * 2**20)
-        api = "/api/v10"
-        messages = f"{api}/channels/{{channel}}/messages"
-        app.add_routes(
-            [
-                web.get("/gateway", self._gateway),
-                web.get("/attachments/{file}/{name}", self._download),
-                web.get(f"{api}/gateway/bot", self._call(self._where, "GET gateway")),
-                web.get(f"{api}/users/@me", self._call(self._me, "GET me")),
-                web.get(f"{api}/oauth2/applications/@me", self._call(self._application, "GET app")),
-                web.get(
-                    f"{api}/channels/{{channel}}", self._call(self._show_channel, "GET channel")
-                ),
-                web.get(messages, self._call(self._history, "GET messages")),
-                web.post(messages, self._call(self._post, "POST message")),
-                web.get(f"{messages}/{{message}}", self._call(self._show, "GET message")),
-                web.patch(f"{messages}/{{message}}", self._call(self._edit, "PATCH message")),
-                web.delete(f"{messages}/{{message}}", self._call(self._delete, "DELETE message")),
-                web.put(
-                    f"{messages}/{{message}}/reactions/{{emoji}}/@me",
-                    self._call(self._react, "PUT reaction"),
-                ),
-                web.delete(
-                    f"{messages}/{{message}}/reactions/{{emoji}}/@me",
-                    self._call(self._unreact, "DELETE reaction"),
-                ),
-                web.post(
-                    f"{api}/channels/{{channel}}/typing", self._call(self._typing, "POST typing")
-                ),
-                web.post(f"{api}/users/@me/channels", self._call(self._open, "POST channel")),
-                web.get(
-                    f"{api}/guilds/{{guild}}/members/{{person}}",
-                    self._call(self._member, "GET member"),
-                ),
-                web.put(
-                    f"{api}/applications/{{app}}/commands", self._call(self._menu, "PUT commands")
-                ),
-                web.post(
-                    f"{api}/interactions/{{id}}/{{token}}/callback",
-                    self._call(self._callback, "POST callback"),
-                ),
-                web.delete(
-                    f"{api}/webhooks/{{app}}/{{token}}/messages/@original",
-                    self._call(self._settle, "DELETE original"),
-                ),
-                web.patch(
-                    f"{api}/webhooks/{{app}}/{{token}}/messages/@original",
-                    self._call(self._settle, "PATCH original"),
-                ),
-            ]
-        )
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.port = int(self._runner.addresses[0][1])
+        await self.host.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -169,7 +121,11 @@ class DiscordServer:
             if fault.gate:
                 fault.gate.set()
         await self.cut()
-        await self._runner.cleanup()
+        await self.host.leave(self)
+
+    @property
+    def port(self) -> int:
+        return self.host.port
 
     @property
     def root(self) -> str:
@@ -211,6 +167,11 @@ class DiscordServer:
             }
             msg = f"it never came so; shown are {screens}, calls {self.called()}"
             raise AssertionError(msg) from None
+
+    @property
+    def online(self) -> bool:
+        """Whether a bot listens; who presses a button while none does, does so in vain."""
+        return any(session.socket is not None for session in self._sessions.values())
 
     def called(self, what: str = "") -> list[str]:
         """The calls that were made, such as `POST message`."""
@@ -336,6 +297,11 @@ class DiscordServer:
         """Let the next calls of a kind, such as `POST message`, go wrong."""
         self._faults += [(what, channel.id if channel else "", fault)] * times
 
+    @property
+    def unmet(self) -> list[str]:
+        """The calls that are still to go wrong."""
+        return [what for what, _, _ in self._faults]
+
     def forget_nonces(self) -> None:
         """Let so much time pass that no nonce is recognised any more."""
         self.world.nonces.clear()
@@ -378,36 +344,24 @@ class DiscordServer:
 
     # --- the gateway -------------------------------------------------------------------------
 
-    async def _gateway(self, request: web.Request) -> web.StreamResponse:
-        if self.refuses_gateway:
-            return web.Response(status=502)
-        socket = web.WebSocketResponse(heartbeat=None)
-        await socket.prepare(request)
-        session: Session | None = None
-        try:
-            await socket.send_json({"op": 10, "d": {"heartbeat_interval": self.heartbeat * 1000}})
-            async for frame in socket:
-                if frame.type is not WSMsgType.TEXT:
-                    break
-                told = json.loads(frame.data)
-                match told["op"]:
-                    case 1 if socket not in self._dumb:
-                        await socket.send_json({"op": 11, "d": None})
-                    case 2:
-                        session = await self._identify(socket, told["d"])
-                    case 6:
-                        session = await self._resume(socket, told["d"])
-                    case _:
-                        pass
-        except ConnectionError:
-            pass
-        finally:
-            if session and session.socket is socket:
-                session.socket = None
-        return socket
+    async def hello(self, socket: web.WebSocketResponse) -> None:
+        await socket.send_json({"op": 10, "d": {"heartbeat_interval": self.heartbeat * 1000}})
+
+    async def frame(self, socket: web.WebSocketResponse, told: Payload) -> Session | None:
+        """Take what a bot says over its socket; gives the session that this begins or goes on."""
+        match told["op"]:
+            case 1 if socket not in self._dumb:
+                await socket.send_json({"op": 11, "d": None})
+            case 2:
+                return await self._identify(socket, told["d"])
+            case 6:
+                return await self._resume(socket, told["d"])
+            case _:
+                pass
+        return None
 
     async def _identify(self, socket: web.WebSocketResponse, told: Payload) -> Session | None:
-        if told["token"] != TOKEN or not self.accepts_token:
+        if told["token"] != self.token or not self.accepts_token:
             await socket.close(code=4004)
             return None
         if told["intents"] & ~self.allowed_intents:
@@ -485,27 +439,20 @@ class DiscordServer:
 
     # --- REST: what surrounds every call -----------------------------------------------------
 
-    def _call(
-        self, handler: Callable[[web.Request, Payload], Awaitable[Any]], name: str
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def call(request: web.Request) -> web.StreamResponse:
-            try:
-                return await self._carry_out(handler, name, request)
-            finally:
-                await self._notify()
-
-        return call
+    async def call(self, handler: Handler, name: str, request: web.Request) -> web.StreamResponse:
+        """Answer a request of the bot."""
+        try:
+            return await self._carry_out(handler, name, request)
+        finally:
+            await self._notify()
 
     async def _carry_out(
-        self,
-        handler: Callable[[web.Request, Payload], Awaitable[Any]],
-        name: str,
-        request: web.Request,
+        self, handler: Handler, name: str, request: web.Request
     ) -> web.StreamResponse:
         channel = request.match_info.get("channel", "")
         payload = await _payload(request)
         self.calls.append((name, channel, payload))
-        if not self.accepts_token or request.headers.get("Authorization") != f"Bot {TOKEN}":
+        if not self.accepts_token or request.headers.get("Authorization") != f"Bot {self.token}":
             return _json({"message": "401: Unauthorized", "code": 0}, 401)
         fault = self._fault(name, channel)
         if fault.gate:
@@ -514,7 +461,7 @@ class DiscordServer:
         if fault.cut_before:
             return _abort(request)
         if fault.status:
-            return self._refuse(fault, channel)
+            return self._refuse(fault, name, channel)
         headers, refused = self._count(name, channel)
         if refused:
             return refused
@@ -538,12 +485,14 @@ class DiscordServer:
                 return fault
         return Fault()
 
-    def _refuse(self, fault: Fault, channel: str) -> web.Response:
+    def _refuse(self, fault: Fault, name: str, channel: str) -> web.Response:
         if fault.status != 429:
             body = fault.body or {"message": "out of order", "code": 0}
             return _json(body, fault.status)
-        until = asyncio.get_running_loop().time() + fault.retry_after
-        self._blocked["" if fault.everything else channel] = until
+        now = asyncio.get_running_loop().time()
+        # What is under way when it is told is no offence.
+        until = (now + min(_ON_THE_WAY, fault.retry_after / 2), now + fault.retry_after)
+        self._blocked["" if fault.everything else f"{name} {channel}"] = until
         return _limited(fault.retry_after, everything=fault.everything)
 
     def _count(self, name: str, channel: str) -> tuple[dict[str, str], web.Response | None]:
@@ -551,9 +500,10 @@ class DiscordServer:
         now = asyncio.get_running_loop().time()
         if name in {"POST callback", "DELETE original", "PATCH original"}:
             return {}, None
-        for blocked in ("", channel):
-            left = self._blocked.get(blocked, 0.0) - now
-            if left > _ROUNDING and name != "GET gateway":
+        for blocked in ("", f"{name} {channel}"):
+            since, until = self._blocked.get(blocked, (0.0, 0.0))
+            left = until - now if now >= since else 0.0
+            if left > _ROUNDING and (blocked or name != "GET gateway"):
                 self._found.append(f"{name} in {channel}: sent before the Retry-After was over")
                 return {}, _limited(left, everything=not blocked)
         while self._all and self._all[0] <= now - 1.0:
@@ -745,11 +695,136 @@ class DiscordServer:
         found.settled.set()
         return {} if payload else None
 
+
+_API = "/api/v10"
+_MESSAGES = f"{_API}/channels/{{channel}}/messages"
+_REACTION = f"{_MESSAGES}/{{message}}/reactions/{{emoji}}/@me"
+_ORIGINAL = f"{_API}/webhooks/{{app}}/{{token}}/messages/@original"
+_ROUTES: tuple[tuple[str, str, str, str], ...] = (
+    ("GET", f"{_API}/gateway/bot", "_where", "GET gateway"),
+    ("GET", f"{_API}/users/@me", "_me", "GET me"),
+    ("GET", f"{_API}/oauth2/applications/@me", "_application", "GET app"),
+    ("GET", f"{_API}/channels/{{channel}}", "_show_channel", "GET channel"),
+    ("GET", _MESSAGES, "_history", "GET messages"),
+    ("POST", _MESSAGES, "_post", "POST message"),
+    ("GET", f"{_MESSAGES}/{{message}}", "_show", "GET message"),
+    ("PATCH", f"{_MESSAGES}/{{message}}", "_edit", "PATCH message"),
+    ("DELETE", f"{_MESSAGES}/{{message}}", "_delete", "DELETE message"),
+    ("PUT", _REACTION, "_react", "PUT reaction"),
+    ("DELETE", _REACTION, "_unreact", "DELETE reaction"),
+    ("POST", f"{_API}/channels/{{channel}}/typing", "_typing", "POST typing"),
+    ("POST", f"{_API}/users/@me/channels", "_open", "POST channel"),
+    ("GET", f"{_API}/guilds/{{guild}}/members/{{person}}", "_member", "GET member"),
+    ("PUT", f"{_API}/applications/{{app}}/commands", "_menu", "PUT commands"),
+    (
+        "POST",
+        f"{_API}/interactions/{{id}}/{{token}}/callback",
+        "_callback",
+        "POST callback",
+    ),
+    ("DELETE", _ORIGINAL, "_settle", "DELETE original"),
+    ("PATCH", _ORIGINAL, "_settle", "PATCH original"),
+)
+
+
+class DiscordHost:
+    """One address for one Discord or several, told apart by their bots' tokens.
+
+    The library has one address per process, so whoever wants several Discords in one process
+    (each with a world, a bot and faults of its own) gives them one host.
+    """
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._servers: list[DiscordServer] = []
+        self._here = 0  # who needs it to run
+        self._numbers = 0
+        self._runner: web.AppRunner | None = None
+
+    def add(self, server: DiscordServer) -> int:
+        """Take a server in; gives its number here."""
+        self._servers.append(server)
+        self._numbers += 1
+        return self._numbers - 1
+
+    async def start(self) -> None:
+        self._here += 1
+        if self._runner:
+            return
+        app = web.Application(client_max_size=30 * 2**20)
+        app.add_routes(
+            [
+                web.get("/gateway", self._gateway),
+                web.get("/attachments/{file}/{name}", self._download),
+                *(
+                    web.route(method, path, self._call(handler, name))
+                    for method, path, handler, name in _ROUTES
+                ),
+            ]
+        )
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = int(self._runner.addresses[0][1])
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave()
+
+    async def leave(self, server: DiscordServer | None = None) -> None:
+        if server:
+            self._servers.remove(server)
+        self._here -= 1
+        if not self._here and self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def _of(self, token: str) -> DiscordServer:
+        """The Discord of a bot; what is wrong about an unknown token the first one says."""
+        return next((each for each in self._servers if each.token == token), self._servers[0])
+
+    def _call(
+        self, handler: str, name: str
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def call(request: web.Request) -> web.StreamResponse:
+            server = self._of(request.headers.get("Authorization", "").removeprefix("Bot "))
+            return await server.call(getattr(server, handler), name, request)
+
+        return call
+
+    async def _gateway(self, request: web.Request) -> web.StreamResponse:
+        server = self._servers[0]
+        if server.refuses_gateway:
+            return web.Response(status=502)
+        socket = web.WebSocketResponse(heartbeat=None)
+        await socket.prepare(request)
+        session: Session | None = None
+        try:
+            await server.hello(socket)
+            async for frame in socket:
+                if frame.type is not WSMsgType.TEXT:
+                    break
+                told = json.loads(frame.data)
+                if told["op"] in {2, 6}:
+                    server = self._of(told["d"]["token"])
+                session = await server.frame(socket, told) or session
+        except ConnectionError:
+            pass
+        finally:
+            if session and session.socket is socket:
+                session.socket = None
+        return socket
+
     async def _download(self, request: web.Request) -> web.StreamResponse:
-        content = self.world.files.get(request.match_info["file"])
-        if content is None:
-            return web.Response(status=404)
-        return await self.downloads.serve(request, content)
+        file = request.match_info["file"]
+        for server in self._servers:
+            if file in server.world.files:
+                return await server.downloads.serve(request, server.world.files[file])
+        return web.Response(status=404)
 
 
 async def _payload(request: web.Request) -> Payload:
@@ -793,4 +868,4 @@ async def discord_server(**options: Any) -> AsyncIterator[DiscordServer]:
         assert server.violations() == []
 
 
-__all__ = ["CONTENT_INTENT", "TOKEN", "DiscordServer", "Fault", "discord_server"]
+__all__ = ["CONTENT_INTENT", "TOKEN", "DiscordHost", "DiscordServer", "Fault", "discord_server"]

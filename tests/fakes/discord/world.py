@@ -76,7 +76,8 @@ class Guild:
 class World:
     """Everything that lasts; shows nothing to anybody by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        self._number = number  # of several worlds in one process, whose ids must differ
         self._last_id = 0
         self.shift = 0  # milliseconds that Discord's clock is off ours
         self.users: dict[str, Payload] = {}
@@ -91,7 +92,8 @@ class World:
         return time.time_ns() // 1_000_000 + self.shift
 
     def new_id(self) -> str:
-        self._last_id = max(self._last_id + 1, (self.now() - EPOCH) << 22)
+        least = ((self.now() - EPOCH) << 22) + (self._number << 12)
+        self._last_id = max(self._last_id + 1, least)
         return str(self._last_id)
 
     # --- making a world ----------------------------------------------------------------------

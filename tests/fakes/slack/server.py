@@ -81,7 +81,8 @@ class SlackServer:
         self.events: set[str] = set()  # kinds that happened
         self.changed = asyncio.Event()
         self.downloads = Downloads()
-        self._faults: dict[str, deque[Fault]] = {}
+        self.calls: list[tuple[str, str]] = []  # all that came: method, channel
+        self._faults: dict[str, deque[tuple[str, Fault]]] = {}
         self._waiting: list[Envelope] = []
         self._sent: dict[str, tuple[Envelope, float]] = {}
         self._outgoing: dict[web.WebSocketResponse, asyncio.Queue[str]] = {}
@@ -116,9 +117,25 @@ class SlackServer:
 
     # --- what a test does ----------------------------------------------------------------------
 
-    def fail(self, method: str, *faults: Fault) -> None:
-        """Let the next calls of a method go wrong, in this order."""
-        self._faults.setdefault(method, deque()).extend(faults)
+    def fail(self, method: str, *faults: Fault, channel: str = "") -> None:
+        """Let the next calls of a method go wrong, in this order; in any channel or in one.
+
+        Two steps of a file have no method of Slack's and are called `upload` and `download`.
+        """
+        self._faults.setdefault(method, deque()).extend((channel, fault) for fault in faults)
+
+    def _fault(self, method: str, channel: str = "") -> Fault:
+        faults = self._faults.get(method, deque())
+        for place, (where, fault) in enumerate(faults):
+            if where in {"", channel}:
+                del faults[place]
+                return fault
+        return Fault()
+
+    @property
+    def unmet(self) -> list[str]:
+        """The calls that are still to go wrong."""
+        return [method for method, faults in self._faults.items() for _ in faults]
 
     def add_channel(self, channel: str) -> None:
         self.workspace.channels.setdefault(channel, [])
@@ -304,10 +321,10 @@ class SlackServer:
         self.connected.clear()
         self._lost()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 8.0) -> None:
         """Wait until something is so; looked at after each call and message."""
         try:
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(seconds):
                 while not condition():
                     self.changed.clear()
                     await self.changed.wait()
@@ -418,12 +435,12 @@ class SlackServer:
     async def _answer(
         self, request: web.Request, method: str, arguments: Json
     ) -> web.StreamResponse:
-        channel = str(arguments.get("channel") or "")
+        channel = str(arguments.get("channel") or arguments.get("channel_id") or "")
+        self.calls.append((method, channel))
         expected = APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN
         if request.headers.get("Authorization") != f"Bearer {expected}":
             return _refusal("invalid_auth")
-        faults = self._faults.get(method)
-        fault = faults.popleft() if faults else Fault()
+        fault = self._fault(method, channel)
         if fault.drop == "before":
             return _cut(request)
         if fault.retry_after is not None:
@@ -529,18 +546,28 @@ class SlackServer:
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
         file = request.match_info["file"]
-        faults = self._faults.get("upload")
-        if faults and faults.popleft().drop:
+        self.calls.append(("upload", ""))
+        fault, content = self._fault("upload"), await request.read()
+        if fault.status != 200:
+            headers = {"Retry-After": f"{fault.retry_after:g}"} if fault.retry_after else {}
+            return web.Response(status=fault.status, headers=headers)
+        if fault.drop != "before":
+            self.workspace.contents[file] = content
+        if fault.drop:
             return _cut(request)
-        self.workspace.contents[file] = await request.read()
         return web.Response(text=f"OK - {len(self.workspace.contents[file])}")
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         file = request.match_info["file"]
         if request.headers.get("Authorization") != f"Bearer {BOT_TOKEN}":
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
-        faults = self._faults.get("download")
-        if faults and faults.popleft().page:
+        self.calls.append(("download", ""))
+        fault = self._fault("download")
+        if fault.drop:
+            return _cut(request)
+        if fault.status != 200:
+            return web.Response(status=fault.status)
+        if fault.page:
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
         kind = self.workspace.files[file]["mimetype"]
         return await self.downloads.serve(request, self.workspace.contents[file], kind)

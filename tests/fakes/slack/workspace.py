@@ -59,6 +59,8 @@ PER_MINUTE = {
 }
 _POSTS_AT_ONCE = 10  # in each channel, and then one a second
 
+_ON_THE_WAY = 0.3  # seconds
+
 _MASS = re.compile(r"<!(?:channel|here|everyone|subteam\^)|@(?:channel|here|everyone)\b")
 _FORBIDDEN = re.compile(r"/(?:resume|retry|stop)\b")
 
@@ -184,7 +186,7 @@ class Workspace:
         self._last_ts = 0
         self._calls: dict[tuple[str, str], deque[float]] = {}
         self._posts: dict[str, tuple[float, float]] = {}
-        self._forbidden: dict[tuple[str, str], float] = {}
+        self._forbidden: dict[tuple[str, str], tuple[float, float]] = {}  # from, until
         self.add_user("U1", "Ada")
         self.add_user("U2", "Gus", is_restricted=True)
         self.add_user(BOT_USER, "holdfast", is_bot=True)
@@ -254,13 +256,15 @@ class Workspace:
     # --- limits --------------------------------------------------------------------------------
 
     def forbid(self, method: str, channel: str, seconds: float) -> None:
-        """A scripted 429 was sent."""
-        self._forbidden[self._key(method, channel)] = self.now() + seconds
+        """A scripted 429 was sent; what is under way at that moment is no offence."""
+        now = self.now()
+        self._forbidden[self._key(method, channel)] = (now + _ON_THE_WAY, now + seconds)
 
     def check_pace(self, method: str, channel: str) -> float:
         """Count a call; gives the Retry-After when it is one too many."""
         key, now = self._key(method, channel), self.now()
-        if now < self._forbidden.get(key, 0.0) - 0.05:
+        since, until = self._forbidden.get(key, (0.0, 0.0))
+        if since <= now < until - 0.05:
             self.found.append(f"{method} came before the Retry-After was over")
         wait = (
             self._post_wait(channel, now)

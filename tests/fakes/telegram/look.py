@@ -87,6 +87,8 @@ class _Rich(HTMLParser):
             raise Answer(400, f"Bad Request: can't parse rich message: unsupported tag {tag}")
         if tag in {"p", "h1", "h2", "h3", "li", "tr", "pre", "br", "blockquote"}:
             self.words.append("\n")
+        elif tag in {"td", "th"}:
+            self.words.append(" ")
         if tag not in self.alone:
             self.open.append(tag)
             self.deepest = max(self.deepest, len(self.open))

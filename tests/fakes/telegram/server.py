@@ -30,6 +30,7 @@ TEXT_LIMIT, CAPTION_LIMIT = 4096, 1024
 DRAFT_SECONDS = 30.0
 _PER_MINUTE_IN_GROUPS = 20
 _BURST = 40
+_ON_THE_WAY = 0.3  # seconds
 
 _JSON_FIELDS = {
     "entities",
@@ -109,6 +110,7 @@ class Room:
     typing: bool = False
     gone: str = ""
     moved_to: int = 0
+    blocked_from: float = 0.0  # what was under way when it was told is no offence
     blocked_until: float = 0.0
     sent: deque[float] = field(default_factory=deque)
 
@@ -145,9 +147,12 @@ class TelegramServer:
         self._numbers = 5000
         self._messages = 100
         self._acknowledged = 0
-        self._faults: dict[str, list[Fault]] = defaultdict(list)
+        self._faults: dict[str, list[tuple[int | None, Fault]]] = defaultdict(list)
+        self._forbidden: dict[str, float] = {}  # methods about no chat, until when
         self._news = asyncio.Condition()
         self._poller: asyncio.Event | None = None
+        self._polls: dict[asyncio.Event, web.Request] = {}  # that wait for an update
+        self._closed: set[asyncio.Event] = set()  # of these, politely ended
         self._unanswered: dict[str, str] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -265,9 +270,23 @@ class TelegramServer:
         """The updates that nobody has acknowledged."""
         return [update["update_id"] for update in self._updates]
 
-    def fail(self, method: str, fault: Fault, times: int = 1) -> None:
-        """Let the next calls of a method go wrong."""
-        self._faults[method] += [fault] * times
+    def fail(self, method: str, fault: Fault, times: int = 1, *, chat: int | None = None) -> None:
+        """Let the next calls of a method go wrong, in any chat or in one."""
+        self._faults[method] += [(chat, fault)] * times
+
+    @property
+    def unmet(self) -> list[str]:
+        """The calls that are still to go wrong."""
+        return [method for method, faults in self._faults.items() for _ in faults]
+
+    def cut_polls(self, *, politely: bool) -> None:
+        """End every question for updates that is open: with an error of a gateway, or no word."""
+        for poll, request in self._polls.items():
+            if politely:
+                self._closed.add(poll)
+            elif request.transport:
+                request.transport.abort()
+        self._tell()
 
     def heal(self) -> None:
         """Let nothing more go wrong."""
@@ -294,12 +313,11 @@ class TelegramServer:
         peer = request.transport.get_extra_info("peername")
         self.calls.append(Call(method, given, asyncio.get_running_loop().time(), peer))
         self._tell()
-        faults = self._faults.get(method) or self._faults.get("*")
-        fault = faults.pop(0) if faults else Fault()
+        fault = self._fault(method, given) or self._fault("*", given) or Fault()
         try:
             if request.match_info["token"] != TOKEN or not self.token_works:
                 return _refusal(Answer(401, "Unauthorized"))
-            result = await self._faulty(method, given, fault)
+            result = await self._faulty(method, given, fault, request)
         except Answer as error:
             return _refusal(error)
         finally:
@@ -311,19 +329,35 @@ class TelegramServer:
             return web.Response(text="<html>Bad Gateway</html>", status=fault.status)
         return web.json_response({"ok": True, "result": result})
 
-    async def _faulty(self, method: str, given: dict[str, Any], fault: Fault) -> Any:
+    def _fault(self, method: str, given: dict[str, Any]) -> Fault | None:
+        faults = self._faults.get(method, [])
+        for place, (chat, fault) in enumerate(faults):
+            if chat in {None, given.get("chat_id")}:
+                del faults[place]
+                return fault
+        return None
+
+    async def _faulty(
+        self, method: str, given: dict[str, Any], fault: Fault, request: web.Request
+    ) -> Any:
         """Carry out a call, unless it is to go wrong."""
         result = None
+        now = asyncio.get_running_loop().time()
+        if now < self._forbidden.get(method, 0.0) - 0.01:
+            self.violations.append(f"{method} before the Retry-After was over")
         if fault.gate and not fault.carried_out:
             await fault.gate.wait()
         if not (fault.status or fault.cut) or fault.carried_out:
-            result = await self._carry_out(method, given)
+            result = await self._carry_out(method, given, request)
         if fault.gate and fault.carried_out:
             await fault.gate.wait()
         if fault.status and not fault.html:
             if fault.retry_after and "chat_id" in given:
                 room = self.room(given["chat_id"])
+                room.blocked_from = asyncio.get_running_loop().time() + _ON_THE_WAY
                 room.blocked_until = asyncio.get_running_loop().time() + fault.retry_after
+            elif fault.retry_after:
+                self._forbidden[method] = asyncio.get_running_loop().time() + fault.retry_after
             more = {"retry_after": fault.retry_after} if fault.retry_after else {}
             raise Answer(fault.status, fault.description, **more)
         return result
@@ -349,7 +383,9 @@ class TelegramServer:
             return web.Response(status=404)
         return await self.downloads.serve(request, content)
 
-    async def _carry_out(self, method: str, given: dict[str, Any]) -> Any:
+    async def _carry_out(self, method: str, given: dict[str, Any], request: web.Request) -> Any:
+        if method == "getUpdates":
+            return await self._get_updates(given, request)
         handler = getattr(self, f"_do_{_CAPITAL.sub(_lowered, method)}", None)
         if handler is None or (method.startswith("sendRich") and not self.rich):
             raise Answer(404, "Not Found")
@@ -369,7 +405,7 @@ class TelegramServer:
                 "Bad Request: group chat was upgraded to a supergroup chat",
                 migrate_to_chat_id=room.moved_to,
             )
-        if now < room.blocked_until - 0.01:
+        if room.blocked_from <= now < room.blocked_until - 0.01:
             self.violations.append(f"{chat}: {method} before the Retry-After was over")
         if method.startswith(_PACED) and "Draft" not in method and method != "sendChatAction":
             while room.sent and room.sent[0] < now - 60:
@@ -395,7 +431,9 @@ class TelegramServer:
             "supports_inline_queries": False,
         }
 
-    async def _do_get_updates(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+    async def _get_updates(
+        self, given: dict[str, Any], request: web.Request
+    ) -> list[dict[str, Any]]:
         if self.webhook.get("url"):
             raise Answer(
                 409,
@@ -406,6 +444,7 @@ class TelegramServer:
             self.violations.append("two programs ask for updates")
             self._poller.set()
         mine = self._poller = asyncio.Event()
+        self._polls[mine] = request
         try:
             offset = given.get("offset", 0)
             if offset:
@@ -415,10 +454,14 @@ class TelegramServer:
             if not found and given.get("timeout"):
                 try:
                     async with asyncio.timeout(given["timeout"]), self._news:
-                        await self._news.wait_for(lambda: mine.is_set() or self._matching(kinds))
+                        await self._news.wait_for(
+                            lambda: mine.is_set() or mine in self._closed or self._matching(kinds)
+                        )
                 except TimeoutError:
                     pass
                 found = self._matching(kinds)
+            if mine in self._closed:
+                raise Answer(502, "Bad Gateway")
             if mine.is_set():
                 raise Answer(
                     409,
@@ -427,6 +470,8 @@ class TelegramServer:
                 )
             return found
         finally:
+            del self._polls[mine]
+            self._closed.discard(mine)
             if self._poller is mine:
                 self._poller = None
 

@@ -35,7 +35,9 @@ async def inbox(_: Inbound) -> Accepted:
     return Accepted.STORED
 
 
-async def supervise(adapter: Moody) -> tuple[Supervised, list[float], list[str]]:
+async def supervise(
+    adapter: Moody, chance: float = 0.5
+) -> tuple[Supervised, list[float], list[str]]:
     """Run until it stays connected or gives up; what it did meanwhile."""
     pauses: list[float] = []
     seen: list[str] = []
@@ -53,7 +55,7 @@ async def supervise(adapter: Moody) -> tuple[Supervised, list[float], list[str]]
         adapter,
         connected=connected,
         disconnected=disconnected,
-        randomness=lambda: 0.5,
+        randomness=lambda: chance,
         sleep=sleep,
     )
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
@@ -73,6 +75,13 @@ async def test_a_failing_platform_is_started_again_with_growing_pauses() -> None
     assert max(pauses) == LONGEST_PAUSE
     assert (found.standing, found.trouble) == (Standing.CONNECTED, "")
     assert seen[-2:] == ["up", "down"]
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.0])
+async def test_what_a_platform_asks_us_to_wait_is_waited_in_full(chance: float) -> None:
+    moods = (Unavailable("slower", 7.0), Unavailable(), "stay")
+    _, pauses, _ = await supervise(Moody(*moods), chance)
+    assert pauses == [7.0, 2.0 * (0.75 + chance / 2)]
 
 
 async def test_after_a_time_connected_the_pauses_begin_anew() -> None:

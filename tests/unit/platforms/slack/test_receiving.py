@@ -134,7 +134,7 @@ async def test_people_are_looked_up_once_and_again_after_a_while(
 async def test_who_cannot_be_looked_up_now_is_not_taken_for_a_stranger(
     slack: SlackServer, inbox: Inbox
 ) -> None:
-    slack.fail("users.info", Fault(status=503))
+    slack.fail("users.info", Fault(status=503), Fault(status=503))
     async with running(adapter_for(slack), inbox):
         slack.write("D1", "Hello")
         await slack.until(lambda: not slack._faults["users.info"])
@@ -433,7 +433,7 @@ async def test_a_request_that_cannot_be_stored_now_comes_again(
 ) -> None:
     await slack.say("D1", "Hello")  # nobody receives yet
     assert slack.pending == 1
-    slack.fail("users.info", Fault(status=503))
+    slack.fail("users.info", Fault(status=503), Fault(status=503))
     async with running(signed, inbox):
         await slack.pass_time(0)  # again at once
         assert slack.pending == 1

@@ -12,6 +12,7 @@ from telegram.request._requestparameter import RequestParameter
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from platforms.telegram.errors import mapped
 from platforms.telegram.request import Connections, TooMany
+from sessions.values.clock import SystemClock
 from tests.bench.plain_http import Connection, listening
 
 URL = "http://telegram.invalid/bot1:secret/getMe"
@@ -34,7 +35,7 @@ async def test_a_request_goes_through_the_proxy_of_the_environment(
         monkeypatch.delenv(name, raising=False)
     async with listening(handle) as port:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-        connections = Connections(trusted=False)
+        connections = Connections(trusted=False, now=SystemClock().monotonic)
         assert await connections.do_request(URL, "POST") == (200, b'{"ok": true, "result": 1}')
         await connections.shutdown()
     assert asked == [URL]
@@ -51,7 +52,7 @@ async def test_texts_arrive_as_a_form_and_files_beside_them(tmp_path: Path) -> N
     file.write_bytes(b"the content")
     name = 'a "b"\r\nü.txt'
     async with listening(handle) as port:
-        connections = Connections(trusted=False)
+        connections = Connections(trusted=False, now=SystemClock().monotonic)
         url = f"http://127.0.0.1:{port}/x"
         await connections.do_request(url, "POST", given(chat_id=7, text="a & ü", menu=["x"]))
         with file.open("rb") as handed:
@@ -72,7 +73,7 @@ async def test_a_redirection_is_not_followed() -> None:
         )
 
     async with listening(handle) as port:
-        connections = Connections(trusted=False)
+        connections = Connections(trusted=False, now=SystemClock().monotonic)
         status, _ = await connections.do_request(f"http://127.0.0.1:{port}/x", "POST")
         await connections.shutdown()
     assert status == 302
@@ -83,7 +84,7 @@ async def test_a_limit_says_for_how_long() -> None:
         connection.answer(b'{"ok": false, "parameters": {"retry_after": 7}}', 429)
 
     async with listening(handle) as port:
-        connections = Connections(trusted=False)
+        connections = Connections(trusted=False, now=SystemClock().monotonic)
         with pytest.raises(TooMany) as caught:
             await connections.do_request(f"http://127.0.0.1:{port}/x", "POST")
         await connections.shutdown()
@@ -122,7 +123,7 @@ async def test_what_may_have_arrived_is_not_said_to_be_lost(
         handle(connection, path, body)
 
     async with listening(counted) as port:
-        connections = Connections(trusted=False)
+        connections = Connections(trusted=False, now=SystemClock().monotonic)
         url = f"http://127.0.0.1:{port}/secret"
         with pytest.raises(raised) as caught:
             await connections.do_request(url, "POST", read_timeout=0.1)
@@ -136,7 +137,7 @@ async def test_what_may_have_arrived_is_not_said_to_be_lost(
 async def test_what_never_left_is_said_to_be_lost() -> None:
     async with listening(_silent) as port:
         pass
-    connections = Connections(trusted=False)
+    connections = Connections(trusted=False, now=SystemClock().monotonic)
     with pytest.raises(PlatformError) as told, mapped():
         await connections.do_request(f"http://127.0.0.1:{port}/secret", "POST")
     await connections.shutdown()
@@ -151,7 +152,7 @@ async def test_waiting_for_a_free_connection_has_an_end_and_nothing_was_sent() -
         asked.set()
 
     async with listening(handle) as port:
-        connections = Connections(trusted=False, most=1)
+        connections = Connections(trusted=False, now=SystemClock().monotonic, most=1)
         url = f"http://127.0.0.1:{port}/x"
         async with asyncio.TaskGroup() as group:
             first = group.create_task(connections.do_request(url, "POST"))

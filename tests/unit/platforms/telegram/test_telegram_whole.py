@@ -20,7 +20,6 @@ from sessions.values.secret import Secret
 from tests.e2e.house import talkative
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
-from tests.fakes.telegram.faults import cut_after, too_many
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
 from tests.fakes.telegram.stage import config
 
@@ -76,25 +75,6 @@ def now() -> int:
     return int(time.time())  # noqa: TID251 - the gateway's own clock tells what is stale
 
 
-async def test_a_message_is_answered(server: TelegramServer, tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
-        number = server.say(ME, "hello", date=now())
-        await server.shows(ME, "echo: hello")
-        await server.acknowledged(number)
-    assert server.screen(ME) == ["echo: hello"]
-
-
-async def test_what_was_said_while_we_were_away_is_answered_once(
-    server: TelegramServer, tmp_path: Path
-) -> None:
-    async with ModelServer(talkative) as model:
-        for round_ in ("one", "two"):
-            server.say(ME, round_, date=now())
-            async with gateway(tmp_path, model, server):
-                await server.shows(ME, f"echo: {round_}")
-    assert server.screen(ME) == ["echo: one", "echo: two"]
-
-
 async def test_an_answer_is_seen_growing_and_can_be_stopped_where_it_is_shown(
     server: TelegramServer, tmp_path: Path
 ) -> None:
@@ -134,60 +114,6 @@ async def test_a_command_is_obeyed_in_a_group_when_it_names_us(
         assert "stop" in server.commands["default"]
         assert "restart" not in server.commands["default"]
     assert not model.requests
-
-
-async def test_a_button_still_works_after_a_restart(server: TelegramServer, tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model:
-        async with gateway(tmp_path, model, server):
-            server.say(ME, "hang on", date=now())
-            await server.until(lambda: bool(server.room(ME).drafts))
-        async with gateway(tmp_path, model, server):
-            await server.until(lambda: any(each.actions for each in server.messages(ME)))
-            told = next(each for each in server.messages(ME) if each.actions)
-            action = next(each for each in told.actions if each.startswith("retry"))
-            before = len(model.requests)
-            server.press(ME, told, action)
-            async with asyncio.timeout(5):
-                await model.request(before + 1)
-
-
-async def test_a_long_answer_arrives_in_pieces_with_nothing_lost(
-    server: TelegramServer, tmp_path: Path
-) -> None:
-    lines = [f"line_{number} = [{number}, 'x']" for number in range(700)]
-    answer = "# Title\n\nSome *words*.\n\n```python\n" + "\n".join(lines) + "\n```\n\nThe end."
-
-    def long(_: dict[str, Any]) -> Script:
-        return words(answer)
-
-    async with ModelServer(long) as model, gateway(tmp_path, model, server):
-        server.say(ME, "write much", date=now())
-        messages = await server.shows(ME, "The end.")
-    shown = "\n".join(each.markdown for each in messages)
-    assert all(line in shown for line in lines)
-    assert len(messages) > 3
-    pieces = [entity for each in messages for entity in each.entities if entity["type"] == "pre"]
-    assert {entity["language"] for entity in pieces} == {"python"}
-
-
-async def test_a_cut_after_sending_shows_one_marked_copy_at_most(
-    server: TelegramServer, tmp_path: Path
-) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
-        server.fail("sendMessage", cut_after())
-        server.say(ME, "hello", date=now())
-        await server.shows(ME, "may be a duplicate")
-    plain, marked = server.screen(ME)
-    assert plain == "echo: hello"
-    assert marked.endswith("echo: hello")
-
-
-async def test_a_rate_limit_is_waited_out(server: TelegramServer, tmp_path: Path) -> None:
-    async with ModelServer(talkative) as model, gateway(tmp_path, model, server):
-        server.fail("sendMessage", too_many(1))
-        server.say(ME, "hello", date=now())
-        await server.shows(ME, "echo: hello")
-    assert server.screen(ME) == ["echo: hello"]
 
 
 async def test_many_chats_are_shown_live_at_a_pace_that_telegram_takes(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""The whole gateway in front of one platform's service, with a real store and a scripted model."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent.settings import ModelSettings, Timeouts
+from gateway.runner import GatewayRunner
+from gateway.settings import (
+    AccessSettings,
+    GatewaySettings,
+    HttpSettings,
+    LimitSettings,
+    Settings,
+)
+from platforms.core.contract import Adapter
+from sessions.values.secret import Secret
+from tests.contract.services.contract import PATIENCE, Service
+from tests.e2e.house import talkative
+from tests.fakes.model_script import Script
+from tests.fakes.model_server import ModelServer
+
+SLOWLY = "one two three four five"
+
+
+def answering(body: dict[str, Any]) -> Script:
+    """Writes slowly when asked to tell, else as `talkative`."""
+    said = [str(each["content"]) for each in body["messages"] if each["role"] == "user"]
+    if "tell" in said[-1].rpartition("\n")[2]:
+        return (
+            "H "
+            + " ".join(f'T"{word} " W.15' for word in SLOWLY.split()[:-1])
+            + (f' T"{SLOWLY.rsplit(maxsplit=1)[-1]}" F stop U D')
+        )
+    return talkative({"messages": [{"role": "user", "content": said[-1].rpartition("\n")[2]}]})
+
+
+class House:
+    """A gateway that runs."""
+
+    def __init__(self, runner: GatewayRunner, task: asyncio.Task[None], adapter: Adapter) -> None:
+        self.runner = runner
+        self.adapter = adapter
+        self._task = task
+
+    async def crash(self) -> None:
+        """End without a word: nothing is drained, told or suspended."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+
+@contextlib.asynccontextmanager
+async def house(
+    home: Path, service: Service, model: ModelServer, *, tools: Any = (), **changes: Any
+) -> AsyncIterator[House]:
+    """Run a gateway on a state folder until the block ends; then it drains."""
+    settings = Settings(
+        gateway=GatewaySettings(drain_seconds=0),
+        model=ModelSettings(
+            provider="openai",
+            name="scripted",
+            base_url=model.url,
+            api_key=Secret("sk-none"),
+            timeouts=Timeouts(backoff=0.01),
+        ),
+        access=AccessSettings(allow=service.allow, admins=service.allow),
+        http=HttpSettings(port=0),
+        limits=LimitSettings(messages_per_minute=10_000),
+        platforms={service.name: service.config()},
+    )
+    runner = GatewayRunner(
+        msgspec.structs.replace(settings, **changes),
+        home,
+        specs={service.name: service.spec()},
+        http=service.served,
+        tools=tools,
+    )
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(runner.run())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await runner.ready.wait()
+            adapter = runner.adapter(service.name)
+            assert adapter
+            async with service.meeting(adapter, runner.url or ""):
+                yield House(runner, task, adapter)
+        finally:
+            runner.stopping.set()
+            runner.hurry.set()

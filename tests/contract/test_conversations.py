@@ -1,0 +1,406 @@
+"""What people see of the whole gateway, by the same bodies on every platform."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.tools.contract import Risk, ToolContext
+from agent.tools.define import tool
+from platforms.core.contract import Capabilities, Live, capabilities_in
+from tests.contract.adapter_kit import SERVICES, Opened
+from tests.contract.house_kit import SLOWLY, House, answering, house
+from tests.contract.services import discord
+from tests.contract.services.contract import Place, Seen, Service
+from tests.fakes.model_script import Script, words
+from tests.fakes.model_server import ModelServer
+
+
+def _unpaced() -> AbstractAsyncContextManager[Service]:
+    return discord.opened(pace=(1_000, 1.0))
+
+
+OPENED: dict[str, Opened] = {**SERVICES, "discord": _unpaced}
+"""As `SERVICES`; what is seen here is not about pace."""
+
+
+@pytest.fixture(params=OPENED)
+async def service(request: pytest.FixtureRequest) -> AsyncIterator[Service]:
+    async with OPENED[request.param]() as service:
+        yield service
+        assert service.violations() == []
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer(answering) as model:
+        yield model
+
+
+def places(service: Service) -> list[Place]:
+    """A chat with us alone, and a room where there are rooms."""
+    return [service.direct, *([service.room] if service.room else [])]
+
+
+def can(home: House, service: Service, place: Place) -> Capabilities:
+    return capabilities_in(home.adapter, service.address(place))
+
+
+async def asked(model: ModelServer, number: int) -> list[str]:
+    """What the model was told by people in its n-th request."""
+    async with asyncio.timeout(8):
+        request = await model.request(number)
+    return [str(each["content"]) for each in request.body["messages"] if each["role"] == "user"]
+
+
+# --- a message and its answer --------------------------------------------------------------------
+
+
+async def test_a_message_is_answered_once_and_what_is_not_for_us_is_not(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    async with house(tmp_path, service, model):
+        for place in places(service):
+            if place == service.room:
+                await service.say(place, "not for you", aside=True)
+            await service.say(place, "hello")
+            await service.shows(place, "hello")
+            await service.say(place, "again")
+            await service.shows(place, "hello", "again")
+        await service.settled()
+        await service.rests()
+    for place in places(service):
+        first, second = service.screen(place)
+        assert first.endswith("hello")
+        assert second.endswith("again")
+    assert len(model.requests) == 2 * len(places(service))
+
+
+async def test_in_a_room_the_answer_belongs_visibly_to_its_message(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    async with house(tmp_path, service, model) as home:
+        for place in places(service):
+            for text, answer in (("tell me", SLOWLY), ("short", "short")):
+                said = await service.say(place, text)
+                await service.shows(place, answer)
+                await service.rests()
+                seen = service.seen(place)[-1]
+                shown = can(home, service, place).reply or service.name == "slack"  # in its thread
+                assert seen.reply_to == (said if place == service.room and shown else ""), text
+
+
+async def _begins(service: Service, place: Place, text: str) -> None:
+    """Wait until something is seen, also if it is a preview."""
+    await service.until(lambda: any(text in each for each in service.screen(place)))
+
+
+async def test_what_a_message_answers_reaches_the_model(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    async with house(tmp_path, service, model):
+        await service.say(service.direct, "the sky is green")
+        await service.shows(service.direct, "echo: the sky is green")
+        answered = service.seen(service.direct)[-1].id
+        await service.say(service.direct, "is it?", answers=answered if service.quotes else "")
+        told = "\n".join(await asked(model, 2))
+        assert "is it?" in told
+        if service.quotes:
+            quoted = told.rpartition("is it?")[0]
+            assert "echo: the sky is green" in quoted
+        else:  # the whole conversation is before the model anyway
+            assert "the sky is green" in told
+        await service.until(
+            lambda: any("is it?" in text for text in service.screen(service.direct))
+        )
+        await service.rests()
+
+
+async def test_an_answer_is_seen_growing_and_then_stands_there_once(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    async with house(tmp_path, service, model) as home:
+        for place in places(service):
+            states: list[Seen] = []
+            await service.say(place, "tell me")
+            await service.until(_watch(service, place, states))
+            grown = [each.text for each in states]
+            assert grown == sorted(grown, key=len)
+            assert all(SLOWLY.startswith(text.split("\n")[0].strip()) for text in grown), grown
+            assert grown[-1].strip() == SLOWLY
+            assert can(home, service, place).live is Live.NONE or len(set(grown)) >= 3, grown
+        await service.rests()
+    for place in places(service):
+        (seen,) = service.seen(place)
+        assert seen.text == SLOWLY
+        assert not seen.passing
+        assert seen.buttons == ()
+
+
+def _watch(service: Service, place: Place, states: list[Seen]) -> Callable[[], bool]:
+    """Keep every state of an answer; it is done when nothing about it is passing any more."""
+
+    def look() -> bool:
+        seen = service.seen(place)
+        if seen and seen[-1].text and (not states or states[-1] != seen[-1]):
+            states.append(seen[-1])
+        done = bool(seen) and seen[-1].text.strip() == SLOWLY and not seen[-1].passing
+        return done and not service.violations()
+
+    return look
+
+
+PARTS = 32
+
+
+def _part(part: int, lines: int, rows: int) -> str:
+    code = "\n".join(f"value_{part}_{line} = [{line}]  # w{part}x{line}" for line in range(lines))
+    table = "\n".join(f"| cell{part}y{row} | `{row}` |" for row in range(rows))
+    return (
+        f"## Part{part}\n\nSome **words** of part {part}, and `code{part}`.\n\n"
+        f"```python\n{code}\n```\n\n| name | value |\n|---|---|\n{table}"
+    )
+
+
+LONG = "\n\n".join(
+    # The first is longer than a message of any of the services may be.
+    _part(part, *((460, 120) if part == 0 else (14, 3)))
+    for part in range(PARTS)
+)
+TOKENS = re.compile(r"Part\d+|w\d+x\d+|cell\d+y\d+|code\d+")
+
+
+@pytest.mark.timeout(40)
+async def test_of_thirty_thousand_characters_with_code_and_tables_nothing_is_lost(
+    tmp_path: Path, service: Service
+) -> None:
+    assert len(LONG) > 30_000
+    wanted = TOKENS.findall(LONG)
+    async with ModelServer(lambda _: words(LONG)) as model, house(tmp_path, service, model) as home:
+        for place in places(service):
+            await service.say(place, "everything, please")
+            await service.shows(place, f"cell{PARTS - 1}y2")
+            await service.rests()
+            shown = service.screen(place)
+            limit = can(home, service, place).text_limit
+            assert TOKENS.findall("\n".join(shown)) == wanted, place
+            assert all(text.count("```") % 2 == 0 for text in shown)
+            assert len(shown) >= len(LONG) / 33_000
+            assert len(shown) <= len(LONG) / min(limit, 30_000) * 1.6 + 1
+
+
+# --- what people change, and how they command ------------------------------------------------------
+
+
+async def test_a_message_that_waits_is_answered_as_it_is_when_its_turn_comes(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    here = service.direct
+    async with house(tmp_path, service, model):
+        await service.say(here, "hang")
+        async with asyncio.timeout(8):
+            await model.request(1)
+        wrong = await service.say(here, "wrogn")
+        unwanted = await service.say(here, "never mind")
+        await service.settled()
+        await service.shows(here, "2 waiting")
+        if service.edits:
+            await service.edit(here, wrong, "right")
+        if service.deletes:
+            await service.delete(here, unwanted)
+        await service.settled()
+        await service.until(lambda: any("so far" in text for text in service.screen(here)))
+        await service.stop(here)
+        await service.shows(here, "Stopped")
+        await service.typed(here, "resume")
+        await service.shows(here, "echo: right" if service.edits else "echo: wrogn")
+        if not service.deletes:
+            await service.shows(here, "echo: never mind")
+        await service.rests()
+    shown = "\n".join(service.screen(here))
+    assert service.edits is not ("echo: wrogn" in shown)
+    assert service.deletes is not ("echo: never mind" in shown)
+
+
+async def test_a_command_is_obeyed_where_it_was_given(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    async with house(tmp_path, service, model):
+        for place in places(service):
+            await service.command(place, "whoami")
+            await service.shows(place, f"{service.name}:")
+        await service.typed(service.direct, "help")
+        await service.shows(service.direct, service.spelled("stop"), service.spelled("resume"))
+        await service.rests()
+    assert not model.requests
+
+
+async def test_an_answer_that_is_being_written_can_be_stopped_where_it_is_shown(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    async with house(tmp_path, service, model):
+        for number, place in enumerate(places(service)):
+            await service.say(place, "hang")
+            await _begins(service, place, "so far")
+            await service.stop(place)
+            await service.shows(place, "so far", "Stopped", service.spelled("resume"))
+            async with asyncio.timeout(8):
+                await model.requests[number].closed.wait()
+        await service.rests()
+
+
+@pytest.mark.parametrize("word", ["Continue", "Start over"])
+async def test_after_a_restart_an_interrupted_answer_goes_on_when_asked(
+    tmp_path: Path, service: Service, model: ModelServer, word: str
+) -> None:
+    """By a button where there are buttons, by the command that the notice names where not."""
+    here = service.direct
+    async with house(tmp_path, service, model):
+        await service.say(here, "hang on")
+        await service.until(lambda: any("so far" in text for text in service.screen(here)))
+    model._handler = _going_on
+    async with house(tmp_path, service, model) as home:
+        await service.shows(here, "I was restarted")
+        if can(home, service, here).buttons:
+            await service.press(here, word)
+        else:
+            await service.typed(here, "resume" if word == "Continue" else "retry")
+            if word == "Continue":
+                await service.say(here, "go on")
+        await service.shows(here, "the rest")
+        await service.rests()
+    told = model.requests[-1].body["messages"]
+    assert [each["role"] == "assistant" for each in told].count(True) == (word == "Continue")
+
+
+def _going_on(_: dict[str, Any]) -> Script:
+    return words("the rest")
+
+
+@pytest.mark.parametrize("answer", ["Allow", "Deny"])
+@pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
+async def test_a_tool_that_must_ask_runs_only_when_it_is_allowed(
+    tmp_path: Path, service: Service, answer: str, restart: bool
+) -> None:
+    here, ran = service.direct, list[str]()
+    calls = iter(['H C(0,c1,brew,{"what":"tea"}) F tool_calls U D'] * (2 if restart else 1))
+
+    def model_of(body: dict[str, Any]) -> Script:
+        return next(calls, None) or answering(body)
+
+    @tool(risk=Risk.NET)
+    async def brew(context: ToolContext, what: str) -> str:  # noqa: ARG001 - every tool has one
+        """Brew something.
+
+        Args:
+            context: Not part of the call.
+            what: What to brew.
+        """
+        ran.append(what)
+        return f"{what}: done"
+
+    async def answered(home: House) -> None:
+        if can(home, service, here).buttons:
+            await service.press(here, answer)
+        else:
+            await service.typed(here, "approve" if answer == "Allow" else "deny")
+
+    done = "Allowed by" if answer == "Allow" else "Denied by"
+    async with ModelServer(model_of) as model:
+        async with house(tmp_path, service, model, tools=(brew,)) as home:
+            await service.say(here, "tea, please")
+            await service.shows(here, '"what": "tea"')
+            assert ran == []
+            if not restart:
+                await answered(home)
+                await service.shows(here, done, "echo: tea, please")
+                await service.rests()
+        if restart:
+            async with house(tmp_path, service, model, tools=(brew,)) as home:
+                await service.shows(here, "I was restarted")
+                await answered(home)
+                await service.shows(here, "Noted")
+                await _goes_on(service, home, here)
+                await service.shows(here, "echo: tea, please")
+                await service.rests()
+    assert ran == (["tea"] if answer == "Allow" else [])
+
+
+async def _goes_on(service: Service, home: House, place: Place) -> None:
+    if can(home, service, place).buttons:
+        await service.press(place, "Continue")
+    else:
+        await service.typed(place, "resume")
+        await service.say(place, "tea, please")
+
+
+async def test_a_thread_is_a_conversation_of_its_own(
+    tmp_path: Path, service: Service, model: ModelServer
+) -> None:
+    async with house(tmp_path, service, model):
+        for number, place in enumerate([*places(service), await service.elsewhere()]):
+            await service.say(place, f"hello {number}")
+            await service.shows(place, f"hello {number}")
+            (told,) = await asked(model, number + 1)
+            for other in range(number):  # said by this person, but not here
+                assert f"hello {other}" not in told.rpartition("\n\n")[2]
+        await service.rests()
+    assert len(service.seen(service.direct)) == 1
+
+
+# --- breaks and restarts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("politely", [True, False], ids=["politely", "abruptly"])
+async def test_a_connection_that_breaks_loses_and_doubles_nothing(
+    tmp_path: Path, service: Service, model: ModelServer, politely: bool
+) -> None:
+    here = service.direct
+    async with house(tmp_path, service, model) as home:
+        keeps = not can(home, service, here).delete  # what a terminal shows stays there
+        await service.say(here, "tell me")  # and it breaks while the answer is written
+        await service.until(lambda: any("one" in text for text in service.screen(here)))
+        await service.cut(politely=politely)
+        for number in range(3):
+            await service.say(here, f"say {number}")
+            await service.cut(politely=politely)
+            await service.shows(here, f"echo: say {number}")
+        await service.send_again()
+        await service.settled()
+        await service.rests()
+    gone = re.compile("waiting|^…$")  # what was taken back
+    shown = [text for text in service.screen(here) if not (keeps and gone.search(text))]
+    assert shown == [SLOWLY, *(f"echo: say {number}" for number in range(3))]
+    assert len(model.requests) == 4
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["restart", "crash"])
+async def test_what_was_said_while_we_were_away_is_answered_once(
+    tmp_path: Path, service: Service, model: ModelServer, crash: bool
+) -> None:
+    async with house(tmp_path, service, model) as home:
+        for place in places(service):
+            await service.say(place, "one")
+            await service.shows(place, "one")
+        await service.settled()
+        await service.rests()
+        if crash:
+            await home.crash()
+    for place in places(service):
+        await service.say(place, "two")
+        await service.say(place, "three")
+    await service.forget()
+    async with house(tmp_path, service, model):
+        for place in places(service):
+            await service.shows(place, "two", "three")
+            await service.say(place, "four")
+            await service.shows(place, "four")
+        await service.settled()
+        await service.rests()
+    for place in places(service):
+        shown = [text for text in service.screen(place) if "echo: " in text]
+        assert [text.split()[-1] for text in shown] == ["one", "two", "three", "four"]
