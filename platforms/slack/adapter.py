@@ -58,6 +58,7 @@ CAPABILITIES = Capabilities(
     # that happens in one chat; its own limits are kept by `platforms.slack.budget`.
     burst=30,
     per_second=10.0,
+    threads_apart=True,
     typing_interval=60.0,  # it stays for two minutes
     buttons=20,
     reactions=True,

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from aiohttp import WSMsgType, web
 
+from tests.fakes.allowance import Allowance
 from tests.fakes.discord.world import (
     CONTENT_INTENT,
     Channel,
@@ -28,6 +29,7 @@ from tests.fakes.discord.world import (
 TOKEN = "a-token-of-a-bot"
 PATIENCE = 5.0
 _ROUNDING = 0.02
+_PER_SECOND = 50
 
 
 @dataclass
@@ -85,6 +87,7 @@ class DiscordServer:
         self.accepts_token = True
         self._dumb: set[web.WebSocketResponse] = set()  # take everything and say nothing
         self.refuses_gateway = False
+        self.allowance = Allowance(_PER_SECOND)
         self.calls: list[tuple[str, str, Payload]] = []
         self.identified = 0
         self.resumed = 0
@@ -557,7 +560,8 @@ class DiscordServer:
         while self._all and self._all[0] <= now - 1.0:
             self._all.popleft()
         self._all.append(now)
-        if len(self._all) > 50:
+        if len(self._all) > _PER_SECOND:
+            self.allowance.refused["in all channels"] += 1
             self._found.append(f"{name}: more than 50 calls in a second")
         if name not in {"POST message", "PATCH message"}:
             return {}, None
@@ -570,7 +574,10 @@ class DiscordServer:
         after = began + seconds - now
         if used > most:
             self._found.append(f"{name} in {channel}: over the pace")
+            self.allowance.refused[name] += 1
             return {}, _limited(after, everything=False)
+        if name == "PATCH message":
+            self.allowance.note(channel, most / seconds, now)
         return {
             "X-RateLimit-Limit": str(most),
             "X-RateLimit-Remaining": str(most - used),

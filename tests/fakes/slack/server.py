@@ -65,8 +65,8 @@ class Envelope:
 class SlackServer:
     """See the module."""
 
-    def __init__(self) -> None:
-        self.workspace = Workspace()
+    def __init__(self, workspace: Workspace | None = None) -> None:
+        self.workspace = workspace or Workspace()
         self.url = ""
         self.sockets: list[web.WebSocketResponse] = []
         self.connected = asyncio.Event()

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import aiohttp
 from aiohttp import web
 
+from tests.fakes.allowance import Allowance
 from tests.fakes.telegram.faults import Answer, Fault
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
 
@@ -29,6 +30,7 @@ TEXT_LIMIT, CAPTION_LIMIT = 4096, 1024
 DRAFT_SECONDS = 30.0
 _PER_MINUTE_IN_GROUPS = 20
 _BURST = 40
+_PER_SECOND_IN_A_CHAT, _PER_SECOND = 1.0, 30.0
 
 _JSON_FIELDS = {
     "entities",
@@ -131,6 +133,7 @@ class TelegramServer:
         self.url = ""
         self.calls: list[Call] = []
         self.violations: list[str] = []
+        self.allowance = Allowance(_PER_SECOND)
         self.rooms: dict[int, Room] = {}
         self.files: dict[str, bytes] = {}
         self.commands: dict[str, list[str]] = {}
@@ -148,6 +151,7 @@ class TelegramServer:
         self._poller: asyncio.Event | None = None
         self._unanswered: dict[str, str] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._all: deque[float] = deque()  # moments of the last second, of all chats
 
     # --- what a test sees --------------------------------------------------------------------
 
@@ -354,7 +358,22 @@ class TelegramServer:
         if "chat_id" in given:
             self._check_chat(method, given["chat_id"])
         answer = handler(given)
+        if "chat_id" in given and method.startswith(_PACED):
+            self._note(method, given["chat_id"])
         return await answer if asyncio.iscoroutine(answer) else answer
+
+    def _note(self, method: str, chat: int) -> None:
+        """Count what a person sees change, and what Telegram counts in all chats together."""
+        now = asyncio.get_running_loop().time()
+        self._all.append(now)
+        while self._all[0] <= now - 1.0:
+            self._all.popleft()
+        if len(self._all) > _PER_SECOND and self.enforce:
+            self.violations.append(f"{method}: more than {_PER_SECOND:g} calls in a second")
+            self.allowance.refused["in all chats"] += 1
+        if method != "sendChatAction":
+            pace = _PER_SECOND_IN_A_CHAT if chat > 0 else _PER_MINUTE_IN_GROUPS / 60
+            self.allowance.note(str(chat), pace, now)
 
     def _check_chat(self, method: str, chat: int) -> None:
         room = self.room(chat)
@@ -375,6 +394,7 @@ class TelegramServer:
             most = _PER_MINUTE_IN_GROUPS if chat < 0 else 60 + _BURST
             if len(room.sent) >= most:
                 self.violations.append(f"{chat}: {method} is over the documented pace")
+                self.allowance.refused[method] += 1
                 if self.enforce:
                     room.blocked_until = now + 3
                     raise Answer(429, "Too Many Requests: retry after 3", retry_after=3)

@@ -192,7 +192,7 @@ async def test_a_rate_limit_is_waited_out(server: TelegramServer, tmp_path: Path
 
 async def test_many_chats_are_shown_live_at_a_pace_that_telegram_takes(tmp_path: Path) -> None:
     def slowly(_: dict[str, Any]) -> Script:
-        return words("one two three four five six seven eight nine ten.", 0.25)
+        return words("one two three four five six seven eight nine ten.", 0.4)
 
     async with serving(enforce=True) as server, ModelServer(slowly) as model:
         access = AccessSettings(allow=("telegram:*",))
