@@ -50,8 +50,7 @@ class Account:
         kept = max(1.0, self._burst * _KEPT_OF_ALL)
         first = called or self._turns[weight] <= now
         if weight is Weight.TRIFLE:
-            kept = max(kept, self._burst - 1.0)
-            first = first and self._turns[Weight.COSMETIC] <= now
+            kept = max(kept, self._burst - 1.0)  # all of it: nothing else has been shown lately
         return first and self._free_at + (kept + 1.0) * self._each <= now + _ROUNDING
 
     def turn(self, weight: Weight, now: float) -> float:

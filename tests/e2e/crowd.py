@@ -17,7 +17,7 @@ import msgspec
 from agent.settings import ModelSettings, Timeouts
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
-from platforms.core.contract import PlatformSpec
+from platforms.core.contract import Address, File, PlatformSpec
 from platforms.core.registry import specs
 from sessions.settings import SessionSettings
 from sessions.values.clock import Clock, SystemClock
@@ -31,6 +31,7 @@ from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SlackServer
 from tests.fakes.slack.workspace import BOT_USER, Workspace
+from tests.fakes.slow_line import SlowLine
 from tests.fakes.telegram.server import TOKEN as TELEGRAM_TOKEN
 from tests.fakes.telegram.server import TelegramServer, serving
 
@@ -66,6 +67,18 @@ class Crowd(Protocol):
 
     def complaints(self) -> list[str]:
         """What the platform would punish, or people would notice."""
+        ...
+
+    def slow_files(self, line: SlowLine) -> None:
+        """Let all files come and go over this line."""
+        ...
+
+    def address(self, number: int) -> Address:
+        """Name the place of one of them."""
+        ...
+
+    def file(self, number: int, size: int) -> File:
+        """Let one of them have attached a file."""
         ...
 
 
@@ -109,6 +122,15 @@ class OnTelegram:
     def complaints(self) -> list[str]:
         return self._server.complaints()
 
+    def slow_files(self, line: SlowLine) -> None:
+        self._server.line = line
+
+    def address(self, number: int) -> Address:
+        return Address("telegram", str(1001 + number))
+
+    def file(self, number: int, size: int) -> File:
+        return File("big.bin", "application/octet-stream", "big", size)
+
 
 class OnDiscord:
     """Direct chats, or the threads of one channel."""
@@ -143,6 +165,17 @@ class OnDiscord:
 
     def complaints(self) -> list[str]:
         return self._server.violations()
+
+    def slow_files(self, line: SlowLine) -> None:
+        self._server.line = line
+
+    def address(self, number: int) -> Address:
+        return Address("discord", self._places[number].id)
+
+    def file(self, number: int, size: int) -> File:
+        attached = self._server.world.attach(self._server.root, "big.bin", b"", "text/plain")
+        ref = f"{self._places[number].id}/1/{attached['id']} {attached['url']}"
+        return File("big.bin", "application/octet-stream", ref, size)
 
 
 class OnSlack:
@@ -187,6 +220,17 @@ class OnSlack:
 
     def complaints(self) -> list[str]:
         return self._server.violations()
+
+    def slow_files(self, line: SlowLine) -> None:
+        self._server.line = line
+
+    def address(self, number: int) -> Address:
+        return Address("slack", f"T1/D{number + 10}")
+
+    def file(self, number: int, size: int) -> File:
+        kind = "application/octet-stream"
+        ref = self._server.workspace.add_file("big.bin", b"", kind)["id"]
+        return File("big.bin", kind, ref, size)
 
 
 @contextlib.asynccontextmanager

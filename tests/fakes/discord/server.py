@@ -25,6 +25,7 @@ from tests.fakes.discord.world import (
     complaints,
     dislikes,
 )
+from tests.fakes.slow_line import SlowLine
 
 TOKEN = "a-token-of-a-bot"
 PATIENCE = 5.0
@@ -88,6 +89,7 @@ class DiscordServer:
         self._dumb: set[web.WebSocketResponse] = set()  # take everything and say nothing
         self.refuses_gateway = False
         self.allowance = Allowance(_PER_SECOND)
+        self.line: SlowLine | None = None  # takes and gives files, if set
         self.calls: list[tuple[str, str, Payload]] = []
         self.identified = 0
         self.resumed = 0
@@ -504,6 +506,9 @@ class DiscordServer:
         request: web.Request,
     ) -> web.StreamResponse:
         channel = request.match_info.get("channel", "")
+        if self.line and request.content_type.startswith("multipart/"):
+            await self.line.take(request.content)
+            return _json({"id": self.world.new_id()})
         payload = await _payload(request)
         self.calls.append((name, channel, payload))
         if not self.accepts_token or request.headers.get("Authorization") != f"Bot {TOKEN}":
@@ -751,6 +756,8 @@ class DiscordServer:
         return {} if payload else None
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
+        if self.line:
+            return await self.line.give(request)
         content = self.world.files.get(request.match_info["file"])
         if content is None:
             return web.Response(status=404)

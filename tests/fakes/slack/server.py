@@ -28,6 +28,7 @@ from tests.fakes.slack.workspace import (
     SlackError,
     Workspace,
 )
+from tests.fakes.slow_line import SlowLine
 
 BOT_TOKEN, APP_TOKEN, SIGNING_SECRET = "xoxb-fake", "xapp-fake", "8f742231b10e8888abcd99yyyzzz85a5"
 COMMAND = "/holdfast"
@@ -73,6 +74,7 @@ class SlackServer:
         self.connections = 0  # how many there ever were
         self.extra_connections = 0  # of another program with the same token
         self.deaf = False  # takes the connection, answers pings, says nothing
+        self.line: SlowLine | None = None  # takes and gives files, if set
         self.requests_to = ""  # where signed requests go; empty: Socket Mode
         self.accept_sockets = True
         self.changed = asyncio.Event()
@@ -493,6 +495,10 @@ class SlackServer:
         faults = self._faults.get("upload")
         if faults and faults.popleft().drop:
             return _cut(request)
+        if self.line:
+            await self.line.take(request.content)
+            self.workspace.files[file]["size"] = 0
+            return web.Response(text="OK")
         self.workspace.contents[file] = await request.read()
         return web.Response(text=f"OK - {len(self.workspace.contents[file])}")
 
@@ -503,6 +509,8 @@ class SlackServer:
         faults = self._faults.get("download")
         if faults and faults.popleft().page:
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
+        if self.line:
+            return await self.line.give(request)
         kind = self.workspace.files[file]["mimetype"]
         return web.Response(body=self.workspace.contents[file], content_type=kind)
 

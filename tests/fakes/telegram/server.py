@@ -18,6 +18,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.fakes.allowance import Allowance
+from tests.fakes.slow_line import SlowLine
 from tests.fakes.telegram.faults import Answer, Fault
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
 
@@ -141,6 +142,7 @@ class TelegramServer:
         self.token_works = True
         self.complaint = ""  # of the webhook
         self.sizes_hidden = False  # of files
+        self.line: SlowLine | None = None  # takes and gives files, if set
         self.turned_away = 0  # times the webhook did not take an update
         self._updates: deque[dict[str, Any]] = deque()
         self._numbers = 5000
@@ -291,6 +293,10 @@ class TelegramServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
+        if self.line and method == "sendDocument":
+            await self.line.take(request.content)
+            written = self._written(self.room(1), Shown(1))
+            return web.json_response({"ok": True, "result": written})
         given = await self._given(request)
         assert request.transport is not None
         peer = request.transport.get_extra_info("peername")
@@ -346,6 +352,8 @@ class TelegramServer:
         return given
 
     async def download(self, request: web.Request) -> web.StreamResponse:
+        if self.line:
+            return await self.line.give(request)
         content = self.files.get(request.match_info["path"])
         if content is None:
             return web.Response(status=404)
@@ -650,6 +658,8 @@ class TelegramServer:
 
     def _do_get_file(self, given: dict[str, Any]) -> dict[str, Any]:
         ref = given["file_id"]
+        if self.line:
+            return {"file_id": ref, "file_unique_id": ref, "file_path": ref}
         if ref not in self.files:
             raise Answer(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
         size = len(self.files[ref])

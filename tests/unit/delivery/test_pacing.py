@@ -146,6 +146,18 @@ def test_chats_take_turns_at_live_updates_and_use_the_accounts_budget() -> None:
     assert max(times) - min(times) <= 1
 
 
+def test_who_comes_later_does_not_go_before_those_who_wait() -> None:
+    account = Account(4, 10.0, 0.0)
+    first, second, waits, late = _chats(4, account)
+    for chat in (first, second):
+        assert chat.ready_at(Weight.COSMETIC, 0.0) == 0.0
+        chat.take(0.0)
+    turn = waits.ready_at(Weight.COSMETIC, 0.0)
+    assert turn > 0.0
+    assert late.ready_at(Weight.COSMETIC, turn - 0.001) > turn
+    assert waits.ready_at(Weight.COSMETIC, turn) == turn
+
+
 def test_what_must_be_shown_goes_before_live_updates_and_those_before_trifles() -> None:
     account = Account(4, 10.0, 0.0)
     final, live, typing = _chats(3, account)
