@@ -67,7 +67,7 @@ from sessions.values.ids import Ids
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 5.0
-FIRST_CHANCE_SECONDS = 10.0
+FIRST_CHANCE_SECONDS = 1.0
 TIDY_SECONDS = 3600.0
 IGNORED_KEPT_MILLISECONDS = 7 * 86_400_000
 
@@ -389,7 +389,7 @@ class GatewayRunner:
     async def problems(self) -> Sequence[str]:
         """What keeps the daemon from doing its work; see `gateway.http.app.Health`."""
         found = [
-            f"{each.name}: {each.trouble or each.standing.value}"
+            f"{each.name}: {each.report}"
             for each in self._supervised.values()
             if each.standing is not Standing.CONNECTED
         ]
@@ -408,9 +408,7 @@ class GatewayRunner:
             "state": "stopping" if self.stopping.is_set() else "running",
             "started_at": self._started_at,
             "url": self.url,
-            "platforms": {
-                each.name: each.trouble or each.standing.value for each in self._supervised.values()
-            },
+            "platforms": {each.name: each.report for each in self._supervised.values()},
             "running": len(running),
         }
 

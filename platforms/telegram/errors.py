@@ -29,6 +29,12 @@ from platforms.telegram.request import TooMany
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 """The request surely never reached Telegram."""
 
+_NO_WAY = {
+    httpx.ConnectTimeout: "no connection in time",
+    httpx.PoolTimeout: "too many connections of ours are busy",
+    httpx.UnsupportedProtocol: "platforms.telegram.base_url is no http:// or https:// address",
+}
+
 _GONE = re.compile(
     r"chat not found|PEER_ID_INVALID|chat was deactivated|CHAT_WRITE_FORBIDDEN|"
     r"user is deactivated|no rights to send|not enough rights to send|"
@@ -115,5 +121,6 @@ def _network(error: NetworkError) -> PlatformError:
 def _transport(cause: httpx.HTTPError) -> PlatformError:
     kind = type(cause).__name__
     if isinstance(cause, NOT_SENT):
-        return Unavailable(f"Telegram cannot be reached ({kind})")
+        why = _NO_WAY.get(type(cause), "no connection")
+        return Unavailable(f"Telegram cannot be reached ({why})")
     return Unconfirmed(f"the connection to Telegram broke ({kind})")

@@ -281,7 +281,16 @@ async def gateway_for(
     people: Crowd, home: Path, model: ModelServer, clock: Clock | None = None
 ) -> AsyncIterator[GatewayRunner]:
     """Run a whole gateway whose only platform is the crowd's."""
-    spec = specs()[people.platform]
+    async with gateway_on({people.platform: people.config()}, home, model, clock) as runner:
+        yield runner
+
+
+@contextlib.asynccontextmanager
+async def gateway_on(
+    tables: dict[str, dict[str, Any]], home: Path, model: ModelServer, clock: Clock | None = None
+) -> AsyncIterator[GatewayRunner]:
+    """Run a whole gateway on the platforms that have a table."""
+    known = {name: specs()[name] for name in tables}
     runner = GatewayRunner(
         Settings(
             gateway=GatewaySettings(drain_seconds=0, stale_after=Duration.parse("3650d")),
@@ -292,13 +301,13 @@ async def gateway_for(
                 api_key=Secret("sk-none"),
                 timeouts=Timeouts(backoff=0.01),
             ),
-            access=AccessSettings(allow=(f"{people.platform}:*",)),
+            access=AccessSettings(allow=tuple(f"{name}:*" for name in tables)),
             limits=LimitSettings(messages_per_minute=10_000),
             sessions=SessionSettings(),
-            platforms={people.platform: configured(spec, people.config())},
+            platforms={name: configured(known[name], table) for name, table in tables.items()},
         ),
         home,
-        specs={people.platform: spec},
+        specs=known,
         http=False,
         clock=clock,
     )
