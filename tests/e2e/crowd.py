@@ -199,7 +199,8 @@ class OnSlack:
     async def say(self, number: int, text: str) -> None:
         user = f"U{number + 10}"
         if self._together:
-            said = self._server.write("C1", f"<@{BOT_USER}> {text}", user=user)
+            root = self._roots.get(number, "")
+            said = self._server.write("C1", f"<@{BOT_USER}> {text}", user=user, thread=root)
             self._roots.setdefault(number, said)
         else:
             self._server.write(f"D{number + 10}", text, user=user)
@@ -328,17 +329,19 @@ def configured(spec: PlatformSpec, given: dict[str, Any]) -> msgspec.Struct:
     return spec.config(**{**given, **secret})
 
 
-async def all_speak(people: Crowd, speaker: Speaker, size: int, patience: float) -> Share:
+async def all_speak(
+    people: Crowd, speaker: Speaker, size: int, patience: float, first: int = 0
+) -> Share:
     """Let everybody ask at once and be answered; how much of the platform's allowance was used."""
     for number in range(size):
-        await people.say(number, f"question {number}")
-    await people.until(
-        lambda: all(
-            any(whole(number) in text for text in people.shown(number)) for number in range(size)
-        ),
-        patience,
-    )
-    for number, began in speaker.began.items():
+        await people.say(number, f"question {first + number}")
+
+    def answered(number: int) -> bool:
+        return any(whole(first + number) in text for text in people.shown(number))
+
+    await people.until(lambda: all(map(answered, range(size))), patience)
+    for number in range(size):
+        began = speaker.began[first + number]
         people.allowance.live(people.scope(number), began, began + speaker.seconds)
     return people.allowance.share()
 

@@ -1,84 +1,23 @@
 """How the gateway starts while all is well with its platforms, and while it is not."""
 
 import asyncio
-import contextlib
 import re
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway.runner import GatewayRunner
-from tests.e2e.crowd import Crowd, crowd, gateway_on, whole
-from tests.e2e.daemon import Daemon
+from tests.e2e.crowd import gateway_on
 from tests.e2e.test_big_files import brief
 from tests.e2e.test_three_platforms import standing
-from tests.fakes.door import Door, door
+from tests.e2e.town import PLATFORMS, daemon_in, town
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
-PLATFORMS = ("telegram", "discord", "slack")
+pytestmark = pytest.mark.timeout(60)  # it starts whole daemons, and others may need the machine
+
 TOKENS = {"telegram": "token", "discord": "token", "slack": "bot_token"}
-
-
-class Town:
-    """All three platforms, each with one person and behind a door."""
-
-    def __init__(self, people: dict[str, Crowd], doors: dict[str, Door]) -> None:
-        self.people = people
-        self.doors = doors
-
-    def tables(self) -> dict[str, dict[str, Any]]:
-        return {
-            name: {**people.config(), "base_url": self.doors[name].url}
-            for name, people in self.people.items()
-        }
-
-    async def answered(self, *names: str, number: int = 0, seconds: float = 10.0) -> None:
-        """Let people on these platforms ask, and wait until each is answered."""
-        for name in names:
-            await self.people[name].say(number, f"question {number}")
-        for name in names:
-            await self._is_answered(self.people[name], number, seconds)
-
-    async def _is_answered(self, people: Crowd, number: int, seconds: float) -> None:
-        await people.until(lambda: whole(number) in people.shown(number), seconds)
-
-
-@contextlib.asynccontextmanager
-async def town(*, quick: bool = False) -> AsyncIterator[Town]:
-    async with contextlib.AsyncExitStack() as stack:
-        people: dict[str, Crowd] = {}
-        doors: dict[str, Door] = {}
-        for name in PLATFORMS:
-            given = clock() if quick else None
-            made = await stack.enter_async_context(crowd(name, 2, together=False, clock=given))
-            people[name] = made
-            doors[name] = await stack.enter_async_context(door(made.config()["base_url"]))
-        yield Town(people, doors)
-        for each in people.values():
-            assert each.complaints() == []
-
-
-def daemon(home: Path, model: ModelServer, place: Town) -> Daemon:
-    sets = [
-        f"platforms.{name}.{key}={value}"
-        for name, table in place.tables().items()
-        for key, value in table.items()
-        if key != "require_mention"
-    ]
-    allowed = ", ".join(f'"{name}:*"' for name in PLATFORMS)
-    return Daemon(
-        home,
-        "model.name=scripted",
-        "gateway.stale_after=3650d",
-        f"model.base_url={model.url}",
-        f"access.allow=[{allowed}]",
-        *sets,
-        env={"OPENAI_API_KEY": "sk-none"},
-    )
 
 
 def waited(pid: int) -> float:
@@ -93,7 +32,7 @@ def waited(pid: int) -> float:
 async def test_with_three_platforms_the_daemon_is_ready_within_two_seconds(tmp_path: Path) -> None:
     async with town() as place, ModelServer(brief) as model:
         began = time.monotonic()
-        async with daemon(tmp_path, model, place) as running:
+        async with daemon_in(place, tmp_path, model) as running:
             told = await standing(running)
             took = time.monotonic() - began - waited(running.pid)
             assert told == {"status": 200, "ready": True, "not_ready": []}
@@ -110,7 +49,7 @@ async def test_a_platform_that_never_answers_does_not_delay_the_start(
     async with town() as place, ModelServer(brief) as model:
         place.doors[silent].silent = True
         began = time.monotonic()
-        async with daemon(tmp_path, model, place) as running:
+        async with daemon_in(place, tmp_path, model) as running:
             took = time.monotonic() - began - waited(running.pid)
             told = await standing(running)
             assert (told["status"], told["not_ready"]) == (

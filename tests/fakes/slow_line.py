@@ -14,10 +14,12 @@ _ENOUGH = 8  # pieces after which a file is well on its way
 class SlowLine:
     """Takes and gives files slowly, until `hurry` is set."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, pause: float = _PAUSE) -> None:
         self.size = size  # of what is given
+        self._rest = pause  # seconds after each piece
         self.taken = 0
         self.hurry = asyncio.Event()
+        self.begun = asyncio.Event()  # somebody reads
         self.taking, self.giving = asyncio.Event(), asyncio.Event()  # well on the way
         self.most_memory = 0  # resident bytes of this process, while files pass
 
@@ -34,6 +36,7 @@ class SlowLine:
         answer = web.StreamResponse(headers={"Content-Length": str(self.size)})
         answer.content_type = "application/octet-stream"
         await answer.prepare(request)
+        self.begun.set()
         for pieces, start in enumerate(range(0, self.size, _PIECE)):
             await answer.write(bytes(min(_PIECE, self.size - start)))
             await self._pause(self.giving, pieces)
@@ -45,7 +48,7 @@ class SlowLine:
         if pieces >= _ENOUGH:
             started.set()
         try:
-            async with asyncio.timeout(0.0 if self.hurry.is_set() else _PAUSE):
+            async with asyncio.timeout(0.0 if self.hurry.is_set() else self._rest):
                 await self.hurry.wait()
         except TimeoutError:
             pass
