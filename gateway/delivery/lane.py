@@ -168,7 +168,7 @@ class Lane:
             await self._record_try(entry, step)
         await self._wait_for_room(move.weight)
         now = self._office.clock.monotonic()
-        if (at := self.pace.take(now)) > now:
+        if (at := self.pace.take(now, move.weight)) > now:
             await asyncio.sleep(at - now)
         office = self._office
         upload = isinstance(step.op, Upload)

@@ -16,6 +16,8 @@ _ROUNDING = 1e-9
 _MINUTE = 61.0  # seconds; a little more, for what is delayed on its way
 _KEPT_IN_A_MINUTE = 0.1  # of a chat's minute, for what must be shown
 _KEPT_OF_ALL = 0.4  # of what an account takes at once, for the same
+_AFTER_LIVE = 0.7  # seconds for which final ops make way for live updates that were just shown
+_LONGEST_LINE = 5.0  # seconds that live updates make way at most after all has been said
 
 
 class Weight(enum.Enum):
@@ -31,10 +33,15 @@ CAN_BE_LEFT_OUT = {Weight.COSMETIC, Weight.TRIFLE}
 
 
 class Account:
-    """The budget of all chats together: what must be shown stands in line, first come first served.
+    """The budget of all chats together, which is there for live updates: they keep within it.
 
-    What can be left out goes only while there is no such line, and trifles only while nothing else
-    waits. What finds no room is told a moment of its own to ask again, so that chats take turns,
+    What must be shown is counted, and waits for a moment at most, so that live updates and what
+    ends them do not come to too much. That many people are answered at once is no reason to let
+    them wait longer, as long as the platform takes it. Once it has not, everything stands in line
+    for a while, first come first served.
+
+    What can be left out goes only while nobody stands in line, and trifles only while nothing else
+    is shown. What finds no room is told a moment of its own to ask again, so that chats take turns,
     and do not all ask at once.
     """
 
@@ -42,6 +49,8 @@ class Account:
         self._each = 1.0 / per_second  # seconds
         self._burst = burst
         self._free_at = now - burst * self._each  # the line moves on since then
+        self._live_at = now - _AFTER_LIVE  # when something was shown that could have been left out
+        self._strict_until = now
         # Up to when moments are given away.
         self._turns = {Weight.COSMETIC: now, Weight.TRIFLE: now}
 
@@ -58,11 +67,20 @@ class Account:
         self._turns[weight] = max(now, self._turns[weight]) + self._each
         return self._turns[weight]
 
-    def take(self, now: float) -> float:
-        """Count an op, and say when it goes: at once, or after those who came before."""
-        at = max(self._free_at, now - self._burst * self._each)
-        self._free_at = at + self._each
-        return max(now, self._free_at)
+    def take(self, weight: Weight, now: float) -> float:
+        """Count an op, and say when it goes: at once, or when those before it have gone."""
+        self._free_at = max(self._free_at, now - self._burst * self._each) + self._each
+        place = max(now, self._free_at)
+        if weight in CAN_BE_LEFT_OUT:
+            self._live_at = now
+        elif now >= self._strict_until:
+            self._free_at = min(self._free_at, now + _LONGEST_LINE)
+            return min(place, max(now, self._live_at + _AFTER_LIVE))
+        return place
+
+    def limited(self, now: float) -> None:
+        """Learn from a 429: the documented pace is meant."""
+        self._strict_until = now + _RECOVERY_SECONDS
 
 
 class Pace:
@@ -113,14 +131,14 @@ class Pace:
         self._refill(now)
         return self._ceiling() < _SHARED_BY_TWO
 
-    def take(self, now: float) -> float:
+    def take(self, now: float, weight: Weight = Weight.FINAL) -> float:
         """Count an op, and say when it goes: now, or when it is its turn among all chats'."""
         self._refill(now)
         self._left -= 1.0
         if self._per_minute:
             self._lately.append(now)
         self._turns = {weight: turn for weight, turn in self._turns.items() if turn > now}
-        return self._account.take(now) if self._account else now
+        return self._account.take(weight, now) if self._account else now
 
     def block(self, until: float) -> None:
         """Wait out a platform's Retry-After."""
@@ -133,6 +151,8 @@ class Pace:
         # A final op may go right at the end of the wait; the rest grows back.
         self._left = min(self._left, 1.0 + self._reserve(Weight.FINAL))
         self.block(now + retry_after)
+        if self._account:
+            self._account.limited(now)
 
     def rested(self, now: float) -> bool:
         """Tell whether nothing is remembered that a new budget would not know."""

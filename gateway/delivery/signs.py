@@ -83,7 +83,7 @@ class Signs:
             await self._wait(min(at, oldest.until) - now)
             return
         del self._waiting[oldest.op.message]
-        if (goes := self._pace.take(now)) > now:
+        if (goes := self._pace.take(now, Weight.TRIFLE)) > now:
             await asyncio.sleep(goes - now)
         await self._show(oldest.op)
 

@@ -121,15 +121,17 @@ def _chats(number: int, account: Account) -> list[Pace]:
     ),
 )
 @settings(max_examples=200, deadline=None)
-def test_all_chats_together_keep_within_the_accounts_budget(
+def test_once_a_platform_minds_all_chats_together_keep_within_the_accounts_budget(
     burst: int, per_second: float, asked: list[tuple[int, Weight, float]]
 ) -> None:
-    chats = _chats(6, Account(burst, per_second, 0.0))
+    account = Account(burst, per_second, 0.0)
+    account.limited(0.0)
+    chats = _chats(6, account)
     now, moments = 0.0, []
     for chat, weight, later in asked:
         now += later
         if chats[chat].ready_at(weight, now) <= now:
-            moments.append(chats[chat].take(now))
+            moments.append(chats[chat].take(now, weight))
     _assert_within(sorted(moments), burst, per_second)
 
 
@@ -140,7 +142,7 @@ def test_chats_take_turns_at_live_updates_and_use_the_accounts_budget() -> None:
         now = tick / 100
         for number, chat in enumerate(chats):
             if chat.ready_at(Weight.COSMETIC, now) <= now:
-                chat.take(now)
+                chat.take(now, Weight.COSMETIC)
                 times[number] += 1
     assert sum(times) >= 0.95 * 25 * 20
     assert max(times) - min(times) <= 1
@@ -151,23 +153,69 @@ def test_who_comes_later_does_not_go_before_those_who_wait() -> None:
     first, second, waits, late = _chats(4, account)
     for chat in (first, second):
         assert chat.ready_at(Weight.COSMETIC, 0.0) == 0.0
-        chat.take(0.0)
+        chat.take(0.0, Weight.COSMETIC)
     turn = waits.ready_at(Weight.COSMETIC, 0.0)
     assert turn > 0.0
     assert late.ready_at(Weight.COSMETIC, turn - 0.001) > turn
     assert waits.ready_at(Weight.COSMETIC, turn) == turn
 
 
-def test_what_must_be_shown_goes_before_live_updates_and_those_before_trifles() -> None:
+@given(
+    st.integers(3, 10),
+    st.floats(1.0, 40.0),
+    st.lists(st.tuples(st.integers(0, 5), st.floats(0.0, 0.5)), max_size=120),
+)
+@settings(max_examples=200, deadline=None)
+def test_live_updates_always_keep_within_the_accounts_budget(
+    burst: int, per_second: float, asked: list[tuple[int, float]]
+) -> None:
+    chats = _chats(6, Account(burst, per_second, 0.0))
+    now, moments = 0.0, []
+    for chat, later in asked:
+        now += later
+        if chats[chat].ready_at(Weight.COSMETIC, now) <= now:
+            moments.append(chats[chat].take(now, Weight.COSMETIC))
+            assert moments[-1] == now
+    _assert_within(moments, burst, per_second)
+
+
+def test_many_final_ops_wait_for_nothing_while_nothing_else_is_shown() -> None:
+    finals = _chats(500, Account(4, 25.0, 0.0))
+    assert {final.take(10.0) for final in finals} == {10.0}
+
+
+def test_final_ops_after_live_updates_are_spread_over_a_moment_and_no_more() -> None:
+    chats = _chats(500, Account(4, 25.0, 0.0))
+    live = 0
+    for tick in range(300):
+        for chat in chats[:50]:
+            if chat.ready_at(Weight.COSMETIC, tick / 100) <= tick / 100:
+                chat.take(tick / 100, Weight.COSMETIC)
+                live = tick
+    goes = sorted(chat.take(3.0) for chat in chats)
+    assert goes[12] > 3.4
+    assert goes[-1] == live / 100 + 0.7
+    assert {chat.take(5.0) for chat in chats[:100]} == {5.0}
+
+
+def test_after_a_429_final_ops_stand_in_line_for_a_while() -> None:
     account = Account(4, 10.0, 0.0)
-    final, live, typing = _chats(3, account)
-    goes = [final.take(0.0) for _ in range(6)]
-    assert goes == pytest.approx([0.0, 0.0, 0.0, 0.0, 0.1, 0.2])
-    assert live.ready_at(Weight.COSMETIC, 0.1) > 0.1  # somebody stands in line
-    assert typing.ready_at(Weight.TRIFLE, 0.5) > 0.5  # and live updates come first
+    (first, *others) = _chats(7, account)
+    first.limited(0.0, 1.0)
+    goes = [chat.take(1.0) for chat in others]
+    assert goes == pytest.approx([1.0, 1.0, 1.0, 1.0, 1.1, 1.2])
+    assert {chat.take(700.0) for chat in others} == {700.0}
+
+
+def test_what_must_be_shown_goes_before_live_updates_and_those_before_trifles() -> None:
+    final, live, typing = _chats(3, Account(4, 10.0, 0.0))
+    for _ in range(6):
+        final.take(0.0)
+    assert live.ready_at(Weight.COSMETIC, 0.1) > 0.1  # a lot has just been said
+    assert typing.ready_at(Weight.TRIFLE, 0.5) > 0.5
     assert final.ready_at(Weight.FINAL, 0.5) == 0.5
     assert live.ready_at(Weight.COSMETIC, 0.7) == 0.7
-    live.take(0.7)
+    live.take(0.7, Weight.COSMETIC)
     assert typing.ready_at(Weight.TRIFLE, 0.71) > 0.71
     assert typing.ready_at(Weight.TRIFLE, 5.0) == 5.0
 
