@@ -31,7 +31,7 @@ POSTS_AT_ONCE, POSTS_PER_SECOND = 5.0, 1.0
 
 _MOST_CHANNELS = 1_000
 _LIVE_SHARE = 0.95
-_LAST_EDITS = 13  # for which room is kept at most: more messages seldom end at once
+_LAST_EDITS = 10  # for which room is kept at most: more messages seldom end at once
 _MOST_EDITED = 25  # messages at a time
 _AT_ONCE = 0.25
 _PER_CHANNEL = {"chat.postMessage"}  # counted in each channel apart

@@ -3,7 +3,9 @@
 A scope is what the platform counts together: a chat, a route in a channel, a method. The server
 notes every call that was carried out; a test says from when to when something live was to be shown
 in a scope. What was granted is then what the documented pace gives in that time: what a bot may
-take at once after a silence is not counted, so more than all can be used.
+take at once after a silence is not counted, so more than all can be used. Where a platform counts
+by the minute, what ended the answers before still counts in the first minute of the next ones, and
+is taken off.
 """
 
 from collections import Counter, defaultdict
@@ -30,14 +32,14 @@ class Allowance:
 
     def __init__(self, overall: float = float("inf")) -> None:
         self._overall = overall  # calls a second in all scopes together
-        self._paces: dict[str, float] = {}
+        self._paces: dict[str, tuple[float, float]] = {}
         self._calls: dict[str, list[float]] = defaultdict(list)
         self._spans: dict[str, list[Span]] = defaultdict(list)
         self.refused: Counter[str] = Counter()
 
-    def note(self, scope: str, per_second: float, at: float) -> None:
-        """A call was carried out that shows something, in a scope with this documented pace."""
-        self._paces[scope] = per_second
+    def note(self, scope: str, most: float, seconds: float, at: float) -> None:
+        """A call was carried out that shows something, in a scope that takes so many in that time."""
+        self._paces[scope] = (most, seconds)
         self._calls[scope].append(at)
 
     def live(self, scope: str, since: float, until: float) -> None:
@@ -49,15 +51,23 @@ class Allowance:
         granted, used, parts = 0.0, 0, []
         for scope, spans in self._spans.items():
             whole = _union(spans)
-            mine = sum(end - begin for begin, end in whole) * self._paces.get(scope, 0.0)
-            taken = sum(
-                any(begin <= at <= end for begin, end in whole) for at in self._calls[scope]
-            )
+            mine, taken = self._of(scope, whole)
             granted, used = granted + mine, used + taken
             parts.append(taken / mine if mine else 0.0)
         anything = _union([span for spans in self._spans.values() for span in spans])
         together = sum(end - begin for begin, end in anything) * self._overall
         return Share(min(granted, together), used, min(parts, default=0.0), self.refused.total())
+
+    def _of(self, scope: str, whole: list[Span]) -> tuple[float, int]:
+        """What was granted in a scope, and used."""
+        most, seconds = self._paces.get(scope, (0.0, 1.0))
+        granted, used = sum(end - begin for begin, end in whole) * most / seconds, 0
+        for at in self._calls[scope]:
+            if any(begin <= at <= end for begin, end in whole):
+                used += 1
+            elif any(begin - seconds < at < begin for begin, _ in whole):
+                granted -= 1.0
+        return granted, used
 
 
 def _union(spans: list[Span]) -> list[Span]:

@@ -582,7 +582,7 @@ class DiscordServer:
             self.allowance.refused[name] += 1
             return {}, _limited(after, everything=False)
         if name == "PATCH message":
-            self.allowance.note(channel, most / seconds, now)
+            self.allowance.note(channel, most, seconds, now)
         return {
             "X-RateLimit-Limit": str(most),
             "X-RateLimit-Remaining": str(most - used),

@@ -211,7 +211,7 @@ class Workspace:
             self.found.append(f"{method} went over the documented pace")
         elif method in PER_MINUTE:
             at = asyncio.get_running_loop().time()  # as tests measure it
-            self.allowance.note(method, PER_MINUTE[method] / 60, at)
+            self.allowance.note(method, PER_MINUTE[method], 60.0, at)
         return wait
 
     def _post_wait(self, channel: str, now: float) -> float:

@@ -380,8 +380,8 @@ class TelegramServer:
             self.violations.append(f"{method}: more than {_PER_SECOND:g} calls in a second")
             self.allowance.refused["in all chats"] += 1
         if method != "sendChatAction":
-            pace = _PER_SECOND_IN_A_CHAT if chat > 0 else _PER_MINUTE_IN_GROUPS / 60
-            self.allowance.note(str(chat), pace, now)
+            most, seconds = (_PER_SECOND_IN_A_CHAT, 1) if chat > 0 else (_PER_MINUTE_IN_GROUPS, 60)
+            self.allowance.note(str(chat), most, seconds, now)
 
     def _check_chat(self, method: str, chat: int) -> None:
         room = self.room(chat)
