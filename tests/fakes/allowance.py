@@ -5,7 +5,7 @@ notes every call that was carried out; a test says from when to when something l
 in a scope. What was granted is then what the documented pace gives in that time: what a bot may
 take at once after a silence is not counted, so more than all can be used. Where a platform counts
 by the minute, what ended the answers before still counts in the first minute of the next ones, and
-is taken off.
+is taken off for as long as it does.
 """
 
 from collections import Counter, defaultdict
@@ -65,8 +65,9 @@ class Allowance:
         for at in self._calls[scope]:
             if any(begin <= at <= end for begin, end in whole):
                 used += 1
-            elif any(begin - seconds < at < begin for begin, _ in whole):
-                granted -= 1.0
+            else:  # its place is free again after so many seconds
+                later = [begin for begin, _ in whole if at < begin < at + seconds]
+                granted -= (at + seconds - later[0]) / seconds if later else 0.0
         return granted, used
 
 
