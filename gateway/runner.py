@@ -76,7 +76,7 @@ from sessions.values.ids import Ids
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 5.0
-FIRST_CHANCE_SECONDS = 10.0
+FIRST_CHANCE_SECONDS = 1.0
 TIDY_SECONDS = 3600.0
 IGNORED_KEPT_MILLISECONDS = 7 * 86_400_000
 

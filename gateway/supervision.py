@@ -14,6 +14,9 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
+CONNECT_SECONDS = 15.0
+"""Within this a platform must be connected: a library may wait for minutes on a line that is dead."""
+
 
 class Standing(enum.StrEnum):
     """How a platform's connection stands."""
@@ -35,6 +38,7 @@ class Supervised:
         changed: Callable[[], None] = lambda: None,
         randomness: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        patience: float = CONNECT_SECONDS,
     ) -> None:
         self.adapter = adapter
         self.standing = Standing.CONNECTING
@@ -47,6 +51,17 @@ class Supervised:
         self._changed = changed  # it stands otherwise than before
         self._randomness = randomness
         self._sleep = sleep
+        self._patience = patience
+        self._deadline: asyncio.Timeout | None = None  # until it is connected
+
+    @property
+    def report(self) -> str:
+        """How it stands, in words for a person."""
+        if self.trouble:
+            return self.trouble
+        if self.standing is Standing.CONNECTING:
+            return "connecting, no answer so far"
+        return self.standing.value
 
     @property
     def name(self) -> str:
@@ -57,7 +72,7 @@ class Supervised:
     def problem(self) -> str:
         """What is wrong, in one sentence; empty when it works and nothing disturbs it."""
         if self.standing is not Standing.CONNECTED:
-            return self.trouble or self.standing.value
+            return self.report
         return self._complaint
 
     def complains(self, text: str) -> None:
@@ -77,7 +92,7 @@ class Supervised:
         while True:
             least = 0.0  # what the platform itself asks us to wait
             try:
-                await self.adapter.run(inbox, self._ready)
+                await self._run(inbox)
                 self.trouble = "its connection ended"
             except Unauthorized as error:
                 log.error("%s: %s; it stays off until the next start", self.name, error)  # noqa: TRY400 - the operator needs the sentence, not a traceback
@@ -117,7 +132,23 @@ class Supervised:
         )
         self._changed()
 
+    async def _run(self, inbox: Inbox) -> None:
+        """Run it once; it has so long to connect, and then as long as it likes."""
+        deadline = self._deadline = asyncio.timeout(self._patience)
+        try:
+            async with deadline:
+                await self.adapter.run(inbox, self._ready)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            msg = f"no answer within {self._patience:g} s"
+            raise Unavailable(msg) from error
+        finally:
+            self._deadline = None
+
     def _ready(self) -> None:
+        if self._deadline and not self._deadline.expired():
+            self._deadline.reschedule(None)
         if self.standing is not Standing.CONNECTED:
             log.info("%s is connected", self.name)
         self.standing, self.trouble = Standing.CONNECTED, ""

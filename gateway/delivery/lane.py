@@ -14,7 +14,7 @@ import msgspec
 
 from gateway.delivery import plan
 from gateway.delivery.link import Crashed, Link
-from gateway.delivery.pacing import Pace, Weight
+from gateway.delivery.pacing import CAN_BE_LEFT_OUT, Pace, Weight
 from gateway.delivery.plan import Phase, Settled, Step
 from gateway.delivery.queue import Do, Entry, Queue, Settle, Until
 from gateway.delivery.signs import Signs
@@ -89,7 +89,13 @@ class Lane:
         self.link = link
         self._office = office
         self._can = can
-        self.pace = Pace(self._can.burst, self._can.per_second, office.clock.monotonic())
+        self.pace = Pace(
+            self._can.burst,
+            self._can.per_second,
+            office.clock.monotonic(),
+            per_minute=self._can.per_minute,
+            account=link.account,
+        )
         self.queue = Queue(self._can, office.clean)
         self.signs = Signs(link, self.pace, office.clock, self.queue.owes)
         self._news = {True: asyncio.Event(), False: asyncio.Event()}
@@ -165,14 +171,16 @@ class Lane:
         elif isinstance(step.op, Post) and step.op.streaming:
             entry.at_work = True
         await self._wait_for_room(move.weight)
-        self.pace.take(self._office.clock.monotonic())
+        now = self._office.clock.monotonic()
+        if (at := self.pace.take(now, move.weight)) > now:
+            await asyncio.sleep(at - now)
         office = self._office
         upload = isinstance(step.op, Upload)
         deadline = office.upload_deadline if upload else office.deadline
         outcome = await self.link.deliver(step.op, deadline)
         if entry.gone:
             return
-        if move.weight is Weight.COSMETIC:
+        if move.weight in CAN_BE_LEFT_OUT:
             self._spread(entry, step.op, began)
         match outcome:
             case Receipt():
@@ -259,7 +267,7 @@ class Lane:
 
     def _rejected(self, move: Do, error: Rejected) -> None:
         entry, step = move.entry, move.step
-        if isinstance(step.op, Draft | Typing) or move.weight is Weight.COSMETIC:
+        if isinstance(step.op, Draft | Typing) or move.weight in CAN_BE_LEFT_OUT:
             log.info("%s in %s: no live updates: %s", step.op.op, self.key, error)
             self._undo(entry, step)
             entry.mute, entry.probe, entry.drafted = True, False, False
@@ -293,7 +301,7 @@ class Lane:
         # The ids spread the chats of a platform that comes back; no dice, so that tests can tell.
         spread = zlib.crc32(f"{move.step.op.op}{entry.tries}".encode()) / 2**32
         moment = self._office.clock.monotonic() + longest * (0.5 + spread / 2)
-        if move.weight is Weight.COSMETIC:  # the final form need not wait for that
+        if move.weight in CAN_BE_LEFT_OUT:  # the final form need not wait for that
             entry.live_at = entry.typing_at = moment
         else:
             entry.not_before = moment

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from gateway.delivery.pacing import Account
 from platforms.core.contract import Adapter, Draft, Op, Receipt, Typing
 from platforms.core.errors import PlatformError, Unconfirmed
 
@@ -23,8 +24,14 @@ Outcome = Receipt | PlatformError
 class Link:
     """The way to one platform under one account."""
 
-    def __init__(self, adapter: Adapter, on_refused: Callable[[Adapter], None]) -> None:
+    def __init__(
+        self, adapter: Adapter, on_refused: Callable[[Adapter], None], now: float = 0.0
+    ) -> None:
         self.adapter = adapter
+        can = adapter.capabilities
+        self.account = (
+            Account(can.account_burst, can.account_per_second, now) if can.account_burst else None
+        )
         self.up = False  # connected
         self._on_refused = on_refused
 

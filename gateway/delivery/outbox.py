@@ -13,7 +13,14 @@ from gateway.delivery.link import Link
 from gateway.delivery.plan import Phase
 from gateway.delivery.queue import FIRST_LIVE_DELAY, Entry
 from gateway.delivery.view import read_address
-from platforms.core.contract import Adapter, Address, React, Task, capabilities_in
+from platforms.core.contract import (
+    Adapter,
+    Address,
+    Capabilities,
+    React,
+    Task,
+    capabilities_in,
+)
 from sessions.errors import StoreError
 from sessions.records import Item, ItemState
 from sessions.store import SessionStore
@@ -109,7 +116,9 @@ class Delivery:
 
     def attach(self, adapter: Adapter) -> None:
         """Deliver through this adapter what goes to its platform; nothing before `connected`."""
-        self._links[adapter.name, adapter.account] = Link(adapter, self._on_refused)
+        self._links[adapter.name, adapter.account] = Link(
+            adapter, self._on_refused, self.clock.monotonic()
+        )
 
     def connected(self, platform: str, account: str = "") -> None:
         """The platform can be reached: what waits goes out now, whatever it was backing off for."""
@@ -289,10 +298,11 @@ class Delivery:
         return self._lane_at(address, link) if link else None
 
     def _lane_at(self, address: Address, link: Link) -> Lane:
-        key = _key(address)
+        can = capabilities_in(link.adapter, address)
+        key = _key(address, can)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(key, link, self, capabilities_in(link.adapter, address))
+            lane = self._lanes[key] = Lane(key, link, self, can)
             if until := self._pauses.get(key):
                 lane.pace.block(self._monotonic(until))
         return lane
@@ -302,6 +312,7 @@ class Delivery:
         return self.clock.monotonic() + max(0, moment - self.clock.now()) / 1000
 
 
-def _key(address: Address) -> str:
-    """Name a chat: its threads share one budget, so they share one lane."""
-    return f"{address.platform}@{address.account}:{address.chat}"
+def _key(address: Address, can: Capabilities) -> str:
+    """Name a chat, or one of its threads: what shares a budget shares a lane."""
+    chat = f"{address.platform}@{address.account}:{address.chat}"
+    return f"{chat}:{address.thread}" if can.threads_apart and address.thread else chat

@@ -209,9 +209,9 @@ class Queue:
                 live.append(entry)
         # Whoever has waited longest comes first: several answers share the chat's allowance.
         for entry in sorted(live, key=lambda entry: entry.live_at):
-            move = self._live_move(entry, now)
+            move = self._live_move(entry, now, pace)
             if isinstance(move, Do):
-                return self._paced(move, Weight.COSMETIC, now, pace)
+                return move
             if move:
                 later.append(move.moment)
         return Until(min(later)) if later else None
@@ -246,7 +246,7 @@ class Queue:
             return Do(entry, self._typing(entry, over=True), weight)
         return Settle(entry, found or Settled(ItemState.SENT))
 
-    def _live_move(self, entry: Entry, now: float) -> Do | Until | None:
+    def _live_move(self, entry: Entry, now: float, pace: Pace) -> Do | Until | None:
         if entry.mute:
             return None
         can = self._capabilities
@@ -256,6 +256,8 @@ class Queue:
         if status != entry.told or (entry.dirty and can.live is not Live.NONE):
             if now < entry.live_at:
                 return Until(entry.live_at)
+            if (at := pace.ready_at(Weight.COSMETIC, now)) > now:
+                return Until(at)  # what it will say then is not worked out now
             if status != entry.told:
                 return Do(entry, self._typing(entry, status), Weight.COSMETIC)
             if step := self._live_step(entry):
@@ -267,7 +269,8 @@ class Queue:
             return None
         if now < entry.typing_at:
             return Until(entry.typing_at)
-        return Do(entry, self._typing(entry, status), Weight.COSMETIC)
+        at = pace.ready_at(Weight.TRIFLE, now)
+        return Do(entry, self._typing(entry, status), Weight.TRIFLE) if at <= now else Until(at)
 
     def _live_step(self, entry: Entry) -> Step | None:
         want = entry.want_live(self._capabilities, self._clean)

@@ -83,12 +83,13 @@ class Signs:
             return
         at = oldest.until
         if self._link.up and not self._owes():
-            at = max(self._pace.ready_at(Weight.COSMETIC, now), self._not_before)
+            at = max(self._pace.ready_at(Weight.TRIFLE, now), self._not_before)
         if at > now:
             await self._wait(min(at, oldest.until) - now)
             return
         del self._waiting[oldest.op.message]
-        self._pace.take(now)
+        if (goes := self._pace.take(now, Weight.TRIFLE)) > now:
+            await asyncio.sleep(goes - now)
         await self._show(oldest.op)
 
     async def _wait(self, seconds: float) -> None:

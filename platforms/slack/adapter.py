@@ -65,6 +65,7 @@ CAPABILITIES = Capabilities(
     typing_ends=True,
     status=True,
     tasks=True,
+    threads_apart=True,
     buttons=20,
     reactions=True,
     files=LARGEST,

@@ -1,9 +1,9 @@
 """Sans-IO: how often each of Slack's methods may be called.
 
 Slack counts per method over the whole workspace, so chats share these budgets, whatever each of
-them has left of its own. What must be shown is held back by Slack's own Retry-After, and by nothing
-that we guess but the pace of posts in one channel. Live updates leave room for the call that will
-close each live message, and come evenly; who may go next is decided by `platforms.slack.show`.
+them has left of its own. Live updates leave room for the calls that will close live messages, and
+come evenly; who may go next is decided by `platforms.slack.show`. When more messages end at once
+than there is room for, the last of them wait for some seconds, rather than for Slack's Retry-After.
 """
 
 from collections import OrderedDict, deque
@@ -13,7 +13,19 @@ STREAMS, APPENDS, UPDATES = "chat.startStream", "chat.appendStream", "chat.updat
 STOPS = "chat.stopStream"
 SESSIONS = "agents.sessions.setStatus"
 
-PER_MINUTE = {STREAMS: 20, STOPS: 20, UPDATES: 50, APPENDS: 100, SESSIONS: 50}
+PER_MINUTE = {
+    STREAMS: 20,
+    STOPS: 20,
+    UPDATES: 50,
+    APPENDS: 100,
+    SESSIONS: 50,
+    "reactions.add": 50,
+    "reactions.remove": 50,
+    "reactions.get": 50,
+    "conversations.history": 50,
+    "conversations.replies": 50,
+    "users.info": 100,
+}
 """Documented, as "20+", "50+" and "100+"; the others of Slack's limits are beyond our needs."""
 
 POSTS_AT_ONCE, POSTS_PER_SECOND = 5.0, 1.0
@@ -21,6 +33,8 @@ POSTS_AT_ONCE, POSTS_PER_SECOND = 5.0, 1.0
 
 _MOST_CHANNELS = 1_000
 _LIVE_SHARE = 0.95
+_LAST_EDITS = 10  # for which room is kept at most: more messages seldom end at once
+_MOST_EDITED = 25  # messages at a time
 _AT_ONCE = 0.25
 _PER_CHANNEL = {"chat.postMessage"}  # counted in each channel apart
 
@@ -76,12 +90,20 @@ class Budget:
         calls = self._lately(SESSIONS, now) + self.open_sessions + 2  # this one's two, too
         return calls <= PER_MINUTE[SESSIONS] and not self.wait(SESSIONS, "", now)
 
+    def full(self, method: str, now: float) -> float:
+        """Seconds until a method can be called again; 0 when it can be called now."""
+        most = PER_MINUTE.get(method, 0)
+        if not most or self._lately(method, now) < most:
+            return 0.0
+        return max(0.0, self._calls[method][-most] + WINDOW - now)
+
     def may_edit_another(self, now: float) -> bool:
-        """Whether another message can be begun that is edited later: half is left for frames."""
-        room = PER_MINUTE[UPDATES] // 2
-        if not self.open_updates:
-            return self.may_update(now)
-        return self.open_updates + self._lately(UPDATES, now) < room
+        """Whether another message can be begun that is edited later."""
+        return (
+            self.open_updates < _MOST_EDITED
+            and self._lately(UPDATES, now) < self._live_updates()
+            and not self.wait(UPDATES, "", now)
+        )
 
     def may_append(self, now: float) -> bool:
         """Whether one of the streams may grow now."""
@@ -89,7 +111,10 @@ class Budget:
 
     def may_update(self, now: float) -> bool:
         """Whether one of the messages that are edited may show a new state now."""
-        return self._has_turn(UPDATES, PER_MINUTE[UPDATES] - self.open_updates, now)
+        return self._has_turn(UPDATES, self._live_updates(), now)
+
+    def _live_updates(self) -> int:
+        return PER_MINUTE[UPDATES] - min(self.open_updates, _LAST_EDITS)
 
     def _has_turn(self, method: str, room: float, now: float) -> bool:
         """A part of the minute's room is there at once, the rest comes evenly."""

@@ -63,6 +63,16 @@ _GONE = {
     "restricted_action_read_only_channel",
 }
 
+_NOT_URGENT = {
+    "reactions.add",
+    "reactions.remove",
+    "reactions.get",
+    "conversations.history",
+    "conversations.replies",
+    "users.info",
+}
+"""These need not try whether Slack allows more than it says."""
+
 _FOREIGN: tuple[tuple[type[BaseException], type[PlatformError]], ...] = (
     # The first that fits counts: what was surely not sent stands before what may have been.
     (aiohttp.ClientConnectorError, Unavailable),
@@ -158,6 +168,9 @@ class Calls:
         now = self.clock.monotonic()
         if wait := self.budget.wait(method, where, now):
             msg = f"Slack asked us to be slower with {method}."
+            raise Unavailable(msg, wait)
+        if method in _NOT_URGENT and (wait := self.budget.full(method, now)):
+            msg = f"Slack takes {method} only so often a minute."
             raise Unavailable(msg, wait)
         self.budget.took(method, now)
         try:

@@ -18,7 +18,7 @@ from platforms.core.errors import (
     Unconfirmed,
 )
 from platforms.core.markdown import close
-from platforms.slack.budget import APPENDS, STOPS, STREAMS
+from platforms.slack.budget import APPENDS, STOPS, STREAMS, UPDATES
 from platforms.slack.calls import Calls, Json, Refused
 from platforms.slack.cards import Chunks, chunks, ended, line, news, title
 from platforms.slack.places import Place, is_dm
@@ -43,6 +43,7 @@ _CLOCKS_DIFFER = 120.0  # seconds that Slack's clock and ours may be apart
 _PAGES, _PAGE = 5, 200
 _FIRST_SIGN = "eyes"  # of a message; before any other one there may be one to take away
 _REMEMBERED = 2_000
+_LONGEST_ENDING = 15.0  # seconds that the last form of a message waits for others
 _TICK = 0.05  # seconds between two looks at whose turn it is
 _LONGEST_SILENCE = 1800.0  # after which a message is not thought to be written any more
 _NOT_STREAMING = {"message_not_in_streaming_state", "stopped_by_user", "streaming_mode_mismatch"}
@@ -316,6 +317,7 @@ class Show:
                 self._drop(channel, op.message)
                 return
         try:
+            await self._room_for_the_last(UPDATES)
             await self._take_over(op, channel, live, op.text)
         except Rejected:  # it is shown anew
             self._drop(channel, op.message)
@@ -323,6 +325,14 @@ class Show:
         self._drop(channel, op.message)
         if live and live.stopped:
             await self._presence.over(Thread(channel, live.thread))
+
+    async def _room_for_the_last(self, method: str) -> None:
+        """Wait when many messages end at once; but not for ever, for Slack may allow more."""
+        until = self._calls.clock.monotonic() + _LONGEST_ENDING
+        while (now := self._calls.clock.monotonic()) < until:
+            if not (seconds := self._calls.budget.full(method, now)):
+                return
+            await asyncio.sleep(min(seconds, until - now))
 
     async def _stop(
         self,

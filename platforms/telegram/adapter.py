@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from telegram import Bot, BotCommand, BotCommandScopeAllGroupChats, BotCommandScopeDefault
 
 from platforms.core.contract import Address, Capabilities, File, Inbox, Op, Receipt, Surroundings
-from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
+from platforms.core.errors import PlatformError, Unauthorized, Unavailable, Unconfirmed
 from platforms.telegram import files
 from platforms.telegram.capabilities import GROUP, PRIVATE
 from platforms.telegram.config import TelegramConfig
@@ -109,7 +109,10 @@ class TelegramAdapter:
         except BaseExceptionGroup as errors:
             if _cancelled():  # a failure in the same moment must not hide that
                 raise asyncio.CancelledError from errors
-            raise _first(errors) from errors
+            error = _first(errors)
+            if isinstance(error, Unauthorized):  # nobody will start this again
+                await self.aclose()
+            raise error from errors
         finally:
             if _cancelled():
                 await self.aclose()

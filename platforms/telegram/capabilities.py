@@ -19,6 +19,8 @@ PRIVATE = Capabilities(
     live_interval=1.0,
     burst=10,  # about one a second, with bursts
     per_second=1.0,
+    account_burst=3,  # with what grows back, less than thirty in any second
+    account_per_second=26.0,
     typing_interval=4.5,
     buttons=8,
     reactions=True,
@@ -32,7 +34,8 @@ GROUP = msgspec.structs.replace(
     live=Live.EDIT,  # drafts are refused there
     live_interval=3.0,
     rest=1.0,  # two edits within a second may be one too many
-    burst=5,  # with what grows back, twenty in any minute; edits count too
-    per_second=15 / 60,
+    burst=5,
+    per_second=20 / 60,
+    per_minute=20,  # edits count too
 )
 """A group: all its topics share what it may take."""

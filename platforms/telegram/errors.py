@@ -32,6 +32,11 @@ TRANSPORT = (aiohttp.ClientError, TimeoutError, OSError)
 NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 """The request surely never reached Telegram."""
 
+_NO_WAY = {
+    aiohttp.ConnectionTimeoutError: "no connection in time",
+    aiohttp.InvalidURL: "platforms.telegram.base_url is no http:// or https:// address",
+}
+
 _GONE = re.compile(
     r"chat not found|PEER_ID_INVALID|chat was deactivated|CHAT_WRITE_FORBIDDEN|"
     r"user is deactivated|no rights to send|not enough rights to send|"
@@ -121,5 +126,6 @@ def _network(error: NetworkError) -> PlatformError:
 def _transport(cause: Exception) -> PlatformError:
     kind = type(cause).__name__
     if isinstance(cause, NOT_SENT):
-        return Unavailable(f"Telegram cannot be reached ({kind})")
+        why = _NO_WAY.get(type(cause), "no connection")
+        return Unavailable(f"Telegram cannot be reached ({why})")
     return Unconfirmed(f"the connection to Telegram broke ({kind})")

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from aiohttp import WSMsgType, web
 
+from tests.fakes.allowance import Allowance
 from tests.fakes.discord.world import (
     CONTENT_INTENT,
     Channel,
@@ -25,6 +26,7 @@ from tests.fakes.discord.world import (
     dislikes,
 )
 from tests.fakes.downloads import Downloads
+from tests.fakes.slow_line import SlowLine
 
 Handler = Callable[[web.Request, Payload], Awaitable[Any]]
 
@@ -32,6 +34,7 @@ TOKEN = "a-token-of-a-bot"
 PATIENCE = 5.0
 _ROUNDING = 0.02
 _ON_THE_WAY = 0.3  # seconds
+_PER_SECOND = 50
 
 
 @dataclass
@@ -93,6 +96,8 @@ class DiscordServer:
         self.accepts_token = True
         self._dumb: set[web.WebSocketResponse] = set()  # take everything and say nothing
         self.refuses_gateway = False
+        self.allowance = Allowance(_PER_SECOND)
+        self.line: SlowLine | None = None  # takes and gives files, if set
         self.calls: list[tuple[str, str, Payload]] = []
         self.identified = 0
         self.resumed = 0
@@ -450,6 +455,9 @@ class DiscordServer:
         self, handler: Handler, name: str, request: web.Request
     ) -> web.StreamResponse:
         channel = request.match_info.get("channel", "")
+        if self.line and request.content_type.startswith("multipart/"):
+            await self.line.take(request.content)
+            return _json({"id": self.world.new_id()})
         payload = await _payload(request)
         self.calls.append((name, channel, payload))
         if not self.accepts_token or request.headers.get("Authorization") != f"Bot {self.token}":
@@ -509,7 +517,8 @@ class DiscordServer:
         while self._all and self._all[0] <= now - 1.0:
             self._all.popleft()
         self._all.append(now)
-        if len(self._all) > 50:
+        if len(self._all) > _PER_SECOND:
+            self.allowance.refused["in all channels"] += 1
             self._found.append(f"{name}: more than 50 calls in a second")
         if name not in {"POST message", "PATCH message"}:
             return {}, None
@@ -522,7 +531,10 @@ class DiscordServer:
         after = began + seconds - now
         if used > most:
             self._found.append(f"{name} in {channel}: over the pace")
+            self.allowance.refused[name] += 1
             return {}, _limited(after, everything=False)
+        if name == "PATCH message":
+            self.allowance.note(channel, most, seconds, now)
         return {
             "X-RateLimit-Limit": str(most),
             "X-RateLimit-Remaining": str(most - used),
@@ -822,6 +834,8 @@ class DiscordHost:
     async def _download(self, request: web.Request) -> web.StreamResponse:
         file = request.match_info["file"]
         for server in self._servers:
+            if server.line:
+                return await server.line.give(request)
             if file in server.world.files:
                 return await server.downloads.serve(request, server.world.files[file])
         return web.Response(status=404)

@@ -30,6 +30,7 @@ from tests.fakes.slack.workspace import (
     SlackError,
     Workspace,
 )
+from tests.fakes.slow_line import SlowLine
 
 BOT_TOKEN, APP_TOKEN, SIGNING_SECRET = "xoxb-fake", "xapp-fake", "8f742231b10e8888abcd99yyyzzz85a5"
 COMMAND = "/holdfast"
@@ -67,14 +68,15 @@ class Envelope:
 class SlackServer:
     """See the module."""
 
-    def __init__(self) -> None:
-        self.workspace = Workspace()
+    def __init__(self, workspace: Workspace | None = None) -> None:
+        self.workspace = workspace or Workspace()
         self.url = ""
         self.sockets: list[web.WebSocketResponse] = []
         self.connected = asyncio.Event()
         self.connections = 0  # how many there ever were
         self.extra_connections = 0  # of another program with the same token
         self.deaf = False  # takes the connection, answers pings, says nothing
+        self.line: SlowLine | None = None  # takes and gives files, if set
         self.requests_to = ""  # where signed requests go; empty: Socket Mode
         self.accept_sockets = True
         self.subscribed = {*EVENTS}
@@ -547,6 +549,10 @@ class SlackServer:
     async def _upload(self, request: web.Request) -> web.StreamResponse:
         file = request.match_info["file"]
         self.calls.append(("upload", ""))
+        if self.line:
+            await self.line.take(request.content)
+            self.workspace.files[file]["size"] = 0
+            return web.Response(text="OK")
         fault, content = self._fault("upload"), await request.read()
         if fault.status != 200:
             headers = {"Retry-After": f"{fault.retry_after:g}"} if fault.retry_after else {}
@@ -569,6 +575,8 @@ class SlackServer:
             return web.Response(status=fault.status)
         if fault.page:
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
+        if self.line:
+            return await self.line.give(request)
         kind = self.workspace.files[file]["mimetype"]
         return await self.downloads.serve(request, self.workspace.contents[file], kind)
 

@@ -1,5 +1,6 @@
 """A Slack workspace in memory: what people see in its channels, and what Slack would mind."""
 
+import asyncio
 import itertools
 import re
 import time
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from platforms.slack.manifest import SCOPES
+from tests.fakes.allowance import Allowance
 
 TEAM, BOT_USER, BOT = "T1", "U0BOT", "B0BOT"
 Json = dict[str, Any]
@@ -164,8 +166,10 @@ class Message:
 class Workspace:
     """Channels, people, files; and the methods of the Web API, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:  # noqa: TID251 - Slack has a clock of its own
         self.offset = 0.0
+        self.allowance = Allowance()
+        self._clock = clock
         self.users: dict[str, Json] = {}
         self.channels: dict[str, list[Message]] = {"D1": []}
         self.archived: set[str] = set()
@@ -194,7 +198,7 @@ class Workspace:
     # --- what a test does and sees -------------------------------------------------------------
 
     def now(self) -> float:
-        return time.time() + self.offset  # noqa: TID251 - Slack has a clock of its own
+        return self._clock() + self.offset
 
     def add_user(self, user: str, name: str, **flags: Any) -> None:
         profile = {"display_name": name, "real_name": name}
@@ -273,7 +277,11 @@ class Workspace:
         )
         if wait:
             self.limited.append(method)
+            self.allowance.refused[method] += 1
             self.found.append(f"{method} went over the documented pace")
+        elif method in PER_MINUTE:
+            at = asyncio.get_running_loop().time()  # as tests measure it
+            self.allowance.note(method, PER_MINUTE[method], 60.0, at)
         return wait
 
     def _post_wait(self, channel: str, now: float) -> float:

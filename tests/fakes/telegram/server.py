@@ -17,7 +17,9 @@ from urllib.parse import parse_qsl
 import aiohttp
 from aiohttp import web
 
+from tests.fakes.allowance import Allowance
 from tests.fakes.downloads import Downloads
+from tests.fakes.slow_line import SlowLine
 from tests.fakes.telegram.faults import Answer, Fault
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
 
@@ -31,6 +33,7 @@ DRAFT_SECONDS = 30.0
 _PER_MINUTE_IN_GROUPS = 20
 _BURST = 40
 _ON_THE_WAY = 0.3  # seconds
+_PER_SECOND_IN_A_CHAT, _PER_SECOND = 1.0, 30.0
 
 _JSON_FIELDS = {
     "entities",
@@ -134,6 +137,7 @@ class TelegramServer:
         self.url = ""
         self.calls: list[Call] = []
         self.violations: list[str] = []
+        self.allowance = Allowance(_PER_SECOND)
         self.rooms: dict[int, Room] = {}
         self.files: dict[str, bytes] = {}
         self.downloads = Downloads()
@@ -142,6 +146,7 @@ class TelegramServer:
         self.token_works = True
         self.complaint = ""  # of the webhook
         self.sizes_hidden = False  # of files
+        self.line: SlowLine | None = None  # takes and gives files, if set
         self.turned_away = 0  # times the webhook did not take an update
         self._updates: deque[dict[str, Any]] = deque()
         self._numbers = 5000
@@ -155,6 +160,7 @@ class TelegramServer:
         self._closed: set[asyncio.Event] = set()  # of these, politely ended
         self._unanswered: dict[str, str] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._all: deque[float] = deque()  # moments of the last second, of all chats
 
     # --- what a test sees --------------------------------------------------------------------
 
@@ -308,6 +314,10 @@ class TelegramServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
+        if self.line and method == "sendDocument":
+            await self.line.take(request.content)
+            written = self._written(self.room(1), Shown(1))
+            return web.json_response({"ok": True, "result": written})
         given = await self._given(request)
         assert request.transport is not None
         peer = request.transport.get_extra_info("peername")
@@ -378,6 +388,8 @@ class TelegramServer:
         return given
 
     async def download(self, request: web.Request) -> web.StreamResponse:
+        if self.line:
+            return await self.line.give(request)
         content = self.files.get(request.match_info["path"])
         if content is None:
             return web.Response(status=404)
@@ -392,7 +404,22 @@ class TelegramServer:
         if "chat_id" in given:
             self._check_chat(method, given["chat_id"])
         answer = handler(given)
+        if "chat_id" in given and method.startswith(_PACED):
+            self._note(method, given["chat_id"])
         return await answer if asyncio.iscoroutine(answer) else answer
+
+    def _note(self, method: str, chat: int) -> None:
+        """Count what a person sees change, and what Telegram counts in all chats together."""
+        now = asyncio.get_running_loop().time()
+        self._all.append(now)
+        while self._all[0] <= now - 1.0:
+            self._all.popleft()
+        if len(self._all) > _PER_SECOND and self.enforce:
+            self.violations.append(f"{method}: more than {_PER_SECOND:g} calls in a second")
+            self.allowance.refused["in all chats"] += 1
+        if method != "sendChatAction":
+            most, seconds = (_PER_SECOND_IN_A_CHAT, 1) if chat > 0 else (_PER_MINUTE_IN_GROUPS, 60)
+            self.allowance.note(str(chat), most, seconds, now)
 
     def _check_chat(self, method: str, chat: int) -> None:
         room = self.room(chat)
@@ -413,6 +440,7 @@ class TelegramServer:
             most = _PER_MINUTE_IN_GROUPS if chat < 0 else 60 + _BURST
             if len(room.sent) >= most:
                 self.violations.append(f"{chat}: {method} is over the documented pace")
+                self.allowance.refused[method] += 1
                 if self.enforce:
                     room.blocked_until = now + 3
                     raise Answer(429, "Too Many Requests: retry after 3", retry_after=3)
@@ -677,6 +705,8 @@ class TelegramServer:
 
     def _do_get_file(self, given: dict[str, Any]) -> dict[str, Any]:
         ref = given["file_id"]
+        if self.line:
+            return {"file_id": ref, "file_unique_id": ref, "file_path": ref}
         if ref not in self.files:
             raise Answer(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
         size = len(self.files[ref])

@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.delivery.pacing import Pace, Weight
+from gateway.delivery.pacing import Account, Pace, Weight
 
 budgets = st.tuples(st.integers(1, 30), st.floats(0.1, 50.0))
 waits = st.lists(st.tuples(st.sampled_from(Weight), st.floats(0.0, 3.0)), min_size=1, max_size=80)
@@ -73,6 +74,150 @@ def test_a_shorter_retry_after_does_not_shorten_a_longer_one() -> None:
     pace.limited(0.0, 100.0)
     pace.limited(1.0, 5.0)
     assert pace.blocked_until == 100.0
+
+
+@given(st.integers(1, 30), st.integers(1, 40), waits)
+@settings(max_examples=200, deadline=None)
+def test_a_minute_never_holds_more_ops_than_it_may(
+    burst: int, per_minute: int, asked: list[tuple[Weight, float]]
+) -> None:
+    pace = Pace(burst, 1.0, 0.0, per_minute=per_minute)
+    now, moments = 0.0, []
+    for weight, later in asked:
+        now += later
+        while (at := pace.ready_at(weight, now)) > now:
+            now = at
+        pace.take(now)
+        moments.append(now)
+    for number, start in enumerate(moments):
+        assert sum(start <= at < start + 60.0 for at in moments[number:]) <= per_minute
+
+
+def test_live_updates_leave_room_in_a_minute_and_use_the_rest_of_it() -> None:
+    pace = Pace(5, 20 / 60, 0.0, per_minute=20)
+    now, moments = 0.0, []
+    while now < 180.0:
+        if (at := pace.ready_at(Weight.COSMETIC, now)) > now:
+            now = at
+            continue
+        pace.take(now)
+        moments.append(now)
+    assert len(moments) >= 3 * 17
+    assert pace.ready_at(Weight.FINAL, now) == now
+
+
+# --- all chats together ---------------------------------------------------------------------------
+
+
+def _chats(number: int, account: Account) -> list[Pace]:
+    return [Pace(1000, 1000.0, 0.0, account=account) for _ in range(number)]
+
+
+@given(
+    st.integers(1, 10),
+    st.floats(1.0, 40.0),
+    st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(Weight), st.floats(0.0, 0.5)), max_size=120
+    ),
+)
+@settings(max_examples=200, deadline=None)
+def test_once_a_platform_minds_all_chats_together_keep_within_the_accounts_budget(
+    burst: int, per_second: float, asked: list[tuple[int, Weight, float]]
+) -> None:
+    account = Account(burst, per_second, 0.0)
+    account.limited(0.0)
+    chats = _chats(6, account)
+    now, moments = 0.0, []
+    for chat, weight, later in asked:
+        now += later
+        if chats[chat].ready_at(weight, now) <= now:
+            moments.append(chats[chat].take(now, weight))
+    _assert_within(sorted(moments), burst, per_second)
+
+
+def test_chats_take_turns_at_live_updates_and_use_the_accounts_budget() -> None:
+    chats = _chats(100, Account(4, 25.0, 0.0))
+    times = [0] * 100
+    for tick in range(2_000):  # 20 seconds; every chat asks all the time
+        now = tick / 100
+        for number, chat in enumerate(chats):
+            if chat.ready_at(Weight.COSMETIC, now) <= now:
+                chat.take(now, Weight.COSMETIC)
+                times[number] += 1
+    assert sum(times) >= 0.95 * 25 * 20
+    assert max(times) - min(times) <= 1
+
+
+def test_who_comes_later_does_not_go_before_those_who_wait() -> None:
+    account = Account(4, 10.0, 0.0)
+    first, second, waits, late = _chats(4, account)
+    for chat in (first, second):
+        assert chat.ready_at(Weight.COSMETIC, 0.0) == 0.0
+        chat.take(0.0, Weight.COSMETIC)
+    turn = waits.ready_at(Weight.COSMETIC, 0.0)
+    assert turn > 0.0
+    assert late.ready_at(Weight.COSMETIC, turn - 0.001) > turn
+    assert waits.ready_at(Weight.COSMETIC, turn) == turn
+
+
+@given(
+    st.integers(3, 10),
+    st.floats(1.0, 40.0),
+    st.lists(st.tuples(st.integers(0, 5), st.floats(0.0, 0.5)), max_size=120),
+)
+@settings(max_examples=200, deadline=None)
+def test_live_updates_always_keep_within_the_accounts_budget(
+    burst: int, per_second: float, asked: list[tuple[int, float]]
+) -> None:
+    chats = _chats(6, Account(burst, per_second, 0.0))
+    now, moments = 0.0, []
+    for chat, later in asked:
+        now += later
+        if chats[chat].ready_at(Weight.COSMETIC, now) <= now:
+            moments.append(chats[chat].take(now, Weight.COSMETIC))
+            assert moments[-1] == now
+    _assert_within(moments, burst, per_second)
+
+
+def test_many_final_ops_wait_for_nothing_while_nothing_else_is_shown() -> None:
+    finals = _chats(500, Account(4, 25.0, 0.0))
+    assert {final.take(10.0) for final in finals} == {10.0}
+
+
+def test_final_ops_after_live_updates_are_spread_over_a_moment_and_no_more() -> None:
+    chats = _chats(500, Account(4, 25.0, 0.0))
+    live = 0
+    for tick in range(300):
+        for chat in chats[:50]:
+            if chat.ready_at(Weight.COSMETIC, tick / 100) <= tick / 100:
+                chat.take(tick / 100, Weight.COSMETIC)
+                live = tick
+    goes = sorted(chat.take(3.0) for chat in chats)
+    assert goes[12] > 3.4
+    assert goes[-1] == live / 100 + 0.7
+    assert {chat.take(5.0) for chat in chats[:100]} == {5.0}
+
+
+def test_after_a_429_final_ops_stand_in_line_for_a_while() -> None:
+    account = Account(4, 10.0, 0.0)
+    (first, *others) = _chats(7, account)
+    first.limited(0.0, 1.0)
+    goes = [chat.take(1.0) for chat in others]
+    assert goes == pytest.approx([1.0, 1.0, 1.0, 1.0, 1.1, 1.2])
+    assert {chat.take(700.0) for chat in others} == {700.0}
+
+
+def test_what_must_be_shown_goes_before_live_updates_and_those_before_trifles() -> None:
+    final, live, typing = _chats(3, Account(4, 10.0, 0.0))
+    for _ in range(6):
+        final.take(0.0)
+    assert live.ready_at(Weight.COSMETIC, 0.1) > 0.1  # a lot has just been said
+    assert typing.ready_at(Weight.TRIFLE, 0.5) > 0.5
+    assert final.ready_at(Weight.FINAL, 0.5) == 0.5
+    assert live.ready_at(Weight.COSMETIC, 0.7) == 0.7
+    live.take(0.7, Weight.COSMETIC)
+    assert typing.ready_at(Weight.TRIFLE, 0.71) > 0.71
+    assert typing.ready_at(Weight.TRIFLE, 5.0) == 5.0
 
 
 def _sustained(pace: Pace, start: float) -> float:

@@ -116,6 +116,36 @@ async def test_an_error_in_an_adapter_or_its_quiet_end_is_survived(
     assert "its connection ended" in caplog.text
 
 
+class Silent(Moody):
+    """Does not connect at first, and never says why."""
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+        if self._moods[0] == "hang":
+            self._moods.pop(0)
+            await asyncio.Event().wait()
+        await super().run(inbox, ready)
+
+
+async def test_a_platform_that_never_answers_is_named_and_asked_again() -> None:
+    adapter = Silent("hang", TimeoutError("its own"), "stay")
+    told: list[str] = []
+    supervised = Supervised(
+        adapter,
+        connected=lambda _: None,
+        disconnected=lambda _: told.append(supervised.report),
+        sleep=lambda _: asyncio.sleep(0),
+        patience=0.02,
+    )
+    assert supervised.report == "connecting, no answer so far"
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(supervised.run(inbox))
+        await adapter.over.wait()
+        await asyncio.sleep(0.05)  # longer than it may take to connect
+        assert supervised.report == "connected"
+        task.cancel()
+    assert told[:2] == ["no answer within 0.02 s", "an error in its adapter (TimeoutError)"]
+
+
 class Stubborn(MemoryAdapter):
     """Ends with an error of its own when it is cancelled, as a group of tasks may do."""
 
@@ -166,6 +196,6 @@ async def test_a_complaint_is_named_once_until_it_is_over_and_not_kept_over_a_br
         assert "moody: this is over: two of us" in caplog.messages
         task.cancel()
     assert supervised.standing is Standing.CONNECTING
-    assert supervised.problem == "connecting"
+    assert supervised.problem == "connecting, no answer so far"
     supervised.standing = Standing.CONNECTED
     assert supervised.problem == ""

@@ -46,7 +46,7 @@ def test_a_part_of_the_minute_is_there_at_once_and_the_rest_comes_evenly() -> No
 def test_live_edits_leave_room_for_the_last_edit_of_each_message() -> None:
     budget = Budget()
     budget.open_updates = 20
-    for _ in range(29):
+    for _ in range(39):
         budget.took(UPDATES, 0.0)
     assert budget.may_update(10.0)
     budget.took(UPDATES, 0.0)

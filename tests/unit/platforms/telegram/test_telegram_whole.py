@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig
 from sessions.values.secret import Secret
+from tests.e2e.crowd import nothing_left
 from tests.e2e.house import talkative
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
@@ -117,12 +119,15 @@ async def test_a_command_is_obeyed_in_a_group_when_it_names_us(
 
 
 async def test_many_chats_are_shown_live_at_a_pace_that_telegram_takes(tmp_path: Path) -> None:
+    speeds = itertools.cycle(range(20))
+
     def slowly(_: dict[str, Any]) -> Script:
-        return words("one two three four five six seven eight nine ten.", 0.25)
+        pause = 0.3 + next(speeds) / 100  # they end one after the other
+        return words("one two three four five six seven eight nine ten.", pause)
 
     async with serving(enforce=True) as server, ModelServer(slowly) as model:
         access = AccessSettings(allow=("telegram:*",))
-        async with gateway(tmp_path, model, server, access=access):
+        async with gateway(tmp_path, model, server, access=access) as runner:
             for chat in range(2000, 2020):
                 server.say(chat, "count", user=chat, date=now())
                 server.say(-chat, f"@{BOT_NAME} count", user=chat, date=now(), entities=_mention())
@@ -133,6 +138,7 @@ async def test_many_chats_are_shown_live_at_a_pace_that_telegram_takes(tmp_path:
                 ),
                 12.0,
             )
+            await nothing_left(runner)
         assert server.complaints() == []
     for chat in chats:
         assert server.screen(chat) == ["one two three four five six seven eight nine ten."]

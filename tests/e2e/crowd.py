@@ -1,0 +1,355 @@
+"""Many people who talk to one bot at the same time, on a platform of ours.
+
+A crowd opens the platform's server, lets its people speak each in a place of their own, and knows
+whether everybody was answered. The model speaks a word at a time for as long as it is told to.
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from agent.settings import ModelSettings, Timeouts
+from gateway.runner import GatewayRunner
+from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from platforms.core.contract import Address, File, PlatformSpec
+from platforms.core.registry import specs
+from sessions.settings import SessionSettings
+from sessions.values.clock import Clock, SystemClock
+from sessions.values.duration import Duration
+from sessions.values.secret import Secret
+from tests.fakes.allowance import Allowance, Share
+from tests.fakes.discord.server import TOKEN as DISCORD_TOKEN
+from tests.fakes.discord.server import DiscordServer
+from tests.fakes.discord.world import Channel
+from tests.fakes.model_script import Script, words
+from tests.fakes.model_server import ModelServer
+from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SlackServer
+from tests.fakes.slack.workspace import BOT_USER, Workspace
+from tests.fakes.slow_line import SlowLine
+from tests.fakes.telegram.server import TOKEN as TELEGRAM_TOKEN
+from tests.fakes.telegram.server import TelegramServer, serving
+
+PAUSE = 0.5  # seconds between two words of the model
+_NUMBER = re.compile(r"question (\d+)")
+
+
+class Crowd(Protocol):
+    """People on one platform."""
+
+    platform: str
+    allowance: Allowance
+
+    def config(self) -> dict[str, Any]:
+        """Give `[platforms.NAME]`."""
+        ...
+
+    async def say(self, number: int, text: str) -> None:
+        """Let one of them say something in the place that is theirs."""
+        ...
+
+    def scope(self, number: int) -> str:
+        """Name what the platform counts of the live updates there."""
+        ...
+
+    def shown(self, number: int) -> list[str]:
+        """What that person sees of us."""
+        ...
+
+    async def until(self, enough: Callable[[], bool], seconds: float) -> None:
+        """Wait until something is so."""
+        ...
+
+    def complaints(self) -> list[str]:
+        """What the platform would punish, or people would notice."""
+        ...
+
+    def slow_files(self, line: SlowLine) -> None:
+        """Let all files come and go over this line."""
+        ...
+
+    def address(self, number: int) -> Address:
+        """Name the place of one of them."""
+        ...
+
+    def file(self, number: int, size: int) -> File:
+        """Let one of them have attached a file."""
+        ...
+
+
+class OnTelegram:
+    """Private chats, or the topics of one group."""
+
+    platform = "telegram"
+    group = -100777
+
+    def __init__(self, server: TelegramServer, *, together: bool) -> None:
+        self.allowance = server.allowance
+        self._server = server
+        self._together = together
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "token": TELEGRAM_TOKEN,
+            "base_url": self._server.url,
+            "require_mention": False,
+        }
+
+    async def say(self, number: int, text: str) -> None:
+        if self._together:
+            topic = {"message_thread_id": 500 + number, "is_topic_message": True}
+            self._server.say(self.group, text, user=1001 + number, **topic)
+        else:
+            self._server.say(1001 + number, text, user=1001 + number)
+
+    def scope(self, number: int) -> str:
+        return str(self.group if self._together else 1001 + number)
+
+    def shown(self, number: int) -> list[str]:
+        if not self._together:
+            return [each.markdown for each in self._server.messages(1001 + number)]
+        messages = self._server.messages(self.group)
+        return [each.markdown for each in messages if each.thread == 500 + number]
+
+    async def until(self, enough: Callable[[], bool], seconds: float) -> None:
+        await self._server.until(enough, seconds)
+
+    def complaints(self) -> list[str]:
+        return self._server.complaints()
+
+    def slow_files(self, line: SlowLine) -> None:
+        self._server.line = line
+
+    def address(self, number: int) -> Address:
+        return Address("telegram", str(1001 + number))
+
+    def file(self, number: int, size: int) -> File:
+        return File("big.bin", "application/octet-stream", "big", size)
+
+
+class OnDiscord:
+    """Direct chats, or the threads of one channel."""
+
+    platform = "discord"
+
+    def __init__(self, server: DiscordServer, size: int, *, together: bool) -> None:
+        self.allowance = server.allowance
+        self._server = server
+        world = server.world
+        self._people = [world.user(f"Person{number}") for number in range(size)]
+        room = world.room(world.guild(*self._people))
+        self._places: list[Channel] = [
+            world.thread(room, f"thread {number}") if together else world.direct(person)
+            for number, person in enumerate(self._people)
+        ]
+
+    def config(self) -> dict[str, Any]:
+        return {"token": DISCORD_TOKEN, "base_url": self._server.url, "require_mention": False}
+
+    async def say(self, number: int, text: str) -> None:
+        await self._server.say(self._places[number], self._people[number], text)
+
+    def scope(self, number: int) -> str:
+        return self._places[number].id
+
+    def shown(self, number: int) -> list[str]:
+        return self._server.screen(self._places[number])
+
+    async def until(self, enough: Callable[[], bool], seconds: float) -> None:
+        await self._server.until(enough, seconds)
+
+    def complaints(self) -> list[str]:
+        return self._server.violations()
+
+    def slow_files(self, line: SlowLine) -> None:
+        self._server.line = line
+
+    def address(self, number: int) -> Address:
+        return Address("discord", self._places[number].id)
+
+    def file(self, number: int, size: int) -> File:
+        attached = self._server.world.attach(self._server.root, "big.bin", b"", "text/plain")
+        ref = f"{self._places[number].id}/1/{attached['id']} {attached['url']}"
+        return File("big.bin", "application/octet-stream", ref, size)
+
+
+class OnSlack:
+    """Direct messages, which are edited, or the threads of one channel, which stream."""
+
+    platform = "slack"
+
+    def __init__(self, server: SlackServer, size: int, *, together: bool) -> None:
+        self.allowance = server.workspace.allowance
+        self._server = server
+        self._together = together
+        self._roots: dict[int, str] = {}
+        server.add_channel("C1")
+        for number in range(size):
+            server.workspace.add_user(f"U{number + 10}", f"Person{number}")
+            server.workspace.channels.setdefault(f"D{number + 10}", [])
+
+    def config(self) -> dict[str, Any]:
+        return {"bot_token": BOT_TOKEN, "app_token": APP_TOKEN, "base_url": self._server.url}
+
+    async def say(self, number: int, text: str) -> None:
+        user = f"U{number + 10}"
+        if self._together:
+            root = self._roots.get(number, "")
+            said = self._server.write("C1", f"<@{BOT_USER}> {text}", user=user, thread=root)
+            self._roots.setdefault(number, said)
+        else:
+            self._server.write(f"D{number + 10}", text, user=user)
+
+    def scope(self, number: int) -> str:
+        return "chat.appendStream" if self._together else "chat.update"
+
+    def shown(self, number: int) -> list[str]:
+        if self._together:
+            return self._server.workspace.screen("C1", self._roots.get(number, "?"))
+        return self._server.workspace.screen(f"D{number + 10}")
+
+    async def until(self, enough: Callable[[], bool], seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            while not enough():
+                self._server.changed.clear()
+                await self._server.changed.wait()
+
+    def complaints(self) -> list[str]:
+        return self._server.violations()
+
+    def slow_files(self, line: SlowLine) -> None:
+        self._server.line = line
+
+    def address(self, number: int) -> Address:
+        return Address("slack", f"T1/D{number + 10}")
+
+    def file(self, number: int, size: int) -> File:
+        kind = "application/octet-stream"
+        ref = self._server.workspace.add_file("big.bin", b"", kind)["id"]
+        return File("big.bin", kind, ref, size)
+
+
+@contextlib.asynccontextmanager
+async def crowd(
+    platform: str, size: int, *, together: bool, clock: Clock | None = None
+) -> AsyncIterator[Crowd]:
+    """Open a platform's server with people on it: apart, or in topics and threads of one room."""
+    match platform:
+        case "telegram":
+            async with serving(enforce=True) as telegram:
+                yield OnTelegram(telegram, together=together)
+        case "discord":
+            async with DiscordServer() as discord:
+                yield OnDiscord(discord, size, together=together)
+        case _:
+            used = clock or SystemClock()
+            async with SlackServer(Workspace(lambda: used.now() / 1000)) as slack:
+                yield OnSlack(slack, size, together=together)
+
+
+def whole(number: int) -> str:
+    """The end of the answer to somebody's question."""
+    return f"that was all for {number}."
+
+
+class Speaker:
+    """What the model says: so many words a second, for so long."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.began: dict[int, float] = {}
+
+    def __call__(self, body: dict[str, Any]) -> Script:
+        said = json.dumps(body["messages"][-1]["content"])
+        number = int(_NUMBER.findall(said)[-1])
+        self.began[number] = asyncio.get_running_loop().time()
+        return words(self.answer(number), PAUSE)
+
+    def answer(self, number: int) -> str:
+        """All that it says."""
+        end = whole(number)
+        count = int(self.seconds / PAUSE) - len(end.split())
+        return " ".join((*(f"word{each:03d}" for each in range(count)), end))
+
+
+@contextlib.asynccontextmanager
+async def gateway_for(
+    people: Crowd, home: Path, model: ModelServer, clock: Clock | None = None
+) -> AsyncIterator[GatewayRunner]:
+    """Run a whole gateway whose only platform is the crowd's."""
+    async with gateway_on({people.platform: people.config()}, home, model, clock) as runner:
+        yield runner
+
+
+@contextlib.asynccontextmanager
+async def gateway_on(
+    tables: dict[str, dict[str, Any]], home: Path, model: ModelServer, clock: Clock | None = None
+) -> AsyncIterator[GatewayRunner]:
+    """Run a whole gateway on the platforms that have a table."""
+    known = {name: specs()[name] for name in tables}
+    runner = GatewayRunner(
+        Settings(
+            gateway=GatewaySettings(drain_seconds=0, stale_after=Duration.parse("3650d")),
+            model=ModelSettings(
+                provider="openai",
+                name="scripted",
+                base_url=model.url,
+                api_key=Secret("sk-none"),
+                timeouts=Timeouts(backoff=0.01),
+            ),
+            access=AccessSettings(allow=tuple(f"{name}:*" for name in tables)),
+            limits=LimitSettings(messages_per_minute=10_000),
+            sessions=SessionSettings(),
+            platforms={name: configured(known[name], table) for name, table in tables.items()},
+        ),
+        home,
+        specs=known,
+        http=False,
+        clock=clock,
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(runner.run())
+        async with asyncio.timeout(60):
+            await runner.ready.wait()
+        try:
+            yield runner
+        finally:
+            runner.stopping.set()
+            runner.hurry.set()
+
+
+def configured(spec: PlatformSpec, given: dict[str, Any]) -> msgspec.Struct:
+    """Read a platform's table, as `gateway.config` does."""
+    secret = {name: Secret(value) for name, value in given.items() if name.endswith("token")}
+    return spec.config(**{**given, **secret})
+
+
+async def all_speak(
+    people: Crowd, speaker: Speaker, size: int, patience: float, first: int = 0
+) -> Share:
+    """Let everybody ask at once and be answered; how much of the platform's allowance was used."""
+    for number in range(size):
+        await people.say(number, f"question {first + number}")
+
+    def answered(number: int) -> bool:
+        return any(whole(first + number) in text for text in people.shown(number))
+
+    await people.until(lambda: all(map(answered, range(size))), patience)
+    for number in range(size):
+        began = speaker.began[first + number]
+        people.allowance.live(people.scope(number), began, began + speaker.seconds)
+    return people.allowance.share()
+
+
+async def nothing_left(runner: GatewayRunner) -> None:
+    """Wait until no turn runs, and all that is to be shown is shown."""
+    assert runner._pool
+    assert runner._store
+    async with asyncio.timeout(60):
+        while runner._pool.running() or await runner._store.open_items():  # noqa: ASYNC110 - the runner tells only who asks
+            await asyncio.sleep(0.05)

@@ -1,0 +1,47 @@
+"""Twenty answers that are written at once: how live they are, and that no platform minds.
+
+The platforms' servers keep to their documented limits and count what those leave for live updates.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.crowd import Speaker, all_speak, crowd, gateway_for, nothing_left
+from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import clock, quickly
+
+pytestmark = pytest.mark.timeout(60)
+
+SIZE = 20
+
+PLACES = [
+    pytest.param("telegram", False, 20.0, id="telegram, private chats"),
+    pytest.param("telegram", True, 60.0, id="telegram, topics of one group"),
+    pytest.param("discord", False, 20.0, id="discord, direct chats"),
+    pytest.param("discord", True, 20.0, id="discord, threads of one channel"),
+    pytest.param("slack", False, 60.0, id="slack, direct messages"),
+    pytest.param("slack", True, 60.0, id="slack, threads of one channel"),
+]
+
+
+@pytest.mark.parametrize(("platform", "together", "seconds"), PLACES)
+def test_twenty_answers_at_once_are_live_and_nobody_minds(
+    tmp_path: Path, platform: str, together: bool, seconds: float
+) -> None:
+    async def play() -> None:
+        speaker = Speaker(seconds)
+        async with (
+            crowd(platform, SIZE, together=together, clock=clock()) as people,
+            ModelServer(speaker) as model,
+        ):
+            async with gateway_for(people, tmp_path, model, clock()) as runner:
+                share = await all_speak(people, speaker, SIZE, seconds + 200)
+                await nothing_left(runner)
+            assert people.complaints() == []
+            for number in range(SIZE):
+                assert people.shown(number) == [speaker.answer(number)]
+        assert share.refused == 0
+        assert share.used_part >= 0.7
+
+    quickly(play())
