@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from platforms.core.markdown import fences
+
 # --- inside a line ---------------------------------------------------------------------------
 
 
@@ -119,11 +121,23 @@ Block = Paragraph | Heading | Code | Display | Rule | BlockQuote | Listing | Tab
 
 def parse(md: str) -> tuple[Block, ...]:
     """Read a Markdown text."""
+    md = md.replace("\r\n", "\n").replace("\r", "\n")
     if not _MARKED.search(md):
         lines = (line.strip() for line in md.strip().split("\n"))
         paragraphs = re.split(r"\n{2,}", "\n".join(lines))
         return tuple(Paragraph((Plain(text),)) for text in paragraphs if text)
-    return tuple(_Reader(md.expandtabs(4).split("\n"), 0).blocks())
+    return tuple(_Reader(_untabbed(md).split("\n"), 0).blocks())
+
+
+def _untabbed(md: str) -> str:
+    """Tabs are indentation, but in a code block they are what was written."""
+    if "\t" not in md:
+        return md
+    out, place = [], 0
+    for fence in fences(md):
+        out += [md[place : fence.body].expandtabs(4), md[fence.body : fence.end]]
+        place = fence.end
+    return "".join(out) + md[place:].expandtabs(4)
 
 
 _MARKED = re.compile(
@@ -132,8 +146,10 @@ _MARKED = re.compile(
 _DEEPEST = 12
 _WIDEST_GAP = 4
 _FENCE = re.compile(r" {0,20}(?P<mark>`{3,10}(?!`)|~{3,10}(?!~))(?P<info>.*)")
-_INFO = re.compile(r"[A-Za-z][\w+#.-]{0,29}(?:\s+(?:\{[^}]*\}|[\w.-]+=\S*|[\w/-]+\.\w+))*")
-"""A language, and what may stand behind it that is not meant to be read."""
+_INFO = re.compile(
+    r"(?P<language>[A-Za-z][\w+#.-]{0,29})(?:[,:][\w/=,.-]*)?(?:\s+(?:[\w/-]+\.\w+|.*[={].*))?"
+)
+"""A language, and what may stand behind it that is not meant to be read: settings, a file's name."""
 
 _HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ ]+(?P<text>.*?))??(?:[ ]+#+)?[ ]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ ]*$")
@@ -173,7 +189,8 @@ class _Reader:
 
     def _paragraph(self) -> Iterator[Block]:
         if self._words:
-            text = "\n".join(word.removesuffix("\\").rstrip() for word in self._words)
+            *words, last = self._words  # a backslash at the very end breaks no line
+            text = "\n".join((*(word.removesuffix("\\").rstrip() for word in words), last))
             self._words = []
             yield Paragraph(inlines(text))
 
@@ -211,11 +228,12 @@ class _Reader:
             self._at += 1
             if _closes(line, mark):
                 break
-            text.append(line[min(indent, len(line) - len(line.lstrip())) :])
+            text.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
         info = opening["info"].strip()
-        if info and not _INFO.fullmatch(info):
+        known = _INFO.fullmatch(info)
+        if info and not known:
             text.insert(0, info)  # no language: words that must not be lost
-        return Code("\n".join(text), info.split()[0] if _INFO.fullmatch(info) else "")
+        return Code("\n".join(text), known["language"] if known else "")
 
     def _indented(self) -> Code:
         text = []
@@ -282,7 +300,7 @@ class _Reader:
                 and not self._is_lazy(found, line)
             ):
                 break
-            found.append(line[min(inner, indent) :])
+            found.append(line[min(inner, len(line) - len(line.lstrip(" "))) :])
             if fence is None:
                 fence = _opening(found[-1])
             elif _closes(found[-1], fence["mark"]):
@@ -302,8 +320,8 @@ class _Reader:
         if not _COLUMNS.match(columns) or "-" not in columns:
             return self._rest_of_table(line, columns)
         header, aligned = _cells(line), tuple(map(_alignment, _cells(columns)))
-        if len(header) != len(aligned):
-            return None
+        if len(header) != len(aligned) or (len(header) == 1 and "|" not in columns):
+            return None  # the latter is a title with its underline
         self._at += 2
         return Table(tuple(inlines(cell) for cell in header), aligned, self._rows(len(header)))
 
@@ -394,7 +412,8 @@ _TARGET = re.compile(
     r"\(\s*(?:<(?P<braced>[^<>\n]*)>|(?P<bare>[^\s()]*(?:\([^\s()]*\)[^\s()]*)*))"
     r"(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
 )
-_DOLLARS = re.compile(r"\$(?=[^\s$])(?P<tex>[^$\n]{0,300}?[^\s$\\])\$(?![\d$])")
+_BRACKET = re.compile(r"\\.|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|[\[\]]", re.DOTALL)
+_DOLLARS = re.compile(r"\$(?=[^\s$])(?P<tex>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])")
 _TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
 _PAIR = 2
 _SAFE = ("http://", "https://", "mailto:", "tel:")
@@ -529,7 +548,7 @@ class _Words:
         """Find for each opening bracket the closing one."""
         if self._partner is None:
             self._partner, opened = {}, []
-            for found in re.finditer(r"\\.|(`+)[^`]*\1|[\[\]]", self._text):
+            for found in _BRACKET.finditer(self._text):
                 if found[0] == "[":
                     opened.append(found.start())
                 elif found[0] == "]" and opened:

@@ -74,8 +74,10 @@ class _Pen:
 
     def drawn(self) -> Formatted:
         text = "".join(self._said)
-        left = size(text, Unit.UTF16) - size(text.lstrip(), Unit.UTF16)
-        text = text.strip()
+        # What code begins with is its indentation, and stays.
+        first = min((start for start, _ in self._holes), default=self._at)
+        left = min(first, size(text, Unit.UTF16) - size(text.lstrip(), Unit.UTF16))
+        text = text[left:].rstrip()  # blank characters have one unit each
         end = size(text, Unit.UTF16)
         found = []
         for entity in sorted(self._entities, key=lambda each: (each.offset, -each.length)):
@@ -112,10 +114,13 @@ class _Pen:
             case BlockQuote():
                 start = self._at
                 self.blocks(block.blocks, indent)
-                if not any(
-                    each.type == "blockquote" and each.offset >= start for each in self._entities
-                ):
-                    self._note("blockquote", start, self._at)
+                # Telegram knows no quotes in quotes: the outer one holds all of it.
+                self._entities = [
+                    each
+                    for each in self._entities
+                    if each.type != "blockquote" or each.offset < start
+                ]
+                self._note("blockquote", start, self._at)
             case Listing():
                 self._listing(block, indent)
             case Table():
@@ -153,7 +158,8 @@ class _Pen:
                 self._inlines(node.inside, indent)
                 self._style(node.style, start)
             case Link():
-                self._inlines(node.inside, indent)
+                # Telegram shows no link on code, and where one leads says more than how it looks.
+                self._inlines(_without_code(node.inside), indent)
                 if "".join(self._said[-1:]) != node.url:  # else it is found by itself
                     self._style("text_link", start, node.url)
 
@@ -183,15 +189,30 @@ class _Pen:
             self._entities.append(Entity(kind, start, end - start, url, language))
 
 
+def _without_code(inside: Inlines) -> Inlines:
+    return tuple(
+        msgspec.structs.replace(node, inside=_without_code(node.inside))
+        if isinstance(node, Styled | Link)
+        else Plain(node.text)
+        for node in inside
+    )
+
+
 # --- tables ----------------------------------------------------------------------------------
 
 
 def words_of(inside: Inlines) -> str:
-    """Give the bare words."""
-    return "".join(
-        node.text if isinstance(node, Plain | Mono | Formula) else words_of(node.inside)
-        for node in inside
-    )
+    """Give the bare words, and where their links lead."""
+    return "".join(map(_words, inside))
+
+
+def _words(node: Inline) -> str:
+    if isinstance(node, Plain | Mono | Formula):
+        return node.text
+    words = words_of(node.inside)
+    if isinstance(node, Link) and words not in node.url:
+        return f"{words} ({node.url})"
+    return words
 
 
 def _lines(table: Table, *, compact: bool) -> str:

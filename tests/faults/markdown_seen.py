@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-from tests.faults.markdown_signs import LINE, SPACE, Dialect, Look, Page, Sign, tree
+from tests.faults.markdown_signs import LINE, SPACE, UNSEEN, Dialect, Look, Page, Sign, tree
 
 # --- Telegram --------------------------------------------------------------------------------
 
@@ -53,9 +53,9 @@ def _say_code(page: Page, run: list[tuple[str, frozenset[Look]]]) -> None:
 def _look(entity: dict[str, Any]) -> Look:
     kind = str(entity["type"])
     if kind == "pre":
-        return "pre", str(entity.get("language") or "")
+        return "pre", UNSEEN.sub("", str(entity.get("language") or ""))
     if kind == "text_link":
-        return "link", str(entity["url"])
+        return "link", UNSEEN.sub("", str(entity["url"]))
     return _ENTITY_LOOKS.get(kind, kind)
 
 
@@ -80,6 +80,8 @@ class _Rich(HTMLParser):
         given = dict(attrs)
         look: Look | None = _TAG_LOOKS.get(tag)
         if tag in _LINES | {"tg-math-block"}:
+            if tag == "br":
+                self._say_point()
             self.page.space(LINE)
         if tag in {"td", "th"}:
             self.page.space(SPACE)
@@ -100,9 +102,10 @@ class _Rich(HTMLParser):
         elif tag == "pre":
             look = ("pre", "")
         elif tag == "code" and self._open and self._open[-1][0] == "pre":
-            look = ("pre", str(given.get("class") or "").removeprefix("language-"))
+            language = str(given.get("class") or "").removeprefix("language-")
+            look = ("pre", UNSEEN.sub("", language))
         elif tag == "a":
-            look = ("link", str(given.get("href")))
+            look = ("link", UNSEEN.sub("", str(given.get("href"))))
         elif re.fullmatch("h[1-6]", tag):
             look = ("heading", tag[1])
         if tag not in _ALONE:
@@ -226,7 +229,7 @@ class _Discord:
                 return found.end()
         if char == "[" and (found := _MASKED.match(text, at)):
             if re.match("https?://", found[2]) and not re.match("https?://", found[1]):
-                self.read(found[1], looks | {("link", found[2])}, blocks=False)
+                self.read(found[1], looks | {("link", UNSEEN.sub("", found[2]))}, blocks=False)
                 return found.end()
         if found := _ANGLE.match(text, at) or _BARE.match(text, at):
             self.page.say(found[found.lastindex or 0], looks)

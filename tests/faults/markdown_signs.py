@@ -27,7 +27,7 @@ class Sign(NamedTuple):
     gap: int = NO_GAP
 
 
-_UNSEEN = re.compile(
+UNSEEN = re.compile(
     "[\0-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffd]"
 )
 
@@ -43,7 +43,7 @@ class Page:
         self._gap = max(self._gap, gap)
 
     def say(self, text: str, looks: frozenset[Look]) -> None:
-        for char in _UNSEEN.sub("", text):
+        for char in UNSEEN.sub("", text):
             if char.isspace():
                 self.space(LINE if char == "\n" else SPACE)
             else:
@@ -53,7 +53,7 @@ class Page:
     def code(self, text: str, looks: frozenset[Look]) -> None:
         """Indentation is what code is read by."""
         self.space(LINE)
-        for line in _UNSEEN.sub("", text).split("\n"):
+        for line in UNSEEN.sub("", text).split("\n"):
             for char in line.rstrip():
                 self.signs.append(Sign(char, looks, self._gap))
                 self._gap = NO_GAP
@@ -75,7 +75,7 @@ class Dialect:
 # --- the parser ------------------------------------------------------------------------------
 
 _FORMULA = re.compile(
-    r"\$(?=[^\s$])([^$\n]{0,300}?[^\s$\\])\$(?![\d$])|\\\((.+?)\\\)|\$\$(.+?)\$\$|\\\[(.+?)\\\]",
+    r"\$(?=[^\s$])([^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|\\\((.+?)\\\)|\$\$(.+?)\$\$|\\\[(.+?)\\\]",
     re.DOTALL,
 )
 _LIKE_TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
@@ -195,7 +195,7 @@ class Tree:
         """Give the signs of a text, and where its links lead."""
         if self._dialect.formulas:
             md = re.sub(r"^( *)\$\$\n(.+?)\n *\$\$ *$", r"\1$$\2$$", md, flags=re.M | re.S)
-        self._walk(parser(self._dialect).parse(_UNSEEN.sub("", md)))
+        self._walk(parser(self._dialect).parse(md))
         return self._page.signs, self._targets
 
     def _walk(self, tokens: list[Token]) -> None:
@@ -230,7 +230,7 @@ class Tree:
             self._point()
         elif kind in {"fence", "code_block"}:
             self._point()
-            language = ("".join(token.info.split()[:1])) if kind == "fence" else ""
+            language = (UNSEEN.sub("", "".join(token.info.split()[:1]))) if kind == "fence" else ""
             page.code(token.content, frozenset((*self._looks, ("pre", language))))
         elif kind == "inline":
             self._inline(token)
@@ -272,11 +272,11 @@ class Tree:
         elif kind in {"softbreak", "hardbreak"}:
             page.space(LINE)
         elif kind == "image":
-            target = str(token.attrGet("src"))
+            target = UNSEEN.sub("", str(token.attrGet("src")))
             self._targets.add(target)
             page.say(token.content, looks | {("link", target)})
         elif kind == "link_open":
-            target = str(token.attrGet("href"))
+            target = UNSEEN.sub("", str(token.attrGet("href")))
             self._targets.add(target)
             self._looks.append(("link", "" if _is_itself(rest, target) else target))
         elif kind in _LOOKS:
@@ -286,7 +286,7 @@ class Tree:
 
 
 def _is_itself(rest: list[Token], target: str) -> bool:
-    return len(rest) > 1 and rest[1].type == "text" and rest[1].content in target
+    return len(rest) > 1 and rest[1].type == "text" and rest[1].content in {target, target.removeprefix("mailto:")}
 
 
 def tree(md: str, dialect: Dialect) -> tuple[list[Sign], set[str]]:
@@ -321,6 +321,8 @@ class Verdict:
 def compare(meant: list[Sign], seen: list[Sign], targets: set[str]) -> Verdict:
     """Compare what a text means, and where its links lead, with what is seen."""
     verdict = Verdict()
+    if not meant:
+        return verdict  # there is nothing to see: it does not matter how that is shown
     pairs, lost = _aligned(meant, seen)
     if lost and not _is_part(meant, seen):
         verdict.lost += [_around(meant, place) for place in lost]

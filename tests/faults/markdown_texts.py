@@ -114,6 +114,7 @@ class Writer:
     def _list(self, depth: int) -> list[str]:
         dice = self._dice
         kind = dice.choice("-*+") if dice.random() < 0.6 else dice.choice(("1.", "1.", "1)", "7."))
+        kind = "1." if depth and kind == "7." else kind  # no such list begins inside a paragraph
         tasks, loose = dice.random() < 0.2, dice.random() < 0.15
         out: list[str] = []
         number = int(kind[:-1]) if kind[0].isdigit() else 0

@@ -40,6 +40,7 @@ def _check(md: str, limit: int, unit: Unit) -> None:
     found = pieces(md, limit, unit)
     assert all(not re.sub("```+|~~~+", "", piece.gap).strip() for piece in found)
     kept = "".join(piece.text + piece.gap for piece in found)
+    md = md.replace("\r\n", "\n").replace("\r", "\n")
     assert md.endswith(kept)
     assert not md[: len(md) - len(kept)].strip()
 
