@@ -49,11 +49,15 @@ class Piece(msgspec.Struct, frozen=True):
     after: str = ""
     gap: str = ""
     indent: int = 0  # that the message goes without
+    torn: bool = False  # begins inside a line
 
     @property
     def open(self) -> str:
         """The message, without what closes it."""
-        return self.before + (_outdented(self.text, self.indent, self.before) or self.text)
+        if not self.indent:
+            return self.before + self.text
+        first, end, rest = self.text.partition("\n") if self.torn else ("", "", self.text)
+        return self.before + first + end + _outdented(rest, self.indent, self.before)
 
     @property
     def message(self) -> str:
@@ -113,8 +117,11 @@ class _Cutter:
         if self._mistakable(start, fence, piece.text):
             # What stood inside a line, or was longer, would now open or close a code block.
             piece = self._piece(start, before + _ZERO_WIDTH_SPACE)
-        indent = self._indent(start, fence)
-        return msgspec.structs.replace(piece, indent=indent) if indent else piece
+        if not start:
+            return piece
+        torn = self.md[start - 1] != "\n"
+        indent = self._item_indent(start, fence) if torn else self._indent(start, fence)
+        return msgspec.structs.replace(piece, indent=indent, torn=torn) if indent else piece
 
     def _before(self, start: int, fence: Fence | None) -> str:
         """Say what has to be written again: what opens a block, a table's header, a quote's mark."""
@@ -151,8 +158,6 @@ class _Cutter:
 
     def _indent(self, start: int, fence: Fence | None) -> int:
         """Say by how much what goes on here is indented because of a point further above."""
-        if not start or self.md[start - 1] != "\n":
-            return 0
         if fence:
             return len(fence.lead) if not fence.lead.strip() else 0
         line = self._line_at(start)
@@ -239,6 +244,17 @@ class _Cutter:
                 return self._whole(start, cut)
         return self._anywhere(start, reach)
 
+    def _item_indent(self, start: int, fence: Fence | None) -> int:
+        """Say by how much the lines below this one are indented as a part of the same point."""
+        line = self.md[self.md.rfind("\n", 0, start) + 1 : start]
+        if fence:
+            return len(fence.lead) if not fence.lead.strip() else 0
+        point = re.match(r" *(?:[-*+]|\d{1,9}[.)])[ \t]+|", line)
+        if point and point[0]:
+            return point.end()
+        indent = _spaces(line)
+        return indent if indent > 1 else 0
+
     def _whole(self, start: int, cut: int) -> int:
         """Move a cut before what it would tear: a table's header, or two marks around some words."""
         low = start + (cut - start) // 4
@@ -324,21 +340,21 @@ def _spaces(line: str) -> int:
 
 def _outdented(text: str, indent: int, before: str) -> str:
     """Move lines to the left, until one that is less indented than those before it."""
-    if not indent:
-        return text
     code = "" if not looks_like_fence(before.partition("\n")[0]) else before.strip()[:3]
     lines: list[str] = []
-    swap = False  # between 1. and 1), which begins a new list where one less deep goes on
+    fell, swap, last = False, False, ""
     for line in text.split("\n"):
         bare = line.strip()
         if not code and bare and _spaces(line) < indent:
-            indent = _spaces(line)
-            swap = swap != any(_NUMBER.match(each) for each in lines)
+            indent, fell = _spaces(line), True
             if lines and lines[-1] and _POINT.match(bare):
                 lines.append("")  # not every point may begin inside a paragraph
         moved = line[min(indent, _spaces(line)) :]
-        if swap and not code:
-            moved = _NUMBER.sub(lambda point: point[1] + _OTHER[point[2]], moved)
+        if not code and (point := _NUMBER.match(moved)):
+            # The other kind of number begins a list of its own, where one less deep goes on.
+            swap = (point[2] == last) if fell else swap
+            last = _OTHER[point[2]] if swap else point[2]
+            moved, fell = f"{point[1]}{last}{moved[point.end() :]}", False
         lines.append(moved)
         if code and bare.startswith(code) and not bare.strip(code[0]):
             code = ""
