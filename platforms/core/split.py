@@ -34,6 +34,11 @@ _OTHER = {".": ")", ")": "."}
 _BEGINS = re.compile(r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|\||$)", re.MULTILINE)
 """How lines begin that no mark of the line above goes on into."""
 
+_BLOCK = re.compile(
+    r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|(?:-[ \t]*|_[ \t]*|\*[ \t]*|=){3,}$)"
+)
+"""What begins something at the beginning of a line, and nothing inside of one."""
+
 _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
@@ -115,7 +120,7 @@ class _Cutter:
         before = self._before(start, fence)
         piece = self._piece(start, before)
         if self._mistakable(start, fence, piece.text):
-            # What stood inside a line, or was longer, would now open or close a code block.
+            # What stood inside a line, or was longer, would now open or close a block.
             piece = self._piece(start, before + _ZERO_WIDTH_SPACE)
         if not start:
             return piece
@@ -192,6 +197,8 @@ class _Cutter:
         if fence:
             only_marks = not line.strip(fence.marker[0] + _BLANK)
             return only_marks and line.strip(_BLANK).startswith(fence.marker)
+        if start and self.md[start - 1] != "\n" and _BLOCK.match(line):
+            return True
         return looks_like_fence(line) and all(each.start != start for each in self._fences)
 
     def _fits(self, start: int, stop: int, room: int) -> bool:

@@ -171,7 +171,7 @@ async def try_live(stage: Stage, name: str, md: str, tally: Tally) -> None:
     _take_violations(stage, name, tally)
     seen = joined(messages)
     # What is being typed may become anything: of that only the words count.
-    settled = md[: md.rfind("\n\n") + 1]
+    settled = md[: md.rstrip().rfind("\n\n") + 1]
     verdict = compare(tree(settled, stage.dialect)[0], seen, set())
     verdict.literal.clear()
     spoken = md[: found.start()] if (found := _TYPED.search(md)) else md

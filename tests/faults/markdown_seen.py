@@ -264,4 +264,4 @@ def slack(markdown: str) -> list[Sign]:
     return tree(markdown, _SLACK)[0]
 
 
-SLACK_CALLS = re.compile(r"<!(?:channel|here|everyone|subteam\^)|@(?:channel|here|everyone)\b|<@[UWB]")
+SLACK_CALLS = re.compile(r"<!(?:channel|here|everyone|subteam\^)|@(?:channel|here|everyone)\b|<@[UWB][A-Z0-9]")

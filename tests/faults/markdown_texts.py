@@ -1,6 +1,7 @@
 """Markdown as models write it, made up from a seed; and samples that are nasty on purpose."""
 
 import random
+import re
 
 PROSE = (
     *("the", "daemon", "answers", "every", "message", "once", "whatever", "dies", "in", "between"),
@@ -47,6 +48,7 @@ CODE_LINES = (
 )  # fmt: skip
 
 LONG = 30_000
+_POINT = re.compile(r"(?:[-*+]|\d+[.)]) ")
 
 
 class Writer:
@@ -61,7 +63,10 @@ class Writer:
         length = LONG if dice.random() < 0.01 else dice.choice((80, 300, 800, 800, 1500, 3000, 6000))
         blocks: list[str] = []
         while sum(map(len, blocks)) < length:
-            blocks.append("\n".join(self._block(0)))
+            block = "\n".join(self._block(0))
+            if blocks and _POINT.match(blocks[-1]) and _POINT.match(block):
+                blocks.append("\n".join(self._paragraph(0)))  # or they would be one list
+            blocks.append(block)
         text = "\n\n".join(blocks)
         if dice.random() < 0.1:
             text = text[: dice.randrange(1, len(text) + 1)]
