@@ -9,7 +9,7 @@ import msgspec
 
 from platforms.core.contract import Unit
 from platforms.core.split import size
-from platforms.telegram.document import (
+from platforms.core.document import (
     Block,
     BlockQuote,
     Code,
@@ -26,6 +26,7 @@ from platforms.telegram.document import (
     Rule,
     Styled,
     Table,
+    words_of,
 )
 
 MOST_ENTITIES = 100
@@ -199,20 +200,6 @@ def _without_code(inside: Inlines) -> Inlines:
 
 
 # --- tables ----------------------------------------------------------------------------------
-
-
-def words_of(inside: Inlines) -> str:
-    """Give the bare words, and where their links lead."""
-    return "".join(map(_words, inside))
-
-
-def _words(node: Inline) -> str:
-    if isinstance(node, Plain | Mono | Formula):
-        return node.text
-    words = words_of(node.inside)
-    if isinstance(node, Link) and words not in node.url:
-        return f"{words} ({node.url})"
-    return words
 
 
 def _lines(table: Table, *, compact: bool) -> str:

@@ -35,9 +35,10 @@ from platforms.core.contract import (
     Unit,
     Upload,
 )
+from platforms.core import document
 from platforms.core.errors import ChatGone, Rejected
 from platforms.core.split import size
-from platforms.telegram import document, entities, rich
+from platforms.telegram import entities, rich
 from platforms.telegram.capabilities import (
     ACTION_BYTES,
     CAPTION_LIMIT,

@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-from tests.faults.markdown_signs import LINE, SPACE, UNSEEN, Dialect, Look, Page, Sign, tree
+from tests.faults.markdown_signs import LINE, SPACE, UNSEEN, Dialect, Look, Page, Sign, address, tree
 
 # --- Telegram --------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ def _look(entity: dict[str, Any]) -> Look:
     if kind == "pre":
         return "pre", UNSEEN.sub("", str(entity.get("language") or ""))
     if kind == "text_link":
-        return "link", UNSEEN.sub("", str(entity["url"]))
+        return "link", address(str(entity["url"]))
     return _ENTITY_LOOKS.get(kind, kind)
 
 
@@ -105,7 +105,7 @@ class _Rich(HTMLParser):
             language = str(given.get("class") or "").removeprefix("language-")
             look = ("pre", UNSEEN.sub("", language))
         elif tag == "a":
-            look = ("link", UNSEEN.sub("", str(given.get("href"))))
+            look = ("link", address(str(given.get("href"))))
         elif re.fullmatch("h[1-6]", tag):
             look = ("heading", tag[1])
         if tag not in _ALONE:
@@ -229,7 +229,7 @@ class _Discord:
                 return found.end()
         if char == "[" and (found := _MASKED.match(text, at)):
             if re.match("https?://", found[2]) and not re.match("https?://", found[1]):
-                self.read(found[1], looks | {("link", UNSEEN.sub("", found[2]))}, blocks=False)
+                self.read(found[1], looks | {("link", address(found[2]))}, blocks=False)
                 return found.end()
         if found := _ANGLE.match(text, at) or _BARE.match(text, at):
             self.page.say(found[found.lastindex or 0], looks)

@@ -32,6 +32,12 @@ UNSEEN = re.compile(
 )
 
 
+def address(target: str) -> str:
+    """One way to write an address."""
+    target = UNSEEN.sub("", target).replace(" ", "%20")
+    return target.replace("%28", "(").replace("%29", ")")
+
+
 class Page:
     """Collects signs; blank space is only a gap between them, except in code blocks."""
 
@@ -227,7 +233,7 @@ class Tree:
             if number is not None:
                 self._lists[-1] = number + 1
         elif kind == "list_item_close":
-            self._point()
+            self._item = ""
         elif kind in {"fence", "code_block"}:
             self._point()
             language = (UNSEEN.sub("", "".join(token.info.split()[:1]))) if kind == "fence" else ""
@@ -272,11 +278,11 @@ class Tree:
         elif kind in {"softbreak", "hardbreak"}:
             page.space(LINE)
         elif kind == "image":
-            target = UNSEEN.sub("", str(token.attrGet("src")))
+            target = address(str(token.attrGet("src")))
             self._targets.add(target)
             page.say(token.content, looks | {("link", target)})
         elif kind == "link_open":
-            target = UNSEEN.sub("", str(token.attrGet("href")))
+            target = address(str(token.attrGet("href")))
             self._targets.add(target)
             self._looks.append(("link", "" if _is_itself(rest, target) else target))
         elif kind in _LOOKS:
@@ -323,9 +329,11 @@ def compare(meant: list[Sign], seen: list[Sign], targets: set[str]) -> Verdict:
     verdict = Verdict()
     if not meant:
         return verdict  # there is nothing to see: it does not matter how that is shown
+    meant, indents = _folded(meant)
+    seen, blanks = _folded(seen)
     pairs, lost = _aligned(meant, seen)
-    if lost and not _is_part(meant, seen):
-        verdict.lost += [_around(meant, place) for place in lost]
+    if lost and (missing := _first_missing(meant, seen)) is not None:
+        verdict.lost += [_around(meant, place) for place in (missing, *lost)]
     shown = "".join(sign.char for sign in seen)
     led = {look[1] for sign in seen for look in sign.looks if isinstance(look, tuple)}
     verdict.lost += [
@@ -333,12 +341,17 @@ def compare(meant: list[Sign], seen: list[Sign], targets: set[str]) -> Verdict:
     ]
     partners = dict(pairs)
     for place, other in pairs:
-        missing = _missing(meant[place].looks, seen[other].looks)
-        if missing:
-            verdict.plain.append(f"{missing} {_around(meant, place)}")
+        missing_look = _missing(meant[place].looks, seen[other].looks)
+        if missing_look:
+            verdict.plain.append(f"{missing_look} {_around(meant, place)}")
+        before = partners.get(place - 1, other - 1) + 1
+        blank = "".join(blanks[before : other + 1])
+        if indents[place] not in blank and "cell" not in meant[place].looks:
+            verdict.lost.append(f"blank space before {_around(meant, place)}")
         if meant[place].gap > NO_GAP and place and place - 1 in partners:
-            between = seen[partners[place - 1] + 1 : other + 1]
-            if max(max(each.gap, int(each.char.isspace())) for each in between) < meant[place].gap:
+            need = SPACE if "cell" in meant[place].looks else meant[place].gap
+            gaps = [each.gap for each in seen[before : other + 1]]
+            if max(SPACE if blank else NO_GAP, *gaps) < need:
                 verdict.joined.append(_around(meant, place))
     used = set(partners.values())
     for place, sign in enumerate(seen):
@@ -376,9 +389,24 @@ def _aligned(meant: list[Sign], seen: list[Sign]) -> tuple[list[tuple[int, int]]
     return pairs, lost
 
 
-def _is_part(meant: list[Sign], seen: list[Sign]) -> bool:
+def _folded(signs: list[Sign]) -> tuple[list[Sign], list[str]]:
+    """Take the blank space of code out, and tell what of it stands before each sign."""
+    found, blanks = [], []
+    blank, gap = "", NO_GAP
+    for sign in signs:
+        gap = max(gap, sign.gap)
+        if sign.char.isspace():
+            blank += sign.char
+            continue
+        found.append(sign._replace(gap=gap))
+        blanks.append(blank)
+        blank, gap = "", NO_GAP
+    return found, blanks
+
+
+def _first_missing(meant: list[Sign], seen: list[Sign]) -> int | None:
     left = iter(sign.char for sign in seen)
-    return all(sign.char in left for sign in meant)
+    return next((place for place, sign in enumerate(meant) if sign.char not in left), None)
 
 
 def _missing(meant: frozenset[Look], seen: frozenset[Look]) -> Look | None:

@@ -36,6 +36,7 @@ from tests.fakes.telegram.server import _INTEGERS, _JSON_FIELDS, TOKEN, Shown, T
 from tests.faults.markdown_seen import SLACK_CALLS, discord, slack, telegram_rich, telegram_text
 from tests.faults.markdown_signs import Dialect, Sign
 
+FULL = Dialect(formulas=True, spoilers=True, sums=True, names=True, addresses=True, breaks=True)
 UNSAFE = ("tg:", "javascript:", "data:", "file:")
 
 
@@ -110,7 +111,7 @@ class TelegramStage:
     """`refuse` names forms that this server does not take: `rich`, `entities`."""
 
     name = "telegram"
-    dialect = Dialect(formulas=True, spoilers=True, sums=True, addresses=True, breaks=True)
+    dialect = FULL
     capabilities = PRIVATE
 
     def __init__(self, *refuse: str) -> None:
@@ -171,7 +172,7 @@ def _telegram(shown: Shown) -> Seen:
 
 class DiscordStage:
     name = "discord"
-    dialect = Dialect(spoilers=True, sums=True, names=True, addresses=True)
+    dialect = FULL
     capabilities = DISCORD
 
     def __init__(self) -> None:

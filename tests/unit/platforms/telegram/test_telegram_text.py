@@ -8,7 +8,8 @@ import pytest
 from platforms.core.contract import Unit
 from platforms.core.markdown import close
 from platforms.core.split import size, split
-from platforms.telegram import document, entities, rich
+from platforms.core import document
+from platforms.telegram import entities, rich
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
 from tests.unit.platforms.core.samples import SAMPLES
 

@@ -1,4 +1,4 @@
-"""Sans-IO: what a Markdown text says, as a small tree; `entities` and `rich` draw it.
+"""Sans-IO: what a Markdown text says, as a small tree, which platforms draw in their own ways.
 
 The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists and
 formulas. HTML is text like any other. A line break is kept as one. No text fails to be read.
@@ -45,6 +45,7 @@ class Link(msgspec.Struct, frozen=True):
 
     url: str
     inside: tuple["Inline", ...]
+    picture: bool = False
 
 
 Inline = Plain | Mono | Formula | Styled | Link
@@ -114,6 +115,20 @@ class Table(msgspec.Struct, frozen=True):
     header: tuple[Inlines, ...]
     aligned: tuple[str, ...]
     rows: tuple[tuple[Inlines, ...], ...]
+
+
+def words_of(inside: Inlines) -> str:
+    """Give the bare words, and where their links lead."""
+    return "".join(map(_words, inside))
+
+
+def _words(node: Inline) -> str:
+    if isinstance(node, Plain | Mono | Formula):
+        return node.text
+    words = words_of(node.inside)
+    if isinstance(node, Link) and words not in node.url:
+        return f"{words} ({node.url})"
+    return words
 
 
 Block = Paragraph | Heading | Code | Display | Rule | BlockQuote | Listing | Table
@@ -406,6 +421,14 @@ def _alignment(cell: str) -> str:
 _SPECIAL = re.compile(r"[\\`*_~|\[<&!$]|https?://[^\s<>*~|`\\\[\]]+")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]*)>|<([\w.+-]+@[\w-]+(?:\.[\w-]+)+)>")
+_NAME = re.compile(
+    r"__(?:init|main|name|file|str|repr|call|new|del|len|iter|next|enter|exit|get|set|add|sub|mul|eq|lt|"
+    r"gt|hash|bool|dict|class|doc|all|slots|version|future|pycache|getattr|setattr|getitem|setitem|"
+    r"contains|import|path|dir|post_init|init_subclass|annotations|module|qualname|tests|aenter|aexit|"
+    r"await|anext|aiter)__(?!\w)"
+)
+"""Names of programs, which are not meant to be stressed."""
+
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _TARGET = re.compile(
@@ -541,7 +564,7 @@ class _Words:
                 self._add(node)
             self._say(f" ({url})" if url else "")
         else:
-            self._add(Link(url, inside or (Plain(url),)))
+            self._add(Link(url, inside or (Plain(url),), picture=start > at))
         return target.end()
 
     def _brackets(self) -> dict[int, int]:
@@ -584,6 +607,9 @@ class _Words:
 
     def _mark(self, at: int, char: str) -> int:
         text, end = self._text, at
+        if char == "_" and (name := _NAME.match(text, at)) and not text[at - 1 : at].isalnum():
+            self._say(name[0])
+            return name.end()
         while text[end : end + 1] == char:
             end += 1
         count = end - at
