@@ -13,6 +13,7 @@ _FENCE_LINE = re.compile(
     r"(?P<mark>`{3,10}(?!`)|~{3,10}(?!~))(?P<info>[^\n]*)$",
     re.MULTILINE,
 )
+_HALF_COLUMNS = re.compile(r"(\|[^\n]*)\n[ \t]*\|[ \t|:-]*\Z")
 _NOT_QUOTED = re.compile(r"^(?![ \t]*>)", re.MULTILINE)
 _LONGEST_LANGUAGE = 20
 _TOKEN = re.compile(r"\\.|`+|\*\*|~~|\|\|")
@@ -131,7 +132,7 @@ def close(md: str) -> str:
     """Close what a partial answer leaves open, so that it looks right while it is being written.
 
     Closes code blocks, code spans, `**`, `~~` and `||`. Marks at the very end that may turn out to
-    be anything are held back.
+    be anything are held back, and so is the line below the header of a table until it is whole.
     """
     found = fences(md)
     last = found[-1] if found else None
@@ -140,6 +141,8 @@ def close(md: str) -> str:
             return f"{md.rstrip()}\n{last.closing}"
         md = md[: last.start]  # its opening line is not whole yet
         last = found[-2] if len(found) > 1 else None
+    if not (last and last.after > len(md)) and (torn := _HALF_COLUMNS.search(md)):
+        md = md[: torn.end(1)]
     start = max(md.rfind("\n\n") + 2 if "\n\n" in md else 0, last.after if last else 0)
     closed = md[:start] + _close_inline(md[start:])
     # Without the marks at its end a line may be what opens a code block.

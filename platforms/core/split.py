@@ -29,6 +29,7 @@ _LONGEST_CLUSTER = 16
 
 _QUOTED = re.compile(r" {0,3}(?:>[ \t]?)+")
 _POINT = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]")
+_ITEM = re.compile(r" *(?:[-*+]|\d{1,9}[.)])[ \t]+")
 _NUMBER = re.compile(r"^(\d{1,9})([.)])(?=[ \t])")
 _OTHER = {".": ")", ")": "."}
 _BEGINS = re.compile(r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|\||$)", re.MULTILINE)
@@ -164,15 +165,17 @@ class _Cutter:
     def _indent(self, start: int, fence: Fence | None) -> int:
         """Say by how much what goes on here is indented because of a point further above."""
         if fence:
-            return len(fence.lead) if not fence.lead.strip() else 0
+            return _spaces(fence.lead + "x")
         line = self._line_at(start)
         indent = _spaces(line)
         above = start
         while indent and above > 0:
             above = self.md.rfind("\n", 0, above - 1) + 1
             earlier = self._line_at(above)
-            if earlier.strip() and _spaces(earlier) < indent:
-                return indent if _POINT.match(earlier.lstrip(_BLANK)) else 0
+            if bool(_quote(earlier)) != bool(_quote(line)):
+                return 0
+            if earlier[_quote(earlier) :].strip() and _spaces(earlier) < indent:
+                return indent if _POINT.match(earlier[_quote(earlier) :].lstrip()) else 0
         return 0
 
     def _piece(self, start: int, before: str) -> Piece:
@@ -255,10 +258,10 @@ class _Cutter:
         """Say by how much the lines below this one are indented as a part of the same point."""
         line = self.md[self.md.rfind("\n", 0, start) + 1 : start]
         if fence:
-            return len(fence.lead) if not fence.lead.strip() else 0
-        point = re.match(r" *(?:[-*+]|\d{1,9}[.)])[ \t]+|", line)
-        if point and point[0]:
-            return point.end()
+            return _spaces(fence.lead + "x")
+        point = _ITEM.match(line, _quote(line))
+        if point:
+            return point.end() - _quote(line)
         indent = _spaces(line)
         return indent if indent > 1 else 0
 
@@ -342,31 +345,43 @@ class _Cutter:
 
 
 def _spaces(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
+    """Count by how much a line is indented, in its quote if it stands in one."""
+    start = _quote(line)
+    return len(line) - start - len(line[start:].lstrip(" "))
+
+
+def _quote(line: str) -> int:
+    quoted = _QUOTED.match(line)
+    return quoted.end() if quoted else 0
+
+
+def _marker(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(line[:1]))] if line[:3] in {"```", "~~~"} else ""
 
 
 def _outdented(text: str, indent: int, before: str) -> str:
     """Move lines to the left, until one that is less indented than those before it."""
-    code = "" if not looks_like_fence(before.partition("\n")[0]) else before.strip()[:3]
+    code = _marker(before.partition("\n")[0].lstrip("> "))
     lines: list[str] = []
     fell, swap, last = False, False, ""
     for line in text.split("\n"):
-        bare = line.strip()
+        start = _quote(line)
+        bare = line[start:].strip()
         if not code and bare and _spaces(line) < indent:
             indent, fell = _spaces(line), True
-            if lines and lines[-1] and _POINT.match(bare):
-                lines.append("")  # not every point may begin inside a paragraph
-        moved = line[min(indent, _spaces(line)) :]
+            if lines and lines[-1].strip("> ") and _POINT.match(bare):
+                lines.append(line[:start].rstrip())  # not every point may begin inside a paragraph
+        moved = line[start + min(indent, _spaces(line)) :]
         if not code and (point := _NUMBER.match(moved)):
             # The other kind of number begins a list of its own, where one less deep goes on.
             swap = (point[2] == last) if fell else swap
             last = _OTHER[point[2]] if swap else point[2]
             moved, fell = f"{point[1]}{last}{moved[point.end() :]}", False
-        lines.append(moved)
+        lines.append(line[:start] + moved)
         if code and bare.startswith(code) and not bare.strip(code[0]):
             code = ""
         elif not code and looks_like_fence(line):
-            code = bare[:3]
+            code = _marker(bare)
     return "\n".join(lines)
 
 

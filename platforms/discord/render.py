@@ -118,7 +118,7 @@ class _Pen:
         for number, entry in enumerate(block.entries, block.start or 0):
             mark = "- " if block.start is None else f"{number}. "
             box = "" if entry.done is None else "☑ " if entry.done else "☐ "
-            text = self.draw(tuple(map(_untitled, entry.blocks)), tight=not block.loose)
+            text = self.draw(tuple(map(_untitled, entry.blocks)), tight=not block.loose).lstrip()
             entries.append(mark + box + _indented(text, " " * len(mark)))
         return ("\n\n" if block.loose else "\n").join(entries)
 

@@ -196,6 +196,7 @@ class Tree:
         self._lists: list[int | None] = []
         self._item = ""  # the sign of a point that nothing was said of yet
         self._targets: set[str] = set()
+        self._begun = -1  # how many signs there were when a point had got its own
 
     def read(self, md: str) -> tuple[list[Sign], set[str]]:
         """Give the signs of a text, and where its links lead."""
@@ -245,6 +246,7 @@ class Tree:
         if self._item:
             self._page.say(self._item, frozenset())
             self._page.space(SPACE)
+            self._begun = len(self._page.signs)
         self._item = ""
 
     def _inline(self, token: Token) -> None:
@@ -268,7 +270,7 @@ class Tree:
         if kind == "text":
             parts = _BREAK.split(token.content) if self._dialect.breaks else [token.content]
             for number, part in enumerate(parts):
-                if number:
+                if number and self._begun != len(page.signs):  # not the first in its point
                     page.space(LINE)
                 page.say(part, looks)
         elif kind == "code_inline":
@@ -303,7 +305,12 @@ def tree(md: str, dialect: Dialect) -> tuple[list[Sign], set[str]]:
 # --- the comparison --------------------------------------------------------------------------
 
 MARKS = frozenset("*_~`#>|\\")
-_FAR = 4000
+_BORDERS = frozenset("|│─┼")
+_NEAREST_FIRST = (
+    *((3, 12), (8, 60), (8, 120), (12, 400), (16, 1000), (8, 400), (12, 6000), (6, 6000), (3, 500)),
+    (1, 60),
+)
+"""How many signs must be the same, and how far they may be away, after something was added."""
 
 
 @dataclass
@@ -375,8 +382,7 @@ def _aligned(meant: list[Sign], seen: list[Sign]) -> tuple[list[tuple[int, int]]
     for place, char in enumerate(said):
         if shown[at : at + 1] != char:
             found = -1
-            for length in (12, 6, 3, 1):
-                far = _FAR if length > 1 else 60
+            for length, far in _NEAREST_FIRST:
                 found = shown.find(said[place : place + length], at, at + far)
                 if found >= 0:
                     break
@@ -397,6 +403,9 @@ def _folded(signs: list[Sign]) -> tuple[list[Sign], list[str]]:
         gap = max(gap, sign.gap)
         if sign.char.isspace():
             blank += sign.char
+            continue
+        if sign.char in _BORDERS and _in_table(sign):
+            gap = max(gap, SPACE)
             continue
         found.append(sign._replace(gap=gap))
         blanks.append(blank)
