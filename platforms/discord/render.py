@@ -143,7 +143,8 @@ def _indented(text: str, indent: str) -> str:
         fence = line.startswith("```")
         out.append(line if code or fence or not line else indent + line)
         code = code != fence
-    return ("\n" if first.startswith("```") else "") + "\n".join(out)
+    # Without anything to see in its first line it would be no point.
+    return (f"{_ZERO_WIDTH_SPACE}\n" if first.startswith("```") else "") + "\n".join(out)
 
 
 def _untitled(block: Block) -> Block:

@@ -230,10 +230,12 @@ class Tree:
             self._lists.pop()
         elif kind == "list_item_open":
             number = self._lists[-1]
+            self._looks.append("item")
             self._item = "•" if number is None else str(number)
             if number is not None:
                 self._lists[-1] = number + 1
         elif kind == "list_item_close":
+            self._looks.pop()
             self._item = ""
         elif kind in {"fence", "code_block"}:
             self._point()
@@ -307,7 +309,7 @@ def tree(md: str, dialect: Dialect) -> tuple[list[Sign], set[str]]:
 MARKS = frozenset("*_~`#>|\\")
 _BORDERS = frozenset("|│─┼")
 _NEAREST_FIRST = (
-    *((3, 12), (8, 60), (8, 120), (12, 400), (16, 1000), (8, 400), (12, 6000), (6, 6000), (3, 500)),
+    *((8, 30), (3, 12), (8, 120), (12, 400), (16, 1000), (8, 400), (12, 6000), (6, 6000), (3, 500)),
     (1, 60),
 )
 """How many signs must be the same, and how far they may be away, after something was added."""
@@ -371,7 +373,9 @@ def compare(meant: list[Sign], seen: list[Sign], targets: set[str]) -> Verdict:
 
 
 def _in_table(sign: Sign) -> bool:
-    return any(look == "cell" or look == ("pre", "") for look in sign.looks)
+    """Tell whether this is, or may be, a table that is drawn with signs."""
+    languages = {look[1] for look in sign.looks if isinstance(look, tuple) and look[0] == "pre"}
+    return "cell" in sign.looks or languages == {""}
 
 
 def _aligned(meant: list[Sign], seen: list[Sign]) -> tuple[list[tuple[int, int]], list[int]]:
@@ -436,7 +440,7 @@ def _missing(meant: frozenset[Look], seen: frozenset[Look]) -> Look | None:
     for look in meant:
         if isinstance(look, tuple):
             if look[0] == "heading" and look not in seen:
-                small = "imitated4" in plain and look[1] >= "4"
+                small = "imitated4" in plain and (look[1] >= "4" or "item" in meant)
                 drawn = plain & {"bold", "code"} or "pre" in kinds
                 if not (("imitated" in plain or small) and drawn):
                     return look
