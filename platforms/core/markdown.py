@@ -141,7 +141,7 @@ def close(md: str) -> str:
             return f"{md.rstrip()}\n{last.closing}"
         md = md[: last.start]  # its opening line is not whole yet
         last = found[-2] if len(found) > 1 else None
-    if not (last and last.after > len(md)) and (torn := _HALF_COLUMNS.search(md)):
+    while torn := _HALF_COLUMNS.search(md, last.after if last else 0):
         md = md[: torn.end(1)]
     start = max(md.rfind("\n\n") + 2 if "\n\n" in md else 0, last.after if last else 0)
     closed = md[:start] + _close_inline(md[start:])

@@ -167,8 +167,11 @@ class _Cutter:
         if fence:
             return _spaces(fence.lead + "x")
         line = self._line_at(start)
-        indent = _spaces(line)
         above = start
+        while not line[_quote(line) :].strip() and start < self.end:  # a quote without words
+            start += len(line) + 1
+            line = self._line_at(start)
+        indent = _spaces(line)
         while indent and above > 0:
             above = self.md.rfind("\n", 0, above - 1) + 1
             earlier = self._line_at(above)

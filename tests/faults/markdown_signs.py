@@ -340,7 +340,7 @@ def compare(meant: list[Sign], seen: list[Sign], targets: set[str]) -> Verdict:
         return verdict  # there is nothing to see: it does not matter how that is shown
     meant, indents = _folded(meant)
     seen, blanks = _folded(seen)
-    pairs, lost = _aligned(meant, seen)
+    pairs, lost = _aligned(meant, seen, {f"({_bare(each)})" for each in targets if each})
     if lost and (missing := _first_missing(meant, seen)) is not None:
         verdict.lost += [_around(meant, place) for place in (missing, *lost)]
     shown = "".join(sign.char for sign in seen)
@@ -378,12 +378,18 @@ def _in_table(sign: Sign) -> bool:
     return "cell" in sign.looks or languages == {""}
 
 
-def _aligned(meant: list[Sign], seen: list[Sign]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Pair the signs, in order; what was added is passed over."""
+def _aligned(
+    meant: list[Sign], seen: list[Sign], added: set[str]
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Pair the signs, in order; what was `added`, and anything else, is passed over."""
     said = "".join(sign.char for sign in meant)
     shown = "".join(sign.char for sign in seen)
     pairs, lost, at = [], [], 0
     for place, char in enumerate(said):
+        for each in added if shown[at : at + 1] == "(" else ():
+            if shown.startswith(each, at) and not said.startswith(each, place):
+                at += len(each)
+                break
         if shown[at : at + 1] != char:
             found = -1
             for length, far in _NEAREST_FIRST:

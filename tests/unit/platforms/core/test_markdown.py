@@ -52,7 +52,7 @@ def _check(md: str) -> None:
         shared += 1
     assert not closed[shared:].strip("`*~|\n")
     held_back = re.sub("(?:```|~~~)[^\n]*$", "", md[shared:])  # an opening line not whole yet
-    held_back = re.sub(r"\|[ |:-]*$", "", held_back)  # half of the line below a table's header
+    held_back = re.sub(r"\n\|[\s|:-]*$", "", held_back)  # a line below a table's header
     assert not held_back.strip(" \t\r\n*~|`\\")
 
 
