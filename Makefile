@@ -1,6 +1,6 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check faults every-byte long-file bench format lock clean run-environment dev-environment
+.PHONY: help run test check faults every-byte long-file markdown bench format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON ARGS
 
@@ -11,6 +11,7 @@ help:
 	@echo "make faults    kill the daemon again and again and check what became of it (ARGS: --kills N --seed N)"
 	@echo "make every-byte cut a recorded answer of each protocol after every byte, in three ways"
 	@echo "make long-file write a 60 KB file over a line that cuts every answer (ARGS: --seeds N)"
+	@echo "make markdown  show 5,000 texts and all beginnings of nasty ones on each platform (ARGS: --texts N)"
 	@echo "make bench     measure the decoder and many streams at once; wants an idle machine"
 	@echo "make format    format the code and repair what the linter can repair"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
@@ -43,6 +44,9 @@ every-byte: dev-environment
 
 long-file: dev-environment
 	$(BIN)/python -m tests.faults.long_file $(ARGS)
+
+markdown: dev-environment
+	$(BIN)/python -m tests.faults.markdown $(ARGS)
 
 bench: dev-environment
 	$(BIN)/python -m tests.bench.decoder

@@ -280,7 +280,9 @@ class _Cutter:
                 return self._whole_point(start + (cut - start) // 2, cut)
         first = cut
         while first > start and not (self.md[first - 1] == "\n" and _BEGINS.match(self.md, first)):
-            first = max(start, self.md.rfind("\n", start, first - 1) + 1) if first > start else start
+            first = (
+                max(start, self.md.rfind("\n", start, first - 1) + 1) if first > start else start
+            )
         mark = open_mark(self.md[first:cut], low - first)
         if mark is None:
             return cut

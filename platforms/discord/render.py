@@ -253,8 +253,9 @@ def _run(node: Inline, styles: tuple[str, ...], link: Link | None) -> Iterator[_
 
 def _joined(runs: Iterable[_Run]) -> str:
     out = ""
-    for run in runs:
-        text = _code_span(run.text) if run.code else _marked(run.text, run.styles)
+    for (code, styles), group in groupby(runs, key=lambda run: (run.code, run.styles)):
+        texts = [run.text for run in group]
+        text = "".join(map(_code_span, texts)) if code else _marked("".join(texts), styles)
         out += _ZERO_WIDTH_SPACE + text if _collide(out, text) else text
     return out
 

@@ -98,13 +98,13 @@ def blocks(text: str, buttons: Sequence[Button]) -> Blocks:
 
 def plain_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
     """Show the same when Slack does not take the Markdown: nothing is lost but its looks."""
-    pieces = range(0, len(text), LONGEST_SECTION)
+    safe = inert(text)  # before it is cut, for it may be longer
     shown: Blocks = [
         {
             "type": "section",
-            "text": {"type": "plain_text", "text": inert(text[at : at + LONGEST_SECTION]) or "…"},
+            "text": {"type": "plain_text", "text": safe[at : at + LONGEST_SECTION]},
         }
-        for at in pieces
+        for at in range(0, len(safe), LONGEST_SECTION)
     ]
     return shown + rows(buttons)
 

@@ -8,7 +8,6 @@ import unicodedata
 import msgspec
 
 from platforms.core.contract import Unit
-from platforms.core.split import size
 from platforms.core.document import (
     Block,
     BlockQuote,
@@ -28,6 +27,7 @@ from platforms.core.document import (
     Table,
     words_of,
 )
+from platforms.core.split import size
 
 MOST_ENTITIES = 100
 """Telegram leaves out the ones after these."""

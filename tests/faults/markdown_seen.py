@@ -7,7 +7,17 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-from tests.faults.markdown_signs import LINE, SPACE, UNSEEN, Dialect, Look, Page, Sign, address, tree
+from tests.faults.markdown_signs import (
+    LINE,
+    SPACE,
+    UNSEEN,
+    Dialect,
+    Look,
+    Page,
+    Sign,
+    address,
+    tree,
+)
 
 # --- Telegram --------------------------------------------------------------------------------
 
@@ -159,8 +169,10 @@ def telegram_rich(html: str) -> list[Sign]:
 
 # --- Discord ---------------------------------------------------------------------------------
 
-_CODE_BLOCK = re.compile(r"```(?:([a-z0-9_+\-.#]+?)\n)?\n*([^\n].*?)\n*```", re.I | re.S)
-_CODE = re.compile(r"(`+)(.*?[^`])\1(?!`)", re.S)
+_CODE_BLOCK = re.compile(
+    r"```(?:([a-z0-9_+\-.#]+?)\n)?\n*([^\n].*?)\n*```", re.IGNORECASE | re.DOTALL
+)
+_CODE = re.compile(r"(`+)(.*?[^`])\1(?!`)", re.DOTALL)
 _QUOTES = re.compile(r" *> [^\n]*(?:\n *> [^\n]*)*\n?")
 _TITLE = re.compile(r" *(#{1,3})[ ]+([^\n]+?)#*[ ]*(?:\n|\Z)")
 _POINT = re.compile(r" *(?:[-*]|(\d+)\.) (?=[^\n])")
@@ -168,18 +180,18 @@ _ESCAPE = re.compile(r"\\([^0-9A-Za-z\s])")
 _MASKED = re.compile(
     r"\[((?:\[[^\]]*\]|[^\[\]]|\](?=[^\[]*\]))*)\]\(\s*<?((?:\([^()]*\)|[^\s()\\]|\\.)*?)>?"
     r"(?:\s+['\"](.*?)['\"])?\s*\)",
-    re.S,
+    re.DOTALL,
 )
 _ANGLE = re.compile(r"<(https?://[^\s<>]+)>")
 _BARE = re.compile(r"https?://[^\s<]+[^<.,:;\"'\]\s]")
 _PING = re.compile(r"@(?:everyone|here)|<@[!&]?\d+>|<#\d+>")
 _STRESS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("italic", re.compile(r"\*(?=\S)((?:\*\*|\\.|\s+(?:\\.|[^\s*\\]|\*\*)|[^\s*\\])+?)\*(?!\*)", re.S)),
-    ("italic", re.compile(r"\b_((?:__|\\.|[^\\_])+?)_\b", re.S)),
-    ("bold", re.compile(r"\*\*((?:\\.|[^\\])+?)\*\*(?!\*)", re.S)),
-    ("underline", re.compile(r"__((?:\\.|[^\\])+?)__(?!_)", re.S)),
-    ("strike", re.compile(r"~~(.+?)~~(?!_)", re.S)),
-    ("spoiler", re.compile(r"\|\|(.+?)\|\|", re.S)),
+    ("italic", re.compile(r"\*(?=\S)((?:\*\*|\\.|\s+(?:\\.|[^\s*\\]|\*\*)|[^\s*\\])+?)\*(?!\*)", re.DOTALL)),
+    ("italic", re.compile(r"\b_((?:__|\\.|[^\\_])+?)_\b", re.DOTALL)),
+    ("bold", re.compile(r"\*\*((?:\\.|[^\\])+?)\*\*(?!\*)", re.DOTALL)),
+    ("underline", re.compile(r"__((?:\\.|[^\\])+?)__(?!_)", re.DOTALL)),
+    ("strike", re.compile(r"~~(.+?)~~(?!_)", re.DOTALL)),
+    ("spoiler", re.compile(r"\|\|(.+?)\|\|", re.DOTALL)),
 )  # fmt: skip
 
 
@@ -194,12 +206,14 @@ class _Discord:
         at = 0
         while at < len(text):
             fresh = at == 0 or text[at - 1] == "\n"
-            at = (blocks and fresh and self._block(text, at, looks)) or self._inline(text, at, looks)
+            at = (blocks and fresh and self._block(text, at, looks)) or self._inline(
+                text, at, looks
+            )
 
     def _block(self, text: str, at: int, looks: frozenset[Look]) -> int:
         if "quote" not in looks and (found := _QUOTES.match(text, at)):
             self.page.space(LINE)
-            inner = re.sub(r"^ *> ", "", found[0], flags=re.M)
+            inner = re.sub(r"^ *> ", "", found[0], flags=re.MULTILINE)
             self.read(inner, looks | {"quote"})
             self.page.space(LINE)
             return found.end()
@@ -227,10 +241,9 @@ class _Discord:
             if found := _CODE.match(text, at):
                 self.page.say(found[2], looks | {"code"})
                 return found.end()
-        if char == "[" and (found := _MASKED.match(text, at)):
-            if re.match("https?://", found[2]) and not re.match("https?://", found[1]):
-                self.read(found[1], looks | {("link", address(found[2]))}, blocks=False)
-                return found.end()
+        if char == "[" and (found := _MASKED.match(text, at)) and _leads(found):
+            self.read(found[1], looks | {("link", address(found[2]))}, blocks=False)
+            return found.end()
         if found := _ANGLE.match(text, at) or _BARE.match(text, at):
             self.page.say(found[found.lastindex or 0], looks)
             return found.end()
@@ -245,6 +258,11 @@ class _Discord:
     def _stress(self, text: str, at: int) -> tuple[str, re.Match[str]] | None:
         found = [(name, match) for name, rule in _STRESS if (match := rule.match(text, at))]
         return max(found, key=lambda each: len(each[1][0]), default=None)
+
+
+def _leads(masked: re.Match[str]) -> bool:
+    """Discord shows no link whose words look like an address."""
+    return bool(re.match("https?://", masked[2])) and not re.match("https?://", masked[1])
 
 
 def discord(text: str) -> tuple[list[Sign], list[str]]:
@@ -264,4 +282,6 @@ def slack(markdown: str) -> list[Sign]:
     return tree(markdown, _SLACK)[0]
 
 
-SLACK_CALLS = re.compile(r"<!(?:channel|here|everyone|subteam\^)|@(?:channel|here|everyone)\b|<@[UWB][A-Z0-9]")
+SLACK_CALLS = re.compile(
+    r"<!(?:channel|here|everyone|subteam\^)|@(?:channel|here|everyone)\b|<@[UWB][A-Z0-9]"
+)

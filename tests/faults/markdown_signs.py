@@ -95,8 +95,8 @@ def parser(dialect: Dialect) -> MarkdownIt:
     md = MarkdownIt("commonmark", {"html": False, "maxNesting": 60})
     md.enable(["table", "strikethrough"])
     md.disable(["reference", "html_block", "html_inline"])
-    md.validateLink = lambda url: True  # type: ignore[method-assign]
-    md.normalizeLink = lambda url: url  # type: ignore[method-assign]
+    md.validateLink = lambda _: True  # type: ignore[method-assign]
+    md.normalizeLink = lambda target: target  # type: ignore[method-assign]
     rules = md.inline.ruler
     if dialect.formulas:
         rules.before("escape", "formula", _formula)
@@ -201,7 +201,9 @@ class Tree:
     def read(self, md: str) -> tuple[list[Sign], set[str]]:
         """Give the signs of a text, and where its links lead."""
         if self._dialect.formulas:
-            md = re.sub(r"^( *)\$\$\n(.+?)\n *\$\$ *$", r"\1$$\2$$", md, flags=re.M | re.S)
+            md = re.sub(
+                r"^( *)\$\$\n(.+?)\n *\$\$ *$", r"\1$$\2$$", md, flags=re.MULTILINE | re.DOTALL
+            )
         self._walk(parser(self._dialect).parse(md))
         return self._page.signs, self._targets
 
@@ -296,7 +298,11 @@ class Tree:
 
 
 def _is_itself(rest: list[Token], target: str) -> bool:
-    return len(rest) > 1 and rest[1].type == "text" and rest[1].content in {target, target.removeprefix("mailto:")}
+    return (
+        len(rest) > 1
+        and rest[1].type == "text"
+        and rest[1].content in {target, target.removeprefix("mailto:")}
+    )
 
 
 def tree(md: str, dialect: Dialect) -> tuple[list[Sign], set[str]]:
@@ -432,34 +438,32 @@ def _missing(meant: frozenset[Look], seen: frozenset[Look]) -> Look | None:
     """Say which of the looks is not there; code hides others, and so does a table that is drawn."""
     plain = {look for look in seen if isinstance(look, str)}
     kinds = {look[0] for look in seen if isinstance(look, tuple)}
+    blocks = {look for look in meant if isinstance(look, tuple) and look[0] == "pre"}
     if "quote" in meant and "quote" not in plain:
         return "quote"
+    for block in blocks:
+        same = block in seen or (not block[1] and "pre" in kinds)
+        return None if same else block
+    if "cell" in meant and "cell" not in plain:
+        return None if "pre" in kinds else "cell"
     for look in meant:
-        if isinstance(look, tuple) and look[0] == "pre":
-            same = look in seen or (not look[1] and "pre" in kinds)
-            return None if same else look
-    if "cell" in meant:
-        if "pre" in kinds:
-            return None
-        if "cell" not in plain:
-            return "cell"
-    for look in meant:
-        if isinstance(look, tuple):
-            if look[0] == "heading" and look not in seen:
-                small = "imitated4" in plain and (look[1] >= "4" or "item" in meant)
-                drawn = plain & {"bold", "code"} or "pre" in kinds
-                if not (("imitated" in plain or small) and drawn):
-                    return look
-            elif look[0] == "link" and look[1].startswith(("http://", "https://")):
-                if look not in seen:
-                    return look
-    if meant & {"code", "formula"}:
-        inside = plain & {"code", "formula"} or "pre" in kinds or "link" in kinds
-        return None if inside else "code"
-    for look in ("bold", "italic", "strike", "spoiler"):
-        if look in meant and look not in plain:
+        if isinstance(look, tuple) and look not in seen and not _excused(look, meant, plain, kinds):
             return look
-    return None
+    if meant & {"code", "formula"}:
+        inside = plain & {"code", "formula"} or kinds & {"pre", "link"}
+        return None if inside else "code"
+    wanted = ("bold", "italic", "strike", "spoiler")
+    return next((look for look in wanted if look in meant and look not in plain), None)
+
+
+def _excused(
+    look: tuple[str, str], meant: frozenset[Look], plain: set[str], kinds: set[str]
+) -> bool:
+    """Tell whether a link or a heading may be shown as something else."""
+    if look[0] == "link":
+        return not look[1].startswith(("http://", "https://"))
+    small = "imitated4" in plain and (look[1] >= "4" or "item" in meant)
+    return ("imitated" in plain or small) and bool(plain & {"bold", "code"} or "pre" in kinds)
 
 
 def _bare(address: str) -> str:
@@ -485,5 +489,3 @@ def _around(signs: list[Sign], place: int) -> str:
 def looks_of(signs: list[Sign]) -> set[str]:
     """Name the kinds of looks that occur."""
     return {look if isinstance(look, str) else look[0] for sign in signs for look in sign.looks}
-
-

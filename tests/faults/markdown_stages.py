@@ -30,7 +30,7 @@ from platforms.telegram.capabilities import PRIVATE
 from platforms.telegram.showing import Show as TelegramShow
 from sessions.values.secret import Secret
 from tests.fakes.discord.world import complaints, dislikes
-from tests.fakes.slack.workspace import Message, SlackError, Workspace
+from tests.fakes.slack.workspace import Message, SlackError, Workspace, refuse
 from tests.fakes.telegram.faults import Answer
 from tests.fakes.telegram.server import _INTEGERS, _JSON_FIELDS, TOKEN, Shown, TelegramServer
 from tests.faults.markdown_seen import SLACK_CALLS, discord, slack, telegram_rich, telegram_text
@@ -139,10 +139,11 @@ class TelegramStage:
             raise
 
     async def post(self, parts: Iterable[str]) -> list[Seen]:
+        await self._bot.initialize()  # once; the library then knows that its token is good
         chat = next(self._chats)
         for number, part in enumerate(parts):
             await self._show.deliver(Post(f"{chat}.{number}", Address("telegram", str(chat)), part))
-        found = [_telegram(each) for each in self._server.messages(chat)]
+        found = [shown_on_telegram(each) for each in self._server.messages(chat)]
         del self._server.rooms[chat]
         return found
 
@@ -153,10 +154,13 @@ class TelegramStage:
         await self._show.deliver(Draft("d", address, "draft", last))
         given, self._draft = self._draft, {}
         html = (given.get("rich_message") or {}).get("html", "")
-        return [*found, _telegram(Shown(0, given.get("text", ""), given.get("entities", []), html))]
+        return [
+            *found,
+            shown_on_telegram(Shown(0, given.get("text", ""), given.get("entities", []), html)),
+        ]
 
 
-def _telegram(shown: Shown) -> Seen:
+def shown_on_telegram(shown: Shown) -> Seen:
     addresses = [str(each.get("url", "")) for each in shown.entities]
     unsafe = [each for each in addresses if each.lower().startswith(UNSAFE)]
     assert not unsafe, unsafe
@@ -212,7 +216,7 @@ class _Client(AsyncWebClient):
             answer = self._stage.carry_out(api_method, arguments)
         except SlackError as error:
             data = {"ok": False, "error": error.code}
-            raise SlackApiError(
+            raise SlackApiError(  # type: ignore[no-untyped-call]
                 error.code, SimpleNamespace(data=data, status_code=200, headers={})
             ) from error
         return SimpleNamespace(data={"ok": True, **json.loads(json.dumps(answer))}, headers={})
@@ -254,7 +258,7 @@ class SlackStage:
         blocks = arguments.get("blocks") or []
         if self._refuse and any(each["type"] == "markdown" for each in blocks):
             self.refused += 1
-            raise SlackError("invalid_blocks")
+            refuse("invalid_blocks")
         try:
             return self.workspace.carry_out(method, arguments)
         except SlackError:
@@ -277,13 +281,18 @@ class SlackStage:
     async def stream(self, texts: list[str]) -> tuple[list[str], Seen]:
         """In a thread, where a message grows; gives what was seen at each moment."""
         self.workspace.channels["C1"] = []
-        place, address = Place("C1", "1.0", user="U1", team="T1"), Address("slack", "C1", thread="1.0")
+        place, address = (
+            Place("C1", "1.0", user="U1", team="T1"),
+            Address("slack", "C1", thread="1.0"),
+        )
         name = f"op {next(self._numbers)}"
         message = ""
         moments = []
         for text in texts[:-1]:
             if message:
-                await self._show.edit(Edit(f"{name}.e", address, message, text, streaming=True), "C1")
+                await self._show.edit(
+                    Edit(f"{name}.e", address, message, text, streaming=True), "C1"
+                )
             elif text.strip():
                 op = Post(name, address, text, streaming=True)
                 message = (await self._show.post(op, "C1", place, "U0BOT")).message

@@ -1,4 +1,5 @@
 """Markdown as models write it, made up from a seed; and samples that are nasty on purpose."""
+# ruff: noqa: RUF001 - in all scripts
 
 import random
 import re
@@ -7,11 +8,41 @@ PROSE = (
     *("the", "daemon", "answers", "every", "message", "once", "whatever", "dies", "in", "between"),
     *("naïve", "façade", "“quoted”", "it's", "3.14", "100%", "e.g.", "and/or", "x-axis", "C++"),
     *("snake_case_name", "user@example.org", "file.py", "#42", "$5", "~20", "A&B", "R&D", "5 > 3"),
-    *("日本語の文章", "你好，世界", "Привет", "Καλημέρα", "שלום", "مرحبا", "हिन्दी", "한국어", "ไทย"),
-    *("e\u0301te\u0301", "Zu\u0308rich", "wait…", "–", "(see below)", "[sic]", "a=b", "2*3*4", "C:\\dir"),
+    *(
+        "日本語の文章",
+        "你好，世界",
+        "Привет",
+        "Καλημέρα",
+        "שלום",
+        "مرحبا",
+        "हिन्दी",
+        "한국어",
+        "ไทย",
+    ),
+    *(
+        "e\u0301te\u0301",
+        "Zu\u0308rich",
+        "wait…",
+        "–",
+        "(see below)",
+        "[sic]",
+        "a=b",
+        "2*3*4",
+        "C:\\dir",
+    ),
 )
 EMOJI = (
-    *("👍", "👍🏽", "👩\u200d🚀", "👨\u200d👩\u200d👧\u200d👦", "🇩🇪🇫🇷", "🏳️\u200d🌈", "❤️", "1️⃣", "🐕\u200d🦺"),
+    *(
+        "👍",
+        "👍🏽",
+        "👩\u200d🚀",
+        "👨\u200d👩\u200d👧\u200d👦",
+        "🇩🇪🇫🇷",
+        "🏳️\u200d🌈",
+        "❤️",
+        "1️⃣",
+        "🐕\u200d🦺",
+    ),
     "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",
 )
 MENTIONS = (
@@ -37,13 +68,13 @@ URLS = (
 FORMULAS = ("x^2", "a_1 + b_2", "\\frac{a}{b}", "E = mc^2", "\\sum_{i=0}^{n} i", "\\alpha")
 LANGUAGES = (
     *("", "python", "py", "sh", "bash", "rust", "c++", "c#", "js", "json", "diff", "text", "yaml"),
-    *("python title=\"a b.py\" linenos", "js {1,3}", "ts src/app.ts", "console"),
+    *('python title="a b.py" linenos', "js {1,3}", "ts src/app.ts", "console"),
 )
 CODE_LINES = (
     "def f(x: int) -> int:", "    return x + 1", "\treturn x;", "", "", "if (a < b && c > d) {", "}",
     "# a comment", "#### four", "- not a list", "> not a quote", "| not | a table |", "* * *", "---",
     "echo \"$HOME\" | grep '**'", "print('`x`')", "SELECT * FROM t WHERE a <> 'b';", "  two spaces",
-    "        eight", "日本語 = '値'", "x = \"👩\u200d🚀\"", "<html><body>&amp;</body></html>", "@everyone",
+    "        eight", "日本語 = '値'", 'x = "👩\u200d🚀"', "<html><body>&amp;</body></html>", "@everyone",
     "\\begin{align}", "a\\*b", "[link](https://example.org)", "1. one", "____", "~~~~~"[:2], "...",
 )  # fmt: skip
 
@@ -60,7 +91,9 @@ class Writer:
     def text(self) -> str:
         """Write an answer of a usual length, now and then a very long one, or only its beginning."""
         dice = self._dice
-        length = LONG if dice.random() < 0.01 else dice.choice((80, 300, 800, 800, 1500, 3000, 6000))
+        length = (
+            LONG if dice.random() < 0.01 else dice.choice((80, 300, 800, 800, 1500, 3000, 6000))
+        )
         blocks: list[str] = []
         while sum(map(len, blocks)) < length:
             block = "\n".join(self._block(0))
@@ -101,7 +134,8 @@ class Writer:
             *((self._table,) * 3 if depth == 0 else ()),
             *((self._footnote, self._odd, self._indented) if depth == 0 else ()),
         )
-        return self._dice.choice(makers)(depth)
+        made: list[str] = self._dice.choice(makers)(depth)
+        return made
 
     def _paragraph(self, _depth: int) -> list[str]:
         return [self.line(self._dice.randrange(3, 30)) for _ in range(self._lines())]
@@ -251,7 +285,9 @@ class Writer:
             case 15 | 16:
                 return f"[{self._label()}]({dice.choice(URLS)})"
             case 17:
-                return dice.choice((f"<{dice.choice(URLS)}>", dice.choice(URLS[:3]), "<ann@example.org>"))
+                return dice.choice(
+                    (f"<{dice.choice(URLS)}>", dice.choice(URLS[:3]), "<ann@example.org>")
+                )
             case 18:
                 return dice.choice((f"![a picture]({URLS[0]}/c.png)", "[a file](docs/a_b.md)"))
             case 19:
@@ -272,7 +308,9 @@ class Writer:
 
     def _label(self) -> str:
         dice = self._dice
-        return dice.choice((self._words(), self._words(), f"**{self._words()}**", "`f(x)`", "see [1]"))
+        return dice.choice(
+            (self._words(), self._words(), f"**{self._words()}**", "`f(x)`", "see [1]")
+        )
 
 
 def text_of(seed: int) -> str:
@@ -298,8 +336,8 @@ NASTY = {
     "fences": "```python\ndef f():\n    return '**x**'\n```\n~~~yaml\ntilde: `x`\n~~~\n````md\n```\ninner\n```\n````\n```\n\n```\n",
     "tabs in code": "all: x\n\n```make\nall:\n\tgcc -o x\n\n\t\t@echo done\n```\n",
     "code first": "```\n    indented first\nthen not\n```",
-    "unclosed": "Here it comes:\n```rust\nfn main() {\n    println!(\"``\");\n",
-    "long info": "```python title=\"a b.py\" linenos {1,3}\nx = 1\n```\n\n``` one two three four five six seven\ny\n```",
+    "unclosed": 'Here it comes:\n```rust\nfn main() {\n    println!("``");\n',
+    "long info": '```python title="a b.py" linenos {1,3}\nx = 1\n```\n\n``` one two three four five six seven\ny\n```',
     "backticks": "use `` `a` `` or ``` x ``` inline, ` alone, ```` four ``` three ```` and `a``b`",
     "mentions": "@everyone @here <@123> <@!4> <@&5> <!channel> <!here|x> <!subteam^S1> @channel <@U123> `@everyone` **@here**\n```\n@everyone <!channel>\n```",
     "math": "Costs $5 and $10, but $x^2$ and \\(y_1\\) and\n\n$$\nE = mc^2\n$$\n\n\\[\n\\frac{a}{b}\n\\]\nend",
@@ -312,6 +350,7 @@ NASTY = {
     "escapes": "\\# no heading\n\n\\- no point\n\n1\\. no number\n\n\\> no quote, C:\\dir\\*.txt, \\`no code\\`, \\[no](link), a\\|b",
     "half": "**bold\n\n*italic\n\n`code\n\n[link](https://e.org\n\n| a | b |\n|--\n\n- [ \n\n~~gone ||secret",
     "no border": "**" + "x" * 60 + "** " + "y" * 70 + " `" + "z" * 60 + "`",
+    "many marks": " ".join(f"**b{n}** `c{n}`" for n in range(60)),
     "a point in words": "We need\n1. one\n2. two\nand\n- three\nthen 1986. And so on - not a list",
 }  # fmt: skip
 """Each beginning of each of these is shown too, as in the middle of an answer."""

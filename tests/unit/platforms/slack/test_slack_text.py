@@ -66,7 +66,9 @@ def test_what_calls_nobody_stays(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["say <!channel> <@U12ABC>, <@U> and @here to <!subteam^S1|x> a@b.org <!-- @everyone -->@hereabouts @channel"],
+    [
+        "say <!channel> <@U12ABC>, <@U> and @here to <!subteam^S1|x> a@b.org <!-- @everyone -->@hereabouts @channel"
+    ],
 )
 def test_every_beginning_of_a_text_is_shown_as_a_beginning_of_what_follows(text: str) -> None:
     shown = ""
@@ -98,6 +100,9 @@ def test_a_text_that_slack_refuses_as_markdown_is_whole_as_plain_text() -> None:
     text = "word " * 2000
     shown = "".join(block["text"]["text"] for block in plain_blocks(text, ()))
     assert shown == text
+    calls = [block["text"]["text"] for block in plain_blocks("@here " * 1000, ())]
+    assert "".join(calls) == inert("@here " * 1000)
+    assert max(map(len, calls)) <= 3000
 
 
 @pytest.mark.parametrize(

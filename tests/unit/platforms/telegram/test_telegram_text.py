@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from platforms.core import document
 from platforms.core.contract import Unit
 from platforms.core.markdown import close
 from platforms.core.split import size, split
-from platforms.core import document
 from platforms.telegram import entities, rich
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
 from tests.unit.platforms.core.samples import SAMPLES
