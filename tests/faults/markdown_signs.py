@@ -95,8 +95,8 @@ def parser(dialect: Dialect) -> MarkdownIt:
     md = MarkdownIt("commonmark", {"html": False, "maxNesting": 60})
     md.enable(["table", "strikethrough"])
     md.disable(["reference", "html_block", "html_inline"])
-    md.validateLink = lambda _: True  # type: ignore[method-assign]
-    md.normalizeLink = lambda target: target  # type: ignore[method-assign]
+    md.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
+    md.normalizeLink = lambda url: url  # type: ignore[method-assign]
     rules = md.inline.ruler
     if dialect.formulas:
         rules.before("escape", "formula", _formula)

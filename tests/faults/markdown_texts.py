@@ -115,7 +115,10 @@ class Writer:
             return "".join(dice.choice(("\n", "\r\n")) if char == "\n" else char for char in text)
         if chance < 0.12:
             for _ in range(dice.randrange(1, 6)):
+                # In words: beside a mark nobody could say what is meant.
                 at = dice.randrange(len(text) + 1)
+                if not text[max(0, at - 1) : at + 1].isalpha():
+                    continue
                 sign = dice.choice("\0\x07\x1b\x7f\u200b\u2060\ufeff\u00ad\u200e\u202e")
                 text = text[:at] + sign + text[at:]
         return text
