@@ -18,6 +18,7 @@ _NOT_QUOTED = re.compile(r"^(?![ \t]*>)", re.MULTILINE)
 _LONGEST_LANGUAGE = 20
 _TOKEN = re.compile(r"\\.|`+|\*\*|~~|\|\|")
 _DANGLING = " \t\r\n*~|`\\"
+_MOST_OPEN = 50  # that are followed at the same time
 _OPENING = re.compile(r"\\.|`+|!?\[|\]|\*\*|~~|\|\||\*|_", re.DOTALL)
 _TARGET = re.compile(
     r"\(\s*(?:<[^<>\n]*>|[^\s()]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
@@ -208,6 +209,7 @@ def open_mark(text: str, low: int) -> int | None:
             place = closing.end()
         elif mark[-1] == "[":
             opened.append(("[", token.start()))
+            del opened[:-_MOST_OPEN]
         elif mark == "]":
             place = _bracket(opened, text, place)
         elif mark[0] != "\\":
@@ -233,5 +235,5 @@ def _stress(opened: list[tuple[str, int]], token: re.Match[str]) -> None:
     marks = [each for each, _ in opened]
     if mark in marks and before and not before.isspace() and not inside:
         del opened[marks.index(mark) :]
-    elif after and not after.isspace() and not inside:
+    elif mark not in marks and after and not after.isspace() and not inside:
         opened.append((mark, token.start()))

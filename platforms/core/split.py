@@ -160,7 +160,8 @@ class _Cutter:
         return ""
 
     def _line_at(self, start: int) -> str:
-        return self.md[start:].partition("\n")[0] if start < self.end else ""
+        stop = self.md.find("\n", start)
+        return self.md[start : stop if stop >= 0 else len(self.md)] if start < self.end else ""
 
     def _indent(self, start: int, fence: Fence | None) -> int:
         """Say by how much what goes on here is indented because of a point further above."""
