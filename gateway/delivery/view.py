@@ -134,8 +134,8 @@ def render_live(text: str, capabilities: Capabilities, status: str = "") -> tupl
     found = pieces(text, room, capabilities.unit)
     if not found:  # where it can be taken away again, the status is shown alone
         return (status,) if status and capabilities.live is Live.EDIT else ()
-    done = tuple(piece.before + piece.text + piece.after for piece in found[:-1])
-    last = found[-1].before + found[-1].text
+    done = tuple(piece.message for piece in found[:-1])
+    last = found[-1].open
     if capabilities.live is not Live.STREAM:
         ending = f"\n\n{status}" if status and capabilities.live is Live.EDIT else ""
         last = _fitting((close(last) + ending, close(last), last + found[-1].after), capabilities)

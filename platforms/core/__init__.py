@@ -1,1 +1,1 @@
-"""What all platforms share: the contract, its errors, Markdown helpers and the registry."""
+"""What all platforms share: the contract, its errors, the reading and cutting of Markdown, the registry."""

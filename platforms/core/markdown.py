@@ -8,16 +8,29 @@ from bisect import bisect_right
 
 import msgspec
 
-_FENCE_LINE = re.compile(r"^[ \t]{0,20}(`{3,10}(?!`)|~{3,10}(?!~))([^\n]*)$", re.MULTILINE)
+_FENCE_LINE = re.compile(
+    r"^(?P<lead>[ \t]{0,20}(?P<quote>(?:>[ \t]{0,20}){0,5})(?P<point>(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,4})?))"
+    r"(?P<mark>`{3,10}(?!`)|~{3,10}(?!~))(?P<info>[^\n]*)$",
+    re.MULTILINE,
+)
+_HALF_COLUMNS = re.compile(r"(\|[^\n]*)\n[ \t]*\|[ \t|:-]*\Z")
+_NOT_QUOTED = re.compile(r"^(?![ \t]*>)", re.MULTILINE)
 _LONGEST_LANGUAGE = 20
 _TOKEN = re.compile(r"\\.|`+|\*\*|~~|\|\|")
 _DANGLING = " \t\r\n*~|`\\"
+_MOST_OPEN = 50  # that are followed at the same time
+_OPENING = re.compile(r"\\.|`+|!?\[|\]|\*\*|~~|\|\||\*|_", re.DOTALL)
+_TARGET = re.compile(
+    r"\(\s*(?:<[^<>\n]*>|[^\s()]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
+)
 
 
 class Fence(msgspec.Struct, frozen=True):
     """A code block: `start` ≤ opening line < `body` ≤ code < `end` ≤ closing marker < `after`.
 
-    A block that nobody closed reaches behind the end of the text.
+    A block that nobody closed reaches behind the end of the text; one in a quote ends with it, and
+    then `after` is the line break before `end`. `lead` is what stands before each of its lines: the
+    marks of the quote, the indentation of the list.
     """
 
     start: int
@@ -27,11 +40,22 @@ class Fence(msgspec.Struct, frozen=True):
     marker: str
     language: str
     closed: bool
+    lead: str = ""
+
+    @property
+    def quote(self) -> str:
+        """The marks of the quote that it stands in."""
+        return self.lead[: self.lead.rfind(">") + 1] + " " if ">" in self.lead else ""
 
     @property
     def opening(self) -> str:
         """The line that opens such a block again."""
-        return self.marker + self.language
+        return self.quote + self.marker + self.language
+
+    @property
+    def closing(self) -> str:
+        """The line that closes it."""
+        return self.quote + self.marker
 
 
 def fences(md: str) -> list[Fence]:
@@ -40,13 +64,20 @@ def fences(md: str) -> list[Fence]:
         return []
     found: list[Fence] = []
     opening: re.Match[str] | None = None
+    ends = 0  # where the quote ends in which that block was opened
     for line in _FENCE_LINE.finditer(md):
+        if opening is not None and line.start() >= ends:
+            found.append(_fence(opening, ends, ends - 1, closed=True))
+            opening = None
         if opening is None:
             opening = line if _opens(line) else None
-        elif line[1].startswith(opening[1]) and not line[2].strip():
-            found.append(_fence(opening, line.start(), line.end(1), closed=True))
+            ends = _quote_end(md, line)
+        elif _closes(line, opening):
+            found.append(_fence(opening, line.start(), line.end("mark"), closed=True))
             opening = None
-    if opening is not None:
+    if opening is not None and ends <= len(md):
+        found.append(_fence(opening, ends, ends - 1, closed=True))
+    elif opening is not None:
         found.append(_fence(opening, len(md), len(md) + 1, closed=False))
     return found
 
@@ -58,14 +89,30 @@ def looks_like_fence(line: str) -> bool:
 
 
 def _opens(line: re.Match[str]) -> bool:
-    return line[1][0] == "~" or "`" not in line[2]
+    return line["mark"][0] == "~" or "`" not in line["info"]
+
+
+def _closes(line: re.Match[str], opening: re.Match[str]) -> bool:
+    quoted = bool(line["quote"]) == bool(opening["quote"])
+    longer = line["mark"].startswith(opening["mark"])
+    return quoted and longer and not line["point"] and not line["info"].strip()
+
+
+def _quote_end(md: str, opening: re.Match[str]) -> int:
+    """Say where the first line begins that is not in the quote any more."""
+    found = _NOT_QUOTED.search(md, opening.end() + 1) if opening["quote"] else None
+    return found.start() if found and found.start() < len(md) else len(md) + 1
 
 
 def _fence(opening: re.Match[str], end: int, after: int, *, closed: bool) -> Fence:
-    language = "".join(opening[2].split()[:1])
+    language = "".join(opening["info"].split()[:1])
     if len(language.encode(errors="replace")) > _LONGEST_LANGUAGE or "~" in language:
         language = ""  # no language at all, or one that would make the marker longer
-    return Fence(opening.start(), opening.end(), end, after, opening[1], language, closed)
+    lead = opening["lead"]
+    lead = lead[: len(lead) - len(opening["point"])] + " " * len(opening["point"])
+    return Fence(
+        opening.start(), opening.end(), end, after, opening["mark"], language, closed, lead
+    )
 
 
 def fence_at(found: list[Fence], place: int) -> Fence | None:
@@ -86,15 +133,17 @@ def close(md: str) -> str:
     """Close what a partial answer leaves open, so that it looks right while it is being written.
 
     Closes code blocks, code spans, `**`, `~~` and `||`. Marks at the very end that may turn out to
-    be anything are held back.
+    be anything are held back, and so is the line below the header of a table until it is whole.
     """
     found = fences(md)
     last = found[-1] if found else None
     if last and not last.closed:
         if last.body < len(md):
-            return f"{md.rstrip()}\n{last.marker}"
+            return f"{md.rstrip()}\n{last.closing}"
         md = md[: last.start]  # its opening line is not whole yet
         last = found[-2] if len(found) > 1 else None
+    while torn := _HALF_COLUMNS.search(md, last.after if last else 0):
+        md = md[: torn.end(1)]
     start = max(md.rfind("\n\n") + 2 if "\n\n" in md else 0, last.after if last else 0)
     closed = md[:start] + _close_inline(md[start:])
     # Without the marks at its end a line may be what opens a code block.
@@ -138,3 +187,53 @@ def _toggle(opened: list[str], token: re.Match[str]) -> None:
 def _in_table(text: str, place: int) -> bool:
     before = text[text.rfind("\n", 0, place) + 1 : place].lstrip()
     return before.startswith("|") and not before.startswith("||")
+
+
+# --- where a line may be cut -----------------------------------------------------------------
+
+
+def open_mark(text: str, low: int) -> int | None:
+    """Find the first mark behind `low` that is still open at the end of a part of a paragraph.
+
+    Code spans, links and all kinds of stress count. A text that ends before that mark tears nothing.
+    """
+    opened: list[tuple[str, int]] = []
+    place = 0
+    while token := _OPENING.search(text, place):
+        mark, place = token[0], token.end()
+        if mark[0] == "`":
+            closing = re.compile(f"(?<!`){mark}(?!`)").search(text, place)
+            if closing is None:
+                opened.append((mark, token.start()))
+                break
+            place = closing.end()
+        elif mark[-1] == "[":
+            opened.append(("[", token.start()))
+            del opened[:-_MOST_OPEN]
+        elif mark == "]":
+            place = _bracket(opened, text, place)
+        elif mark[0] != "\\":
+            _stress(opened, token)
+    return next((start for _, start in opened if start > low), None)
+
+
+def _bracket(opened: list[tuple[str, int]], text: str, place: int) -> int:
+    """Close a bracket, and take what a link leads to; one that is cut there stays open."""
+    target = _TARGET.match(text, place)
+    if target is None and text.startswith("(", place) and not re.search(r"\s", text[place:]):
+        return place
+    marks = [mark for mark, _ in opened]
+    if "[" in marks:
+        del opened[len(marks) - 1 - marks[::-1].index("[") :]
+    return target.end() if target else place
+
+
+def _stress(opened: list[tuple[str, int]], token: re.Match[str]) -> None:
+    text, mark = token.string, token[0]
+    before, after = text[token.start() - 1 : token.start()], text[token.end() : token.end() + 1]
+    inside = before.isalnum() and after.isalnum() and mark == "_"
+    marks = [each for each, _ in opened]
+    if mark in marks and before and not before.isspace() and not inside:
+        del opened[marks.index(mark) :]
+    elif mark not in marks and after and not after.isspace() and not inside:
+        opened.append((mark, token.start()))

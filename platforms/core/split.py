@@ -1,8 +1,11 @@
 """Sans-IO: cut a long Markdown text into messages that each look right alone.
 
-Cuts are made at the best border that fits: between paragraphs, else lines, else words. A code block
-that is cut is closed and opened again with its language. All pieces but the last depend only on the
-text up to their end and a little beyond, so they stay as they are while an answer grows.
+Cuts are made at the best border that fits: between paragraphs, else lines, else words; not between
+two marks that belong together, if they fit into one piece. A code block that is cut is closed and
+opened again with its language, a table goes on below its header, a quote behind its mark, and what
+was indented below a point that stands in the piece before moves to the left: there it would be code.
+All pieces but the last depend only on the text up to their end and a little beyond, so they stay as
+they are while an answer grows.
 """
 
 import re
@@ -11,7 +14,7 @@ import unicodedata
 import msgspec
 
 from platforms.core.contract import Unit
-from platforms.core.markdown import Fence, fence_at, fences, looks_like_fence
+from platforms.core.markdown import Fence, fence_at, fences, looks_like_fence, open_mark
 
 SMALLEST_LIMIT = 50
 """Below this there is no room for opening and closing a code block around some text."""
@@ -23,6 +26,21 @@ _BORDER = re.compile(r"(?:[ \t\r]*\n)+|[ \t\r]+")
 _ZERO_WIDTH_SPACE = "\u200b"
 _ZERO_WIDTH_JOINER = "\u200d"
 _LONGEST_CLUSTER = 16
+
+_QUOTED = re.compile(r" {0,3}(?:>[ \t]?)+")
+_POINT = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]")
+_ITEM = re.compile(r" *(?:[-*+]|\d{1,9}[.)])[ \t]+")
+_NUMBER = re.compile(r"^(\d{1,9})([.)])(?=[ \t])")
+_OTHER = {".": ")", ")": "."}
+_BEGINS = re.compile(r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|\||$)", re.MULTILINE)
+"""How lines begin that no mark of the line above goes on into."""
+
+_BLOCK = re.compile(
+    r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|(?:-[ \t]*|_[ \t]*|\*[ \t]*|=){3,}$)"
+)
+"""What begins something at the beginning of a line, and nothing inside of one."""
+
+_COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -36,6 +54,21 @@ class Piece(msgspec.Struct, frozen=True):
     text: str
     after: str = ""
     gap: str = ""
+    indent: int = 0  # that the message goes without
+    torn: bool = False  # begins inside a line
+
+    @property
+    def open(self) -> str:
+        """The message, without what closes it."""
+        if not self.indent:
+            return self.before + self.text
+        first, end, rest = self.text.partition("\n") if self.torn else ("", "", self.text)
+        return self.before + first + end + _outdented(rest, self.indent, self.before)
+
+    @property
+    def message(self) -> str:
+        """What is shown."""
+        return self.open + self.after
 
 
 def size(text: str, unit: Unit) -> int:
@@ -48,14 +81,15 @@ def size(text: str, unit: Unit) -> int:
 
 def split(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> tuple[str, ...]:
     """Cut a text into messages of at most `limit` units; a blank text gives none."""
-    return tuple(piece.before + piece.text + piece.after for piece in pieces(md, limit, unit))
+    return tuple(piece.message for piece in pieces(md, limit, unit))
 
 
 def pieces(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> list[Piece]:
-    """Cut a text and say what was added and left out at each border."""
+    """Cut a text and say what was added and left out at each border; all line ends become one."""
     if limit < SMALLEST_LIMIT:
         msg = f"a message of {limit} units is too short to be cut well; give {SMALLEST_LIMIT}"
         raise ValueError(msg)
+    md = md.replace("\r\n", "\n").replace("\r", "\n")
     cutter = _Cutter(md, limit, unit)
     blank = _BLANK_LINES.match(md)
     place = blank.end() if blank else 0
@@ -84,25 +118,82 @@ class _Cutter:
     def piece(self, start: int) -> Piece:
         """Cut off the piece that begins here."""
         fence = fence_at(self._fences, start)
-        before = f"{fence.opening}\n" if fence else ""
+        before = self._before(start, fence)
         piece = self._piece(start, before)
         if self._mistakable(start, fence, piece.text):
-            # What stood inside a line, or was longer, would now open or close a code block.
+            # What stood inside a line, or was longer, would now open or close a block.
             piece = self._piece(start, before + _ZERO_WIDTH_SPACE)
-        return piece
+        if not start:
+            return piece
+        torn = self.md[start - 1] != "\n"
+        indent = self._item_indent(start, fence) if torn else self._indent(start, fence)
+        return msgspec.structs.replace(piece, indent=indent, torn=torn) if indent else piece
+
+    def _before(self, start: int, fence: Fence | None) -> str:
+        """Say what has to be written again: what opens a block, a table's header, a quote's mark."""
+        if not start:
+            return ""
+        opening = f"{fence.opening}\n" if fence else ""
+        line = self.md.rfind("\n", 0, start) + 1
+        if line < start:
+            quoted = _QUOTED.match(self.md, line, start)
+            again = opening + (quoted[0] if quoted else "")
+        else:
+            again = opening or self._header(start)
+        return again if size(again, self._unit) <= self._limit // 3 else opening
+
+    def _header(self, start: int) -> str:
+        """Give the header of the table that goes on here."""
+        if "|" not in self._line_at(start):
+            return ""
+        line, below = start, ""
+        while line > 0:
+            above = self.md.rfind("\n", 0, line - 1) + 1
+            row = self.md[above : line - 1]
+            if "|" not in row:
+                return ""
+            if below:
+                return f"{row}\n{below}\n" if not row[:1].isspace() else ""
+            if _COLUMNS.match(row):
+                below = row
+            line = above
+        return ""
+
+    def _line_at(self, start: int) -> str:
+        stop = self.md.find("\n", start)
+        return self.md[start : stop if stop >= 0 else len(self.md)] if start < self.end else ""
+
+    def _indent(self, start: int, fence: Fence | None) -> int:
+        """Say by how much what goes on here is indented because of a point further above."""
+        if fence:
+            return _spaces(fence.lead + "x")
+        line = self._line_at(start)
+        above = start
+        while not line[_quote(line) :].strip() and start < self.end:  # a quote without words
+            start += len(line) + 1
+            line = self._line_at(start)
+        indent = _spaces(line)
+        while indent and above > 0:
+            above = self.md.rfind("\n", 0, above - 1) + 1
+            earlier = self._line_at(above)
+            if bool(_quote(earlier)) != bool(_quote(line)):
+                return 0
+            if earlier[_quote(earlier) :].strip() and _spaces(earlier) < indent:
+                return indent if _POINT.match(earlier[_quote(earlier) :].lstrip()) else 0
+        return 0
 
     def _piece(self, start: int, before: str) -> Piece:
         room = self._limit - size(before, self._unit)
         inside = fence_at(self._fences, self.end)
-        closing = f"\n{inside.marker}" if inside else ""
+        closing = f"\n{inside.closing}" if inside else ""
         if self._fits(start, self.end, room - len(closing)):
             return Piece(before, self.md[start : self.end], closing, self.md[self.end :])
         cut, inside = self._cut(start, room)
-        if inside and not self._fits(start, cut, room - 1 - len(inside.marker)):
-            cut, inside = self._cut(start, room - 1 - len(inside.marker))
+        if inside and not self._fits(start, cut, room - 1 - len(inside.closing)):
+            cut, inside = self._cut(start, room - 1 - len(inside.closing))
         if inside:
             gap = self._gap_in_code(inside, cut)
-            return Piece(before, self.md[start:cut], f"\n{inside.marker}", gap)
+            return Piece(before, self.md[start:cut], f"\n{inside.closing}", gap)
         text = self.md[start:cut].rstrip(_BLANK)
         border = _BORDER.match(self.md, start + len(text))
         stop = max(border.end() if border else 0, cut)
@@ -113,6 +204,8 @@ class _Cutter:
         if fence:
             only_marks = not line.strip(fence.marker[0] + _BLANK)
             return only_marks and line.strip(_BLANK).startswith(fence.marker)
+        if start and self.md[start - 1] != "\n" and _BLOCK.match(line):
+            return True
         return looks_like_fence(line) and all(each.start != start for each in self._fences)
 
     def _fits(self, start: int, stop: int, room: int) -> bool:
@@ -162,8 +255,67 @@ class _Cutter:
             self._line(start, reach),
         ):
             if cut > start:
-                return cut
+                return self._whole(start, cut)
         return self._anywhere(start, reach)
+
+    def _item_indent(self, start: int, fence: Fence | None) -> int:
+        """Say by how much the lines below this one are indented as a part of the same point."""
+        line = self.md[self.md.rfind("\n", 0, start) + 1 : start]
+        if fence:
+            return _spaces(fence.lead + "x")
+        point = _ITEM.match(line, _quote(line))
+        if point:
+            return point.end() - _quote(line)
+        indent = _spaces(line)
+        return indent if indent > 1 else 0
+
+    def _whole(self, start: int, cut: int) -> int:
+        """Move a cut before what it would tear: a table's header, or two marks around some words."""
+        low = start + (cut - start) // 4
+        if fence_at(self._fences, cut):
+            return cut
+        if self.md[cut : cut + 1] == "\n":
+            if (header := self._torn_header(cut)) > low:
+                return header - 1
+            if _BEGINS.match(self.md, cut + 1):
+                return self._whole_point(start + (cut - start) // 2, cut)
+        first = cut
+        while first > start and not (self.md[first - 1] == "\n" and _BEGINS.match(self.md, first)):
+            first = (
+                max(start, self.md.rfind("\n", start, first - 1) + 1) if first > start else start
+            )
+        mark = open_mark(self.md[first:cut], low - first)
+        if mark is None:
+            return cut
+        better = first + mark
+        while better > low and self.md[better - 1] not in _BLANK:
+            better -= 1
+        return better - 1 if better > low else cut
+
+    def _whole_point(self, low: int, cut: int) -> int:
+        """Move a cut inside a list to where the list is least deep, unless much room is lost."""
+        best, place = cut, cut
+        indent = _spaces(self._line_at(cut + 1))
+        while indent and place > low:
+            place = self.md.rfind("\n", low, place)
+            if place < 0 or fence_at(self._fences, place):
+                break
+            line = self._line_at(place + 1)
+            if line.strip() and _spaces(line) < indent:
+                best, indent = place, _spaces(line)
+        return best
+
+    def _torn_header(self, cut: int) -> int:
+        """Find where the header begins of a table of which no row stands before the cut."""
+        line = self.md.rfind("\n", 0, cut) + 1
+        below = self._line_at(cut + 1)
+        if "|" in below and "|" in self.md[line:cut] and _COLUMNS.match(below):
+            return line
+        above = self.md.rfind("\n", 0, max(0, line - 1)) + 1
+        row = self.md[line:cut]
+        if line and "|" in row and _COLUMNS.match(row) and "|" in self.md[above : line - 1]:
+            return above
+        return -1
 
     def _paragraph(self, low: int, high: int) -> int:
         """Find the last border between paragraphs, or beside a code block; -1 when there is none."""
@@ -196,6 +348,47 @@ class _Cutter:
         while cut > start + 1 and reach - cut < _LONGEST_CLUSTER and _belongs(self.md, cut):
             cut -= 1
         return reach if _belongs(self.md, cut) else cut
+
+
+def _spaces(line: str) -> int:
+    """Count by how much a line is indented, in its quote if it stands in one."""
+    start = _quote(line)
+    return len(line) - start - len(line[start:].lstrip(" "))
+
+
+def _quote(line: str) -> int:
+    quoted = _QUOTED.match(line)
+    return quoted.end() if quoted else 0
+
+
+def _marker(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(line[:1]))] if line[:3] in {"```", "~~~"} else ""
+
+
+def _outdented(text: str, indent: int, before: str) -> str:
+    """Move lines to the left, until one that is less indented than those before it."""
+    code = _marker(before.partition("\n")[0].lstrip("> "))
+    lines: list[str] = []
+    fell, swap, last = False, False, ""
+    for line in text.split("\n"):
+        start = _quote(line)
+        bare = line[start:].strip()
+        if not code and bare and _spaces(line) < indent:
+            indent, fell = _spaces(line), True
+            if lines and lines[-1].strip("> ") and _POINT.match(bare):
+                lines.append(line[:start].rstrip())  # not every point may begin inside a paragraph
+        moved = line[start + min(indent, _spaces(line)) :]
+        if not code and (point := _NUMBER.match(moved)):
+            # The other kind of number begins a list of its own, where one less deep goes on.
+            swap = (point[2] == last) if fell else swap
+            last = _OTHER[point[2]] if swap else point[2]
+            moved, fell = f"{point[1]}{last}{moved[point.end() :]}", False
+        lines.append(line[:start] + moved)
+        if code and bare.startswith(code) and not bare.strip(code[0]):
+            code = ""
+        elif not code and looks_like_fence(line):
+            code = _marker(bare)
+    return "\n".join(lines)
 
 
 def _belongs(md: str, place: int) -> bool:

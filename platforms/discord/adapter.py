@@ -29,13 +29,13 @@ from platforms.discord.connection import (
 from platforms.discord.faults import mapped
 from platforms.discord.hearing import JOIN_SECONDS, SEEN, Hearing
 from platforms.discord.marks import read_marks
-from platforms.discord.render import LIMIT
+from platforms.discord.render import LIMIT, ROOM
 from platforms.discord.rooms import Payload
 from platforms.discord.speaker import LARGEST_FILE, NONCE_SECONDS, Speaker
 from platforms.discord.wire import MOST_BUTTONS
 
 CAPABILITIES = Capabilities(
-    text_limit=LIMIT,
+    text_limit=LIMIT - ROOM,
     unit=Unit.CHARACTERS,
     live=Live.EDIT,
     repeat=Repeat.NONCE,

@@ -1,199 +1,193 @@
 """Sans-IO: Markdown as Discord shows it.
 
 Discord knows headings of three sizes, lists, quotes, code, links and emphasis. Tables become
-aligned code, smaller headings bold, rules lines, images links, and what only Discord would take for
-a mark is written so that it is not one. Nothing is ever lost: what would grow over the limit stays
-closer to what the model wrote.
+aligned code, smaller headings bold, rules lines, formulas code, and what only Discord would take for
+a mark or for somebody's name is written so that it is not one. Drawn out of the parsed tree: Discord
+reads marks by rules of its own, so each run of words gets its own, and no mark goes over code or into
+the next line. Nothing is ever lost: what would grow over the limit stays closer to what the model
+wrote.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 
-from platforms.core.markdown import Fence, fences
+import msgspec
+
+from platforms.core.document import (
+    Block,
+    BlockQuote,
+    Code,
+    Display,
+    Formula,
+    Heading,
+    Inline,
+    Inlines,
+    Link,
+    Listing,
+    Mono,
+    Paragraph,
+    Plain,
+    Rule,
+    Styled,
+    Table,
+    parse,
+    words_of,
+)
 
 LIMIT = 2_000
+ROOM = 150
+"""What a message may grow by when it is written for Discord."""
+
 RULE = "─" * 12
 
-_HEADING = re.compile(r"^( {0,3})(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
-_UNDERLINE = re.compile(r"^ {0,3}(={2,}|-{2,})[ \t]*$")
-_RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
-_QUOTE = re.compile(r"^ {0,3}((?:>[ \t]?)+)(.*)$")
-_TASK = re.compile(r"^(\s*(?:[-*+]|\d+[.)])[ \t]+)\[([ xX])\](?=[ \t])")
-_BULLET = re.compile(r"^(\s*)\+(?=[ \t])")
-_ROW = re.compile(r"^\s*\|.*\|\s*$")
-_DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
-_CELL_BORDER = re.compile(r"(?<!\\)\|")
-_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-
-_CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
-_ESCAPED = re.compile(r"\\[!-/:-@\[-`{-~]")
-_LINK = re.compile(
-    r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(<?([^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*)>?(?:\s+\"[^\"]*\"|\s+'[^']*')?\)"
-)
-_STRONG = re.compile(r"(?<![\w\\_])__(?=[^\s_])(.+?)(?<=[^\s_\\])__(?![\w_])")
-_NAME = re.compile(
-    r"a?(?:init|main|name|file|str|repr|call|new|del|len|iter|next|enter|exit|get|set|add|sub|mul|eq|"
-    r"lt|gt|hash|bool|dict|class|doc|all|slots|version|future|pycache|getattr|setattr|getitem|"
-    r"setitem|contains|import|path|dir|post_init|init_subclass|annotations|module|qualname|tests)"
-)
-_OR = re.compile(r"(?<=\s)\|\|(?=\s)")
-_AUTO_LINK = re.compile(r"<(https?://[^\s<>]+)>|https?://[^\s<>)\]]+")
-_MARKS = re.compile(r"\*\*|~~|__|`")
+_SIZES = 3  # of headings
 _ZERO_WIDTH_SPACE = "\u200b"
+_MARKS = {"bold": "**", "italic": "*", "strikethrough": "~~", "spoiler": "||"}
+_LANGUAGE = re.compile(r"[\w+\-.#]+", re.ASCII)
+
+_ADDRESS = re.compile(r"(https?://[^\s<]+[^\s<.,:;\"'\])*_~|`])")
+_READ_AS_MARK = re.compile(
+    r"\\(?=[^0-9A-Za-z\s])|[*_]{2,}|(?<![^\W_])_|_(?![^\W_])|\*(?!\s)|~{2,}|\|{2,}|`"
+    r"|<(?=@|#\d|a?:\w|t:-?\d|id:|/[\w -]+:\d)|@(?=everyone|here)|\](?=\()"
+)
+_READ_AS_BLOCK = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. ))", re.MULTILINE)
 
 
 def render(md: str, limit: int = LIMIT) -> str:
     """Write a message; at most `limit` long when the Markdown is."""
-    lines = md.replace("\r\n", "\n")
+    blocks = parse(re.sub("[\0-\x08\x0b-\x1f]", lambda sign: "\n"[sign[0] not in "\r\n" :], md))
     for layout in (_aligned, _narrow):
-        text = _blocks(lines, layout)
+        text = _Pen(layout).draw(blocks)
         if len(text) <= limit and (text.strip() or not md.strip()):
             return text
     return md
 
 
-# --- blocks --------------------------------------------------------------------------------------
-
-Layout = Callable[[list[list[str]], bool], str]
+Layout = Callable[[list[list[str]], bool], list[str]]
 
 
-def _blocks(md: str, layout: Layout) -> str:
-    out: list[str] = []
-    place = 0
-    for fence in fences(md):
-        out += (
-            _prose(md[place : fence.start].removesuffix("\n").split("\n"), layout)
-            if (fence.start > place)
-            else []
-        )
-        out.append(_code_block(md, fence))
-        place = min(fence.after, len(md))
-        if md[place : place + 1] == "\n":
-            place += 1
-        if place >= len(md):
-            return "\n".join(out)
-    out += _prose(md[place:].split("\n"), layout)
-    return "\n".join(out)
+class _Pen:
+    """Writes blocks, one below the other."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._quoting = False
+
+    def draw(self, blocks: tuple[Block, ...], *, tight: bool = False) -> str:
+        out = ""
+        before: Block | None = None
+        for block in blocks:
+            text = self._block(block)
+            if text and before:
+                out += "\n" if tight or _stands_close(before, block) else "\n\n"
+            if text:
+                out, before = out + text, block
+        return out
+
+    def _block(self, block: Block) -> str:
+        match block:
+            case Paragraph():
+                return _lines(block.inside)
+            case Heading():
+                return _heading(block)
+            case Code():
+                return _code(block.text.split("\n"), block.language)
+            case Display():
+                return _code(block.text.split("\n"), "latex")
+            case Rule():
+                return RULE
+            case BlockQuote():
+                return self._quote(block)
+            case Listing():
+                return self._listing(block)
+            case Table():
+                return self._table(block)
+
+    def _quote(self, block: BlockQuote) -> str:
+        if self._quoting:  # Discord knows no quotes in quotes
+            return self.draw(block.blocks)
+        self._quoting = True
+        text = self.draw(block.blocks)
+        self._quoting = False
+        return "\n".join(f"> {line}" for line in text.split("\n"))
+
+    def _listing(self, block: Listing) -> str:
+        entries = []
+        for number, entry in enumerate(block.entries, block.start or 0):
+            mark = "- " if block.start is None else f"{number}. "
+            box = "" if entry.done is None else "☑ " if entry.done else "☐ "
+            text = self.draw(tuple(map(_untitled, entry.blocks)), tight=not block.loose).lstrip()
+            entries.append(mark + box + _indented(text, " " * len(mark)))
+        return ("\n\n" if block.loose else "\n").join(entries)
+
+    def _table(self, block: Table) -> str:
+        drawn = ((block.header,) if block.header else ()) + block.rows
+        rows = [[" ".join(words_of(cell).split()) for cell in row] for row in drawn]
+        return _code(self._layout(rows, bool(block.header)), "")
 
 
-def _code_block(md: str, fence: Fence) -> str:
+def _stands_close(before: Block, block: Block) -> bool:
+    """Tell whether no empty line is needed between two blocks."""
+    close = isinstance(before, Heading | Code | Table | Display)
+    close = close or isinstance(block, Code | Table | Display)
+    return close or (isinstance(before, Paragraph) and isinstance(block, Listing))
+
+
+def _indented(text: str, indent: str) -> str:
+    """Move the lines of a point to the right, but not those of code, which would move inside."""
+    first, *others = text.split("\n")
+    out, code = [first], first.startswith("```")
+    for line in others:
+        fence = line.startswith("```")
+        out.append(line if code or fence or not line else indent + line)
+        code = code != fence
+    # Without anything to see in its first line it would be no point.
+    return (f"{_ZERO_WIDTH_SPACE}\n" if first.startswith("```") else "") + "\n".join(out)
+
+
+def _untitled(block: Block) -> Block:
+    """Discord knows no headings in lists."""
+    if isinstance(block, Heading):
+        return Paragraph((Styled("bold", block.inside),))
+    return block
+
+
+def _heading(block: Heading) -> str:
+    if block.level > _SIZES:
+        return _lines((Styled("bold", block.inside),))
+    text = _lines(block.inside).replace("\n", " ")
+    if text.endswith("#"):
+        text = f"{text[:-1]}\\#"
+    return f"{'#' * block.level} {text}" if text else ""
+
+
+def _code(lines: list[str], language: str) -> str:
     """Discord knows one kind of code block: three backticks, and one word of language."""
-    inside = md[fence.body : fence.end].removeprefix("\n").removesuffix("\n")
-    indent = md[md.rfind("\n", 0, fence.start) + 1 : fence.start]
-    indent += md[fence.start : fence.body][: -len(md[fence.start : fence.body].lstrip())] or ""
-    lines = [line.removeprefix(indent) for line in inside.split("\n")] if indent else [inside]
     code = "\n".join(lines).replace("```", f"`{_ZERO_WIDTH_SPACE}``")
-    return f"```{fence.language}\n{code}\n```" if code else f"```{fence.language}\n \n```"
-
-
-def _prose(lines: list[str], layout: Layout) -> Iterator[str]:
-    place = 0
-    while place < len(lines):
-        if table := _table(lines, place):
-            rows, header, place = table
-            yield layout(rows, header)
-            continue
-        line = lines[place]
-        below = _UNDERLINE.match(lines[place + 1]) if place + 1 < len(lines) else None
-        if below and _may_be_title(line):
-            yield f"{'#' if below[1][0] == '=' else '##'} {_inline(line.strip())}"
-            place += 2
-            continue
-        yield _line(line)
-        place += 1
-
-
-def _may_be_title(line: str) -> bool:
-    plain = bool(line.strip()) and not line.startswith(("    ", "\t"))
-    marked = any(mark.match(line) for mark in (_HEADING, _QUOTE, _RULE, _ROW))
-    return plain and not marked and not re.match(r"\s*(?:[-*+]|\d+[.)])\s", line)
-
-
-def _line(line: str) -> str:
-    if _RULE.match(line):
-        return RULE
-    if heading := _HEADING.match(line):
-        size, words = len(heading[2]), _inline(heading[3])
-        if not words:
-            return ""
-        return f"{heading[2]} {words}" if size <= 3 else _bold(words)  # noqa: PLR2004 - three sizes
-    if quote := _QUOTE.match(line):
-        inner = _line(quote[2])
-        return f"> {inner}"
-    line = _TASK.sub(lambda task: task[1] + ("☐" if task[2] == " " else "☑"), line)
-    return _inline(_BULLET.sub(r"\1-", line))
-
-
-def _bold(words: str) -> str:
-    return words if "**" in words else f"**{words}**"
+    first = language if _LANGUAGE.fullmatch(language) else ""
+    return f"```{first}\n{code if code.strip() else ' '}\n```"
 
 
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _table(lines: list[str], place: int) -> tuple[list[list[str]], bool, int] | None:
-    """Read a table: its rows, whether the first is a header, and where it ends."""
-    header = (
-        place + 1 < len(lines)
-        and "|" in lines[place]
-        and "|" in lines[place + 1]
-        and _DELIMITER.match(lines[place + 1]) is not None
-    )
-    # The rest of a table that was cut into two messages has no header of its own.
-    cut = (
-        not header
-        and all(_ROW.match(line) and "||" not in line for line in lines[place : place + 2])
-        and len(lines) > place + 1
-    )
-    if not header and not cut:
-        return None
-    end = place + 2 if header else place
-    while end < len(lines) and "|" in lines[end] and (header or _ROW.match(lines[end])):
-        end += 1
-    kept = [lines[place], *lines[place + 2 : end]] if header else lines[place:end]
-    rows = [_cells(line) for line in kept if not _DELIMITER.match(line)]
-    return (rows, header, end) if rows else None
-
-
-def _cells(line: str) -> list[str]:
-    """Split a row; a border inside of code belongs to the code."""
-    hidden = _CODE.sub(lambda code: code[0].replace("|", "\0"), line.strip())
-    hidden = hidden.removeprefix("|")
-    if hidden.endswith("|") and not hidden.endswith("\\|"):
-        hidden = hidden[:-1]
-    return [_cell(cell.replace("\0", "|")) for cell in _CELL_BORDER.split(hidden)]
-
-
-def _cell(text: str) -> str:
-    """A cell without its marks: inside of code they would be seen."""
-    text = _BREAK.sub(" ", text.strip()).replace("\\|", "|")
-    text = _LINK.sub(lambda link: f"{link[2]} ({link[3]})" if link[2] else link[3], text)
-    return _MARKS.sub("", text)
-
-
-def _aligned(rows: list[list[str]], header: bool) -> str:
-    columns = max(map(len, rows))
-    padded = [[*row, *[""] * (columns - len(row))] for row in rows]
-    widths = [max(_width(row[column]) for row in padded) for column in range(columns)]
+def _aligned(rows: list[list[str]], header: bool) -> list[str]:
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
             cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
         ).rstrip()
-        for row in padded
+        for row in rows
     ]
     if header:
         lines.insert(1, "  ".join("─" * max(1, width) for width in widths))
-    return _as_code(lines)
+    return lines
 
 
-def _narrow(rows: list[list[str]], header: bool) -> str:  # noqa: ARG001 - one of two layouts
-    return _as_code([" | ".join(row) for row in rows])
-
-
-def _as_code(lines: list[str]) -> str:
-    code = "\n".join(lines).replace("```", f"`{_ZERO_WIDTH_SPACE}``")
-    return f"```\n{code}\n```"
+def _narrow(rows: list[list[str]], header: bool) -> list[str]:  # noqa: ARG001 - one of two layouts
+    return [" | ".join(row) for row in rows]
 
 
 def _width(text: str) -> int:
@@ -213,45 +207,116 @@ def _width(text: str) -> int:
 # --- inside of a line ----------------------------------------------------------------------------
 
 
-def _inline(line: str) -> str:
-    """Change what Discord reads in another way; code and escaped characters stay as they are."""
-    if not any(mark in line for mark in ("](", "__", "||")):
-        return line
-    kept: list[str] = []
+class _Run(msgspec.Struct, frozen=True):
+    """Words that look alike."""
 
-    def keep(match: re.Match[str]) -> str:
-        kept.append(match[0])
-        return f"\0{len(kept) - 1}\0"
-
-    line = _ESCAPED.sub(keep, _CODE.sub(keep, line.replace("\0", "")))
-    line = _LINK.sub(lambda link: _keep_text(kept, _link(link)), line)
-    line = _AUTO_LINK.sub(keep, line)
-    line = _OR.sub(r"\\|\\|", _STRONG.sub(_strong, line))
-    while "\0" in line:
-        line = re.sub("\0(\\d+)\0", lambda match: kept[int(match[1])], line)
-    return line
+    text: str
+    styles: tuple[str, ...] = ()
+    code: bool = False
+    link: Link | None = None
 
 
-def _keep_text(kept: list[str], text: str) -> str:
-    kept.append(text)
-    return f"\0{len(kept) - 1}\0"
+def _lines(inside: Inlines) -> str:
+    """Write the words of a paragraph; nothing at the beginning of a line is taken for a block."""
+    out = ""
+    for _, group in groupby(_runs(inside, ()), key=lambda run: id(run.link)):
+        runs = list(group)
+        link = runs[0].link
+        text = _link(link, runs) if link else _joined(runs)
+        out += _ZERO_WIDTH_SPACE + text if _collide(out, text) else text
+    return _READ_AS_BLOCK.sub(_no_block, out)
 
 
-def _link(link: re.Match[str]) -> str:
-    words, target = link[2].strip(), link[3]
-    if link[1]:
-        words = f"🖼 {words}".strip()
-    if not target.startswith(("http://", "https://")):
-        return f"{words} ({target})" if words and target else words or target
-    if words in {"", "🖼", target}:
-        return f"{words} {target}" if words == "🖼" else target
-    if "://" in words:  # Discord shows no link whose words look like another address
+def _no_block(found: re.Match[str]) -> str:
+    if found[3]:
+        return f"{found[1]}{found[3]}\\{found[4]}"
+    return f"{found[1]}\\{found[2]}"
+
+
+def _runs(inside: Inlines, styles: tuple[str, ...], link: Link | None = None) -> Iterator[_Run]:
+    for node in inside:
+        yield from _run(node, styles, link)
+
+
+def _run(node: Inline, styles: tuple[str, ...], link: Link | None) -> Iterator[_Run]:
+    match node:
+        case Plain():
+            yield _Run(node.text, styles, link=link)
+        case Mono() | Formula():
+            yield _Run(node.text, code=True, link=link)
+        case Styled():
+            more = (*styles, node.style) if node.style not in styles else styles
+            yield from _runs(node.inside, more, link)
+        case Link():
+            yield from _runs(node.inside, styles, link or node)
+
+
+def _joined(runs: Iterable[_Run]) -> str:
+    out = ""
+    for (code, styles), group in groupby(runs, key=lambda run: (run.code, run.styles)):
+        texts = [run.text for run in group]
+        text = "".join(map(_code_span, texts)) if code else _marked("".join(texts), styles)
+        out += _ZERO_WIDTH_SPACE + text if _collide(out, text) else text
+    return out
+
+
+def _collide(before: str, after: str) -> bool:
+    """Tell whether two marks would be read as one."""
+    return before[-1:] == after[:1] and before[-1:] in set("*_~|`") and before[-2:-1] != "\\"
+
+
+def _marked(text: str, styles: tuple[str, ...]) -> str:
+    if not styles:
+        return _inert(text)
+    # The marks stand at the words, and end with the line.
+    return re.sub(r"\S(?:.*\S)?", lambda line: _between(_inert(line[0]), styles), text)
+
+
+def _between(text: str, styles: tuple[str, ...]) -> str:
+    left = "".join(_MARKS[style] for style in styles)
+    right = "".join(_MARKS[style] for style in reversed(styles))
+    return f"{left}{text}{right}"
+
+
+def _inert(text: str) -> str:
+    """Write words so that Discord sees nothing else in them; in an address it does not look."""
+    parts = _ADDRESS.split(text)
+    parts[::2] = [_READ_AS_MARK.sub(_escaped, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"\\{sign}" for sign in found[0])
+
+
+def _code_span(text: str) -> str:
+    text = text.replace("\n", " ")
+    if "`" not in text:
+        return f"`{text}`"
+    text = re.sub("`{2,}", lambda ticks: _ZERO_WIDTH_SPACE.join(ticks[0]), text)
+    return f"`` {text} ``"
+
+
+def _link(link: Link, runs: list[_Run]) -> str:
+    bare = "".join(run.text for run in runs).strip()
+    target = link.url.replace(" ", "%20")
+    words = _joined(runs).strip()
+    if not target.lower().startswith(("http://", "https://")):
+        return words if bare in target else f"{words} ({target})"
+    if link.picture:
+        words = f"🖼 {words}" if bare != link.url else ""
+        if not words:
+            return f"🖼 {target}"
+    elif bare == link.url:
+        return _between(f"<{target}>", runs[0].styles)
+    if "://" in bare or re.search(r"[^\\]\]\(", words):
+        # Discord shows no link whose words look like another address.
         return f"{words} ({target})"
-    return f"[{words}]({target})"
+    return f"[{words}]({_closed(target)})"
 
 
-def _strong(match: re.Match[str]) -> str:
-    inner = match[1]
-    if _NAME.fullmatch(inner):
-        return f"\\_\\_{inner}\\_\\_"  # __init__ is a name, not something to stress
-    return f"**{inner}**"
+def _closed(target: str) -> str:
+    """Discord takes brackets in an address only in pairs."""
+    if re.fullmatch(r"[^()]*(?:\([^()]*\)[^()]*)*", target):
+        return target
+    return target.replace("(", "%28").replace(")", "%29")

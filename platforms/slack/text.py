@@ -18,9 +18,10 @@ _LONGEST_FALLBACK = 3900  # bytes; chat.update refuses more than 4,000
 
 _ZERO_WIDTH_SPACE = "\u200b"
 _MASS = re.compile(
-    r"<(?=!(?:channel|here|everyone|subteam\^))|@(?=(?:channel|here|everyone)\b)", re.IGNORECASE
+    r"<(?=!(?:channel|here|everyone|subteam\^)|@[UWB][A-Z0-9])|@(?=(?:channel|here|everyone)\b)",
+    re.IGNORECASE,
 )
-_UNSETTLED = re.compile(r"(?:<!?[a-z^]{0,9}|@[a-z]{0,8})\Z", re.IGNORECASE)
+_UNSETTLED = re.compile(r"(?:<!?[a-z^]{0,9}|<?@[a-z]{0,8})\Z", re.IGNORECASE)
 _MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _TABLE = re.compile(
     r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(\|[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*$", re.MULTILINE
@@ -61,7 +62,7 @@ def _read(found: re.Match[str], names: Mapping[str, str]) -> str:
 
 
 def inert(text: str) -> str:
-    """Let nothing in a text call a whole channel or group."""
+    """Let nothing in a text call a whole channel, a group, or somebody whose name a model was told."""
     return _MASS.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, text)
 
 
@@ -97,13 +98,13 @@ def blocks(text: str, buttons: Sequence[Button]) -> Blocks:
 
 def plain_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
     """Show the same when Slack does not take the Markdown: nothing is lost but its looks."""
-    pieces = range(0, len(text), LONGEST_SECTION)
+    safe = inert(text)  # before it is cut, for it may be longer
     shown: Blocks = [
         {
             "type": "section",
-            "text": {"type": "plain_text", "text": inert(text[at : at + LONGEST_SECTION]) or "…"},
+            "text": {"type": "plain_text", "text": safe[at : at + LONGEST_SECTION]},
         }
-        for at in pieces
+        for at in range(0, len(safe), LONGEST_SECTION)
     ]
     return shown + rows(buttons)
 

@@ -13,8 +13,7 @@ coming in
   files         what people attach, piece by piece
 going out
   showing       ops as calls: the best form first, then plainer ones
-  document      what a Markdown text says
-  rich          ... as a rich message
+  rich          a Markdown text as a rich message
   entities      ... as text with entities
 between
   request       connections, in several pools

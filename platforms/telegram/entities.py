@@ -8,8 +8,7 @@ import unicodedata
 import msgspec
 
 from platforms.core.contract import Unit
-from platforms.core.split import size
-from platforms.telegram.document import (
+from platforms.core.document import (
     Block,
     BlockQuote,
     Code,
@@ -26,7 +25,9 @@ from platforms.telegram.document import (
     Rule,
     Styled,
     Table,
+    words_of,
 )
+from platforms.core.split import size
 
 MOST_ENTITIES = 100
 """Telegram leaves out the ones after these."""
@@ -74,8 +75,10 @@ class _Pen:
 
     def drawn(self) -> Formatted:
         text = "".join(self._said)
-        left = size(text, Unit.UTF16) - size(text.lstrip(), Unit.UTF16)
-        text = text.strip()
+        # What code begins with is its indentation, and stays.
+        first = min((start for start, _ in self._holes), default=self._at)
+        left = min(first, size(text, Unit.UTF16) - size(text.lstrip(), Unit.UTF16))
+        text = text[left:].rstrip()  # blank characters have one unit each
         end = size(text, Unit.UTF16)
         found = []
         for entity in sorted(self._entities, key=lambda each: (each.offset, -each.length)):
@@ -112,10 +115,13 @@ class _Pen:
             case BlockQuote():
                 start = self._at
                 self.blocks(block.blocks, indent)
-                if not any(
-                    each.type == "blockquote" and each.offset >= start for each in self._entities
-                ):
-                    self._note("blockquote", start, self._at)
+                # Telegram knows no quotes in quotes: the outer one holds all of it.
+                self._entities = [
+                    each
+                    for each in self._entities
+                    if each.type != "blockquote" or each.offset < start
+                ]
+                self._note("blockquote", start, self._at)
             case Listing():
                 self._listing(block, indent)
             case Table():
@@ -153,7 +159,8 @@ class _Pen:
                 self._inlines(node.inside, indent)
                 self._style(node.style, start)
             case Link():
-                self._inlines(node.inside, indent)
+                # Telegram shows no link on code, and where one leads says more than how it looks.
+                self._inlines(_without_code(node.inside), indent)
                 if "".join(self._said[-1:]) != node.url:  # else it is found by itself
                     self._style("text_link", start, node.url)
 
@@ -183,15 +190,16 @@ class _Pen:
             self._entities.append(Entity(kind, start, end - start, url, language))
 
 
-# --- tables ----------------------------------------------------------------------------------
-
-
-def words_of(inside: Inlines) -> str:
-    """Give the bare words."""
-    return "".join(
-        node.text if isinstance(node, Plain | Mono | Formula) else words_of(node.inside)
+def _without_code(inside: Inlines) -> Inlines:
+    return tuple(
+        msgspec.structs.replace(node, inside=_without_code(node.inside))
+        if isinstance(node, Styled | Link)
+        else Plain(node.text)
         for node in inside
     )
+
+
+# --- tables ----------------------------------------------------------------------------------
 
 
 def _lines(table: Table, *, compact: bool) -> str:

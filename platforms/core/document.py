@@ -1,4 +1,4 @@
-"""Sans-IO: what a Markdown text says, as a small tree; `entities` and `rich` draw it.
+"""Sans-IO: what a Markdown text says, as a small tree, which platforms draw in their own ways.
 
 The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists and
 formulas. HTML is text like any other. A line break is kept as one. No text fails to be read.
@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 
 import msgspec
+
+from platforms.core.markdown import fences
 
 # --- inside a line ---------------------------------------------------------------------------
 
@@ -43,6 +45,7 @@ class Link(msgspec.Struct, frozen=True):
 
     url: str
     inside: tuple["Inline", ...]
+    picture: bool = False
 
 
 Inline = Plain | Mono | Formula | Styled | Link
@@ -114,16 +117,42 @@ class Table(msgspec.Struct, frozen=True):
     rows: tuple[tuple[Inlines, ...], ...]
 
 
+def words_of(inside: Inlines) -> str:
+    """Give the bare words, and where their links lead."""
+    return "".join(map(_words, inside))
+
+
+def _words(node: Inline) -> str:
+    if isinstance(node, Plain | Mono | Formula):
+        return node.text
+    words = words_of(node.inside)
+    if isinstance(node, Link) and words not in node.url:
+        return f"{words} ({node.url})"
+    return words
+
+
 Block = Paragraph | Heading | Code | Display | Rule | BlockQuote | Listing | Table
 
 
 def parse(md: str) -> tuple[Block, ...]:
     """Read a Markdown text."""
+    md = md.replace("\r\n", "\n").replace("\r", "\n")
     if not _MARKED.search(md):
         lines = (line.strip() for line in md.strip().split("\n"))
         paragraphs = re.split(r"\n{2,}", "\n".join(lines))
         return tuple(Paragraph((Plain(text),)) for text in paragraphs if text)
-    return tuple(_Reader(md.expandtabs(4).split("\n"), 0).blocks())
+    return tuple(_Reader(_untabbed(md).split("\n"), 0).blocks())
+
+
+def _untabbed(md: str) -> str:
+    """Tabs are indentation, but in a code block they are what was written."""
+    if "\t" not in md:
+        return md
+    out, place = [], 0
+    for fence in fences(md):
+        out += [md[place : fence.body].expandtabs(4), md[fence.body : fence.end]]
+        place = fence.end
+    return "".join(out) + md[place:].expandtabs(4)
 
 
 _MARKED = re.compile(
@@ -132,8 +161,10 @@ _MARKED = re.compile(
 _DEEPEST = 12
 _WIDEST_GAP = 4
 _FENCE = re.compile(r" {0,20}(?P<mark>`{3,10}(?!`)|~{3,10}(?!~))(?P<info>.*)")
-_INFO = re.compile(r"[A-Za-z][\w+#.-]{0,29}(?:\s+(?:\{[^}]*\}|[\w.-]+=\S*|[\w/-]+\.\w+))*")
-"""A language, and what may stand behind it that is not meant to be read."""
+_INFO = re.compile(
+    r"(?P<language>[A-Za-z][\w+#.-]{0,29})(?:[,:][\w/=,.-]*)?(?:\s+(?:[\w/-]+\.\w+|.*[={].*))?"
+)
+"""A language, and what may stand behind it that is not meant to be read: settings, a file's name."""
 
 _HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ ]+(?P<text>.*?))??(?:[ ]+#+)?[ ]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ ]*$")
@@ -173,7 +204,8 @@ class _Reader:
 
     def _paragraph(self) -> Iterator[Block]:
         if self._words:
-            text = "\n".join(word.removesuffix("\\").rstrip() for word in self._words)
+            *words, last = self._words  # a backslash at the very end breaks no line
+            text = "\n".join((*(word.removesuffix("\\").rstrip() for word in words), last))
             self._words = []
             yield Paragraph(inlines(text))
 
@@ -211,11 +243,12 @@ class _Reader:
             self._at += 1
             if _closes(line, mark):
                 break
-            text.append(line[min(indent, len(line) - len(line.lstrip())) :])
+            text.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
         info = opening["info"].strip()
-        if info and not _INFO.fullmatch(info):
+        known = _INFO.fullmatch(info)
+        if info and not known:
             text.insert(0, info)  # no language: words that must not be lost
-        return Code("\n".join(text), info.split()[0] if _INFO.fullmatch(info) else "")
+        return Code("\n".join(text), known["language"] if known else "")
 
     def _indented(self) -> Code:
         text = []
@@ -282,7 +315,7 @@ class _Reader:
                 and not self._is_lazy(found, line)
             ):
                 break
-            found.append(line[min(inner, indent) :])
+            found.append(line[min(inner, len(line) - len(line.lstrip(" "))) :])
             if fence is None:
                 fence = _opening(found[-1])
             elif _closes(found[-1], fence["mark"]):
@@ -302,8 +335,8 @@ class _Reader:
         if not _COLUMNS.match(columns) or "-" not in columns:
             return self._rest_of_table(line, columns)
         header, aligned = _cells(line), tuple(map(_alignment, _cells(columns)))
-        if len(header) != len(aligned):
-            return None
+        if len(header) != len(aligned) or (len(header) == 1 and "|" not in columns):
+            return None  # the latter is a title with its underline
         self._at += 2
         return Table(tuple(inlines(cell) for cell in header), aligned, self._rows(len(header)))
 
@@ -388,13 +421,22 @@ def _alignment(cell: str) -> str:
 _SPECIAL = re.compile(r"[\\`*_~|\[<&!$]|https?://[^\s<>*~|`\\\[\]]+")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]*)>|<([\w.+-]+@[\w-]+(?:\.[\w-]+)+)>")
+_NAME = re.compile(
+    r"__(?:init|main|name|file|str|repr|call|new|del|len|iter|next|enter|exit|get|set|add|sub|mul|eq|lt|"
+    r"gt|hash|bool|dict|class|doc|all|slots|version|future|pycache|getattr|setattr|getitem|setitem|"
+    r"contains|import|path|dir|post_init|init_subclass|annotations|module|qualname|tests|aenter|aexit|"
+    r"await|anext|aiter)__(?!\w)"
+)
+"""Names of programs, which are not meant to be stressed."""
+
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _TARGET = re.compile(
     r"\(\s*(?:<(?P<braced>[^<>\n]*)>|(?P<bare>[^\s()]*(?:\([^\s()]*\)[^\s()]*)*))"
     r"(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
 )
-_DOLLARS = re.compile(r"\$(?=[^\s$])(?P<tex>[^$\n]{0,300}?[^\s$\\])\$(?![\d$])")
+_BRACKET = re.compile(r"\\.|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|[\[\]]", re.DOTALL)
+_DOLLARS = re.compile(r"\$(?=[^\s$])(?P<tex>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])")
 _TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
 _PAIR = 2
 _SAFE = ("http://", "https://", "mailto:", "tel:")
@@ -522,14 +564,14 @@ class _Words:
                 self._add(node)
             self._say(f" ({url})" if url else "")
         else:
-            self._add(Link(url, inside or (Plain(url),)))
+            self._add(Link(url, inside or (Plain(url),), picture=start > at))
         return target.end()
 
     def _brackets(self) -> dict[int, int]:
         """Find for each opening bracket the closing one."""
         if self._partner is None:
             self._partner, opened = {}, []
-            for found in re.finditer(r"\\.|(`+)[^`]*\1|[\[\]]", self._text):
+            for found in _BRACKET.finditer(self._text):
                 if found[0] == "[":
                     opened.append(found.start())
                 elif found[0] == "]" and opened:
@@ -565,6 +607,9 @@ class _Words:
 
     def _mark(self, at: int, char: str) -> int:
         text, end = self._text, at
+        if char == "_" and (name := _NAME.match(text, at)) and not text[at - 1 : at].isalnum():
+            self._say(name[0])
+            return name.end()
         while text[end : end + 1] == char:
             end += 1
         count = end - at

@@ -1,0 +1,144 @@
+"""Markdown as models write it arrives whole and formatted on every platform.
+
+The short form of `make markdown`, which takes thousands of texts and every beginning of the samples.
+"""
+
+import pytest
+
+from tests.faults.markdown import (
+    STAGES,
+    Tally,
+    judge,
+    try_beginnings,
+    try_cuts,
+    try_refusals,
+    try_streams,
+    try_texts,
+    try_wire,
+)
+from tests.faults.markdown_seen import discord, slack, telegram_rich, telegram_text
+from tests.faults.markdown_signs import Dialect, Sign
+from tests.faults.markdown_texts import NASTY, text_of
+
+TEXTS = 60
+STEP = 17
+"""Between two beginnings of a sample."""
+
+
+def _good(tally: Tally) -> None:
+    assert tally.texts
+    assert tally.good, f"{tally}\n" + "\n".join(tally.violations[:10] + tally.examples[:10])
+
+
+@pytest.mark.parametrize("platform", STAGES)
+async def test_texts_arrive_whole_and_formatted(platform: str) -> None:
+    _good(await try_texts(platform, range(100, 100 + TEXTS)))
+
+
+@pytest.mark.parametrize("platform", STAGES)
+async def test_beginnings_arrive_whole_and_formatted(platform: str) -> None:
+    for tally in await try_beginnings(platform, NASTY, STEP):
+        _good(tally)
+
+
+async def test_streams_on_slack_only_grow_and_end_whole() -> None:
+    _good(await try_streams(NASTY, STEP))
+
+
+async def test_a_form_that_is_refused_is_followed_by_a_plainer_one_with_nothing_lost() -> None:
+    texts = {str(seed): text_of(seed) for seed in range(200, 230)}
+    for tally in await try_refusals(texts):
+        _good(tally)
+
+
+def test_cuts_at_any_limit_keep_everything_and_look_right_in_a_screenful() -> None:
+    _good(try_cuts({str(seed): text_of(seed) for seed in range(300, 340)}))
+
+
+async def test_over_the_wire_the_same_arrives() -> None:
+    _good(await try_wire(range(10)))
+
+
+# --- the judge itself --------------------------------------------------------------------------
+
+PLAIN = Dialect()
+
+
+@pytest.mark.parametrize(
+    ("md", "shown", "complaint"),
+    [
+        ("all **of** it", "all **of**", "lost"),
+        ("all **of** it", "all of it", "plain: bold"),
+        ("a *b* c", "a \\*b\\* c", "plain: italic"),
+        ("a b", "a \\*b", "literal"),
+        ("one\n\ntwo", "onetwo", "joined"),
+        ("```py\nx\n```", "```js\nx\n```", "plain: ('pre', 'py')"),
+        ("```\n  x\n```", "```\nx\n```", "lost: blank space"),
+        ("[a](https://e.org)", "a", "lost: the address"),
+        ("[a](https://e.org)", "a https://e.org", "plain: ('link'"),
+        ("## a", "# a", "plain: ('heading', '2')"),
+        ("> a", "a", "plain: quote"),
+        ("3. a", "4. a", "lost: '3'"),
+        ("|a|b|\n|-|-|\n|c|d|", "a b\nc d", "plain: cell"),
+        ("👩\u200d🚀", "👩🚀", "lost"),
+    ],
+)
+def test_the_judge_sees_what_is_wrong(md: str, shown: str, complaint: str) -> None:
+    assert any(each.startswith(complaint) for each in judge(md, PLAIN, slack(shown)))
+    assert list(judge(md, PLAIN, slack(md))) == []
+
+
+def _read(signs: list[Sign]) -> list[tuple[str, set[object]]]:
+    found: list[tuple[str, set[object]]] = []
+    for sign in signs:
+        looks: set[object] = {each for each in sign.looks if not str(each).startswith("imitated")}
+        if found and not sign.gap and found[-1][1] == looks:
+            found[-1] = (found[-1][0] + sign.char, looks)
+        else:
+            found.append((sign.char, looks))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("**a** ** b **", [("a", {"bold"}), ("b", {"bold"})]),
+        ("***a***", [("a", {"bold", "italic"})]),
+        ("2*3*4", [("2", set()), ("3", {"italic"}), ("4", set())]),
+        ("snake_case_x _y_", [("snake_case_x", set()), ("y", {"italic"})]),
+        ("\\*a\\* `*`", [("*a*", set()), ("*", {"code"})]),
+        ("#### a", [("####", set()), ("a", set())]),
+        ("## a", [("a", {("heading", "2")})]),
+        ("> a\n> b", [("a", {"quote"}), ("b", {"quote"})]),
+        ("- a\n1. b", [("•", set()), ("a", set()), ("1", set()), ("b", set())]),
+        ("```py\na\n```", [("a", {("pre", "py")})]),
+        ("[a](https://e.org/(x))", [("a", {("link", "https://e.org/(x)")})]),
+        ("||a||~~b~~", [("a", {"spoiler"}), ("b", {"strike"})]),
+        ("<https://e.org/_a_>", [("https://e.org/_a_", set())]),
+    ],
+)
+def test_discord_is_read_as_discord_reads(text: str, seen: list[tuple[str, set[object]]]) -> None:
+    assert _read(discord(text)[0]) == seen
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("hi @everyone", ["@everyone"]), ("<@1> <@&2>", ["<@1>", "<@&2>"]), ("\\<@1> `<@1>`", [])],
+)
+def test_names_are_seen_on_discord(text: str, named: list[str]) -> None:
+    assert discord(text)[1] == named
+
+
+def test_entities_after_the_hundredth_are_not_seen() -> None:
+    entities = [{"type": "bold", "offset": place, "length": 1} for place in range(101)]
+    looks = [sign.looks for sign in telegram_text("x" * 101, entities)]
+    assert "bold" in looks[99]
+    assert "bold" not in looks[100]
+
+
+def test_rich_messages_are_read() -> None:
+    html = '<h2>a</h2><ol start="3"><li>b</li><li><input type="checkbox" checked>c</li></ol>'
+    assert _read(telegram_rich(html)) == [
+        ("a", {("heading", "2")}),
+        *(("3", set()), ("b", set()), ("4", set()), ("☑", set()), ("c", set())),
+    ]
