@@ -102,7 +102,7 @@ class MemoryJournal:
         self.log.append("step")
         self.rows.append(message)
 
-    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
+    async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
         if self.refuses_tools:
             msg = "disk full"
             raise OSError(msg)
