@@ -1,6 +1,8 @@
 """PostgreSQL is lost in the middle of a commit, again and again: nothing twice, nothing missing."""
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -26,7 +28,7 @@ from sessions.changes import (
     StartTool,
     TakeBack,
 )
-from sessions.errors import OutcomeUnknown, StoreUnavailable
+from sessions.errors import Missing, OutcomeUnknown, StoreError, StoreUnavailable
 from sessions.records import ApprovalState, InboxState, ItemState, Message, ToolCall
 from sessions.store import SessionStore
 from sessions.values.clock import SystemClock
@@ -243,12 +245,65 @@ async def test_closing_asks_once_more_what_became_of_a_commit(
         assert len(await beside.history(f"s_{name}")) == comes_back
 
 
-async def seen(write: Coroutine[Any, Any, None]) -> StoreUnavailable | None:
+async def seen(write: Coroutine[Any, Any, None]) -> StoreError | None:
     try:
         await write
-    except StoreUnavailable as error:
+    except StoreError as error:
         return error
     return None
+
+
+@contextlib.asynccontextmanager
+async def writer_held(store: SessionStore) -> AsyncIterator[asyncio.TaskGroup]:
+    """What is written in this block is taken by the writer all at once, when it ends."""
+    reached, gate = threading.Event(), threading.Event()
+
+    def hold(_connection: sa.Connection) -> None:
+        reached.set()
+        assert gate.wait(5)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(store.database.write(hold))
+        await asyncio.to_thread(reached.wait, 5)
+        yield tasks
+        await asyncio.sleep(0)  # let the tasks begin
+        gate.set()
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_what_was_handed_in_later_is_not_done_before_what_is_in_doubt(
+    url: str, names: Callable[[], str], how: How
+) -> None:
+    cutter, name = Cutter(url), names()
+    async with asyncio.timeout(20), cutter.listening() as through:
+        store = await SessionStore.open(through, clock=SystemClock())
+        await store.apply(opened(f"s_{name}", key=name))
+        async with writer_held(store) as tasks:
+            cutter.plan = {cutter.commits + 2: how}  # of "a": behind the one that holds it, and "0"
+            for word in ("0", "a", "b", "c"):
+                said = AppendMessages(f"s_{name}", f"t_{name}", (Message("user", word),), 1)
+                tasks.create_task(store.apply(said))
+            missing = seen(store.apply(ended(f"t_{name}")))  # so that each is done by itself
+            refused = tasks.create_task(missing)
+        assert isinstance(refused.result(), Missing)
+        assert [row.content for row in await store.history(f"s_{name}")] == ["0", "a", "b", "c"]
+        await store.close()
+
+
+async def test_the_last_commit_of_all_is_asked_after_too(
+    url: str, undisturbed: Undisturbed, names: Callable[[], str]
+) -> None:
+    beside, cutter, name = undisturbed[0], Cutter(url), names()
+    async with asyncio.timeout(20), cutter.listening() as through:
+        store = await SessionStore.open(through, clock=SystemClock())
+        await store.apply(opened(f"s_{name}", key=name))
+        async with writer_held(store) as tasks:
+            cutter.plan = {cutter.commits + 1: "before"}
+            tasks.create_task(store.apply(started(f"t_{name}", f"s_{name}", key=name)))
+            await asyncio.sleep(0)
+            store.database.stop()
+        await store.close()
+    assert len(await beside.history(f"s_{name}")) == 1
 
 
 async def test_a_writer_that_is_closed_leaves_no_trace_of_its_commits(
