@@ -9,6 +9,7 @@ import msgspec
 
 from agent.accumulate import Accumulator, Progress, StepResult
 from agent.degeneration import LoopWatch
+from agent.digest import digest
 from agent.errors import Looping, ProviderError, Stalled
 from agent.events import ReasoningDelta, TextDelta
 from agent.experience import Learned
@@ -33,6 +34,7 @@ class AttemptResult(msgspec.Struct, frozen=True):
     step: StepResult
     cause: str = ""  # for the journal: what broke it off
     usage: Usage = Usage()
+    request_hash: str = ""  # for the journal: what was asked
 
     @property
     def name(self) -> str:
@@ -112,7 +114,7 @@ async def run_attempt(
         step = loops.without(step)
     verdict = judge(step, error=error, cap=request.max_output_tokens, omits_end=learned.omits_end)
     cause = f"{type(error).__name__}: {error}" if error else ""
-    return AttemptResult(verdict, step, cause, _usage(step, target))
+    return AttemptResult(verdict, step, cause, _usage(step, target), digest(request))
 
 
 def _usage(step: StepResult, target: Target) -> Usage:

@@ -154,7 +154,9 @@ class _Turn:
         await self._journal.step_done(message)
         self._emit(StepDone())
         before, began = len(self._runner.ran), self._clock.monotonic()
-        results = await self._runner.run(calls, after_recovery=self._recovered)
+        results = await self._runner.run(
+            calls, attempt=self._attempts, after_recovery=self._recovered
+        )
         self._budget.paused(self._clock.monotonic() - began)
         self._said.add((message, *results))
         await self._look_at_drafts()

@@ -19,4 +19,5 @@ def attempt_over(turn_id: str, number: int, result: AttemptResult, now: int) -> 
         output_tokens=result.usage.output_tokens,
         cached_tokens=result.usage.cached_tokens,
         cost=result.usage.cost,
+        request_hash=result.request_hash,
     )

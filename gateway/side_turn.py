@@ -121,7 +121,7 @@ class SideTurn:
     async def step_done(self, message: Message) -> None:
         """Nothing is kept."""
 
-    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
+    async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
         """There are no tools."""
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:

@@ -489,12 +489,13 @@ class Work:
             Checkpoint(self._turn.id, ""),
         )
 
-    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
+    async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
         """See `agent.turn.TurnJournal`."""
         self._started[call.id] = risk
         now = self._clock.now()
+        number = attempt + self._attempts_before
         await self._save(
-            StartTool(self._turn.id, call.id, call.name, risk.value, call.arguments, now)
+            StartTool(self._turn.id, call.id, call.name, risk.value, call.arguments, now, number)
         )
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:

@@ -152,6 +152,7 @@ class EndAttempt(msgspec.Struct, frozen=True):
     output_tokens: int = 0
     cached_tokens: int = 0
     cost: float | None = None  # dollars; None: not known
+    request_hash: str = ""  # requests that say the same have the same
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -170,6 +171,7 @@ class StartTool(msgspec.Struct, frozen=True):
     risk: str
     arguments: str
     at: int
+    attempt: int = 0  # the request of the turn that brought the call; 0: not known
 
 
 class EndTool(msgspec.Struct, frozen=True):

@@ -8,6 +8,9 @@ do nothing else.
 Cancelling the task that awaits a write does not withdraw it: writes are done in the order in which
 they were handed in, each whole or not at all, and whoever takes over from a cancelled task can
 count on that.
+
+A write whose commit was not answered is in doubt: it waits until the server can be asked, then it
+is done or counts as done. Until then no other write is done; those are refused, not kept.
 """
 
 import asyncio
@@ -21,14 +24,18 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine.base import Transaction
 from sqlalchemy.exc import SQLAlchemyError
 
+from sessions.commits import Commits
 from sessions.courtesy import Courtesy
 from sessions.engine import Place, is_disconnect, reader, translated, writer
-from sessions.errors import StoreError, StoreUnavailable
+from sessions.errors import OutcomeUnknown, StoreError, StoreUnavailable
 
 READERS = 3
 LARGEST_BATCH = 256
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+"""Seconds between two questions what became of a commit."""
 
 T = TypeVar("T")
 
@@ -85,7 +92,8 @@ _Queue = queue.SimpleQueue["_Job[Any] | None"]
 class _Worker:
     """A thread with a connection of its own."""
 
-    writes = False
+    most = 1
+    """How many jobs it takes into one transaction."""
 
     def __init__(
         self, engine: Engine, name: str, jobs: _Queue, settle: Callable[[_Jobs], None]
@@ -105,21 +113,25 @@ class _Worker:
 
     def _work(self) -> None:
         while not self._ending:
-            jobs = self._take()
-            # A read that nobody waits for is pointless; a write that was handed in counts.
-            wanted = [job for job in jobs if self.writes or not job.future.cancelled()]
-            if wanted:
-                self._carry_out(wanted)
-            self._settle(jobs)
-            del jobs, wanted  # what was handed over is not kept while waiting for more
+            self._round()
+        self._end()
+
+    def _round(self) -> None:
+        jobs = self._take(None)
+        wanted = [job for job in jobs if not job.future.cancelled()]
+        if wanted:
+            self._carry_out(wanted)
+        self._settle(jobs)
+
+    def _end(self) -> None:
         self._disconnect()
 
-    def _take(self) -> _Jobs:
-        """Wait for a job; whoever writes takes all that are there."""
+    def _take(self, pause: float | None) -> _Jobs:
+        """Wait for a job, at most for a pause; gives as many as may share a transaction."""
         jobs: _Jobs = []
         with contextlib.suppress(queue.Empty):
-            while not self._ending and len(jobs) < (LARGEST_BATCH if self.writes else 1):
-                job = self._jobs.get(block=not jobs)
+            while not self._ending and len(jobs) < self.most:
+                job = self._jobs.get(block=not jobs, timeout=pause)
                 if job is None:
                     self._ending = True
                 else:
@@ -130,16 +142,19 @@ class _Worker:
         """All in one transaction; when one of them fails, each in one of its own."""
         failure = self._together(jobs)
         if failure and (len(jobs) > 1 or is_disconnect(failure)):
-            for job in jobs:
-                self._together([job])
+            self._one_by_one(jobs)
         for job in jobs:
             if job.error:
                 job.error = translated(job.error, self._name)
 
+    def _one_by_one(self, jobs: _Jobs) -> None:
+        for job in jobs:
+            self._together([job])
+
     def _together(self, jobs: _Jobs) -> Exception | None:
         """Run jobs in one transaction; answers with an error after which it may be run again."""
         try:
-            connection = self._connection = self._connection or self._engine.connect()
+            connection = self._connected()
             transaction = connection.begin()
         except SQLAlchemyError as error:
             return self._broken(jobs, error)
@@ -150,17 +165,26 @@ class _Worker:
                 if is_disconnect(job.error):
                     self._disconnect()
                 return job.error
-        try:
-            (transaction.commit if self.writes else transaction.rollback)()
-        except SQLAlchemyError as error:
-            self._broken(jobs, translated(error, self._name, committing=self.writes))
+        self._finish(jobs, connection, transaction)
         return None
+
+    def _finish(self, jobs: _Jobs, _: Connection, transaction: Transaction) -> None:
+        """End a transaction in which all jobs went well."""
+        try:
+            transaction.rollback()
+        except SQLAlchemyError as error:
+            self._broken(jobs, error)
 
     def _broken(self, jobs: _Jobs, error: Exception) -> Exception | None:
         self._disconnect()
         for job in jobs:
             job.error = error
         return error if is_disconnect(error) else None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
 
     def _disconnect(self) -> None:
         if self._connection:
@@ -170,7 +194,93 @@ class _Worker:
 
 
 class _Writer(_Worker):
-    writes = True
+    """The only thread that writes."""
+
+    most = LARGEST_BATCH
+
+    def __init__(
+        self, engine: Engine, name: str, jobs: _Queue, settle: Callable[[_Jobs], None]
+    ) -> None:
+        # SQLite answers for itself what became of a commit.
+        self._commits = None if engine.dialect.name == "sqlite" else Commits()
+        self._doubtful: _Jobs = []  # their commit was not answered
+        self._behind: _Jobs = []  # handed in after those, and not done yet
+        self._carried_out = False  # what the newest connection says of the last commit
+        self._unknown: Exception | None = None  # why it is in doubt
+        self._pause: float | None = None
+        super().__init__(engine, name, jobs, settle)
+
+    def _round(self) -> None:
+        # A read that nobody waits for is pointless; a write that was handed in counts.
+        jobs = [*self._doubtful, *self._behind, *self._take(self._pause)]
+        self._behind = []
+        if to_do := self._looked_up(jobs) if self._doubtful else jobs:
+            self._carry_out(to_do)
+        kept = {id(job) for job in (*self._doubtful, *self._behind)}
+        self._settle([job for job in jobs if id(job) not in kept])
+
+    def _looked_up(self, jobs: _Jobs) -> _Jobs:
+        """Ask what became of those in doubt, which are the first; gives what is still to be done."""
+        others = jobs[len(self._doubtful) :]
+        try:
+            self._connected()
+        except SQLAlchemyError as error:
+            self._broken(others, translated(error, self._name))
+            self._wait_longer()
+            return []
+        for job in self._doubtful:
+            job.error = None
+        self._doubtful = []
+        return others if self._carried_out else jobs
+
+    def _wait_longer(self) -> None:
+        pause = self._pause
+        self._pause = 0.0 if pause is None else min(max(pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
+
+    def _one_by_one(self, jobs: _Jobs) -> None:
+        for number, job in enumerate(jobs, 1):
+            self._together([job])
+            if self._doubtful:  # what was handed in later must not be done earlier
+                self._behind = jobs[number:]
+                break
+
+    def _finish(self, jobs: _Jobs, connection: Connection, transaction: Transaction) -> None:
+        try:
+            if self._commits:
+                self._commits.commit(connection, transaction)
+            else:
+                transaction.commit()
+        except SQLAlchemyError as error:
+            failure = translated(error, self._name, committing=True)
+            self._broken(jobs, failure)
+            if self._commits and isinstance(failure, OutcomeUnknown):
+                self._doubtful, self._unknown = jobs, failure
+                self._wait_longer()
+        else:
+            self._pause = None
+
+    def _connected(self) -> Connection:
+        fresh = self._connection is None
+        connection = super()._connected()
+        if fresh and self._commits:
+            try:
+                self._carried_out = self._commits.begin_with(connection)
+            except SQLAlchemyError:
+                self._disconnect()
+                raise
+        return connection
+
+    def _end(self) -> None:
+        if self._doubtful:
+            self._round()  # nothing more is taken, but the server may be there by now
+        left = [*self._doubtful, *self._behind]
+        for job in left:
+            job.error = self._unknown
+        self._settle(left)
+        if self._commits and self._connection:
+            with contextlib.suppress(SQLAlchemyError):
+                self._commits.end_with(self._connection)
+        super()._end()
 
 
 class Database:
@@ -220,6 +330,8 @@ class Database:
 
     def _settle(self, jobs: _Jobs) -> None:
         """Called in a thread: once for a whole transaction."""
+        if not jobs:
+            return
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._settled, jobs)
         self._courtesy.answered()

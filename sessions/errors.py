@@ -2,7 +2,8 @@
 
 StoreError            the database did not do what was asked; nothing of it was stored
 ├── StoreUnavailable  locked, full, gone or not there: the machine is at fault, try again later
-│   └── OutcomeUnknown  the connection broke while committing: read before doing it again
+│   └── OutcomeUnknown  the connection broke while committing, and the store was closed before it
+│                       could ask: the next start finds what became of it
 ├── StoreTooNew       a newer version of the program wrote it: the operator must act
 ├── StoreTooOld       opened read-only and not up to date: start the gateway once
 ├── StoreCorrupt      the file is damaged: restore a backup

@@ -137,7 +137,7 @@ class Journal:
             case SetRequest():
                 _set_request(connection, change)
             case Compact():
-                _compact(connection, change)
+                self._compact(connection, change)
             case PutApproval():
                 _put_approval(connection, change.approval)
             case AnswerApproval():
@@ -184,6 +184,23 @@ class Journal:
         row["seq"] = self._next_seq(connection)
         put = self._upserts.put_final_item if item.final else self._upserts.put_item
         connection.execute(put, row)
+
+    def _compact(self, connection: Connection, change: Compact) -> None:
+        found = {"session": change.session_id, "keep": change.keep}
+        row = connection.execute(sql.TO_COMPACT, found).first()
+        if row is None:
+            raise _missing(change.session_id)
+        mark, behind, newest_covered = row
+        if change.rows not in {None, behind}:
+            msg = f"{change.session_id} has {behind} rows behind its summary, not {change.rows}"
+            raise Conflict(msg)
+        if change.keep > behind:
+            return
+        upto = mark if newest_covered is None else newest_covered
+        summary = {"session_id": change.session_id, "upto": upto, "text": change.summary}
+        connection.execute(self._upserts.put_summary, summary)
+        used = {"session": change.session_id, "updated_at": change.at}
+        connection.execute(sql.TOUCH_SESSION, used)
 
 
 def _many(connection: Connection, statement: sa.Executable, rows: list[Row]) -> None:
@@ -308,26 +325,6 @@ def _take_back(connection: Connection, change: TakeBack) -> None:
     hidden = connection.execute(sql.HIDE_MESSAGES, found).rowcount
     grown = {"session": change.session_id, "more": -hidden, "updated_at": change.at, "title": None}
     _one(connection, sql.GROW_SESSION, grown, change.session_id)
-
-
-def _compact(connection: Connection, change: Compact) -> None:
-    found = {"session": change.session_id, "keep": change.keep}
-    row = connection.execute(sql.TO_COMPACT, found).first()
-    if row is None:
-        raise _missing(change.session_id)
-    mark, behind, newest_covered = row
-    if change.rows not in {None, behind}:
-        msg = f"{change.session_id} has {behind} rows behind its summary, not {change.rows}"
-        raise Conflict(msg)
-    if change.keep > behind:
-        return
-    summed_up = {
-        "session": change.session_id,
-        "summary": change.summary,
-        "summary_upto": mark if newest_covered is None else newest_covered,
-        "updated_at": change.at,
-    }
-    connection.execute(sql.SET_SUMMARY, summed_up)
 
 
 def _put_approval(connection: Connection, approval: Approval) -> None:

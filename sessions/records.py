@@ -180,6 +180,7 @@ class ToolRun(msgspec.Struct, frozen=True):
     finished_at: int | None = None
     ok: bool | None = None
     result: str | None = None
+    attempt: int = 0  # the request of the turn that brought the call; 0: not known
 
 
 class Approval(msgspec.Struct, frozen=True):

@@ -142,12 +142,19 @@ sessions = sa.Table(
     _number("messages"),
     sa.Column("created_at", Moment, nullable=False),
     sa.Column("updated_at", Moment, nullable=False),
-    _text("summary", empty=True),  # stands for the rows up to `summary_upto`
-    _number("summary_upto"),
     sa.Index("ix_sessions_key", "key", "id"),
     _partial("ux_sessions_active", "key", where="state = 'active'", unique=True),
     _partial("ix_sessions_suspended", "key", "updated_at", where="state = 'suspended'"),
     sqlite_with_rowid=False,
+)
+
+# Not beside the title: what stands in a row is written again with every message that counts in it.
+summaries = sa.Table(
+    "summaries",
+    metadata,
+    _of("sessions", "session_id", primary_key=True),
+    _number("upto"),  # the newest row that it stands for
+    _text("text"),
 )
 
 messages = sa.Table(
@@ -226,6 +233,7 @@ attempts = sa.Table(
     _number("output_tokens"),
     _number("cached_tokens"),
     sa.Column("cost", Dollars),
+    _text("request_hash", empty=True),
     sqlite_with_rowid=False,
 )
 
@@ -241,6 +249,7 @@ tool_runs = sa.Table(
     sa.Column("finished_at", Moment),
     sa.Column("ok", sa.Boolean),
     sa.Column("result", Words),
+    _number("attempt"),  # which request of the turn brought the call; 0: not known
 )
 
 approvals = sa.Table(

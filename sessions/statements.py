@@ -19,6 +19,7 @@ from sessions.schema import (
     outbox,
     sessions,
     shelves,
+    summaries,
     timeline,
     tool_runs,
     turns,
@@ -91,24 +92,28 @@ HIDE_MESSAGES = (
 
 _behind_summary = (
     messages.c.session_id == sessions.c.id,
-    messages.c.id > sessions.c.summary_upto,
+    messages.c.id > sa.func.coalesce(summaries.c.upto, 0),
     messages.c.taken_back == sa.false(),
 )
 # The mark of the summary, how many rows stand behind it, and the newest that would be covered.
-TO_COMPACT = sa.select(
-    sessions.c.summary_upto,
-    sa.select(sa.func.count()).select_from(messages).where(*_behind_summary).scalar_subquery(),
-    sa.select(messages.c.id)
-    .where(*_behind_summary)
-    .order_by(messages.c.id.desc())
-    .limit(1)
-    .offset(given("keep", type_=sa.BigInteger()))
-    .scalar_subquery(),
-).where(sessions.c.id == given("session"))
-SET_SUMMARY = (
+TO_COMPACT = (
+    sa.select(
+        sa.func.coalesce(summaries.c.upto, 0),
+        sa.select(sa.func.count()).select_from(messages).where(*_behind_summary).scalar_subquery(),
+        sa.select(messages.c.id)
+        .where(*_behind_summary)
+        .order_by(messages.c.id.desc())
+        .limit(1)
+        .offset(given("keep", type_=sa.BigInteger()))
+        .scalar_subquery(),
+    )
+    .select_from(sessions.outerjoin(summaries))
+    .where(sessions.c.id == given("session"))
+)
+TOUCH_SESSION = (
     sa.update(sessions)
     .where(sessions.c.id == given("session"))
-    .values({name: given(name) for name in ("summary", "summary_upto", "updated_at")})
+    .values(updated_at=given("updated_at"))
 )
 
 # --- writing: what was received --------------------------------------------------------------
@@ -254,6 +259,9 @@ class Upserts:
             .on_conflict_do_nothing(index_elements=["turn_id", "call_id"])
             .execution_options(preserve_rowcount=True)
         )
+        put = insert(summaries).values(_all_of(summaries))
+        news = {name: put.excluded[name] for name in ("upto", "text")}
+        self.put_summary = put.on_conflict_do_update(index_elements=["session_id"], set_=news)
         put = insert(outbox).values(_all_of(outbox))
         # Never what belongs to a delivery that may be under way: shown, tries, not_before.
         names = ("body", "final", "state", "reply_to", "error", "settled_at")

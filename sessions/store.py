@@ -1,7 +1,8 @@
 """The one door to the database.
 
 Writes return when they are committed (`synchronous=FULL`); those that wait at the same moment share
-one commit. Reads see one unchanging moment each, and every write that returned before. A task
+one commit. When one raises, it is not stored and may be repeated; where that is not known, it waits
+until it is. Reads see one unchanging moment each, and every write that returned before. A task
 may be cancelled while it waits for a write: the write is done all the same.
 """
 
@@ -14,7 +15,7 @@ from sessions import statements as sql
 from sessions.changes import Change
 from sessions.database import Counts, Database
 from sessions.engine import place
-from sessions.errors import Ambiguous, OutcomeUnknown, StoreCorrupt
+from sessions.errors import Ambiguous, StoreCorrupt
 from sessions.journal import Journal
 from sessions.queries import (
     approvals,
@@ -75,13 +76,7 @@ class SessionStore:
 
     async def accept(self, entry: InboxEntry) -> bool:
         """Keep something received; False when it is there already. Then it may be acknowledged."""
-        try:
-            return await self.database.write(lambda c: self._journal.accept(c, entry))
-        except OutcomeUnknown:
-            stored = await self.inbox_entry(entry.source, entry.event)
-            if stored and stored.id == entry.id:
-                return True
-            raise
+        return await self.database.write(lambda c: self._journal.accept(c, entry))
 
     async def apply(self, *changes: Change) -> None:
         """Make changes true, all or none.

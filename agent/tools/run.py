@@ -45,8 +45,11 @@ _log = logging.getLogger(__name__)
 class ToolJournal(Protocol):
     """Where tool runs are written down; see `agent.turn.TurnJournal`."""
 
-    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
-        """A tool is about to take effect; when this raises, it does not run."""
+    async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
+        """A tool is about to take effect; when this raises, it does not run.
+
+        `attempt`: the number of the request that brought the call, as in `attempt_started`.
+        """
         ...
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
@@ -139,6 +142,7 @@ class ToolRunner:
         self._room = self._caps.turn
         self._guard = LoopGuard()
         self._twins = Twins()
+        self._attempt = 0  # the request that brought the calls at hand
         self._did: list[tuple[str, str]] = []
         self._closed: set[str] = set()  # calls whose result is on record
         self._came_late: dict[str, str] = {}
@@ -161,14 +165,16 @@ class ToolRunner:
         return tuple(self._admitted(call).call for call in calls)
 
     async def run(
-        self, calls: Sequence[StepCall], *, after_recovery: bool = False
+        self, calls: Sequence[StepCall], *, attempt: int = 0, after_recovery: bool = False
     ) -> tuple[Message, ...]:
         """Give every call its result, in the order of the calls.
 
+        `attempt`: the number of the request that brought them, for the journal.
         `after_recovery`: the answer is the first one after a break; what was carried out earlier
         in the turn is not repeated.
         """
         self.all_refused = False
+        self._attempt = attempt
         self._guard.next_answer()
         cases = list(self._cases(calls, after_recovery=after_recovery))
         results: dict[str, _Result] = {}
@@ -254,7 +260,7 @@ class ToolRunner:
         if how.asks and (denied := await self._denied(how)) is not None:
             return _Result(ok=False, text=f"{call.name} has NOT run: {denied}")
         try:
-            await self._journal.tool_started(record_of(call), tool.risk)
+            await self._journal.tool_started(record_of(call), tool.risk, self._attempt)
         except AlreadyStarted:
             return _Result(ok=False, text=_STARTED_BEFORE.format(call.name), refused=True)
         self.ran.append(call.name)

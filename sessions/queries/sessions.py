@@ -131,8 +131,8 @@ _HISTORY = (
     .order_by(schema.messages.c.id.desc())
     .limit(LIMIT)
 )
-_SUMMARY = sa.select(schema.sessions.c.summary, schema.sessions.c.summary_upto).where(
-    schema.sessions.c.id == given("session")
+_SUMMARY = sa.select(schema.summaries.c.text, schema.summaries.c.upto).where(
+    schema.summaries.c.session_id == given("session")
 )
 _BEHIND_SUMMARY = (
     sa.select(schema.messages.c.body)
@@ -155,10 +155,7 @@ def history(connection: Connection, session_id: str, limit: int | None) -> tuple
 
 def context(connection: Connection, session_id: str) -> tuple[str, tuple[Message, ...]]:
     """Read what a model is to see: the summary of the oldest rows, and the rows behind it."""
-    found = connection.execute(_SUMMARY, {"session": session_id}).first()
-    if found is None:
-        return "", ()
-    summary, mark = found
+    summary, mark = connection.execute(_SUMMARY, {"session": session_id}).first() or ("", 0)
     rows = connection.scalars(_BEHIND_SUMMARY, {"session": session_id, "mark": mark})
     return summary, _decode(rows.all())  # all at once: one by one takes three times as long
 

@@ -119,7 +119,7 @@ async def test_a_summary_is_stored_with_its_transaction_or_not_at_all(store: Ses
     assert await seen(store) == ("", questions(0, 1, 2))
 
 
-async def test_a_summary_costs_two_statements_whatever_it_covers(store: SessionStore) -> None:
+async def test_a_summary_costs_the_same_statements_whatever_it_covers(store: SessionStore) -> None:
     await talk(store, "s1", 40)
     counts = store.count()
     await store.apply(Compact("s1", 30, "a", 9000))

@@ -27,9 +27,13 @@ from tests.contract.store_kit import ADDRESS, entry, item, started
 
 TURNS = 60
 ANSWER = "a sentence of the answer. " * 20
+SUMMARY = "what was said before. " * 370  # 8 KB
+HASH = "0123456789abcdef" * 2
 
 
-def fill(connection: Connection, sessions: int, history: int, ids: Ids) -> list[tuple[str, str]]:
+def fill(
+    connection: Connection, sessions: int, history: int, ids: Ids, summary: str = ""
+) -> list[tuple[str, str]]:
     """Make sessions that had this much history, and all that comes with it; fast."""
     names = [(ids.new("s"), f"telegram:{number}") for number in range(sessions)]
     body = encoded(Message("assistant", ANSWER))
@@ -47,6 +51,11 @@ def fill(connection: Connection, sessions: int, history: int, ids: Ids) -> list[
         ],
     )
     connection.execute(sa.insert(schema.messages), rows)
+    if summary:
+        connection.execute(
+            sa.insert(schema.summaries),
+            [{"session_id": name, "upto": 0, "text": summary} for name, _ in names],
+        )
     connection.execute(
         sa.insert(schema.turns),
         [
@@ -79,7 +88,9 @@ async def turn(store: SessionStore, ids: Ids, session: str, key: str) -> None:
     await store.context(session)
     await store.apply(StartAttempt(name, 1, "openai/one", 3))
     await store.apply(
-        EndAttempt(name, 1, "DONE", 4, input_tokens=900, cached_tokens=800, cost=0.0012),
+        EndAttempt(
+            name, 1, "DONE", 4, input_tokens=900, cached_tokens=800, cost=0.0012, request_hash=HASH
+        ),
         AppendMessages(session, name, (Message("assistant", ANSWER),), 4),
         EndTurn(name, TurnState.DONE, 4),
         PutItem(item(name, text=ANSWER, turn=name, address=key)),
@@ -104,14 +115,14 @@ class Wal:
         return self._file.stat().st_size if self._file.exists() else 0
 
 
-async def cost(url: str, sessions: int, history: int) -> tuple[int, int, float]:
+async def cost(url: str, sessions: int, history: int, summary: str = "") -> tuple[int, int, float]:
     """Statements, commits and (of SQLite) WAL bytes of a turn, in a database of this size."""
     chance = random.Random(1)  # noqa: S311 - the same at every run
     ids = Ids(SystemClock(), randbits=chance.getrandbits)
     wal = Wal(url)
     store = await SessionStore.open(url, clock=SystemClock())
     try:
-        names = await store.database.write(lambda c: fill(c, sessions, history, ids))
+        names = await store.database.write(lambda c: fill(c, sessions, history, ids, summary))
         await turn(store, ids, *names[0])
         if store.database.dialect.name == "sqlite":
             await store.database.write(lambda c: c.exec_driver_sql("PRAGMA wal_autocheckpoint=0"))
@@ -151,3 +162,13 @@ async def test_a_turn_costs_the_same_statements_and_wal_bytes(
     assert little[:2] == much[:2]
     assert little[1] == 6
     assert much[2] == pytest.approx(little[2], rel=0.1)
+
+
+@pytest.mark.timeout(60)
+async def test_a_turn_costs_the_same_in_a_conversation_that_has_a_summary(
+    urls: tuple[str, str],
+) -> None:
+    without = await cost(urls[0], sessions=10, history=10)
+    summed_up = await cost(urls[1], sessions=10, history=10, summary=SUMMARY)
+    assert without[:2] == summed_up[:2]
+    assert summed_up[2] == pytest.approx(without[2], rel=0.005)

@@ -1,7 +1,6 @@
 """The store when the database, the disk or the process dies under it."""
 
 import asyncio
-import contextlib
 import os
 import re
 import signal
@@ -13,10 +12,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sessions.errors import OutcomeUnknown, StoreUnavailable
+from sessions.errors import StoreUnavailable
 from sessions.store import SessionStore
 from sessions.values.clock import SystemClock
-from tests.contract.store_kit import entry, opened, started
+from tests.contract.store_kit import entry
 from tests.fakes import postgres
 
 # --- the process -----------------------------------------------------------------------------
@@ -163,69 +162,3 @@ async def _end_all_connections(store: SessionStore) -> None:
     )
     with engine.connect() as connection:
         end(connection)
-
-
-class Cutter:
-    """Stands between store and server; cuts the connection when a commit was carried out.
-
-    The commit's answer is not let through, so that the store cannot know.
-    """
-
-    def __init__(self, server: postgres.Server) -> None:
-        self._port = sa.make_url(server.url("x")).port or 0
-        self.cutting = False
-        self.before = False  # cut already before the commit reaches the server
-
-    @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[int]:
-        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
-        async with server:
-            yield server.sockets[0].getsockname()[1]
-
-    async def _carry(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        far, forth = await asyncio.open_connection("127.0.0.1", self._port)
-        try:
-            with contextlib.suppress(ConnectionError):
-                async with asyncio.TaskGroup() as tasks:
-                    answers = tasks.create_task(self._answers(far, back))
-                    while data := await near.read(65536):
-                        commit = self.cutting and b"COMMIT" in data
-                        if commit and self.before:
-                            break
-                        if commit:
-                            answers.cancel()
-                        forth.write(data)
-                        if commit:
-                            await far.read(65536)
-                            break
-                    answers.cancel()
-        finally:
-            forth.close()
-            back.close()
-
-    async def _answers(self, far: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        while data := await far.read(65536):
-            back.write(data)
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["not carried out", "carried out"])
-async def test_a_commit_without_an_answer_is_looked_up(
-    postgres_server: postgres.Server, before: bool
-) -> None:
-    cutter = Cutter(postgres_server)
-    async with asyncio.timeout(10), cutter.listening() as port:
-        url = sa.make_url(postgres_server.database()).set(port=port)
-        store = await SessionStore.open(str(url), clock=SystemClock())
-        await store.apply(opened("s1"))
-        cutter.cutting, cutter.before = True, before
-        if before:
-            with pytest.raises(OutcomeUnknown, match="broke while it was writing"):
-                await store.accept(entry("i1"))
-        else:
-            assert await store.accept(entry("i1"))
-        with pytest.raises(OutcomeUnknown):
-            await store.apply(started("t1", "s1"))
-        cutter.cutting = False
-        assert (await store.inbox_entry("telegram::1001", "event of i1") is None) == before
-        assert await store.accept(entry("i1")) == before
-        await store.close()

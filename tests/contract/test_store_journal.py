@@ -4,7 +4,9 @@ import asyncio
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 
+from sessions import schema
 from sessions.changes import (
     AppendMessages,
     Checkpoint,
@@ -210,8 +212,17 @@ async def test_the_same_attempt_cannot_begin_twice(store: SessionStore) -> None:
         await store.apply(EndAttempt("t1", 2, "DONE", 3))
 
 
+async def test_the_end_of_an_attempt_says_what_was_asked(store: SessionStore) -> None:
+    await store.apply(opened("s1"), started("t1", "s1"))
+    for number in (1, 2):
+        await store.apply(StartAttempt("t1", number, "openai/one", number))
+    await store.apply(EndAttempt("t1", 1, "DONE", 3, request_hash="c0ffee"))
+    asked = sa.select(schema.attempts.c.request_hash).order_by(schema.attempts.c.number)
+    assert await store.database.read(lambda c: list(c.scalars(asked))) == ["c0ffee", ""]
+
+
 async def test_a_tool_call_is_never_started_twice(store: SessionStore) -> None:
-    start = StartTool("t1", "call_1", "write", "write", '{"a": 1}', 2100)
+    start = StartTool("t1", "call_1", "write", "write", '{"a": 1}', 2100, attempt=3)
     await store.apply(opened("s1"), started("t1", "s1"), start)
     with pytest.raises(AlreadyStarted, match="call_1 of t1"):
         await store.apply(Checkpoint("t1", "not this either"), start)
@@ -219,7 +230,7 @@ async def test_a_tool_call_is_never_started_twice(store: SessionStore) -> None:
     assert turn
     assert turn.partial == ""
     assert await store.tool_runs("t1") == (
-        ToolRun("t1", "call_1", "write", "write", '{"a": 1}', 2100),
+        ToolRun("t1", "call_1", "write", "write", '{"a": 1}', 2100, attempt=3),
     )
 
 

@@ -16,7 +16,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from sessions import migrations, opening
-from sessions.changes import Compact, PutApproval
+from sessions.changes import Compact, EndAttempt, PutApproval
 from sessions.engine import migrator, place
 from sessions.errors import (
     StoreCorrupt,
@@ -91,14 +91,32 @@ VALUES ('t1', 1, 'openai/one', 1, 7)
 """
 
 
+WRITTEN_AT_0002 = """
+INSERT INTO sessions (id, key, address, state, messages, created_at, updated_at)
+VALUES ('s2', 'web:b', 'web/b', 'active', 1, 1, 2);
+INSERT INTO messages (session_id, turn_id, at, body)
+SELECT 's2', 't2', 1, '{"role":"user","content":"behind it"}' FROM sessions;
+UPDATE sessions SET summary = 'an earlier talk', summary_upto = (SELECT min(id) FROM messages)
+WHERE id = 's2';
+INSERT INTO turns (id, session_id, key, address, state, request, started_at)
+VALUES ('t2', 's2', 'web:b', 'web/b', 'running', 'hello', 1);
+INSERT INTO attempts (turn_id, number, target, started_at) VALUES ('t2', 1, 'openai/one', 1);
+INSERT INTO tool_runs (turn_id, call_id, tool, risk, arguments, started_at)
+VALUES ('t2', 'c1', 'pay', 'write', '{}', 1)
+"""
+
+
 async def test_what_an_older_version_wrote_is_there_after_the_steps(
     connection: sa.Connection, store_url: str
 ) -> None:
     opening.migrate(connection, "0001")
     connection.rollback()
     with connection.begin():
-        for statement in WRITTEN_AT_0001.split(";"):
-            connection.exec_driver_sql(statement)
+        _run(connection, WRITTEN_AT_0001)
+    opening.migrate(connection, "0002")
+    connection.rollback()
+    with connection.begin():
+        _run(connection, WRITTEN_AT_0002)
     with pytest.raises(StoreTooOld):
         opening.check(place(store_url))
     store = await SessionStore.open(store_url, clock=SystemClock())
@@ -108,11 +126,19 @@ async def test_what_an_older_version_wrote_is_there_after_the_steps(
         assert turn
         assert turn.person == ""
         assert await store.spent(key="web:a") == Spent(input_tokens=7, requests=1, unpriced=1)
+        assert await store.context("s2") == ("an earlier talk", (Message("user", "behind it"),) * 2)
+        assert [run.attempt for run in await store.tool_runs("t2")] == [0]
+        await store.apply(EndAttempt("t2", 1, "DONE", 3, request_hash="c0ffee"))
         await store.apply(Compact("s1", 0, "greetings", 3))
         await store.apply(PutApproval(question("p1")))
         assert await store.context("s1") == ("greetings", ())
     finally:
         await store.close()
+
+
+def _run(connection: sa.Connection, statements: str) -> None:
+    for statement in statements.split(";"):
+        connection.exec_driver_sql(statement)
 
 
 def test_the_list_of_steps_is_that_of_the_files() -> None:

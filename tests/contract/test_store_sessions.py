@@ -280,6 +280,7 @@ async def test_fifty_tasks_write_at_once_and_every_write_is_there(store: Session
 
 
 async def test_the_store_can_prove_that_it_can_be_written(store: SessionStore) -> None:
+    await store.prove_writable()  # a new connection is made known to PostgreSQL first
     counts = store.count()
     await store.prove_writable()
     assert counts.commits == 1

@@ -263,6 +263,8 @@ async def test_a_turn_taken_up_after_a_crash_runs_once_what_was_allowed(
         assert used
         assert used.state is ApprovalState.USED
         assert await store.open_approvals() == ()
+        (run,) = await store.tool_runs(used.turn_id)
+        assert run.attempt == 2  # the first request was lost with the process that asked
 
 
 @pytest.mark.parametrize("crash", [True, False], ids=["crash", "restart"])

@@ -85,6 +85,7 @@ class MemoryJournal:
         self.log: list[str] = []
         self.attempts: list[AttemptResult | None] = []
         self.rows: list[Message] = []
+        self.brought: dict[str, int] = {}  # which request brought a call that was started
         self.summaries: list[tuple[int, str]] = []  # rows kept, and the words for the others
         self.judged = asyncio.Event()  # a request is over
         self.refuses_tools = False
@@ -102,11 +103,12 @@ class MemoryJournal:
         self.log.append("step")
         self.rows.append(message)
 
-    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
+    async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
         if self.refuses_tools:
             msg = "disk full"
             raise OSError(msg)
         self.log.append(f"started {call.id} {risk}")
+        self.brought[call.id] = attempt
 
     async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
         self.log.append(f"finished {call.id} {'ok' if ok else 'failed'}")

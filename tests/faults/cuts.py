@@ -228,7 +228,7 @@ class Journal:
     async def step_done(self, message: Message) -> None:
         self.rows.append(message)
 
-    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
+    async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
         self.log.append(("started", call.id))
         named = {each.id: each for row in self.rows for each in row.tool_calls}
         assert named[call.id] == call, "what runs is not what the history says"

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from sessions.records import TurnState
+from sessions.schema import attempts
 from tests.e2e.scenarios.stage import UNHURRIED, Stage, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Event, Script, Step, call_delta, calls, steps
@@ -88,6 +91,22 @@ async def test_a_call_without_arguments_does_not_run_where_some_are_needed(
         assert scene.desk.ran == []
         assert scene.shown() == ["done"]
         await scene.check(readable=False)
+
+
+async def test_the_journal_names_the_request_that_brought_a_call(tmp_path: Path) -> None:
+    def asked(connection: Connection) -> list[tuple[int, str]]:
+        found = sa.select(attempts.c.number, attempts.c.request_hash).order_by(attempts.c.number)
+        return [(number, mark) for number, mark in connection.execute(found)]
+
+    call = calls(("c1", "noop", "{}"))
+    async with stage(tmp_path, "chat", "S500", call, OK, timeouts=UNHURRIED) as scene:
+        turn = await scene.go()
+        assert [run.attempt for run in await scene.tool_runs(turn)] == [2]
+        rows = await scene._store.database.read(asked)
+        assert [number for number, _ in rows] == [1, 2, 3]
+        first, again, other = (mark for _, mark in rows)
+        assert first == again != other
+        await scene.check()
 
 
 # --- arguments that stop coming ------------------------------------------------------------------

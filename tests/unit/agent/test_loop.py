@@ -315,6 +315,19 @@ async def test_tools_run_between_steps_and_their_rows_go_back_exactly(play: Play
     assert kinds.index(StepDone) < kinds.index(ToolStarted)
 
 
+async def test_the_journal_hears_which_request_brought_a_call_and_which_say_the_same(
+    play: Play,
+) -> None:
+    stage = await play("S500", calls(READ_A), "H RST", calls(PAY), ok("done"))
+    await stage.run()
+    assert stage.journal.brought == {"c1": 2, "c2": 4}
+    hashes = [each.request_hash for each in stage.journal.attempts if each]
+    assert hashes[0] == hashes[1]  # the very same, once more
+    assert hashes[2] == hashes[3]
+    assert len(set(hashes)) == 3
+    assert {len(each) for each in hashes} == {32}
+
+
 async def test_what_the_model_thought_goes_into_the_row_of_its_answer(play: Play) -> None:
     stage = await play(
         'H R"look first" C(0,c1,read,{"path":"a"}) F tool_calls D', 'H R"seen" T"done" F stop D'

@@ -32,8 +32,8 @@ class Journal(MemoryJournal):
         self.started: list[ToolCall] = []
         self.late: list[tuple[str, str]] = []
 
-    async def tool_started(self, call: ToolCall, risk: Risk) -> None:
-        await super().tool_started(call, risk)
+    async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
+        await super().tool_started(call, risk, attempt)
         self.started.append(call)
 
     async def tool_late(self, call: ToolCall, result: str) -> None:

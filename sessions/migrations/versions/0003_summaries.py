@@ -1,0 +1,38 @@
+"""Summaries in a table of their own, what was sent to a model, which request brought a call.
+
+Revision ID: 0003
+Revises: 0002
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+NUMBER = sa.BigInteger()
+
+
+def upgrade() -> None:
+    """Carry the summaries over; what is new elsewhere is not known of what is there."""
+    op.create_table(
+        "summaries",
+        sa.Column("session_id", TEXT, nullable=False),
+        sa.Column("upto", NUMBER, nullable=False, server_default="0"),
+        sa.Column("text", TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("session_id", name="pk_summaries"),
+        sa.ForeignKeyConstraint(
+            ["session_id"], ["sessions.id"], name="fk_summaries_sessions", ondelete="CASCADE"
+        ),
+    )
+    op.execute(
+        "INSERT INTO summaries (session_id, upto, text) "
+        "SELECT id, summary_upto, summary FROM sessions WHERE summary <> '' OR summary_upto <> 0"
+    )
+    op.drop_column("sessions", "summary")
+    op.drop_column("sessions", "summary_upto")
+    op.add_column("attempts", sa.Column("request_hash", TEXT, nullable=False, server_default=""))
+    op.add_column("tool_runs", sa.Column("attempt", NUMBER, nullable=False, server_default="0"))

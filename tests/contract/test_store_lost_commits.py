@@ -1,0 +1,320 @@
+"""PostgreSQL is lost in the middle of a commit, again and again: nothing twice, nothing missing."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sessions import schema
+from sessions.changes import (
+    AnswerApproval,
+    AppendMessages,
+    Change,
+    Checkpoint,
+    Compact,
+    EndAttempt,
+    EndTool,
+    PutApproval,
+    PutItem,
+    SetInbox,
+    SetItem,
+    StartAttempt,
+    StartTool,
+    TakeBack,
+)
+from sessions.errors import Missing, OutcomeUnknown, StoreError, StoreUnavailable
+from sessions.records import ApprovalState, InboxState, ItemState, Message, ToolCall
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import ended, entry, item, opened, question, started
+from tests.fakes import postgres
+from tests.fakes.cutter import HOWS, Cutter, How
+
+pytestmark = pytest.mark.timeout(60)
+
+Write = Callable[[SessionStore], Coroutine[Any, Any, object]]
+
+
+@pytest.fixture(scope="module")
+def url(postgres_server: postgres.Server) -> str:
+    return postgres_server.database()
+
+
+def story(name: str) -> list[Write]:
+    """What a conversation writes in two turns, commit by commit."""
+    key, session, first, second = f"web:{name}", f"s_{name}", f"t_{name}_1", f"t_{name}_2"
+    call = ToolCall(f"call_{name}", "pay", "{}")
+
+    def accept(id_: str) -> Write:
+        return lambda store: store.accept(entry(id_, key=key, source=key))
+
+    def apply(*changes: Change) -> Write:
+        return lambda store: store.apply(*changes)
+
+    def said(turn: str, *rows: Message) -> AppendMessages:
+        return AppendMessages(session, turn, rows, 4)
+
+    def answer(state: ApprovalState) -> AnswerApproval:
+        return AnswerApproval(f"p_{name}", state, "telegram:7", 5)
+
+    return [
+        accept(f"i_{name}_1"),
+        apply(
+            opened(session, key=key),
+            started(first, session, f"i_{name}_1", key=key),
+            StartAttempt(first, 1, "openai/one", 3),
+        ),
+        apply(
+            EndAttempt(first, 1, "TOOLS", 4, input_tokens=9, cost=0.01),
+            said(first, Message("assistant", "I pay.", tool_calls=(call,))),
+        ),
+        apply(PutApproval(question(f"p_{name}", session=session, turn=first, key=key))),
+        apply(answer(ApprovalState.ALLOWED)),
+        apply(answer(ApprovalState.USED)),
+        apply(StartTool(first, call.id, "pay", "write", "{}", 5)),
+        apply(
+            said(first, Message("tool", "paid", tool_call_id=call.id)),
+            EndTool(first, call.id, ok=True, result="paid", at=6),
+        ),
+        apply(StartAttempt(first, 2, "openai/one", 7)),
+        apply(Checkpoint(first, "It is")),
+        apply(started(first, session, key=key, said="")),
+        apply(
+            EndAttempt(first, 2, "DONE", 8),
+            said(first, Message("assistant", "It is paid.")),
+            ended(first),
+            PutItem(item(f"o_{name}", turn=first)),
+        ),
+        apply(SetItem(f"o_{name}", ItemState.SENT, 9, shown=b"m1")),
+        accept(f"i_{name}_2"),
+        apply(
+            started(second, session, f"i_{name}_2", key=key, said="and now?"),
+            StartAttempt(second, 1, "openai/one", 10),
+        ),
+        apply(Compact(session, 1, "They paid.", 11, rows=5)),
+        apply(said(second, Message("assistant", "Nothing.")), ended(second)),
+        apply(TakeBack(session, second, 12), SetInbox((f"i_{name}_2",), InboxState.DONE, 12)),
+    ]
+
+
+async def tell(store: SessionStore, name: str) -> list[object]:
+    """Write it all; what could not be written is written again, as the owner of a turn does."""
+    gave = []
+    for write in story(name):
+        while True:
+            try:
+                gave.append(await write(store))
+            except StoreUnavailable:
+                await asyncio.sleep(0)
+            else:
+                break
+    return gave
+
+
+_COUNTED = {"seq", "id of messages", "upto", "summary_upto"}  # by everybody together
+
+
+async def stored(store: SessionStore, name: str) -> dict[str, list[str]]:
+    """All rows of a story, under a name that is the same for all."""
+
+    def rows(connection: sa.Connection, table: sa.Table) -> list[str]:
+        columns = [
+            column
+            for column in table.c
+            if not {column.name, f"{column.name} of {table.name}"} & _COUNTED
+        ]
+        order = table.c.id if table.name == "messages" else sa.text("1, 2")
+        found = connection.execute(sa.select(*columns).order_by(order))
+        words = (repr(tuple(row)) for row in found)
+        return [text.replace(name, "NAME") for text in words if name in text]
+
+    def all_tables(connection: sa.Connection) -> dict[str, list[str]]:
+        return {table.name: rows(connection, table) for table in schema.metadata.sorted_tables}
+
+    return await store.database.read(all_tables)
+
+
+@pytest.fixture(scope="module")
+def names() -> Callable[[], str]:
+    given: list[str] = []
+
+    def new() -> str:
+        given.append(f"n{len(given):05d}")
+        return given[-1]
+
+    return new
+
+
+@pytest.fixture
+async def undisturbed(
+    url: str, names: Callable[[], str]
+) -> AsyncIterator[tuple[SessionStore, list[object], dict[str, list[str]]]]:
+    """A store that nobody cuts off, what the story gives there and what is stored then."""
+    store = await SessionStore.open(url, clock=SystemClock())
+    name = names()
+    gave = await tell(store, name)
+    rows = await stored(store, name)
+    assert len(rows["messages"]) == 6
+    assert gave.count(True) == 2
+    yield store, gave, rows
+    await store.close()
+
+
+Undisturbed = tuple[SessionStore, list[object], dict[str, list[str]]]
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_whichever_commit_is_lost_is_carried_out_once(
+    url: str, undisturbed: Undisturbed, names: Callable[[], str], how: How
+) -> None:
+    beside, gave, rows = undisturbed
+    for number in range(len(gave) + 1):
+        cutter, name = Cutter(url), names()
+        async with asyncio.timeout(20), cutter.listening() as through:
+            store = await SessionStore.open(through, clock=SystemClock())
+            cutter.commits, cutter.plan = 0, {number: how}
+            assert await tell(store, name) == gave, number
+            assert cutter.commits > number
+            await store.close()
+        assert await stored(beside, name) == rows, number
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(plan=st.dictionaries(st.integers(0, 60), st.sampled_from(HOWS), min_size=1, max_size=9))
+async def test_whatever_commits_of_several_conversations_are_lost_each_is_carried_out_once(
+    url: str, undisturbed: Undisturbed, names: Callable[[], str], plan: dict[int, How]
+) -> None:
+    beside, gave, rows = undisturbed
+    cutter, together = Cutter(url), [names() for _ in range(3)]
+    async with asyncio.timeout(20), cutter.listening() as through:
+        store = await SessionStore.open(through, clock=SystemClock())
+        cutter.commits, cutter.plan = 0, plan
+        async with asyncio.TaskGroup() as tasks:
+            telling = [tasks.create_task(tell(store, name)) for name in together]
+        assert [each.result() for each in telling] == [gave] * 3
+        await store.close()
+    for name in together:
+        assert await stored(beside, name) == rows
+
+
+async def test_what_is_in_doubt_waits_for_the_server_and_holds_nobody_up(
+    url: str, names: Callable[[], str]
+) -> None:
+    cutter, name = Cutter(url), names()
+    async with asyncio.timeout(20), cutter.listening() as through, asyncio.TaskGroup() as tasks:
+        store = await SessionStore.open(through, clock=SystemClock())
+        await store.apply(opened(f"s_{name}", key=name))
+        cutter.plan, cutter.refuses = {cutter.commits: "after"}, True
+        doubtful = tasks.create_task(store.apply(started(f"t_{name}", f"s_{name}", key=name)))
+        while not cutter.refused:  # noqa: ASYNC110 - only what comes then is sure to be refused
+            await asyncio.sleep(0)
+        for number in range(3):
+            with pytest.raises(StoreUnavailable, match="cannot be used"):
+                await store.accept(entry(f"i_{name}_{number}", key=name, source=name))
+        assert not doubtful.done()
+        cutter.refuses = False
+        await doubtful
+        assert len(await store.history(f"s_{name}")) == 1
+        await store.close()
+
+
+@pytest.mark.parametrize("comes_back", [True, False], ids=["the server is back", "it is not"])
+async def test_closing_asks_once_more_what_became_of_a_commit(
+    url: str, undisturbed: Undisturbed, names: Callable[[], str], comes_back: bool
+) -> None:
+    beside, cutter, name = undisturbed[0], Cutter(url), names()
+    async with asyncio.timeout(20), cutter.listening() as through, asyncio.TaskGroup() as tasks:
+        store = await SessionStore.open(through, clock=SystemClock())
+        await store.apply(opened(f"s_{name}", key=name))
+        cutter.plan, cutter.refuses = {cutter.commits: "before"}, True
+        doubtful = tasks.create_task(seen(store.apply(started(f"t_{name}", f"s_{name}", key=name))))
+        while not cutter.refused:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        cutter.refuses = not comes_back
+        await store.close()
+        outcome = await doubtful
+        assert isinstance(outcome, OutcomeUnknown) != comes_back
+        assert len(await beside.history(f"s_{name}")) == comes_back
+
+
+async def seen(write: Coroutine[Any, Any, None]) -> StoreError | None:
+    try:
+        await write
+    except StoreError as error:
+        return error
+    return None
+
+
+@contextlib.asynccontextmanager
+async def writer_held(store: SessionStore) -> AsyncIterator[asyncio.TaskGroup]:
+    """What is written in this block is taken by the writer all at once, when it ends."""
+    reached, gate = threading.Event(), threading.Event()
+
+    def hold(_connection: sa.Connection) -> None:
+        reached.set()
+        assert gate.wait(5)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(store.database.write(hold))
+        await asyncio.to_thread(reached.wait, 5)
+        yield tasks
+        await asyncio.sleep(0)  # let the tasks begin
+        gate.set()
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_what_was_handed_in_later_is_not_done_before_what_is_in_doubt(
+    url: str, names: Callable[[], str], how: How
+) -> None:
+    cutter, name = Cutter(url), names()
+    async with asyncio.timeout(20), cutter.listening() as through:
+        store = await SessionStore.open(through, clock=SystemClock())
+        await store.apply(opened(f"s_{name}", key=name))
+        async with writer_held(store) as tasks:
+            cutter.plan = {cutter.commits + 2: how}  # of "a": behind the one that holds it, and "0"
+            for word in ("0", "a", "b", "c"):
+                said = AppendMessages(f"s_{name}", f"t_{name}", (Message("user", word),), 1)
+                tasks.create_task(store.apply(said))
+            missing = seen(store.apply(ended(f"t_{name}")))  # so that each is done by itself
+            refused = tasks.create_task(missing)
+        assert isinstance(refused.result(), Missing)
+        assert [row.content for row in await store.history(f"s_{name}")] == ["0", "a", "b", "c"]
+        await store.close()
+
+
+async def test_the_last_commit_of_all_is_asked_after_too(
+    url: str, undisturbed: Undisturbed, names: Callable[[], str]
+) -> None:
+    beside, cutter, name = undisturbed[0], Cutter(url), names()
+    async with asyncio.timeout(20), cutter.listening() as through:
+        store = await SessionStore.open(through, clock=SystemClock())
+        await store.apply(opened(f"s_{name}", key=name))
+        async with writer_held(store) as tasks:
+            cutter.plan = {cutter.commits + 1: "before"}
+            tasks.create_task(store.apply(started(f"t_{name}", f"s_{name}", key=name)))
+            await asyncio.sleep(0)
+            store.database.stop()
+        await store.close()
+    assert len(await beside.history(f"s_{name}")) == 1
+
+
+async def test_a_writer_that_is_closed_leaves_no_trace_of_its_commits(
+    postgres_server: postgres.Server,
+) -> None:
+    url = postgres_server.database()
+    for _ in range(2):
+        store = await SessionStore.open(url, clock=SystemClock())
+        await store.prove_writable()
+        assert len(await store.values("writers")) == 1
+        await store.close()
+    store = await SessionStore.open(url, clock=SystemClock(), read_only=True)
+    assert await store.values("writers") == {}
+    await store.close()

@@ -1,0 +1,73 @@
+"""The mark of a request."""
+
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.digest import digest
+from agent.providers.contract import ModelRequest, Picture, ToolSchema
+from sessions.records import Attachment, Message, ToolCall
+
+TOOL = ToolSchema("pay", "Pay.", {"type": "object", "properties": {"a": {}, "b": {}}})
+REQUEST = ModelRequest(
+    "one",
+    "Be kind.",
+    (
+        Message("user", "go", files=(Attachment("p.png", "image/png", "in/p.png"),)),
+        Message("assistant", "", tool_calls=(ToolCall("c1", "pay", "{}", b"\xff"),)),
+        Message("tool", "paid", tool_call_id="c1"),
+    ),
+    (TOOL,),
+    50,
+)
+
+
+def changed(**fields: Any) -> ModelRequest:
+    return msgspec.structs.replace(REQUEST, **fields)
+
+
+def test_what_says_the_same_has_the_same_mark_in_every_process() -> None:
+    turned = ToolSchema("pay", "Pay.", {"properties": {"b": {}, "a": {}}, "type": "object"})
+    assert digest(REQUEST) == digest(changed(tools=(turned,)))
+    there = "from tests.unit.agent import test_digest as t; print(t.digest(t.REQUEST))"
+    said = subprocess.run([sys.executable, "-c", there], stdout=subprocess.PIPE, check=True)
+    assert said.stdout.decode().strip() == digest(REQUEST)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed(model="two"),
+        changed(system="Be brief."),
+        changed(messages=REQUEST.messages[:-1]),
+        changed(messages=(*REQUEST.messages[:-1], Message("tool", "paid ", tool_call_id="c1"))),
+        changed(tools=()),
+        changed(max_output_tokens=51),
+        changed(temperature=0.5),
+        changed(reasoning_effort="low"),
+        changed(stream=False),
+    ],
+    ids=["model", "system", "a row less", "a sign more", "tools", "limit", "heat", "effort", "way"],
+)
+def test_what_says_something_else_has_another_mark(other: ModelRequest) -> None:
+    assert digest(other) != digest(REQUEST)
+
+
+def test_a_picture_counts_by_the_path_that_its_row_names() -> None:
+    assert digest(changed(pictures={"in/p.png": Picture("image/png", "AAAA")})) == digest(REQUEST)
+
+
+@given(st.text(st.characters(codec=None)), st.text(st.characters(codec=None)))
+def test_any_text_has_a_mark_and_different_texts_different_ones(one: str, other: str) -> None:
+    marks = [digest(changed(messages=(Message("user", text),))) for text in (one, other)]
+    assert (marks[0] == marks[1]) == (one == other)
+
+
+def test_a_half_of_a_sign_has_a_mark_too() -> None:
+    marks = {digest(changed(system=text)) for text in ("\ud800", "\ud801", "?", "\ufffd")}
+    assert len(marks) == 4
