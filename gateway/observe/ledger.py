@@ -220,7 +220,7 @@ class Ledger:
             self.cost.add(model, amount=change.cost)
 
     def _model(self, label: str) -> str:
-        label = label[:_LONGEST_LABEL]
+        label = label[:_LONGEST_LABEL].encode("utf-8", "replace").decode()
         if label not in self._models:
             if len(self._models) >= MOST_MODELS:
                 return OTHER
