@@ -140,7 +140,12 @@ def request(verdict: str = "complete", number: int = 1, phase: str = "", **used:
 def test_requests_tokens_and_money_are_counted_by_model() -> None:
     ledger = Ledger()
     ledger.applied((start(), StartAttempt("t1", 1, "openai/big", 0)))
-    used = {"input_tokens": 90, "output_tokens": 10, "cached_tokens": 60, "cost": 0.25}
+    used: dict[str, Any] = {
+        "input_tokens": 90,
+        "output_tokens": 10,
+        "cached_tokens": 60,
+        "cost": 0.25,
+    }
     ledger.applied((request(**used), StartAttempt("t1", 2, "local/small", 0)))
     ledger.applied((request("empty", 2, cost=None), request(number=3, output_tokens=1)))
     assert counted(ledger.requests) == {
@@ -179,10 +184,10 @@ def test_asking_once_more_after_an_answer_that_was_not_whole_is_a_recovery(
     assert counted(ledger.recoveries) == ({(cause,): 1} if cause else {})
 
 
-def test_a_turn_that_ended_with_a_bad_answer_is_no_recovery_of_the_next() -> None:
+def test_a_turn_that_ended_with_a_bad_answer_is_recovered_by_no_request() -> None:
     ledger = Ledger()
     ledger.applied((StartAttempt("t1", 1, "m", 0), request("cut", 1, "text")))
-    ledger.applied((EndTurn("t1", TurnState.FAILED, 1), StartAttempt("t2", 1, "m", 0)))
+    ledger.applied((EndTurn("t1", TurnState.FAILED, 1), StartAttempt("t1", 2, "m", 0)))
     assert counted(ledger.recoveries) == {}
 
 

@@ -4,7 +4,9 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.http import HttpServer
@@ -30,6 +32,8 @@ class Place:
         match scope["path"]:
             case "/much":
                 await _all(send, MUCH)
+            case "/rest":
+                await self._rest(send)
             case "/stream":
                 await self._stream(receive, send)
             case "/late":
@@ -49,6 +53,13 @@ class Place:
                 return
             self.received += len(message["body"])
             more = message["more_body"]
+
+    async def _rest(self, send: Any) -> None:
+        """Leave a little of the answer in our own buffer, less than makes a sender wait."""
+        await send(START)
+        while not send.__self__.transport.get_write_buffer_size():
+            await send({"type": "http.response.body", "body": b"x" * 8192, "more_body": True})
+        await send({"type": "http.response.body", "body": b"x"})
 
     async def _stream(self, receive: Receive, send: Send) -> None:
         """Send without end, as an answer would that nobody reads."""
@@ -204,9 +215,10 @@ async def test_a_reader_that_goes_on_is_not_cut() -> None:
         assert place.cut.empty()
 
 
-async def test_the_end_of_an_answer_that_nobody_takes_keeps_no_connection() -> None:
+@pytest.mark.parametrize("path", ["/much", "/rest"])
+async def test_the_end_of_an_answer_that_nobody_takes_keeps_no_connection(path: str) -> None:
     async with served(SHORT) as place, client(place) as deaf:
-        deaf.ask("/much")
+        deaf.ask(path)
         assert await place.cut.get() == "slow_reader"
 
 
