@@ -138,6 +138,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 ("host",),
                 f"{self.host} can be reached by others; set http.api_key, or use 127.0.0.1",
             )
+        if self.slow_after <= 0:
+            yield ("slow_after",), "must be longer than nothing, or every client would be cut off"
 
 
 def _is_loopback(host: str) -> bool:
