@@ -123,6 +123,7 @@ class GatewayRunner:
         self.hurry = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {}
+        self._key: Secret | None = None
         self.made_key = False
         """Whether the API's key was made by this start, because none is configured."""
         self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
@@ -138,6 +139,8 @@ class GatewayRunner:
                 raise CannotStart(str(error)) from error
         async with self._opened_store() as store:
             store.witness = self._ledger
+            if self._http:
+                self._key = self._settings.http.api_key or self._own_key()
             models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
             self._listener = _listener(self._settings.voice)
             servers = McpServers(self._settings.mcp, self._clock, taken=models.tool_names)
@@ -222,13 +225,13 @@ class GatewayRunner:
             health=self,
             allowed_hosts=(*http.allowed_hosts, http.host),
             hosts_of=self._hosts_of(),
-            key=http.api_key or self._own_key(),
+            key=self._key,
             crowd=self._crowd,
             figures=Figures(self._ledger, self, store, self._clock, self._home).page,
         )
 
     def _own_key(self) -> Secret:
-        """The one that was made here; known before anybody can ask, so that it is never printed."""
+        """The one that was made here; known before anything is shown, so that it never is."""
         key = api_key.take(self._home)
         self._redactor.add(key.secret)
         self.made_key = key.made

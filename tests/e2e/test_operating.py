@@ -76,7 +76,7 @@ def scripted(body: dict[str, Any]) -> Script:
         return "S400"
     if "hang" in said[-1]:
         return 'H T"so far " HANG'
-    return 'H T"the answer" F stop U(10,100,60) D EOF'
+    return 'H T"the " T"answer" F stop U(10,100,60) D EOF'
 
 
 @pytest.fixture
@@ -402,6 +402,15 @@ async def test_a_key_is_made_at_the_first_start_said_once_and_never_shown(tmp_pa
         assert len([line for line in daemon.said if "key for programs" in line]) == 1
         assert (tmp_path / "api_key").read_text().strip() == key
         assert key not in "\n".join(daemon.said)
+
+
+async def test_a_key_that_was_made_is_taken_out_of_what_is_shown(tmp_path: Path) -> None:
+    def telling(_: dict[str, Any]) -> Script:
+        return f'H T"it is {(tmp_path / "api_key").read_text().strip()}, keep it" F stop D'
+
+    async with ModelServer(telling) as model, gateway(tmp_path, model, **SERVED) as house:
+        await house.screen.say(CHAT, "what is the key?")
+        await house.screen.shows(CHAT, "it is ***, keep it")
 
 
 async def test_a_configured_key_counts_and_none_is_made(tmp_path: Path, model: ModelServer) -> None:
