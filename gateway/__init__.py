@@ -20,5 +20,6 @@ notices, announcer, operators, alarms, vigil
 delivery    from events to what the chat shows: view, pacing, outbox, stream
 schedule    messages that time sends
 http        API, webhooks, health, metrics, the page
-observe     logs, metrics, traces of a message's way
+observe     logs, metrics, traces of a message's way; figures: the page /metrics
+api_key     the key of the API where none is configured; disk: how much room is left
 """

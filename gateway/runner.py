@@ -13,11 +13,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route
 
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
+from gateway import api_key, disk
 from gateway.access import by_membership
 from gateway.announcer import Announcer
 from gateway.approvals import Approvals
@@ -29,13 +31,18 @@ from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.desk import Desk
 from gateway.errors import CannotStart, ConfigError
+from gateway.figures import Figures
 from gateway.hands import GatewayHands
 from gateway.hearing import Listener
 from gateway.http.app import build_app
+from gateway.http.crowd import Crowd
+from gateway.http.patience import Patience
 from gateway.http.server import HttpServer, PortTaken
 from gateway.inbound import Reception
 from gateway.messages import Reader, read_event
 from gateway.models import Models, open_models
+from gateway.observe import pulse
+from gateway.observe.ledger import Ledger
 from gateway.observe.redact import Redactor
 from gateway.operations import Operation, Operations
 from gateway.operators import Operators, Trouble
@@ -72,6 +79,7 @@ from sessions.settings import SessionSettings
 from sessions.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
+from sessions.values.secret import Secret
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +107,9 @@ class GatewayRunner:
         self._home = home
         self._specs = specs
         self._clock = clock or SystemClock()
-        self._http = HttpServer(settings.http.host, settings.http.port) if http else None
+        self._ledger = Ledger()
+        self._http = self._door() if http else None
+        self._crowd = Crowd(settings.http.max_requests, lambda: self._ledger.cut.add("busy"))
         self._redactor = redactor or Redactor()
         self._tools = tuple(tools)  # besides ours and those of installed distributions
         self._ids = Ids(self._clock)
@@ -113,6 +123,9 @@ class GatewayRunner:
         self.hurry = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {}
+        self._key: Secret | None = None
+        self.made_key = False
+        """Whether the API's key was made by this start, because none is configured."""
         self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
 
     # --- starting and stopping ------------------------------------------------------------------
@@ -125,6 +138,9 @@ class GatewayRunner:
             except PortTaken as error:
                 raise CannotStart(str(error)) from error
         async with self._opened_store() as store:
+            store.witness = self._ledger
+            if self._http:
+                self._key = self._settings.http.api_key or self._own_key()
             models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
             self._listener = _listener(self._settings.voice)
             servers = McpServers(self._settings.mcp, self._clock, taken=models.tool_names)
@@ -159,6 +175,7 @@ class GatewayRunner:
             self._clock,
             clean=self._redactor.clean,
             on_refused=lambda adapter: self._supervised[adapter.name, adapter.account].refused(),
+            noted=self._ledger.delivered,
         )
         announcer = Announcer(self._ids, self._clock, self._capabilities)
         people = People(store, self._clock, self._settings.access)
@@ -182,14 +199,10 @@ class GatewayRunner:
                     for each in self._supervised.values()
                 ]
                 if self._http:
-                    http = self._settings.http
-                    app = build_app(
-                        self._routes(),
-                        health=self,
-                        allowed_hosts=(*http.allowed_hosts, http.host),
-                        hosts_of=self._hosts_of(),
-                    )
+                    app = self._app(store)
                     tasks.append(connections.create_task(self._http.serve(app), name="http"))
+                    late = pulse.feel(self._ledger.lag.saw)
+                    tasks.append(connections.create_task(late, name="pulse"))
                 assert self._pool is not None  # noqa: S101 - opened just above
                 with self._pool.closing(), self._asides.closing():
                     await self._first_chances()
@@ -199,6 +212,30 @@ class GatewayRunner:
             await delivery.settle(SETTLE_SECONDS)
             for task in reversed(tasks):
                 task.cancel()
+
+    def _door(self) -> HttpServer:
+        http = self._settings.http
+        patience = Patience(body=float(http.slow_after), reader=float(http.slow_after))
+        return HttpServer(http.host, http.port, patience, self._ledger.cut.add)
+
+    def _app(self, store: SessionStore) -> Starlette:
+        http = self._settings.http
+        return build_app(
+            self._routes(),
+            health=self,
+            allowed_hosts=(*http.allowed_hosts, http.host),
+            hosts_of=self._hosts_of(),
+            key=self._key,
+            crowd=self._crowd,
+            figures=Figures(self._ledger, self, store, self._clock, self._home).page,
+        )
+
+    def _own_key(self) -> Secret:
+        """The one that was made here; known before anything is shown, so that it never is."""
+        key = api_key.take(self._home)
+        self._redactor.add(key.secret)
+        self.made_key = key.made
+        return key.secret
 
     async def _open_conversations(
         self,
@@ -256,6 +293,7 @@ class GatewayRunner:
             take_up=take_up,
             asks=self._turn_asks,
             parcels=self._parcels,
+            spoke=lambda turn: self._ledger.spoke(turn, self._clock.now()),
         )
         shared = Shared(
             store=store,
@@ -477,10 +515,30 @@ class GatewayRunner:
                 await self._store.prove_writable()
             except StoreError as error:
                 found.append(f"store: {error}")
+        if full := await self._full():
+            found.append(full)
         return found
 
+    async def _full(self) -> str:
+        try:
+            free = await asyncio.to_thread(disk.room, self._home)
+        except OSError as error:
+            return f"disk: {self._home}: {error.strerror}"
+        return disk.complaint(free, self._settings.gateway.disk_low, self._home)
+
+    def running_turns(self) -> int:
+        """See `gateway.figures.House`."""
+        return len(self._pool.running()) if self._pool else 0
+
+    def requests_at_work(self) -> int:
+        """See `gateway.figures.House`."""
+        return self._crowd.at_work
+
+    def platforms_well(self) -> Mapping[str, bool]:
+        """See `gateway.figures.House`."""
+        return {each.name: not each.problem for each in self._supervised.values()}
+
     def _status(self) -> dict[str, object]:
-        running = self._pool.running() if self._pool else ()
         return {
             "state": "stopping" if self.stopping.is_set() else "running",
             "started_at": self._started_at,
@@ -488,7 +546,7 @@ class GatewayRunner:
             "platforms": {
                 each.name: each.problem or each.standing.value for each in self._supervised.values()
             },
-            "running": len(running),
+            "running": self.running_turns(),
         }
 
     def _claim_links(self, code: str) -> dict[str, str]:

@@ -52,6 +52,13 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Duration,
         Meta(description="Messages older than this when they reach us are not answered."),
     ] = Duration(86400)
+    disk_low: Annotated[
+        Size,
+        Meta(
+            description="With less room than this left where the state folder is, `/readyz` says "
+            "that the disk is nearly full; `0`: never."
+        ),
+    ] = Size(200_000_000)
     log_format: Annotated[
         Literal["text", "json"], Meta(description="Lines for people or for programs.")
     ] = "text"
@@ -89,7 +96,13 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     port: Annotated[
         int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
     ] = 8420
-    api_key: Annotated[Secret | None, Meta(description="Key that clients of the API show.")] = None
+    api_key: Annotated[
+        Secret | None,
+        Meta(
+            description="Key that clients of the API show. Left out: a random one is made at the "
+            "first start; `holdfast config show --secrets` prints it."
+        ),
+    ] = None
     allowed_hosts: Annotated[
         tuple[str, ...],
         Meta(
@@ -102,6 +115,21 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         float,
         Meta(gt=0, description="Seconds of silence after which a stream gets a sign of life."),
     ] = 15.0
+    max_requests: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Requests that may be at work at once; beyond that the answer is 429. "
+            "Answers that are being streamed count, pages that are only open do not.",
+        ),
+    ] = 512
+    slow_after: Annotated[
+        Duration,
+        Meta(
+            description="A client is cut off when it goes no further with its request, or takes "
+            "nothing of the answer, for this long."
+        ),
+    ] = Duration(30)
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """See the module."""
@@ -110,6 +138,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 ("host",),
                 f"{self.host} can be reached by others; set http.api_key, or use 127.0.0.1",
             )
+        if self.slow_after <= 0:
+            yield ("slow_after",), "must be longer than nothing, or every client would be cut off"
 
 
 def _is_loopback(host: str) -> bool:

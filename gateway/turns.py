@@ -38,6 +38,7 @@ class Turns:
         take_up: bool,
         asks: Callable[[], None] = lambda: None,
         parcels: Parcels | None = None,
+        spoke: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -50,6 +51,7 @@ class Turns:
         self._take_up = take_up
         self._asks = asks  # told when a turn begins to wait for somebody
         self._parcels = parcels
+        self._spoke = spoke  # told which turn has its first text
         self._works: WeakValueDictionary[str, Work] = WeakValueDictionary()  # kept by its owner
 
     def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
@@ -75,6 +77,7 @@ class Turns:
             post,
             self._asks,
             self._parcels,
+            self._spoke,
         )
         self._works[start.turn.id] = work
         return work

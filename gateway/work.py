@@ -137,6 +137,7 @@ class Work:
         post: Callable[[Event], None],
         asks: Callable[[], None] = lambda: None,
         parcels: Parcels | None = None,
+        spoke: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -153,6 +154,8 @@ class Work:
         self._post = post  # to the owner of the conversation
         self._asks = asks  # told when it begins to wait for somebody
         self._parcels = parcels
+        self._spoke = spoke  # told of the first text
+        self._silent = True  # until then
         self._steers: asyncio.Future[tuple[Message, ...]] | None = None
         self._unsaved: list[Change] = []  # rides on the next commit
         self._said: list[str] = []  # the visible text of steps that are over
@@ -306,6 +309,9 @@ class Work:
             return
         match event:
             case TextDelta():
+                if self._silent:
+                    self._silent = False
+                    self._spoke(self._turn.id)
                 if self._streams:
                     self._show_thoughts()
                 self._pieces.append(event.text)

@@ -215,6 +215,17 @@ class Spent(msgspec.Struct, frozen=True):
     unpriced: int = 0  # requests that used tokens at a price that nobody knows
 
 
+class Census(msgspec.Struct, frozen=True):
+    """How much there is of what."""
+
+    active: int  # sessions
+    suspended: int
+    closed: int
+    waiting: int  # messages to be answered whose turn has not begun
+    held: int  # messages kept unanswered with a suspended session
+    to_show: int  # things that are not delivered yet
+
+
 class Item(msgspec.Struct, frozen=True):
     """Something a chat should show: an answer, a notice, a question, a file.
 

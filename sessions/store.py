@@ -8,7 +8,7 @@ may be cancelled while it waits for a write: the write is done all the same.
 
 import asyncio
 from collections.abc import Collection
-from typing import Self
+from typing import Protocol, Self
 
 from sessions import opening
 from sessions import statements as sql
@@ -19,6 +19,7 @@ from sessions.errors import Ambiguous, StoreCorrupt
 from sessions.journal import Journal
 from sessions.queries import (
     approvals,
+    census,
     costs,
     inbox,
     outbox,
@@ -29,6 +30,7 @@ from sessions.queries import (
 )
 from sessions.records import (
     Approval,
+    Census,
     Conversation,
     InboxEntry,
     Item,
@@ -42,10 +44,25 @@ from sessions.records import (
 )
 from sessions.values.clock import Clock
 
-__all__ = ["Conversation", "SessionStore"]
+__all__ = ["Conversation", "SessionStore", "Witness"]
 
 _SWEPT_AT_ONCE = 500
 _OWN_SHELF = "store"
+
+
+class Witness(Protocol):
+    """Is told what became durable, right after it did, and must be quick about it.
+
+    What was committed although nobody waited for it any more is not told.
+    """
+
+    def accepted(self, entry: InboxEntry, *, new: bool) -> None:
+        """Something was received; not new: it was there already."""
+        ...
+
+    def applied(self, changes: tuple[Change, ...]) -> None:
+        """These are true now."""
+        ...
 
 
 class SessionStore:
@@ -55,6 +72,7 @@ class SessionStore:
         self.database = database
         self._clock = clock
         self._journal = Journal(database.dialect)
+        self.witness: Witness | None = None
 
     @classmethod
     async def open(cls, url: str, *, clock: Clock, read_only: bool = False) -> Self:
@@ -76,7 +94,10 @@ class SessionStore:
 
     async def accept(self, entry: InboxEntry) -> bool:
         """Keep something received; False when it is there already. Then it may be acknowledged."""
-        return await self.database.write(lambda c: self._journal.accept(c, entry))
+        new = await self.database.write(lambda c: self._journal.accept(c, entry))
+        if self.witness:
+            self.witness.accepted(entry, new=new)
+        return new
 
     async def apply(self, *changes: Change) -> None:
         """Make changes true, all or none.
@@ -85,6 +106,8 @@ class SessionStore:
         supposes.
         """
         await self.database.write(lambda c: self._journal.apply(c, changes))
+        if self.witness:
+            self.witness.applied(changes)
 
     async def replace_payload(self, inbox_id: str, payload: bytes | None) -> bool:
         """Put what a message says now in place of what it said; False when it waits no more."""
@@ -267,6 +290,10 @@ class SessionStore:
         return await self.database.read(lambda c: together.trace(c, text, limit))
 
     # --- the rest -----------------------------------------------------------------------------
+
+    async def census(self) -> Census:
+        """Count what is there; the sessions are looked at one by one, so do not ask often."""
+        return await self.database.read(census.taken)
 
     async def get_value(self, shelf: str, name: str) -> str | None:
         """A small value."""

@@ -3,10 +3,12 @@
 import sys
 
 import click
+from msgspec.structs import replace
 
+from gateway import api_key
 from gateway.cli.common import as_json, configured, print_json, settings_of
 from gateway.cli.platforms import discord_invite, slack_manifest
-from gateway.config import Options, check, environment
+from gateway.config import Loaded, Options, check, environment
 from gateway.config_text import schema as schema_of
 from gateway.config_text import show as text_of
 from gateway.errors import ConfigError
@@ -52,10 +54,23 @@ def check_(options: Options, *, as_json: bool) -> None:
 @configured
 def show(options: Options, *, secrets: bool) -> None:
     """Show what is in force, and where each value comes from."""
-    loaded = settings_of(options)
+    loaded = with_own_key(settings_of(options))
     click.echo(f"# file: {loaded.path or 'none'}")
     click.echo(f"# state: {loaded.home}")
     click.echo(text_of(loaded.settings, loaded.sources, secrets=secrets), nl=False)
+
+
+def with_own_key(loaded: Loaded) -> Loaded:
+    """Add the key of the API that was made here, where none is configured."""
+    http = loaded.settings.http
+    key = None if http.api_key else api_key.read(loaded.home)
+    if key is None:
+        return loaded
+    settings = replace(loaded.settings, http=replace(http, api_key=key))
+    source = str(api_key.place(loaded.home))
+    return replace(
+        loaded, settings=settings, sources={**loaded.sources, ("http", "api_key"): source}
+    )
 
 
 @config.command()

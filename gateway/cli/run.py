@@ -71,7 +71,7 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
         if used(loaded) and not runner.has_admin:
             claim = convert(await runner.operations["pair_claim"](), Claim)
         name = own_name(sys.argv[0], Path.cwd(), shutil.which)
-        lines = greeting(loaded, str(link) if link else None, claim, name)
+        lines = greeting(loaded, str(link) if link else None, claim, name, made_key=runner.made_key)
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
 
@@ -124,6 +124,8 @@ def greeting(
     link: str | None,
     claim: Claim | None,
     name: str = "holdfast",
+    *,
+    made_key: bool = False,
 ) -> list[str]:
     """What somebody who starts the gateway should know, a few lines."""
     lines = ["Holdfast is running. Ctrl-C stops it."]
@@ -133,6 +135,10 @@ def greeting(
             f"                         (opens once, within an hour; `{name} link` prints another)"
         )
     lines.append(f"  Chat in a terminal:    {name} chat")
+    if made_key:
+        lines.append(
+            f"  A key for programs that use the API was made; `{name} config show --secrets` prints it."
+        )
     if loaded.settings.model.provider in {None, "demo"}:
         keys = " or ".join(key for provider, key in _KEYS.items() if provider in available())
         lines.append(f"  No model is configured: the demo answers. For a real one set {keys}.")

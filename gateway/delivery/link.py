@@ -20,12 +20,19 @@ class Crashed(Unconfirmed):
 
 Outcome = Receipt | PlatformError
 
+Noted = Callable[[str, Op, Outcome], None]
+"""Told what came of each op, and on which platform."""
+
 
 class Link:
     """The way to one platform under one account."""
 
     def __init__(
-        self, adapter: Adapter, on_refused: Callable[[Adapter], None], now: float = 0.0
+        self,
+        adapter: Adapter,
+        on_refused: Callable[[Adapter], None],
+        noted: Noted = lambda *_: None,
+        now: float = 0.0,
     ) -> None:
         self.adapter = adapter
         can = adapter.capabilities
@@ -34,6 +41,7 @@ class Link:
         )
         self.up = False  # connected
         self._on_refused = on_refused
+        self._noted = noted
 
     def refused(self) -> None:
         """The platform does not accept our credentials any more: wait until it is connected."""
@@ -44,6 +52,11 @@ class Link:
 
     async def deliver(self, op: Op, deadline: float) -> Outcome:
         """Have an op carried out, and say what came of it; raises nothing."""
+        outcome = await self._outcome(op, deadline)
+        self._noted(self.adapter.name, op, outcome)
+        return outcome
+
+    async def _outcome(self, op: Op, deadline: float) -> Outcome:
         if isinstance(op, Typing):
             deadline = min(deadline, TYPING_DEADLINE)
         elif isinstance(op, Draft):

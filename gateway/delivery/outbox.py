@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.delivery import plan
 from gateway.delivery.lane import Lane
-from gateway.delivery.link import Link
+from gateway.delivery.link import Link, Noted
 from gateway.delivery.plan import Phase
 from gateway.delivery.queue import FIRST_LIVE_DELAY, Entry
 from gateway.delivery.view import read_address
@@ -97,6 +97,7 @@ class Delivery:
         deadline: float = 30.0,
         upload_deadline: float = 600.0,
         on_refused: Callable[[Adapter], None] = lambda _: None,
+        noted: Noted = lambda *_: None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -104,6 +105,7 @@ class Delivery:
         self.deadline = deadline  # seconds that a platform may take over one op
         self.upload_deadline = upload_deadline  # the same for a file, on a slow line
         self._on_refused = on_refused
+        self._noted = noted
         self._links: dict[tuple[str, str], Link] = {}
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -117,7 +119,7 @@ class Delivery:
     def attach(self, adapter: Adapter) -> None:
         """Deliver through this adapter what goes to its platform; nothing before `connected`."""
         self._links[adapter.name, adapter.account] = Link(
-            adapter, self._on_refused, self.clock.monotonic()
+            adapter, self._on_refused, self._noted, self.clock.monotonic()
         )
 
     def connected(self, platform: str, account: str = "") -> None:

@@ -12,7 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from gateway.http.crowd import Crowd, Turnstile
 from gateway.http.guard import MAX_BODY, Boundary, Guard, refusal
+from gateway.http.key import is_local, require_key
+from sessions.values.secret import Secret
 
 _HEALTH_TIMEOUT = 5.0
 _SENTENCES = {
@@ -29,6 +32,10 @@ class Health(Protocol):
         ...
 
 
+Figures = Callable[[], Awaitable[tuple[bytes, str]]]
+"""Gives the page `/metrics` and its content type."""
+
+
 def build_app(
     routes: Sequence[BaseRoute],
     *,
@@ -36,28 +43,37 @@ def build_app(
     allowed_hosts: Sequence[str] = (),
     hosts_of: Mapping[str, Sequence[str]] | None = None,
     max_body: int = MAX_BODY,
+    key: Secret | None = None,
+    crowd: Crowd | None = None,
+    figures: Figures | None = None,
 ) -> Starlette:
     """Put routes, health checks and guards together.
 
     `allowed_hosts` names the hosts under which the daemon may be called besides the loopback ones,
     each as in a Host header, with or without a port; "*" allows all. `hosts_of` allows more for
-    single paths.
+    single paths. `key` is what `gateway.http.key.require_key` asks for; without one it lets nobody
+    in. `crowd` counts what is at work.
     """
     own = [Route("/livez", _live), Route("/readyz", _ready(health))]
-    return Starlette(
+    if figures:
+        own.append(Route("/metrics", _metrics(figures)))
+    app = Starlette(
         routes=[*own, *routes],
         exception_handlers={HTTPException: _refused},
         middleware=[
             Middleware(
                 Guard, allowed_hosts=allowed_hosts, hosts_of=hosts_of or {}, max_body=max_body
             ),
+            Middleware(Turnstile, crowd=crowd or Crowd()),
             Middleware(Boundary),
         ],
     )
+    app.state.key = key
+    return app
 
 
 async def _live(_: Request) -> Response:
-    """Answer at all: that is the news."""
+    """Answer at all: that is the news. The loop answers, so silence means that it is stuck."""
     return Response("ok\n", media_type="text/plain")
 
 
@@ -72,6 +88,16 @@ def _ready(health: Health) -> Callable[[Request], Awaitable[Response]]:
         return Response(body, 503 if problems else 200, media_type="application/json")
 
     return ready
+
+
+def _metrics(figures: Figures) -> Callable[[Request], Awaitable[Response]]:
+    async def metrics(request: Request) -> Response:
+        if not is_local(request) and isinstance(asked := require_key(request), Response):
+            return asked
+        page, kind = await figures()
+        return Response(page, headers={"content-type": kind, "cache-control": "no-store"})
+
+    return metrics
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CannotStart
+from gateway.http.patience import Cut, Patience, patient
 
 _GRACE = 2.0  # seconds that open responses get at the end
 _LOOK = 0.005  # seconds between two looks whether they have ended
@@ -28,9 +29,17 @@ class HttpServer:
     Connections made before `serve` wait in the socket's queue.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        patience: Patience | None = None,
+        cut: Cut = lambda _: None,
+    ) -> None:
         self._host = host
         self._port = port
+        self._patience = patience or Patience()
+        self._cut = cut  # told why a client was cut off
         self._socket: socket.socket | None = None
 
     def bind(self) -> None:
@@ -63,7 +72,7 @@ class HttpServer:
         server = _Server(
             uvicorn.Config(
                 receiving,
-                http="h11",
+                http=patient(self._patience, self._cut),
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -436,6 +436,10 @@ def test_what_is_wrong_in_a_file_is_named_with_line_and_key(
             "F:2: http.host 127.evil.example can be reached by others; set http.api_key, or use 127.0.0.1",
         ),
         (
+            "[http]\nslow_after = 0",
+            "F:2: http.slow_after must be longer than nothing, or every client would be cut off",
+        ),
+        (
             "[store]\nurl = 'mysql://x'",
             "F:2: store.url must begin with sqlite:/// or postgresql://",
         ),

@@ -1,0 +1,77 @@
+"""The key of the API where none is configured: made once, kept beside the database."""
+
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from gateway.errors import CannotStart
+from sessions.values.secret import Secret
+
+log = logging.getLogger(__name__)
+
+PREFIX = "hf-"
+_BYTES = 32
+_SHORTEST = 20
+_NAME = "api_key"
+_OTHERS = 0o077
+
+
+class ApiKey(msgspec.Struct, frozen=True):
+    """The key, and whether it was made just now."""
+
+    secret: Secret
+    made: bool = False
+
+
+def place(home: Path) -> Path:
+    """Where it is kept in a state folder."""
+    return home / _NAME
+
+
+def take(home: Path, random: Callable[[int], str] = secrets.token_urlsafe) -> ApiKey:
+    """Give the key of this installation, made now if there is none; raises `CannotStart`."""
+    kept = read(home)
+    if kept is not None:
+        return ApiKey(kept)
+    made = PREFIX + random(_BYTES)
+    try:
+        _write(place(home), made)
+    except OSError as error:
+        msg = f"The API key cannot be kept in {place(home)}: {error.strerror}."
+        raise CannotStart(msg) from error
+    return ApiKey(Secret(made), made=True)
+
+
+def read(home: Path) -> Secret | None:
+    """Give the key that was made earlier; None when there is none. Raises `CannotStart`."""
+    path = place(home)
+    try:
+        text = path.read_bytes().decode("ascii", "replace").strip()
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        msg = f"The API key in {path} cannot be read: {error.strerror}."
+        raise CannotStart(msg) from error
+    if len(text) < _SHORTEST or not text.isprintable() or " " in text or "\ufffd" in text:
+        msg = f"{path} holds no API key. Remove it, and a new key is made at the next start."
+        raise CannotStart(msg)
+    if mode & _OTHERS:
+        log.warning("%s can be read by others; to keep the API key: chmod 600 %s", path, path)
+    return Secret(text)
+
+
+def _write(path: Path, key: str) -> None:
+    """Whole or not at all, also when the power fails; nobody else can ever read it."""
+    unfinished = path.with_name(f".{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "w", encoding="ascii") as writing:
+        writing.write(f"{key}\n")
+        writing.flush()
+        os.fsync(writing.fileno())
+    unfinished.replace(path)

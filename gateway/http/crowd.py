@@ -1,0 +1,81 @@
+"""How many requests may be at work at once; beyond that a client is asked to come back.
+
+What counts is work: a request from its arrival to the end of its answer, streamed or not. A page
+that keeps a stream open to hear of news (a GET that is answered with events) counts only until the
+stream has begun, since it does nothing most of the time. Whoever watches over the daemon is always
+let in.
+"""
+
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.http.key import openai_error
+
+MOST = 512
+RETRY_AFTER = 1
+"""Seconds after which it is worth another try: most requests are over by then."""
+
+WATCHING = frozenset({"/livez", "/readyz", "/metrics"})
+
+_FULL = "This server is busy with as many requests as it takes at once. Please try again."
+
+
+class Crowd:
+    """The requests that are at work."""
+
+    def __init__(self, most: int = MOST, turned_away: Callable[[], None] = lambda: None) -> None:
+        self.most = most
+        self.at_work = 0
+        self.turned_away = turned_away
+
+
+class Turnstile:
+    """Lets in no more than a crowd may be."""
+
+    def __init__(self, app: ASGIApp, crowd: Crowd) -> None:
+        self._app = app
+        self._crowd = crowd
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        crowd = self._crowd
+        if scope["type"] != "http" or scope["path"] in WATCHING:
+            await self._app(scope, receive, send)
+            return
+        if crowd.at_work >= crowd.most:
+            crowd.turned_away()
+            await _full()(scope, receive, send)
+            return
+        crowd.at_work += 1
+        counted = True
+
+        def leave() -> None:
+            nonlocal counted
+            crowd.at_work -= counted
+            counted = False
+
+        async def sending(message: Message) -> None:
+            if scope["method"] == "GET" and _begins_events(message):
+                leave()
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            leave()
+
+
+def _full() -> ASGIApp:
+    headers = {"retry-after": str(RETRY_AFTER)}
+    return openai_error(
+        429, _FULL, kind="rate_limit_error", code="too_many_requests", headers=headers
+    )
+
+
+def _begins_events(message: Message) -> bool:
+    if message["type"] != "http.response.start":
+        return False
+    kind = Headers(raw=list(message.get("headers", []))).get("content-type", "")
+    return kind.partition(";")[0].strip().lower() == "text/event-stream"

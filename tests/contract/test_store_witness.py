@@ -1,0 +1,118 @@
+"""Who watches the store is told of what is true; and how much is in it, on every database."""
+
+import asyncio
+
+import pytest
+import sqlalchemy as sa
+
+from sessions import schema
+from sessions.changes import Change, PutItem, SetItem, SetSession
+from sessions.errors import Conflict
+from sessions.queries.census import _CENSUS
+from sessions.records import Census, InboxEntry, InboxState, ItemState, Reason, SessionState
+from sessions.store import SessionStore
+from tests.contract.store_kit import ended, entry, item, opened, started
+
+NOTHING = Census(0, 0, 0, 0, 0, 0)
+
+
+class Witness:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, bool]] = []
+        self.changes: list[tuple[Change, ...]] = []
+
+    def accepted(self, entry: InboxEntry, *, new: bool) -> None:
+        self.entries.append((entry.id, new))
+
+    def applied(self, changes: tuple[Change, ...]) -> None:
+        self.changes.append(changes)
+
+
+async def test_what_became_durable_is_told_once_and_what_was_refused_is_not(
+    store: SessionStore,
+) -> None:
+    store.witness = witness = Witness()
+    opening = opened("s1")
+    await store.apply(opening)
+    with pytest.raises(Conflict):
+        await store.apply(opened("s2"))
+    assert witness.changes == [(opening,)]
+
+
+async def test_what_was_there_already_is_told_as_such(store: SessionStore) -> None:
+    store.witness = witness = Witness()
+    first = entry("i1")
+    assert await store.accept(first)
+    assert not await store.accept(first)
+    assert witness.entries == [("i1", True), ("i1", False)]
+
+
+async def test_who_watches_sees_only_what_others_can_read(store: SessionStore) -> None:
+    found: list[asyncio.Task[object]] = []
+
+    class Reading(Witness):
+        def applied(self, changes: tuple[Change, ...]) -> None:
+            found.append(group.create_task(store.session("s1")))
+
+    store.witness = Reading()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        await store.apply(opened("s1"))
+    assert found[0].result() is not None
+
+
+async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
+    assert await store.census() == NOTHING
+    await store.apply(
+        opened("s1", key="telegram:1"),
+        opened("s2", key="telegram:2"),
+        opened("s3", key="telegram:3"),
+        opened("s4", key="telegram:4"),
+        SetSession("s2", SessionState.SUSPENDED, Reason.STOP, 1),
+        SetSession("s3", SessionState.CLOSED, Reason.NEW, 1),
+        SetSession("s4", SessionState.CLOSED, Reason.NEW, 1),
+        PutItem(item("a1")),
+        PutItem(item("a2", state=ItemState.UNKNOWN)),
+        PutItem(item("a3")),
+        PutItem(item("a4")),
+        SetItem("a3", ItemState.SENT, 1),
+        SetItem("a4", ItemState.DEAD, 1),
+    )
+    states = (
+        [InboxState.WAITING] * 3
+        + [InboxState.HELD] * 2
+        + [InboxState.IGNORED, InboxState.REFUSED, InboxState.COMMAND]
+    )
+    for number, state in enumerate(states):
+        await store.accept(entry(f"i{number}", state=state))
+    await store.apply(started("t1", "s1", "i0"), ended("t1"))
+    assert await store.census() == Census(1, 1, 2, 2, 2, 2)
+
+
+async def test_all_but_the_sessions_are_counted_along_an_index(store: SessionStore) -> None:
+    if store.database.dialect.name != "sqlite":
+        return  # PostgreSQL looks at so small tables as a whole
+    statement = _CENSUS.compile(dialect=store.database.dialect)
+    plan = await store.database.read(
+        lambda c: [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}")]
+    )
+    for index in (
+        "ux_sessions_active",
+        "ix_sessions_suspended",
+        "ix_inbox_waiting",
+        "ix_inbox_held",
+        "ix_outbox_open",
+    ):
+        assert any(index in step for step in plan), plan
+
+
+@pytest.mark.timeout(60)
+async def test_a_store_with_many_sessions_is_counted_too(store: SessionStore) -> None:
+    rows = [
+        {"id": f"s{number}", "key": f"telegram:{number}", "address": "", "state": "closed"}
+        | {"created_at": 1, "updated_at": 1}
+        for number in range(20_000)
+    ]
+    await store.database.write(lambda c: c.execute(sa.insert(schema.sessions), rows))
+    assert (await store.census()).closed == 20_000

@@ -1,0 +1,125 @@
+"""How many requests may be at work at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from gateway.http import HttpServer, build_app
+from gateway.http.crowd import Crowd
+
+EVENTS = "text/event-stream; charset=utf-8"
+
+
+class Healthy:
+    async def problems(self) -> tuple[str, ...]:
+        return ()
+
+
+class Place:
+    """A server whose answers wait until they are told to go on."""
+
+    def __init__(self, most: int) -> None:
+        self.turned_away = 0
+        self.crowd = Crowd(most, self._count)
+        self.go = asyncio.Event()
+        self.begun = asyncio.Semaphore(0)
+
+    def _count(self) -> None:
+        self.turned_away += 1
+
+    async def slow(self, _: Request) -> Response:
+        self.begun.release()
+        await self.go.wait()
+        return PlainTextResponse("done")
+
+    async def failing(self, _: Request) -> Response:
+        msg = "broke"
+        raise RuntimeError(msg)
+
+    async def stream(self, request: Request) -> Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b": hello\n\n"
+            self.begun.release()
+            await self.go.wait()
+
+        return StreamingResponse(pieces(), media_type=request.query_params.get("as", EVENTS))
+
+
+@asynccontextmanager
+async def served(most: int) -> AsyncIterator[tuple[Place, httpx2.AsyncClient]]:
+    place = Place(most)
+    routes = [
+        Route("/slow", place.slow),
+        Route("/failing", place.failing),
+        Route("/stream", place.stream, methods=["GET", "POST"]),
+    ]
+    server = HttpServer("127.0.0.1", 0)
+    server.bind()
+    app = build_app(routes, health=Healthy(), crowd=place.crowd)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve(app))
+        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=5) as client:
+            yield place, client
+        serving.cancel()
+
+
+async def test_beyond_the_limit_a_client_is_asked_to_come_back() -> None:
+    async with served(2) as (place, client):
+        async with asyncio.TaskGroup() as group:
+            both = [group.create_task(client.get("/slow")) for _ in range(2)]
+            for _ in both:
+                await place.begun.acquire()
+            answer = await client.get("/slow")
+            assert answer.status_code == 429
+            assert answer.headers["retry-after"] == "1"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.json()["error"]["code"] == "too_many_requests"
+            assert (place.turned_away, place.crowd.at_work) == (1, 2)
+            assert (await client.get("/livez")).status_code == 200
+            assert (await client.get("/readyz")).status_code == 200
+            place.go.set()
+        assert [each.result().text for each in both] == ["done", "done"]
+        assert place.crowd.at_work == 0
+        assert (await client.get("/slow")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "counted"),
+    [
+        ("GET", EVENTS, False),  # a page that hears of news
+        ("POST", EVENTS, True),  # an answer under way
+        ("GET", "text/plain", True),  # a file
+    ],
+)
+async def test_streams_count_where_they_are_work(method: str, kind: str, *, counted: bool) -> None:
+    async with served(1) as (place, client):
+        async with client.stream(method, "/stream", params={"as": kind}) as response:
+            assert response.status_code == 200
+            await place.begun.acquire()
+            assert place.crowd.at_work == counted
+            place.go.set()
+            await response.aread()
+        assert place.crowd.at_work == 0
+
+
+async def test_a_route_that_fails_leaves_its_place() -> None:
+    async with served(1) as (place, client):
+        for path, status in (("/failing", 500), ("/nothing", 404), ("/failing", 500)):
+            assert (await client.get(path)).status_code == status
+        assert place.crowd.at_work == 0
+
+
+async def test_a_client_that_leaves_makes_room_when_its_answer_has_ended() -> None:
+    async with served(1) as (place, client):
+        with pytest.raises(httpx2.ReadTimeout):
+            await client.get("/slow", timeout=0.05)
+        assert place.crowd.at_work == 1
+        place.go.set()
+        await client.get("/livez")  # by then the answer that nobody waits for is over
+        assert place.crowd.at_work == 0

@@ -1,0 +1,132 @@
+"""Who may use the API, and who may read the figures."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from gateway.http import build_app
+from gateway.http.key import HOLDER, _same, is_local, require_key
+from sessions.values.secret import Secret
+
+KEY = "hf-" + "k" * 43
+
+
+class Healthy:
+    async def problems(self) -> tuple[str, ...]:
+        return ()
+
+
+async def who(request: Request) -> Response:
+    asked = require_key(request)
+    return asked if isinstance(asked, Response) else PlainTextResponse(asked)
+
+
+async def figures() -> tuple[bytes, str]:
+    return b"holdfast_x 1\n", "text/plain; version=1.0.0"
+
+
+@asynccontextmanager
+async def asked(
+    key: str | None = KEY, *, peer: str = "127.0.0.1", name: str = "127.0.0.1:8420"
+) -> AsyncIterator[httpx2.AsyncClient]:
+    app = build_app(
+        [Route("/who", who)],
+        health=Healthy(),
+        allowed_hosts=["chat.example"],
+        key=Secret(key) if key else None,
+        figures=figures,
+    )
+    transport = httpx2.ASGITransport(app, client=(peer, 5))
+    async with httpx2.AsyncClient(transport=transport, base_url=f"http://{name}") as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("shown", "status"),
+    [
+        (f"Bearer {KEY}", 200),
+        (f"bearer   {KEY}", 200),
+        (None, 401),
+        ("", 401),
+        ("Bearer", 401),
+        ("Bearer ", 401),
+        (KEY, 401),
+        (f"Basic {KEY}", 401),
+        (f"Bearer {KEY[:-1]}", 401),
+        (f"Bearer {KEY}k", 401),
+        (f"Bearer {KEY.upper()}", 401),
+        (f"Bearer {KEY} {KEY}", 401),
+        ("Bearer None", 401),
+        ("Bearer \xff\xfe", 401),
+    ],
+)
+async def test_only_the_key_opens(shown: str | None, status: int) -> None:
+    async with asked() as client:
+        headers = [] if shown is None else [(b"authorization", shown.encode("latin-1"))]
+        answer = await client.get("/who", headers=headers)
+    assert answer.status_code == status
+    if status == 200:
+        assert answer.text == HOLDER
+        return
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    error = answer.json()["error"]
+    assert {"type": "invalid_request_error", "code": "invalid_api_key", "param": None}.items() <= (
+        error.items()
+    )
+    assert "config show --secrets" in error["message"]
+    assert KEY not in answer.text
+
+
+@pytest.mark.parametrize("shown", ["Bearer ", "Bearer None", f"Bearer {KEY}"])
+async def test_without_a_key_nobody_is_let_in(shown: str) -> None:
+    async with asked(None) as client:
+        assert (await client.get("/who", headers={"authorization": shown})).status_code == 401
+
+
+@given(st.text(), st.text(st.characters(codec="utf-8")))
+def test_only_the_same_text_is_the_same(shown: str, expected: str) -> None:
+    assert _same(shown, expected) == (shown == expected)
+    assert _same(expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("peer", "name", "headers", "local"),
+    [
+        ("127.0.0.1", "127.0.0.1:8420", {}, True),
+        ("127.9.9.9", "localhost", {}, True),
+        ("::1", "[::1]:8420", {}, True),
+        ("::ffff:127.0.0.1", "localhost", {}, True),
+        ("10.0.0.7", "127.0.0.1:8420", {}, False),
+        ("::ffff:10.0.0.7", "localhost", {}, False),
+        ("2001:db8::1", "localhost", {}, False),
+        ("127.0.0.1", "chat.example", {}, False),  # a proxy that passes the name on
+        ("127.0.0.1", "localhost", {"x-forwarded-for": "127.0.0.1"}, False),
+        ("127.0.0.1", "localhost", {"forwarded": "for=10.0.0.7"}, False),
+        ("127.0.0.1", "localhost", {"via": "1.1 proxy"}, False),
+        ("127.0.0.1", "localhost", {"x-real-ip": "10.0.0.7"}, False),
+        ("somewhere", "localhost", {}, False),
+    ],
+)
+async def test_figures_need_no_key_on_this_machine_and_one_from_elsewhere(
+    peer: str, name: str, headers: dict[str, str], *, local: bool
+) -> None:
+    async with asked(peer=peer, name=name) as client:
+        answer = await client.get("/metrics", headers=headers)
+        assert answer.status_code == (200 if local else 401)
+        headers = {**headers, "authorization": f"Bearer {KEY}"}
+        answer = await client.get("/metrics", headers=headers)
+    assert answer.text == "holdfast_x 1\n"
+    assert answer.headers["content-type"] == "text/plain; version=1.0.0"
+
+
+def test_somebody_without_an_address_is_not_of_this_machine() -> None:
+    scope: dict[str, Any] = {"type": "http", "headers": [(b"host", b"localhost")], "client": None}
+    assert not is_local(Request(scope))

@@ -1,0 +1,71 @@
+"""The page of figures as Prometheus's own parser reads it."""
+
+import subprocess
+import sys
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.observe.exposition import Exposition
+from gateway.observe.ledger import Ledger
+from gateway.observe.tally import Level
+from sessions.changes import EndTurn, StartAttempt, StartTurn
+from sessions.records import TurnState
+
+
+def read(page: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+    }
+
+
+def test_times_are_counted_into_every_bound_above_them() -> None:
+    ledger = Ledger()
+    for seconds in (0.2, 0.3, 3, 5000):
+        ledger.turn_time.saw(seconds, "slack")
+    found = read(Exposition(ledger).write([]))
+    name = "holdfast_turn_seconds"
+
+    def up_to(bound: str) -> float:
+        return found[f"{name}_bucket", (("le", bound), ("platform", "slack"))]
+
+    assert [up_to(each) for each in ("0.25", "0.5", "2.0", "5.0", "1800.0", "+Inf")] == [
+        1, 2, 2, 3, 3, 4,
+    ]  # fmt: skip
+    assert found[f"{name}_count", (("platform", "slack"),)] == 4
+    assert found[f"{name}_sum", (("platform", "slack"),)] == pytest.approx(5003.5)
+
+
+def test_counts_and_levels_carry_their_labels() -> None:
+    ledger = Ledger()
+    ledger.applied((StartTurn("t", "s", "discord:1", "", (), (), "", 0),))
+    ledger.applied((EndTurn("t", TurnState.FAILED, 1_000),))
+    level = Level("holdfast_things", "Things.", "kind")
+    found = read(Exposition(ledger).write([(level, {("a",): 2.0, ("b",): 0.0})]))
+    assert found["holdfast_turns_total", (("platform", "discord"), ("state", "failed"))] == 1
+    assert found["holdfast_things", (("kind", "a"),)] == 2
+    assert found["holdfast_things", (("kind", "b"),)] == 0
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "ü{}=,#", "\ud800"])
+def test_no_name_of_a_model_breaks_the_page(name: str) -> None:
+    ledger = Ledger()
+    ledger.applied((StartAttempt("t", 1, name, 0),))
+    ledger.requests.add(ledger._model(name), "complete")
+    ledger.requests.add("next", "complete")
+    found = read(Exposition(ledger).write([]))
+    assert found["holdfast_model_requests_total", (("model", "next"), ("verdict", "complete"))]
+    assert len([key for key in found if key[0] == "holdfast_model_requests_total"]) == 2
+
+
+def test_the_page_tells_of_the_process() -> None:
+    found = read(Exposition(Ledger()).write([]))
+    assert found["holdfast_process_resident_memory_bytes", ()] > 1_000_000
+    assert found["holdfast_process_open_fds", ()] > 2
+
+
+def test_the_daemon_starts_without_what_writes_the_page() -> None:
+    code = "import sys, gateway.runner; sys.exit('prometheus_client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,284 @@
+"""Facts that pass by, and what they are counted as."""
+
+from typing import Any
+
+import pytest
+
+from gateway.delivery.link import Crashed
+from gateway.observe.ledger import _REMEMBERED, MOST_MODELS, Ledger
+from gateway.observe.tally import Count, Spread
+from platforms.core.contract import Address, Edit, Op, Post, React, Receipt, Typing
+from platforms.core.errors import (
+    ChatGone,
+    PlatformError,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    Unconfirmed,
+)
+from sessions.changes import (
+    Change,
+    Checkpoint,
+    EndAttempt,
+    EndTool,
+    EndTurn,
+    SetItem,
+    SetSession,
+    StartAttempt,
+    StartTurn,
+)
+from sessions.records import (
+    InboxEntry,
+    InboxState,
+    ItemState,
+    Reason,
+    SessionState,
+    TurnState,
+)
+
+PLACE = Address("telegram", "1001")
+
+
+def entry(
+    state: InboxState = InboxState.WAITING,
+    decision: str = "member",
+    *,
+    key: str = "telegram:1001",
+    id_: str = "i1",
+    at: int = 0,
+) -> InboxEntry:
+    return InboxEntry(
+        id=id_,
+        source="telegram@:1001",
+        event="7",
+        key=key,
+        address="{}",
+        state=state,
+        payload=b"",
+        received_at=at,
+        decision=decision,
+    )
+
+
+def start(turn: str = "t1", *inbox: str, at: int = 0, key: str = "telegram:1001") -> StartTurn:
+    return StartTurn(turn, "s1", key, "{}", inbox, (), "hello", at)
+
+
+def counted(figure: Any) -> dict[tuple[str, ...], float]:
+    return dict(figure.read())
+
+
+def times(figure: Any) -> dict[tuple[str, ...], float]:
+    return {labels: total for labels, _, total in figure.read()}
+
+
+@pytest.mark.parametrize(
+    ("state", "decision", "label"),
+    [
+        (InboxState.WAITING, "admin", "message"),
+        (InboxState.COMMAND, "stop", "command"),
+        (InboxState.COMMAND, "anything a stranger writes", "command"),
+        (InboxState.DONE, "InboundEdit", "correction"),
+        (InboxState.REFUSED, "stale", "stale"),
+        (InboxState.REFUSED, "too many", "too_many"),
+        (InboxState.IGNORED, "not addressed", "not_addressed"),
+        (InboxState.IGNORED, "a bot", "a_bot"),
+        (InboxState.IGNORED, "not allowed", "not_allowed"),
+    ],
+)
+def test_what_comes_in_is_counted_by_what_was_decided(
+    state: InboxState, decision: str, label: str
+) -> None:
+    ledger = Ledger()
+    ledger.accepted(entry(state, decision, key="slack@work:T1/D1"), new=True)
+    assert counted(ledger.inbound) == {("slack", label): 1}
+    assert counted(ledger.duplicates) == {}
+
+
+def test_what_was_there_already_is_a_suppressed_duplicate() -> None:
+    ledger = Ledger()
+    ledger.accepted(entry(), new=True)
+    ledger.accepted(entry(), new=False)
+    assert counted(ledger.duplicates) == {("telegram",): 1}
+    assert counted(ledger.inbound) == {("telegram", "message"): 1, ("telegram", "duplicate"): 1}
+
+
+def test_a_turn_has_its_times() -> None:
+    ledger = Ledger()
+    ledger.accepted(entry(id_="i1", at=1_000), new=True)
+    ledger.accepted(entry(id_="i2", at=2_000), new=True)
+    ledger.applied((start("t1", "i1", "i2", at=4_000),))
+    ledger.spoke("t1", 4_700)
+    ledger.applied((EndTurn("t1", TurnState.DONE, 9_000),))
+    assert times(ledger.queue_wait) == {("telegram",): 3 + 2}
+    assert times(ledger.first_text) == {("telegram",): pytest.approx(0.7)}
+    assert times(ledger.turn_time) == {("telegram",): 5}
+    assert counted(ledger.turns) == {("telegram", "done"): 1}
+
+
+def test_a_message_waits_only_once_and_a_turn_ends_only_once() -> None:
+    ledger = Ledger()
+    ledger.accepted(entry(), new=True)
+    ledger.applied((start("t1", "i1"), EndTurn("t1", TurnState.STOPPED, 1)))
+    ledger.applied((start("t2", "i1"),))
+    ledger.spoke("t1", 5)
+    assert [sum(numbers) for _, numbers, _ in ledger.queue_wait.read()] == [1]
+    assert times(ledger.first_text) == {}
+
+
+def test_the_end_of_a_turn_of_an_earlier_process_is_counted_without_a_platform() -> None:
+    ledger = Ledger()
+    ledger.applied((EndTurn("t0", TurnState.INTERRUPTED, 1),))
+    assert counted(ledger.turns) == {("unknown", "interrupted"): 1}
+    assert times(ledger.turn_time) == {}
+
+
+def request(verdict: str = "complete", number: int = 1, phase: str = "", **used: Any) -> Change:
+    return EndAttempt("t1", number, verdict, 1, phase, **used)
+
+
+def test_requests_tokens_and_money_are_counted_by_model() -> None:
+    ledger = Ledger()
+    ledger.applied((start(), StartAttempt("t1", 1, "openai/big", 0)))
+    used: dict[str, Any] = {
+        "input_tokens": 90,
+        "output_tokens": 10,
+        "cached_tokens": 60,
+        "cost": 0.25,
+    }
+    ledger.applied((request(**used), StartAttempt("t1", 2, "local/small", 0)))
+    ledger.applied((request("empty", 2, cost=None), request(number=3, output_tokens=1)))
+    assert counted(ledger.requests) == {
+        ("openai/big", "complete"): 1,
+        ("local/small", "empty"): 1,
+        ("unknown", "complete"): 1,
+    }
+    assert counted(ledger.tokens) == {
+        ("openai/big", "input"): 90,
+        ("openai/big", "output"): 10,
+        ("unknown", "output"): 1,
+    }
+    assert counted(ledger.cached) == {("openai/big",): 60}
+    assert counted(ledger.cost) == {("openai/big",): 0.25}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "phase", "cause"),
+    [
+        ("complete", "", None),  # it asked for tools
+        ("soft-complete", "", None),
+        ("cut", "tool-args", "cut-tool-args"),
+        ("cut", "before-first", "cut-before-first"),
+        ("capped", "", "capped"),
+        ("empty", "", "empty"),
+    ],
+)
+def test_asking_once_more_after_an_answer_that_was_not_whole_is_a_recovery(
+    verdict: str, phase: str, cause: str | None
+) -> None:
+    ledger = Ledger()
+    ledger.applied((StartAttempt("t1", 1, "m", 0), request(verdict, 1, phase)))
+    assert counted(ledger.recoveries) == {}
+    ledger.applied((StartAttempt("t1", 2, "m", 0), request(number=2)))
+    ledger.applied((StartAttempt("t1", 3, "m", 0),))
+    assert counted(ledger.recoveries) == ({(cause,): 1} if cause else {})
+
+
+def test_a_turn_that_ended_with_a_bad_answer_is_recovered_by_no_request() -> None:
+    ledger = Ledger()
+    ledger.applied((StartAttempt("t1", 1, "m", 0), request("cut", 1, "text")))
+    ledger.applied((EndTurn("t1", TurnState.FAILED, 1), StartAttempt("t1", 2, "m", 0)))
+    assert counted(ledger.recoveries) == {}
+
+
+def test_models_beyond_the_limit_share_a_name() -> None:
+    ledger = Ledger()
+    for number in range(MOST_MODELS + 10):
+        label = f"{number}/{'m' * 200}"
+        ledger.applied((StartAttempt("t1", 1, label, 0), request()))
+    models = {labels[0] for labels in counted(ledger.requests)}
+    assert len(models) <= MOST_MODELS + 1
+    assert "other" in models
+    assert max(map(len, models)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result", "limited"),
+    [
+        (Receipt("m1"), "sent", 0),
+        (Unavailable("busy", 3.0), "limited", 1),
+        (Unavailable("busy", 0.0), "limited", 1),
+        (Unavailable("away"), "unavailable", 0),
+        (Rejected(), "rejected", 0),
+        (ChatGone(), "chatgone", 0),
+        (Unauthorized(), "unauthorized", 0),
+        (Unconfirmed(), "unconfirmed", 0),
+        (Crashed(), "crashed", 0),
+    ],
+)
+def test_ops_are_counted_by_what_came_of_them(
+    outcome: Receipt | PlatformError, result: str, limited: int
+) -> None:
+    ledger = Ledger()
+    ledger.delivered("telegram", Post("o1", PLACE, "hello"), outcome)
+    assert counted(ledger.outbound) == {("telegram", "post", result): 1}
+    assert sum(counted(ledger.limited).values()) == limited
+
+
+@pytest.mark.parametrize(
+    ("op", "kind"),
+    [
+        (Edit("o", PLACE, "m", "hello"), "edit"),
+        (Typing("o", PLACE), "typing"),
+        (React("o", PLACE, "m", "👀"), "react"),
+    ],
+    ids=["edit", "typing", "react"],
+)
+def test_ops_are_counted_by_kind(op: Op, kind: str) -> None:
+    ledger = Ledger()
+    ledger.delivered("slack", op, Receipt("m"))
+    assert counted(ledger.outbound) == {("slack", kind, "sent"): 1}
+
+
+def test_tools_items_and_suspended_sessions_are_counted() -> None:
+    ledger = Ledger()
+    ledger.applied(
+        (
+            EndTool("t1", "c1", ok=True, result="", at=1),
+            EndTool("t1", "c2", ok=False, result="", at=1),
+            SetItem("a1", ItemState.SENT, 1),
+            SetItem("a2", ItemState.DEAD, 1),
+            SetItem("a3", ItemState.ATTEMPTING, 1),
+            SetSession("s1", SessionState.SUSPENDED, Reason.CRASH, 1),
+            SetSession("s2", SessionState.CLOSED, Reason.NEW, 1),
+            SetSession("s3", SessionState.ACTIVE, None, 1),
+            Checkpoint("t1", "so far"),
+        )
+    )
+    assert counted(ledger.tools) == {("ok",): 1, ("failed",): 1}
+    assert counted(ledger.settled) == {("sent",): 1, ("dead",): 1}
+    assert counted(ledger.suspended) == {("crash",): 1}
+
+
+def test_what_never_ends_is_forgotten() -> None:
+    ledger = Ledger()
+    for number in range(_REMEMBERED + 100):
+        ledger.accepted(entry(id_=f"i{number}"), new=True)
+        ledger.applied((start(f"t{number}"), StartAttempt(f"t{number}", 1, "m", 0)))
+        ledger.applied((EndAttempt(f"x{number}", 1, "cut", 0),))
+    kept = (ledger._received, ledger._turns, ledger._asked, ledger._verdicts)
+    assert [len(each._kept) for each in kept] == [_REMEMBERED] * 4
+    ledger.applied((EndTurn("t0", TurnState.DONE, 1), EndTurn(f"t{number}", TurnState.DONE, 1)))
+    assert counted(ledger.turns) == {("unknown", "done"): 1, ("telegram", "done"): 1}
+
+
+def test_every_figure_has_a_name_of_ours_and_says_what_it_is() -> None:
+    ledger = Ledger()
+    figures: list[Count | Spread] = [*ledger.counts, *ledger.spreads]
+    assert len({each.name for each in figures}) == len(figures) > 10
+    for each in figures:
+        assert each.name.startswith("holdfast_")
+        assert each.about.endswith(".")
+    assert all(each.name.endswith("_total") for each in ledger.counts)
+    assert all(each.name.endswith("_seconds") for each in ledger.spreads)
+    assert all(list(each.bounds) == sorted(each.bounds) for each in ledger.spreads)
