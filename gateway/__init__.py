@@ -19,6 +19,8 @@ notices, announcer, operators, alarms, vigil
             every sentence of ours that a chat shows; what the admins are told
 delivery    from events to what the chat shows: view, pacing, outbox, stream
 schedule    messages that time sends
-http        API, webhooks, health, metrics, the page
+api         programs that speak OpenAI's API: requests in, a turn followed live; wishes: what else
+            they want; feeds, news: what a turn tells whoever waits for it
+http        webhooks, health, metrics, the page
 observe     logs, metrics, traces of a message's way
 """
