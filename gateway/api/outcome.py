@@ -26,7 +26,7 @@ _STOPPED = Failure(
     type="stopped",
     code="stopped",
 )
-_INTERRUPTED = Failure(
+INTERRUPTED = Failure(
     status=503,
     message="The gateway was restarted before the answer was whole. What was begun is kept: in a "
     "session, the next request goes on from there.",
@@ -65,7 +65,7 @@ def outcome_of(end: End) -> Outcome:
         case Over.STOPPED:
             return Outcome("error", _STOPPED, usage=usage)
         case Over.INTERRUPTED:
-            return Outcome("error", _INTERRUPTED, usage=usage)
+            return Outcome("error", INTERRUPTED, usage=usage)
         case Over.REFUSED:
             return Outcome("error", _QUEUE_FULL)
         case Over.NOT_BEGUN:

@@ -9,7 +9,7 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.failures import Failure
-from gateway.api.outcome import Outcome, outcome_of
+from gateway.api.outcome import INTERRUPTED, Outcome, outcome_of
 from gateway.api.requests import Following
 from gateway.api.story import Piece, Story
 from gateway.feeds import Reading
@@ -100,8 +100,7 @@ class _Writer:
                 await self._write(events)
             elif self._clock.monotonic() - self._wrote_at >= self._keepalive:
                 await self._write(KEEPALIVE)
-        if self._started:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._given_up()
 
     async def whole(self, reading: Reading) -> None:
         """Wait for the end, then write the answer."""
@@ -116,6 +115,14 @@ class _Writer:
                     body = self._form.whole(self._story.text, outcome)
                     await self._respond(200, _JSON | self._more, body)
                 return
+        await self._given_up()
+
+    async def _given_up(self) -> None:
+        """End what was begun. The reader may still be there: the server lets go of all at its end."""
+        if self._started:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await self._refuse(INTERRUPTED)
 
     def _events(self, news: Iterable[News | End]) -> bytes:
         pieces = self._pieces(news)
