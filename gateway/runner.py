@@ -417,6 +417,7 @@ class GatewayRunner:
                 folder,
                 api_key=http.api_key,
                 keepalive=http.sse_keepalive,
+                redactor=self._redactor,
             )
             self._supervise(self._api, delivery)
         archive, access = StoreArchive(store), self._settings.access

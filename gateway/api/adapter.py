@@ -25,6 +25,7 @@ from gateway.api.requests import PLATFORM, Requests
 from gateway.api.stream import AnswerResponse
 from gateway.feeds import Feeds
 from gateway.news import Told
+from gateway.observe.redact import Redactor
 from platforms.core.contract import (
     Capabilities,
     File,
@@ -65,12 +66,20 @@ class ApiAdapter:
     capabilities = CAPABILITIES
 
     def __init__(
-        self, feeds: Feeds, clock: Clock, folder: Path, *, api_key: Secret | None, keepalive: float
+        self,
+        feeds: Feeds,
+        clock: Clock,
+        folder: Path,
+        *,
+        api_key: Secret | None,
+        keepalive: float,
+        redactor: Redactor,
     ) -> None:
         self._feeds = feeds
         self._clock = clock
         self._key = api_key
         self._keepalive = keepalive
+        self._redactor = redactor
         self._pictures = Attachments(folder, clock)
         self._requests: Requests | None = None
         self._since = clock.now() // 1000
@@ -128,7 +137,14 @@ class ApiAdapter:
             usage=asked.usage,
             sdk="x-stainless-lang" in headers,
         )
-        return AnswerResponse(following, form, self._clock, self._keepalive, stream=asked.stream)
+        return AnswerResponse(
+            following,
+            form,
+            self._clock,
+            self._keepalive,
+            stream=asked.stream,
+            redactor=self._redactor,
+        )
 
     async def _models(self, _: Request, requests: Requests) -> ASGIApp:
         listed = [self._described(*each) for each in requests.naming.listed()]

@@ -10,6 +10,8 @@ from agent.events import (
     ToolStarted,
 )
 from gateway.news import News, Told
+from gateway.observe.redact import Redactor
+from gateway.observe.veil import Veil
 
 _BETWEEN = "\n\n"  # two steps of an answer
 
@@ -42,10 +44,13 @@ Piece = More | ToolRuns | ToolOver | Told
 class Story:
     """One reader's view of a turn. Put together, what it gives is the answer as a chat shows it."""
 
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._veil = Veil(redactor)
+        self._pieces: list[str] = []  # as they were given
         self._held = ""  # blanks at the beginning of a step: they count only before words
-        self._step = ""  # of the present step, what was given
+        self._step: list[str] = []  # of the present step, what was heard
+        self._earlier = False  # something was said in the steps before
         self._running: dict[str, str] = {}
         self._known: set[str] = set()
 
@@ -60,24 +65,28 @@ class Story:
             case TextDelta():
                 return self._more(news.text)
             case TextReplaced():
-                shown = self._held + self._step
+                shown = self._held + "".join(self._step)
                 grown = news.text.startswith(shown)  # what was given cannot be taken back
                 return self._more(news.text[len(shown) :]) if grown else ()
             case StepDone():
-                self._held = self._step = ""
+                self._earlier = self._earlier or bool(self._step)
+                self._held = ""
+                self._step.clear()
+                return self._rest()
             case ToolStarted():
-                return self._started(news)
+                return (*self._rest(), *self._started(news))
             case ToolFinished():
                 return self._over(news.call_id)
             case Told():
-                return (news,)
+                return (Told(news.id, self._redactor.clean(news.text)),)
             case _:
                 pass
         return ()
 
     def end(self) -> tuple[Piece, ...]:
         """The turn is over: so are the tools that it leaves behind."""
-        return tuple(piece for call_id in list(self._running) for piece in self._over(call_id))
+        left = list(self._running)
+        return (*self._rest(), *(piece for call in left for piece in self._over(call)))
 
     def _more(self, text: str) -> tuple[Piece, ...]:
         if not self._step and not (self._held + text).strip():
@@ -87,21 +96,26 @@ class Story:
             return ()
         added = self._held + text
         self._held = ""
-        if not self._step and self._pieces:
-            self._pieces.append(_BETWEEN)
-            given = _BETWEEN + added
-        else:
-            given = added
-        self._step += added
-        self._pieces.append(added)
-        return (More(given),)
+        between = _BETWEEN if self._earlier and not self._step else ""
+        self._step.append(added)
+        return self._given(self._veil.add(between + added))
+
+    def _rest(self) -> tuple[Piece, ...]:
+        return self._given(self._veil.rest())
+
+    def _given(self, text: str) -> tuple[Piece, ...]:
+        if not text:
+            return ()
+        self._pieces.append(text)
+        return (More(text),)
 
     def _started(self, news: ToolStarted) -> tuple[Piece, ...]:
         if not news.call_id or news.tool.startswith("_") or news.call_id in self._known:
             return ()
         self._known.add(news.call_id)
         self._running[news.call_id] = news.tool
-        return (ToolRuns(news.call_id, news.tool, news.label, news.emoji),)
+        label = self._redactor.clean(news.label)
+        return (ToolRuns(news.call_id, news.tool, label, news.emoji),)
 
     def _over(self, call_id: str) -> tuple[Piece, ...]:
         tool = self._running.pop(call_id, None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.failures import Failure
@@ -14,6 +15,7 @@ from gateway.api.requests import Following
 from gateway.api.story import Piece, Story
 from gateway.feeds import Reading
 from gateway.news import End, News
+from gateway.observe.redact import Redactor
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class AnswerResponse(msgspec.Struct, frozen=True):
     clock: Clock
     keepalive: float
     stream: bool
+    redactor: Redactor
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
@@ -83,7 +86,8 @@ class _Writer:
         state = answer.following.state
         self._more = {_STATE: state} if state else {}
         self._send_on = send
-        self._story = Story()
+        self._redactor = answer.redactor
+        self._story = Story(answer.redactor)
         self._started = self._begun = False
         self._wrote_at = answer.clock.monotonic()
 
@@ -94,7 +98,7 @@ class _Writer:
             news = await reading.take(max(0.0, self._keepalive - silent))
             events = self._events(news)
             if news and isinstance(news[-1], End):
-                await self._end(events, outcome_of(news[-1]))
+                await self._end(events, self._outcome(news[-1]))
                 return
             if events:
                 await self._write(events)
@@ -108,7 +112,7 @@ class _Writer:
             news = await reading.take()
             self._pieces(news)
             if news and isinstance(news[-1], End):
-                outcome = outcome_of(news[-1])
+                outcome = self._outcome(news[-1])
                 if outcome.failure and not self._story.text:
                     await self._refuse(outcome.failure)
                 else:
@@ -123,6 +127,14 @@ class _Writer:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
             await self._refuse(INTERRUPTED)
+
+    def _outcome(self, end: End) -> Outcome:
+        """Say how it ended; what a service says of an error may hold a key."""
+        outcome = outcome_of(end)
+        failure, clean = outcome.failure, self._redactor.clean
+        if failure:
+            failure = replace(failure, message=clean(failure.message))
+        return replace(outcome, failure=failure, declined=clean(outcome.declined))
 
     def _events(self, news: Iterable[News | End]) -> bytes:
         pieces = self._pieces(news)

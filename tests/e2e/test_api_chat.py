@@ -621,3 +621,25 @@ async def test_a_client_that_leaves_while_nothing_was_written_ends_its_turn(
             await model.request(1)
             asking.cancel()
             await model.requests[0].closed.wait()
+
+
+# --- what must not get out -------------------------------------------------------------------
+
+SECRET = "sk-abcdefghij0123456789ABCDEFGHIJ"
+
+
+async def test_a_key_in_a_text_is_not_shown_however_it_is_cut(tmp_path: Path) -> None:
+    script = f'H T"it is {SECRET[:2]}" T"{SECRET[2:20]}" T"{SECRET[20:]} ok" F stop U D'
+    async with ModelServer(script) as model, served(tmp_path, model) as api:
+        headers = {"idempotency-key": "k"}
+        assert text_of(await api.wire.stream("go", headers=headers)) == "it is *** ok"
+        assert text_of(await api.wire.stream("go", headers=headers)) == "it is *** ok"
+
+
+async def test_a_key_in_an_error_of_the_model_service_is_not_shown(tmp_path: Path) -> None:
+    script = f'S400"wrong key {SECRET}"'
+    async with ModelServer(script) as model, served(tmp_path, model) as api:
+        status, _, body = await api.wire.ask("go")
+        assert status == 502
+        assert SECRET not in str(body)
+        assert "***" in body["error"]["message"]

@@ -22,6 +22,7 @@ from gateway.api.chat_form import ChatForm
 from gateway.api.outcome import Outcome, outcome_of
 from gateway.api.story import More, Piece, Story, ToolOver, ToolRuns
 from gateway.news import End, News, Over, Told
+from gateway.observe.redact import Redactor
 
 STARTED = ToolStarted("c1", "read", "a", "📖")
 FINISHED = ToolFinished("c1", "read", ok=True)
@@ -29,7 +30,7 @@ RUNS, OVER = ToolRuns("c1", "read", "a", "📖"), ToolOver("c1", "read")
 
 
 def told(*news: News) -> list[Piece]:
-    story = Story()
+    story = Story(Redactor())
     pieces = [piece for each in news for piece in story.hear(each)]
     return [*pieces, *story.end()]
 
@@ -71,9 +72,9 @@ def test_tools_are_told_in_pairs(news: tuple[News, ...], pieces: list[Piece]) ->
     ("news", "texts"),
     [
         ((TextDelta("a"), TextDelta("b")), ["a", "b"]),
-        ((TextDelta("a"), StepDone(), TextDelta("b")), ["a", "\n\nb"]),
+        ((TextDelta("a"), StepDone(), TextDelta("c")), ["a", "\n\nc"]),
         ((TextDelta(" \n"), StepDone(), TextDelta("b")), ["b"]),
-        ((TextDelta("a"), StepDone(), TextDelta("\n"), StepDone(), TextDelta("b")), ["a", "\n\nb"]),
+        ((TextDelta("a"), StepDone(), TextDelta("\n"), StepDone(), TextDelta("c")), ["a", "\n\nc"]),
         ((TextDelta(" "), TextDelta(" a")), ["  a"]),
         ((TextDelta("ab"), TextReplaced("abc")), ["ab", "c"]),
         ((TextDelta("ab"), TextReplaced("x"), TextDelta("c")), ["ab", "c"]),
@@ -94,6 +95,21 @@ def test_text_only_grows(news: tuple[News, ...], texts: list[str]) -> None:
     assert told(*news) == [More(text) for text in texts]
 
 
+def test_what_is_held_goes_out_before_a_tool_begins() -> None:
+    key = "sk-abcdefghij0123456789ABCDEFGHIJ"
+    news = (
+        TextDelta("it is sk-"),
+        STARTED,
+        FINISHED,
+        TextDelta(f"no {key[:9]}"),
+        TextDelta(key[9:]),
+    )
+    assert told(*news) == [More("it is "), More("sk-"), RUNS, OVER, More("no "), More("***")]
+    label = ToolStarted("c1", "read", key)
+    assert told(label) == [ToolRuns("c1", "read", "***", ""), OVER]
+    assert told(Told("N1", key)) == [Told("N1", "***")]
+
+
 _pieces = st.lists(st.text(alphabet="ab \n", max_size=4), max_size=5)
 _tools = st.builds(
     lambda name, call, begins: (
@@ -107,14 +123,14 @@ _tools = st.builds(
 
 @given(st.lists(_pieces, max_size=4))
 def test_all_that_is_told_together_is_what_a_chat_would_show(steps: list[list[str]]) -> None:
-    story = Story()
+    story = Story(Redactor())
     given_: list[str] = []
     for step in steps:
         for text in step:
             given_ += [
                 piece.text for piece in story.hear(TextDelta(text)) if isinstance(piece, More)
             ]
-        story.hear(StepDone())
+        given_ += [piece.text for piece in story.hear(StepDone()) if isinstance(piece, More)]
     assert "".join(given_) == story.text == said("".join(step) for step in steps)
 
 
