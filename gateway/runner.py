@@ -399,7 +399,8 @@ class GatewayRunner:
         resume = self._settings.sessions.on_interrupted == "resume"
 
         def farewell(_key: str, turn: RunningTurn) -> Interrupt:
-            return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=resume)
+            take_up = resume and not turn.once
+            return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=take_up)
 
         grace = self._settings.gateway.drain_seconds
         interrupted = await pool.drain(grace, self.hurry, farewell, self._turns.waits)

@@ -119,4 +119,6 @@ class Turns:
         running = msgspec.structs.replace(running, origin=origin_in(shown))
         history = await self._store.history(turn.session_id)
         runs = await self._store.tool_runs(turn.id)
-        return salvage(turn, running, history, runs, self._clock.now(), may_take_up=self._take_up)
+        # What was for one request alone is not gone on with: whoever asked has seen it break off.
+        take_up = self._take_up and not running.once
+        return salvage(turn, running, history, runs, self._clock.now(), may_take_up=take_up)

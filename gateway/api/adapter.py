@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
@@ -51,6 +51,7 @@ CAPABILITIES = Capabilities(
     repeat=Repeat.ALWAYS,
     burst=1_000,
     per_second=1_000.0,
+    command="`holdfast sessions {word}`",  # commands of a chat do not exist there
 )
 
 _LARGE = 200_000  # bytes of a body that is read beside the loop
@@ -171,6 +172,8 @@ class ApiAdapter:
             try:
                 self._let_in(request)
                 return await handler(request, self._opened())
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
             except Refused as refused:
                 return _refusal(refused.failure)
             except StoreError as error:

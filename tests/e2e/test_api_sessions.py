@@ -105,7 +105,9 @@ async def test_a_request_waits_while_its_session_is_busy(tmp_path: Path) -> None
             go.set()
         assert text_of(first.result()) == "echo: one"
         assert text_of(second.result()) == "echo: two"
-        assert [each["id"] for each in named(second.result(), "holdfast.notice")] == ["N15"]
+        (notice,) = named(second.result(), "holdfast.notice")
+        assert notice["id"] == "N15"
+        assert "`holdfast sessions stop` ends it" in notice["text"]
         asked = [each["content"] for each in await api.house.asked(3) if each["role"] == "user"]
         assert asked == ["one", "two"]
 
