@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from gateway.api import stream
 from gateway.settings import HttpSettings, RouteSettings
 from sessions.values.secret import Secret
 from tests.e2e.api_kit import (
@@ -643,3 +646,27 @@ async def test_a_key_in_an_error_of_the_model_service_is_not_shown(tmp_path: Pat
         assert status == 502
         assert SECRET not in str(body)
         assert "***" in body["error"]["message"]
+
+
+async def test_a_reader_that_takes_nothing_is_let_go_and_its_turn_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "SEND_TIMEOUT", 0.3)
+    script = f'H [T"{"many words " * 2000}"]*200 HANG'
+    async with ModelServer(script) as model, served(tmp_path, model) as api:
+        port = int(api.wire.base.rpartition(":")[2].partition("/")[0])
+        lazy = socket.socket()
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.setblocking(False)  # noqa: FBT003 - as the socket wants it
+        await asyncio.get_running_loop().sock_connect(lazy, ("127.0.0.1", port))
+        body = json.dumps({"messages": user("go"), "stream": True})
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"Authorization: Bearer {KEY}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        await asyncio.get_running_loop().sock_sendall(lazy, (head + body).encode())
+        async with asyncio.timeout(15):
+            await model.request(1)
+            await model.requests[0].closed.wait()
+        lazy.close()
+        assert model.requests[0].left

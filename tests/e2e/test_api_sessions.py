@@ -10,6 +10,7 @@ from openai import AsyncOpenAI
 
 from gateway.settings import GatewaySettings, LimitSettings, UserLimits
 from sessions.records import InboxState
+from sessions.settings import SessionSettings
 from tests.e2e.api_kit import (
     KEY,
     ApiHouse,
@@ -376,3 +377,25 @@ async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
         async with opened(tmp_path) as store:
             (session,) = [each for each in await store.sessions() if each.key == "api:mine"]
             assert (session.state, session.reason) == ("active", None)
+
+
+async def test_a_turn_that_the_crash_cut_is_not_taken_up_for_nobody(tmp_path: Path) -> None:
+    """With `on_interrupted = "resume"` a session's turn goes on by itself, a lone request's does not."""
+    resume = SessionSettings(on_interrupted="resume")
+    async with ModelServer(talkative) as model:
+        async with (
+            served(tmp_path, model, sessions=resume) as api,
+            api.wire.opened("hang alone") as alone,
+            api.wire.opened("hang on", headers=SESSION) as kept,
+        ):
+            for response in (alone, kept):
+                async for event in events(response):
+                    if text_of([event]):
+                        break
+            await api.house.crash()
+        async with served(tmp_path, model, sessions=resume) as api:
+            async with asyncio.timeout(8):
+                await model.request(3)
+            assert model.requests[2].asked.messages[0]["content"] == "hang on"
+            assert sorted(await api.sessions()) == [("active", None), ("suspended", "crash")]
+        assert len(model.requests) == 3

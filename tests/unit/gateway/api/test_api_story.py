@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.events import (
@@ -121,6 +121,7 @@ _tools = st.builds(
 )
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(_pieces, max_size=4))
 def test_all_that_is_told_together_is_what_a_chat_would_show(steps: list[list[str]]) -> None:
     story = Story(Redactor())
@@ -134,6 +135,7 @@ def test_all_that_is_told_together_is_what_a_chat_would_show(steps: list[list[st
     assert "".join(given_) == story.text == said("".join(step) for step in steps)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(_tools))
 def test_whatever_is_heard_of_tools_what_is_told_is_in_pairs(news: list[Any]) -> None:
     found = told(*news)
