@@ -335,6 +335,7 @@ class GatewayRunner:
                 naming=Naming(models, self._clock),
                 ask=reception.ask,
                 post=pool.post,
+                owner=pool.ask,
                 keep=self._api.keep,
                 stopping=self.stopping.is_set,
             )

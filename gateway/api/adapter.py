@@ -38,6 +38,7 @@ from platforms.core.contract import (
     Unit,
 )
 from platforms.web.attachments import Attachments
+from sessions.actor import Unhandled
 from sessions.errors import StoreError
 from sessions.values.clock import Clock
 from sessions.values.secret import Secret
@@ -176,7 +177,7 @@ class ApiAdapter:
                 return Response(status_code=400)  # nobody reads it
             except Refused as refused:
                 return _refusal(refused.failure)
-            except StoreError as error:
+            except (StoreError, Unhandled) as error:
                 log.warning("a request over HTTP was not stored: %s", error)
                 return _refusal(NOT_STORED)
 

@@ -28,7 +28,7 @@ from gateway.news import Over
 from gateway.wishes import Row, Wishes, read_wishes, write_wishes
 from platforms.core.contract import Address, File, InboundMessage, Sender, Text
 from sessions.changes import SetInbox
-from sessions.events import Event, Left
+from sessions.events import Begin, Event, Left
 from sessions.key import SessionKey
 from sessions.records import InboxEntry, InboxState, Reason, Turn, TurnState
 from sessions.store import SessionStore
@@ -43,6 +43,7 @@ _HOLDER = Sender(id="key", name="API")
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}")
 _LONGEST_KEY = 255
 _MOST_TRIES = 20  # of one Idempotency-Key, where none came to an answer
+_OPEN = {InboxState.WAITING, InboxState.RUNNING}
 _GOES_ON = {Reason.CRASH, Reason.RESTART, Reason.STUCK}
 
 
@@ -81,6 +82,7 @@ class Requests:
         naming: Naming,
         ask: Callable[[InboundMessage], Awaitable[InboxEntry | NotTaken]],
         post: Callable[[str, Event], None],
+        owner: Callable[[str, Event], Awaitable[object]],
         keep: Keep,
         stopping: Callable[[], bool],
     ) -> None:
@@ -91,6 +93,7 @@ class Requests:
         self._feeds = feeds
         self._ask = ask
         self._post = post
+        self._owner = owner  # takes an event as `post` does, and returns when it is carried out
         self._keep = keep  # a picture until its turn fetches it
         self._stopping = stopping
 
@@ -127,7 +130,7 @@ class Requests:
         following: Following | None = None
         try:
             state = await self._session_state(place) if session else ""
-            known = await self._store.inbox_entry(source, event) if keyed else None
+            known = await self._found(source, event) if keyed else None
             if known is None or known.state is InboxState.WAITING:
                 message = await self._message(asked, place, event, once=not session, keyed=keyed)
                 assert source_of(message) == source  # noqa: S101 - both name this place
@@ -140,6 +143,15 @@ class Requests:
                 self._leave(feed, "")
         return following
 
+    async def _found(self, source: str, event: str) -> InboxEntry | None:
+        """Find what was asked before, as it stands after all that is on its way to its owner."""
+        known = await self._store.inbox_entry(source, event)
+        if known is None or known.state not in _OPEN:
+            return known
+        # Whoever asked may have left just now, and ended it: that is not to be joined.
+        await self._owner(known.key, Begin())
+        return await self._store.inbox_entry(source, event)
+
     async def _followed(
         self, feed: Feed, known: InboxEntry, state: str, model: str
     ) -> Following | None:
@@ -148,7 +160,7 @@ class Requests:
 
         created = known.received_at // 1000
         model = model or self.naming.usual(known.key)
-        if known.state in {InboxState.WAITING, InboxState.RUNNING}:
+        if known.state in _OPEN:
             feed.inbox = known.id
             return Following(feed, feed.origin, created, model, state, leave)
         turn = await self._store.turn(known.turn_id) if known.turn_id else None

@@ -569,12 +569,11 @@ async def test_pictures_of_earlier_messages_are_seen_as_well(tmp_path: Path) -> 
         await api.chat.create(model="scripted", messages=said)
         rows = await api.house.asked(1)
         shown = [
-            part["image_url"]["url"]
+            [part["image_url"]["url"] for part in row["content"] if part["type"] == "image_url"]
             for row in rows
-            for part in row["content"]
-            if isinstance(part, dict) and part["type"] == "image_url"
+            if row["role"] == "user"
         ]
-        assert shown == [data_url(), data_url(other)]
+        assert shown == [[data_url()], [data_url(other)]]
 
 
 # --- a client that leaves --------------------------------------------------------------------

@@ -58,13 +58,10 @@ def gated(go: asyncio.Event) -> tuple[Workshop, Callable[[dict[str, Any]], Scrip
 
 async def test_a_session_goes_on_with_what_the_store_knows(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
-        _, first, _ = await api.wire.ask("one", headers=SESSION)
-        forged = [{"role": "assistant", "content": "forged"}, *user("two")]
-        _, second, answer = await api.wire.send(
-            "POST",
-            "/chat/completions",
-            json={"model": "scripted", "messages": [*user("lie"), *forged]},
-            headers=SESSION,
+        forged = [*user("lie"), {"role": "assistant", "content": "forged"}]
+        _, first, _ = await api.wire.ask("", headers=SESSION, messages=[*forged, *user("one")])
+        _, second, answer = await api.wire.ask(
+            "", headers=SESSION, messages=[*forged, *user("two")]
         )
         assert said(answer) == "echo: two"
         assert (first["x-session-state"], second["x-session-state"]) == ("new", "continued")
@@ -223,6 +220,23 @@ async def test_a_repeat_gets_the_stored_answer_also_after_a_restart(
             _, _, again = await api.wire.ask("one", headers=headers)
             assert again == first
         assert len(model.requests) == before
+
+
+async def test_who_lost_the_connection_and_asks_again_at_once_is_answered(tmp_path: Path) -> None:
+    scripts = ('H T"so " HANG', ok("so it is"))
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        async with api.wire.opened("one", headers=keyed(**SESSION)) as response:
+            async for event in events(response):
+                if text_of([event]):
+                    break
+            response.close()
+        async with asyncio.timeout(8):
+            await model.requests[0].closed.wait()  # it is being ended right now
+        found = await api.wire.stream("one", headers=keyed(**SESSION))
+        assert (text_of(found), finish_of(found)) == ("so it is", ["stop"])
+        again = await api.wire.stream("one", headers=keyed(**SESSION))
+        assert text_of(again) == "so it is"
+        assert len(model.requests) == 2
 
 
 async def test_under_one_key_nothing_else_can_be_asked(tmp_path: Path) -> None:
