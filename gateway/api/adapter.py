@@ -177,7 +177,7 @@ class ApiAdapter:
                 return Response(status_code=400)  # nobody reads it
             except Refused as refused:
                 return _refusal(refused.failure)
-            except (StoreError, Unhandled) as error:
+            except (StoreError, Unhandled, OSError) as error:
                 log.warning("a request over HTTP was not stored: %s", error)
                 return _refusal(NOT_STORED)
 

@@ -9,6 +9,7 @@ from agent.events import (
     ToolFinished,
     ToolStarted,
 )
+from gateway.answer import said
 from gateway.news import News, Told
 from gateway.observe.redact import Redactor
 from gateway.observe.veil import Veil
@@ -42,37 +43,40 @@ Piece = More | ToolRuns | ToolOver | Told
 
 
 class Story:
-    """One reader's view of a turn. Put together, what it gives is the answer as a chat shows it."""
+    """One reader's view of a turn.
+
+    Put together, what it gives is the answer as a chat shows it, unless words were taken back.
+    """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._veil = Veil(redactor)
-        self._pieces: list[str] = []  # as they were given
+        self._texts: list[str] = []  # of steps that are over
+        self._text: list[str] = []  # of the present step, as it stands
         self._held = ""  # blanks at the beginning of a step: they count only before words
-        self._step: list[str] = []  # of the present step, what was heard
-        self._earlier = False  # something was said in the steps before
+        self._step: list[str] = []  # of the present step, what was given
+        self._earlier = False  # something was given before that
         self._running: dict[str, str] = {}
         self._known: set[str] = set()
 
     @property
     def text(self) -> str:
-        """All that was said so far."""
-        return "".join(self._pieces)
+        """Give all that was said, as the chat would show it in the end."""
+        return self._redactor.clean(said((*self._texts, "".join(self._text))))
 
     def hear(self, news: News) -> tuple[Piece, ...]:
         """Take in what happened; gives what is to be told of it."""
         match news:
             case TextDelta():
+                self._text.append(news.text)
                 return self._more(news.text)
             case TextReplaced():
-                shown = self._held + "".join(self._step)
-                grown = news.text.startswith(shown)  # what was given cannot be taken back
-                return self._more(news.text[len(shown) :]) if grown else ()
+                self._text = [news.text]
+                return self._replaced(news.text)
             case StepDone():
-                self._earlier = self._earlier or bool(self._step)
-                self._held = ""
-                self._step.clear()
-                return self._rest()
+                self._texts.append("".join(self._text))
+                self._text = []
+                return self._next_step()
             case ToolStarted():
                 return (*self._rest(), *self._started(news))
             case ToolFinished():
@@ -87,6 +91,17 @@ class Story:
         """The turn is over: so are the tools that it leaves behind."""
         left = list(self._running)
         return (*self._rest(), *(piece for call in left for piece in self._over(call)))
+
+    def _replaced(self, text: str) -> tuple[Piece, ...]:
+        """Go on behind what was given: it cannot be taken back."""
+        given = self._held + "".join(self._step)
+        return self._more(text[len(given) :]) if text.startswith(given) else self._next_step()
+
+    def _next_step(self) -> tuple[Piece, ...]:
+        self._earlier = self._earlier or bool(self._step)
+        self._held = ""
+        self._step.clear()
+        return self._rest()
 
     def _more(self, text: str) -> tuple[Piece, ...]:
         if not self._step and not (self._held + text).strip():
@@ -104,10 +119,7 @@ class Story:
         return self._given(self._veil.rest())
 
     def _given(self, text: str) -> tuple[Piece, ...]:
-        if not text:
-            return ()
-        self._pieces.append(text)
-        return (More(text),)
+        return (More(text),) if text else ()
 
     def _started(self, news: ToolStarted) -> tuple[Piece, ...]:
         if not news.call_id or news.tool.startswith("_") or news.call_id in self._known:

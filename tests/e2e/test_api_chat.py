@@ -500,6 +500,29 @@ async def test_the_library_sees_the_text_and_then_raises(tmp_path: Path) -> None
         assert found[-1].finish_reason == "error"
 
 
+ANEW = "Once upon a time there was a king who had three daughters, and "
+
+
+async def test_what_was_streamed_is_what_is_kept_also_when_the_model_begins_anew(
+    tmp_path: Path,
+) -> None:
+    old = f"{ANEW}one of them was very old and very wise. " * 3
+    scripts = (f'H T"{old}" RST', ok(f"{ANEW}they all lived happily."))
+    headers = {"idempotency-key": "k"}
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        live = text_of(await api.wire.stream("go", headers=headers))
+        assert live.startswith(old)
+        assert text_of(await api.wire.stream("go", headers=headers)) == live
+
+
+async def test_words_repeated_without_end_are_not_in_a_whole_answer(tmp_path: Path) -> None:
+    block = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
+    scripts = (f'H [T"{block}"]*200 HANG', ok("Then it was over."))
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        _, _, answer = await api.wire.ask("go")
+        assert answer["choices"][0]["message"]["content"] == "Then it was over."
+
+
 async def test_a_whole_answer_that_was_cut_says_so(tmp_path: Path) -> None:
     async with (
         ModelServer(CUT, 'S400"not today"') as model,

@@ -77,7 +77,7 @@ def test_tools_are_told_in_pairs(news: tuple[News, ...], pieces: list[Piece]) ->
         ((TextDelta("a"), StepDone(), TextDelta("\n"), StepDone(), TextDelta("c")), ["a", "\n\nc"]),
         ((TextDelta(" "), TextDelta(" a")), ["  a"]),
         ((TextDelta("ab"), TextReplaced("abc")), ["ab", "c"]),
-        ((TextDelta("ab"), TextReplaced("x"), TextDelta("c")), ["ab", "c"]),
+        ((TextDelta("ac"), TextReplaced("x"), TextDelta("c")), ["ac", "\n\nc"]),
         ((ReasoningDelta("hm"), TextDelta("a"), StepDone()), ["a"]),
     ],
     ids=[
@@ -93,6 +93,13 @@ def test_tools_are_told_in_pairs(news: tuple[News, ...], pieces: list[Piece]) ->
 )
 def test_text_only_grows(news: tuple[News, ...], texts: list[str]) -> None:
     assert told(*news) == [More(text) for text in texts]
+
+
+def test_words_that_were_taken_back_are_not_in_the_whole_answer() -> None:
+    story = Story(Redactor())
+    for news in (TextDelta("one"), StepDone(), TextDelta("over and over"), TextReplaced("two")):
+        story.hear(news)
+    assert story.text == "one\n\ntwo"
 
 
 def test_what_is_held_goes_out_before_a_tool_begins() -> None:
