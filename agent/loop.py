@@ -45,6 +45,7 @@ from agent.tools.run import ToolRunner, record_of
 from agent.tools.spill import caps_for
 from agent.transcript import Transcript
 from agent.turn import Means, TurnTask
+from agent.verdict import Capped, name_of
 from sessions.records import Message
 
 _MOST_REFUSED = 3  # steps in a row whose calls could all not run
@@ -95,6 +96,7 @@ class _Turn:
         self._emit = means.emit
         self._drafts = means.drafts
         self._randomness = means.randomness
+        self._ends_at_cap = means.limits.ends_at_cap
         self._budget = Budget(means.clock.monotonic())
         self._attempts = 0
         self._estimated = 0  # input tokens of the next request, where that was worth the work
@@ -230,7 +232,8 @@ class _Turn:
             action = recovery.next(seen, self._clock.monotonic())
             now = self._clock.monotonic()
             self._route.learn(result, now, bare_end=recovery.confirmed_bare_end)
-            if isinstance(action, Finish):
+            capped = isinstance(result.verdict, Capped) and not result.step.calls
+            if isinstance(action, Finish) or (capped and self._ends_at_cap):
                 return self._answered(step.text, result)
             if isinstance(action, RunTools):
                 self._tell_losses(salvage, drafts)
@@ -464,7 +467,8 @@ class _Turn:
 
     def _answered(self, text: str, result: AttemptResult) -> TurnDone:
         row = Message("assistant", text, reasoning=result.thoughts(self._route.target.label))
-        return self._done(Ending.ANSWERED, text, row if text.strip() else None)
+        done = self._done(Ending.ANSWERED, text, row if text.strip() else None)
+        return replace(done, last=name_of(result.verdict))
 
     def _failed(
         self,
@@ -478,7 +482,13 @@ class _Turn:
             cause = (str(error) if error else result.step.text.strip()) or "it gave no reason"
         kept = Message("assistant", text, interrupted=why.cause) if text.strip() else None
         done = self._done(Ending.FAILED, text, kept)
-        return replace(done, cause=cause, notice=why.notice, tell_operator=why.tell_operator)
+        return replace(
+            done,
+            cause=cause,
+            notice=why.notice,
+            tell_operator=why.tell_operator,
+            last=name_of(result.verdict) if result else "",
+        )
 
     def _done(self, ending: Ending, text: str, message: Message | None) -> TurnDone:
         return TurnDone(

@@ -66,6 +66,7 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     max_steps: int = 90
     tool_timeout: float = 300.0
+    ends_at_cap: bool = False  # a text that meets the output limit is not carried on
 
 
 Emit = Callable[[AgentEvent], None]

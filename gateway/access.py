@@ -34,8 +34,9 @@ class Role(enum.IntEnum):
     ADMIN = 3  # everything, and answers for what members ask
 
 
-OWNERS = frozenset({"console:owner", "web:owner"})
-"""The person at this machine's terminal, and at the page opened by the printed link."""
+OWNERS = frozenset({"console:owner", "web:owner", "api:key"})
+"""The person at this machine's terminal, at the page opened by the printed link, and whoever has
+the key of the API: it stands in the configuration, and opens as much."""
 
 
 # --- entries -----------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ from gateway.delivery.view import Body, write_body
 from sessions.events import RunningTurn
 from sessions.records import Item, ItemState, Message
 
+CAPPED = "length"
+"""The cause of a turn that is done, and whose text ends where it met the limit that was wanted."""
+
 _ANSWER = "answer"
 
 

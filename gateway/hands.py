@@ -6,6 +6,7 @@ import msgspec
 
 from gateway.announcer import Announcer
 from gateway.delivery.outbox import Delivery
+from gateway.feeds import Feeds
 from gateway.messages import Reader
 from gateway.receipts import Receipts
 from gateway.turns import Turns
@@ -32,12 +33,14 @@ class GatewayHands:
         announcer: Announcer,
         delivery: Delivery,
         receipts: Receipts,
+        feeds: Feeds | None = None,
     ) -> None:
         self._reader = reader
         self._turns = turns
         self._announcer = announcer
         self._delivery = delivery
         self._receipts = receipts
+        self._feeds = feeds
 
     def pending(self, entry: InboxEntry) -> Pending:
         """Read a stored message."""
@@ -71,3 +74,5 @@ class GatewayHands:
         if items:
             self._delivery.wake(items)
         self._receipts.committed(changes)
+        if self._feeds:
+            self._feeds.committed(changes)

@@ -60,6 +60,12 @@ Tell = Callable[[str, InboxEntry, Fields], Awaitable[None]]
 Meet = Callable[[InboundMessage, Stranger, str], Awaitable[None]]
 
 
+class NotTaken(msgspec.Struct, frozen=True):
+    """Why something was not taken in: not allowed, or over the limit of messages a minute."""
+
+    limit: int = 0
+
+
 class Reception:
     """Where every event of every platform comes in."""
 
@@ -110,6 +116,24 @@ class Reception:
                 return await self._command(event, decision, "button")
             case InboundEdit() | InboundDelete():
                 return await self._correction(event)
+
+    async def ask(self, event: InboundMessage) -> InboxEntry | NotTaken:
+        """Take in what a program asks: it gets no notice, but is told here what became of it.
+
+        Gives the row under which it is stored; one that was stored before it is the older one.
+        """
+        allowed = decide(self._policy(), event)
+        if not isinstance(allowed, Allowed):
+            return NotTaken()
+        limit = self._limit_of(allowed.principal)
+        if limit and not self._limit.allows(allowed.principal, limit, self._clock.now()):
+            return NotTaken(limit)
+        entry = self._entry(event, InboxState.WAITING, allowed.role.name.lower())
+        if await self._store.accept(entry):
+            self._post(entry.key, Arrived(self._reader.pending(entry)))
+            return entry
+        await self._look_again(entry)
+        return await self._store.inbox_entry(entry.source, entry.event) or entry
 
     async def again(self, entry: InboxEntry, event: Inbound) -> None:
         """Carry out a command that was stored, and not carried out, before the process died."""

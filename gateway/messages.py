@@ -4,6 +4,7 @@ import msgspec
 
 from gateway import routing
 from gateway.received import attachments
+from gateway.wishes import requested
 from platforms.core.contract import (
     Inbound,
     InboundEdit,
@@ -33,6 +34,8 @@ class Reader:
         event = read_event(entry)
         if not isinstance(event, InboundMessage):
             return Pending(entry.id, entry.address, "", Message("user"), origin=origin_of(entry))
+        if event.wishes:
+            return requested(entry, event, origin_of(entry))
         mode, text = self._mode(event.text)
         place = parse_key(entry.key)
         shared = not event.direct and not place.user

@@ -30,6 +30,7 @@ from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
 from gateway.routing import route_of
 from gateway.settings import RouteSettings, Settings
+from gateway.wishes import Wishes, read_wishes
 from gateway.work import Setting
 from sessions.key import parse_key
 from sessions.values.clock import Clock
@@ -71,16 +72,21 @@ class Models:
         """All that are always there, whether they are enabled or not."""
         return frozenset(tool.name for tool in self._tools)
 
-    def setting(self, key: str, person: str) -> Setting:
-        """What a turn of this conversation runs with."""
+    def setting(self, key: str, person: str, written: bytes = b"") -> Setting:
+        """What a turn of this conversation runs with; `written` are wishes, see `gateway.wishes`."""
         route = self._route(key)
+        wishes = read_wishes(written) if written else Wishes()
+        system = (route and route.system_prompt) or self._system
+        limits = self._limits
+        if wishes.max_output_tokens:
+            limits = replace(limits, ends_at_cap=True)
         return Setting(
-            targets=self._targets(key, route),
+            targets=_as_wished(self._targets(key, route), wishes),
             tools=self._registry(route),
-            system=(route and route.system_prompt) or self._system,
+            system="\n\n".join(filter(None, (system, wishes.system))),
             workspace=self._workspace(person),
             drafts=Drafts(self._home / "drafts" / quote(key, safe=""), self._clock),
-            limits=self._limits,
+            limits=limits,
             experience=self.experience,
             show_reasoning=self._settings.agent.show_reasoning,
         )
@@ -186,6 +192,20 @@ def _led_by(name: str, targets: Sequence[Target], provider: str = "") -> list[Ta
     first, *others = targets
     settings = replace(first.settings, name=name, price=None, context_window=None)
     return [replace(first, model=name, settings=settings), *others]
+
+
+def _as_wished(targets: tuple[Target, ...], wishes: Wishes) -> tuple[Target, ...]:
+    if wishes.model:
+        targets = tuple(_led_by(wishes.model, targets))
+    wanted: dict[str, object] = {
+        "max_output_tokens": wishes.max_output_tokens,
+        "temperature": wishes.temperature,
+        "reasoning_effort": wishes.effort,
+    }
+    changes = {name: value for name, value in wanted.items() if value is not None}
+    if not changes:
+        return targets
+    return tuple(replace(each, settings=replace(each.settings, **changes)) for each in targets)
 
 
 async def open_models(

@@ -22,6 +22,9 @@ from agent.tools.mcp.servers import McpServers
 from gateway import api_key, disk
 from gateway.access import by_membership
 from gateway.announcer import Announcer
+from gateway.api.adapter import ApiAdapter
+from gateway.api.naming import Naming
+from gateway.api.requests import Requests, forget_left, goes_on
 from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
 from gateway.asides import Asides
@@ -31,6 +34,7 @@ from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.desk import Desk
 from gateway.errors import CannotStart, ConfigError
+from gateway.feeds import Feeds
 from gateway.figures import Figures
 from gateway.hands import GatewayHands
 from gateway.hearing import Listener
@@ -126,6 +130,8 @@ class GatewayRunner:
         self._key: Secret | None = None
         self.made_key = False
         """Whether the API's key was made by this start, because none is configured."""
+        self._feeds = Feeds()
+        self._api: ApiAdapter | None = None
         self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
 
     # --- starting and stopping ------------------------------------------------------------------
@@ -209,6 +215,7 @@ class GatewayRunner:
                     self.ready.set()
                     await self.stopping.wait()
                     await self._drain(self._pool)
+                    self._feeds.close()
             await delivery.settle(SETTLE_SECONDS)
             for task in reversed(tasks):
                 task.cancel()
@@ -294,15 +301,17 @@ class GatewayRunner:
             asks=self._turn_asks,
             parcels=self._parcels,
             spoke=lambda turn: self._ledger.spoke(turn, self._clock.now()),
+            feeds=self._feeds,
         )
         shared = Shared(
             store=store,
-            hands=GatewayHands(reader, self._turns, announcer, delivery, receipts),
+            hands=GatewayHands(reader, self._turns, announcer, delivery, receipts, self._feeds),
             clock=self._clock,
             ids=self._ids,
             expiry=_expiry(settings.sessions),
             queue_limit=settings.gateway.queue_limit,
             tasks=tasks,
+            goes_on=goes_on,
         )
         self._pool = pool = SessionPool(shared)
         self._asides = Asides(
@@ -355,6 +364,20 @@ class GatewayRunner:
             receipts=receipts,
         )
         await self._take_up_what_was_left(store, pool, reception)
+        if self._api:
+            requests = Requests(
+                store=store,
+                clock=self._clock,
+                ids=self._ids,
+                feeds=self._feeds,
+                naming=Naming(models, self._clock),
+                ask=reception.ask,
+                post=pool.post,
+                owner=pool.ask,
+                keep=self._api.keep,
+                stopping=self.stopping.is_set,
+            )
+            self._api.open(requests)
         return reception
 
     async def _open_vigil(self, store: SessionStore, delivery: Delivery) -> Vigil:
@@ -379,7 +402,10 @@ class GatewayRunner:
         running = await store.running_turns()
         if running:
             log.info("interrupted by the last end of the process: %d", len(running))
-        keys = dict.fromkeys((*(turn.key for turn in running), *await store.waiting_keys()))
+        waiting = await store.waiting_keys()
+        for key in filter(goes_on, waiting):
+            await forget_left(store, self._clock, key)
+        keys = dict.fromkeys((*(turn.key for turn in running), *waiting))
         await pool.begin(keys)
         for entry in await store.commands():
             await reception.again(entry, read_event(entry))
@@ -412,7 +438,8 @@ class GatewayRunner:
         resume = self._settings.sessions.on_interrupted == "resume"
 
         def farewell(_key: str, turn: RunningTurn) -> Interrupt:
-            return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=resume)
+            take_up = resume and not turn.once
+            return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=take_up)
 
         grace = self._settings.gateway.drain_seconds
         interrupted = await pool.drain(grace, self.hurry, farewell, self._turns.waits)
@@ -422,6 +449,17 @@ class GatewayRunner:
     # --- platforms ------------------------------------------------------------------------------
 
     def _build_adapters(self, store: SessionStore, delivery: Delivery) -> None:
+        if self._http:
+            http, folder = self._settings.http, self._home / "platforms" / "api"
+            self._api = ApiAdapter(
+                self._feeds,
+                self._clock,
+                folder,
+                api_key=self._key,
+                keepalive=http.sse_keepalive,
+                redactor=self._redactor,
+            )
+            self._supervise(self._api, delivery)
         archive, access = StoreArchive(store), self._settings.access
         for name, spec in self._specs.items():
             config = self._settings.platforms.get(name)
@@ -445,14 +483,16 @@ class GatewayRunner:
                 trouble=trouble,
                 memberships=by_membership((*access.allow, *access.admins), name),
             )
-            adapter = spec.build(config, surroundings)
-            delivery.attach(adapter)
-            self._supervised[adapter.name, adapter.account] = Supervised(
-                adapter,
-                connected=lambda each: delivery.connected(each.name, each.account),
-                disconnected=lambda each: delivery.disconnected(each.name, each.account),
-                changed=self._news.set,
-            )
+            self._supervise(spec.build(config, surroundings), delivery)
+
+    def _supervise(self, adapter: Adapter, delivery: Delivery) -> None:
+        delivery.attach(adapter)
+        self._supervised[adapter.name, adapter.account] = Supervised(
+            adapter,
+            connected=lambda each: delivery.connected(each.name, each.account),
+            disconnected=lambda each: delivery.disconnected(each.name, each.account),
+            changed=self._news.set,
+        )
 
     def _complaint(self, platform: str, text: str) -> None:
         for each in self._supervised.values():

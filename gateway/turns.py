@@ -10,6 +10,7 @@ from gateway.answer import origin_in
 from gateway.approvals import Approvals
 from gateway.attachments import Attachments
 from gateway.delivery.outbox import Delivery
+from gateway.feeds import Feeds
 from gateway.operators import Operators
 from gateway.parcels import Parcels
 from gateway.work import Setting, Work
@@ -33,12 +34,13 @@ class Turns:
         operators: Operators,
         clock: Clock,
         attachments: Attachments,
-        setting: Callable[[str, str], Setting],
+        setting: Callable[[str, str, bytes], Setting],
         *,
         take_up: bool,
         asks: Callable[[], None] = lambda: None,
         parcels: Parcels | None = None,
         spoke: Callable[[str], None] = lambda _: None,
+        feeds: Feeds | None = None,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -47,22 +49,26 @@ class Turns:
         self._operators = operators
         self._clock = clock
         self._attachments = attachments
-        self._setting = setting  # by key and person
+        self._setting_of = setting  # by key, person and wishes
         self._take_up = take_up
         self._asks = asks  # told when a turn begins to wait for somebody
         self._parcels = parcels
         self._spoke = spoke  # told which turn has its first text
+        self._feeds = feeds
         self._works: WeakValueDictionary[str, Work] = WeakValueDictionary()  # kept by its owner
 
     def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
         """The first request of a turn goes on record with its start: one commit less."""
         if start.taken_up:
             return ()  # its requests are counted on, which takes a look into the store
-        label = self._setting(key, start.turn.person).first_label(self._clock.monotonic())
+        label = self._setting(key, start.turn).first_label(self._clock.monotonic())
         return (StartAttempt(start.turn.id, 1, label, self._clock.now()),)
 
     def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> Work:
         """See `sessions.actor.Hands`."""
+        feed = None
+        if self._feeds and start.turn.wishes:
+            feed = self._feeds.begun(start.turn.id, start.turn.origin)
         work = Work(
             self._store,
             self._delivery,
@@ -71,16 +77,20 @@ class Turns:
             self._operators,
             self._clock,
             self._attachments,
-            self._setting(key, start.turn.person),
+            self._setting(key, start.turn),
             key,
             start,
             post,
             self._asks,
             self._parcels,
             self._spoke,
+            feed,
         )
         self._works[start.turn.id] = work
         return work
+
+    def _setting(self, key: str, turn: RunningTurn) -> Setting:
+        return self._setting_of(key, turn.person, turn.wishes)
 
     def waits(self, turn: RunningTurn) -> bool:
         """Whether a turn can only go on when somebody has answered a question."""
@@ -112,4 +122,6 @@ class Turns:
         running = msgspec.structs.replace(running, origin=origin_in(shown))
         history = await self._store.history(turn.session_id)
         runs = await self._store.tool_runs(turn.id)
-        return salvage(turn, running, history, runs, self._clock.now(), may_take_up=self._take_up)
+        # What was for one request alone is not gone on with: whoever asked has seen it break off.
+        take_up = self._take_up and not running.once
+        return salvage(turn, running, history, runs, self._clock.now(), may_take_up=take_up)

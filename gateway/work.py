@@ -33,6 +33,7 @@ from agent.tools.twins import UNKNOWN
 from agent.turn import Means, TurnLimits, TurnTask
 from gateway.announcer import PLAIN_COMMAND, Announcer
 from gateway.answer import (
+    CAPPED,
     answer_item,
     answers,
     partial_row,
@@ -45,7 +46,9 @@ from gateway.attachments import Attachments
 from gateway.attempts import attempt_over
 from gateway.delivery.outbox import Delivery, LiveItem
 from gateway.delivery.view import read_address
+from gateway.feeds import Feed
 from gateway.model_names import brief
+from gateway.news import Told
 from gateway.observe.log import about
 from gateway.operators import Operators
 from gateway.parcels import Parcels
@@ -138,6 +141,7 @@ class Work:
         asks: Callable[[], None] = lambda: None,
         parcels: Parcels | None = None,
         spoke: Callable[[str], None] = lambda _: None,
+        feed: Feed | None = None,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -156,6 +160,7 @@ class Work:
         self._parcels = parcels
         self._spoke = spoke  # told of the first text
         self._silent = True  # until then
+        self._feed = feed  # read by those who wait for the answer themselves
         self._steers: asyncio.Future[tuple[Message, ...]] | None = None
         self._unsaved: list[Change] = []  # rides on the next commit
         self._said: list[str] = []  # the visible text of steps that are over
@@ -226,6 +231,7 @@ class Work:
             if before.resumed:  # the same turn: what it showed stays
                 self._said = answers(since_request(history))
                 self._text = before.partial
+                self._feed_again()
                 notes = notes if not self._text else ()  # the text itself is carried on
         return TurnTask(
             turn_id=self._turn.id,
@@ -238,7 +244,7 @@ class Work:
             taken_up=self._start.taken_up,
             before=await self._begun(history) if self._start.taken_up else (),
             partial=self._text,
-            may_replace=not self._streams,
+            may_replace=not (self._streams or self._feed),
         )
 
     async def _begun(self, history: tuple[Message, ...]) -> tuple[ToolRun, ...]:
@@ -307,6 +313,8 @@ class Work:
     def _emit(self, event: AgentEvent) -> None:
         if self._cut:
             return
+        if self._feed and not isinstance(event, Notice | TurnDone):
+            self._feed.tell(event)
         match event:
             case TextDelta():
                 if self._silent:
@@ -343,12 +351,22 @@ class Work:
                 self._status.tool_finished(event.call_id, ok=event.ok)
             case Notice():
                 words = self._status.notice(event.id, self._named(event))
+                if self._feed:
+                    self._feed.tell(Told(event.id, words))
                 again = event.id == self._told  # the same line, edited in place
                 log.log(logging.DEBUG if again else logging.INFO, "told: %s %s", event.id, words)
                 self._told = event.id
             case TurnDone():
                 return
         self._refresh()
+
+    def _feed_again(self) -> None:
+        """Tell those who wait now what was said before the turn was taken up."""
+        if self._feed:
+            for said_before in self._said:
+                self._feed.tell(TextDelta(said_before))
+                self._feed.tell(StepDone())
+            self._feed.tell(TextDelta(self._text))
 
     def _refresh(self) -> None:
         status, tasks = self._status.words(self._clock.monotonic()), self._status.tasks
@@ -555,15 +573,20 @@ class Work:
     def _ended(self, done: TurnDone) -> Ended:
         if done.ending is Ending.FAILED:
             return self._failed(done)
+        if self._feed:
+            self._feed.done(done)
         changes = list(self._unsaved)
         if done.message:
             now = self._clock.now()
             changes.append(AppendMessages(self._turn.session, self._turn.id, (done.message,), now))
         changes.extend(self._shown(self._visible() or done.text))
         changes.extend(self._operators.answered(self._targets))
-        return Ended(self._turn.id, TurnState.DONE, changes=tuple(changes))
+        cause = CAPPED if done.last == "capped" else None
+        return Ended(self._turn.id, TurnState.DONE, cause, tuple(changes))
 
     def _failed(self, done: TurnDone) -> Ended:
+        if self._feed:
+            self._feed.done(done)
         now = self._clock.now()
         message = done.message
         if message is None and self._text:

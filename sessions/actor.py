@@ -108,6 +108,10 @@ class Hands(Protocol):
         ...
 
 
+def _never(_key: str) -> bool:
+    return False
+
+
 class Shared(msgspec.Struct, frozen=True):
     """What all owners have in common."""
 
@@ -118,6 +122,7 @@ class Shared(msgspec.Struct, frozen=True):
     expiry: Expiry
     queue_limit: int
     tasks: asyncio.TaskGroup
+    goes_on: Callable[[str], bool] = _never  # by key, see `State.goes_on`
 
 
 class Actor:
@@ -328,6 +333,7 @@ class Actor:
         wrecks = []
         for left in stored.running:
             if self._turn is None or self._turn.id != left.id:
+                began = await self._read_turn(left)
                 running = RunningTurn(
                     left.id,
                     left.session_id,
@@ -335,7 +341,9 @@ class Actor:
                     left.person or person,
                     left.request,
                     left.started_at,
-                    reply_to=(await self._read_turn(left)).reply_to,
+                    reply_to=began.reply_to,
+                    wishes=began.wishes,
+                    once=began.once,
                 )
                 wrecks.append(await shared.hands.wrecked(left, running))
         self._wrecks = wrecks
@@ -350,6 +358,7 @@ class Actor:
             person=person,
             draining=self._draining(),
             fresh_after=None if session else fresh_after,
+            goes_on=shared.goes_on(self.key),
         )
 
     async def _prepared(self, event: Event, state: State) -> Event:
@@ -441,4 +450,6 @@ class Actor:
             messages,
             turn.person or (pendings[-1].person if pendings else ""),
             pendings[-1].reply_to if pendings else "",
+            pendings[-1].wishes if pendings else b"",
+            once=bool(pendings) and pendings[-1].once,
         )

@@ -31,6 +31,9 @@ class Pending(msgspec.Struct, frozen=True):
     mode: Busy = Busy.QUEUE
     reply_to: str = ""  # the message that its answer should be a reply to; empty: none
     origin: str = ""  # made of what was received, for the ids of all that answers it
+    before: tuple[Message, ...] = ()  # what a session that it opens begins with
+    wishes: bytes = b""  # how it is to be answered; for whoever runs the turn
+    once: bool = False  # its session is for it alone, and ends with its turn
 
 
 class RunningTurn(msgspec.Struct, frozen=True):
@@ -45,6 +48,8 @@ class RunningTurn(msgspec.Struct, frozen=True):
     leaving: bool = False
     reply_to: str = ""  # as in `Pending`
     origin: str = ""  # as in `Pending`; of what began it: a message, or a command to run one again
+    wishes: bytes = b""  # as in `Pending`
+    once: bool = False  # as in `Pending`
 
 
 class Earlier(msgspec.Struct, frozen=True):
@@ -66,6 +71,8 @@ class LastTurn(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     person: str = ""
     reply_to: str = ""  # as in `Pending`; of the last message
+    wishes: bytes = b""  # likewise
+    once: bool = False  # likewise
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -90,6 +97,8 @@ class State(msgspec.Struct, frozen=True):
     line: Line | None = None
     # The next message opens a conversation in place of an interrupted one, and must say so.
     fresh_after: Reason | None = None
+    # Nobody could be told of an interruption: the next message goes on in the same session.
+    goes_on: bool = False
 
 
 # --- events ----------------------------------------------------------------------------------
@@ -189,6 +198,13 @@ class Withdrawn(msgspec.Struct, frozen=True):
     inbox: str
 
 
+class Left(msgspec.Struct, frozen=True):
+    """Nobody waits for the answer to a message any more: it need not be given."""
+
+    inbox: str
+    origin: str  # as in `Pending`
+
+
 class Rewritten(msgspec.Struct, frozen=True):
     """A message was edited by its sender."""
 
@@ -244,6 +260,7 @@ Event = (
     | Retry
     | Undo
     | Withdrawn
+    | Left
     | Rewritten
     | SteersWanted
     | Heard

@@ -38,6 +38,7 @@ from sessions.events import (
     Heard,
     Interrupt,
     LastTurn,
+    Left,
     Line,
     Missed,
     New,
@@ -58,6 +59,8 @@ from sessions.events import (
 from sessions.records import InboxState, Message, Reason, SessionState, TurnState
 
 REQUEST_LENGTH = 1000
+
+_INTERRUPTED = {Reason.CRASH, Reason.RESTART, Reason.STUCK}
 
 
 class Env(msgspec.Struct, frozen=True):
@@ -102,6 +105,8 @@ def step(state: State, event: Event, env: Env) -> Result:
             _undo(result, event, env)
         case Withdrawn():
             _withdrawn(result, event, env)
+        case Left():
+            _left(result, event, env)
         case Rewritten():
             _rewritten(result, event)
         case SteersWanted():
@@ -198,8 +203,13 @@ def _start_next(result: Result, env: Env) -> None:
         return
     taken = _next_taken(state.waiting)
     _set(result, waiting=state.waiting[len(taken) :])
+    if state.goes_on and state.earlier and state.fresh_after in _INTERRUPTED:
+        _bring_back(result, state.earlier.session, (), env)
+        state = result.state
     fresh_after, request = state.fresh_after, state.earlier.request if state.earlier else ""
+    before: tuple[Message, ...] = ()
     if state.session is None:
+        before = taken[0].before
         session = env.new_id("s")
         result.changes.append(OpenSession(session, state.key, taken[0].address, env.now))
         _set(result, session=session, fresh_after=None)
@@ -207,11 +217,11 @@ def _start_next(result: Result, env: Env) -> None:
             result.acts.append(Say("N14", taken[-1].address, origin=taken[-1].origin))
     else:
         fresh_after = None
-    told = fresh_after in {Reason.CRASH, Reason.RESTART, Reason.STUCK}
+    told = fresh_after in _INTERRUPTED
     _start_turn(
         result,
         tuple(p.id for p in taken),
-        (_joined(taken),),
+        (*before, _joined(taken)),
         taken[-1],
         env,
         origin=taken[-1].origin,
@@ -262,6 +272,8 @@ def _start_turn(
         env.now,
         reply_to=source.reply_to,
         origin=origin,
+        wishes=source.wishes,
+        once=source.once,
     )
     result.changes.append(
         StartTurn(
@@ -287,8 +299,17 @@ def _ended(result: Result, event: Ended, env: Env) -> None:
     if not turn.leaving:
         result.changes.extend(event.changes)
         result.changes.append(EndTurn(turn.id, event.state, env.now, event.cause))
+        _close_after(result, turn, env)
     _set(result, turn=None, session_used_at=env.now)
     _start_next(result, env)
+
+
+def _close_after(result: Result, turn: RunningTurn, env: Env) -> None:
+    """Close a session that was for one turn alone."""
+    if turn.once and result.state.session == turn.session:
+        closed = SetSession(turn.session, SessionState.CLOSED, Reason.ANSWERED, env.now)
+        result.changes.append(closed)
+        _set(result, session=None)
 
 
 def _end_running(result: Result, state: TurnState, cause: str, env: Env) -> None:
@@ -493,6 +514,16 @@ def _withdrawn(result: Result, event: Withdrawn, env: Env) -> None:
     if len(left) < len(state.waiting):
         result.changes.append(SetInbox((event.inbox,), InboxState.DONE, env.now))
         _set(result, waiting=left)
+
+
+def _left(result: Result, event: Left, env: Env) -> None:
+    """End the turn without suspending its session: nobody is there to bring it back."""
+    turn = result.state.turn
+    if turn and not turn.leaving and turn.origin == event.origin:
+        _end_running(result, TurnState.STOPPED, "left", env)
+        _close_after(result, turn, env)
+    else:
+        _withdrawn(result, Withdrawn(event.inbox), env)
 
 
 def _rewritten(result: Result, event: Rewritten) -> None:

@@ -18,7 +18,7 @@ class SessionState(enum.StrEnum):
 
 
 class Reason(enum.StrEnum):
-    """Why a session is suspended (first five) or closed (last four)."""
+    """Why a session is suspended (first five) or closed (last five)."""
 
     STOP = "stop"
     RESTART = "restart"
@@ -29,6 +29,7 @@ class Reason(enum.StrEnum):
     IDLE = "idle"
     DAILY = "daily"
     DELETED = "deleted"
+    ANSWERED = "answered"  # it was for one request
 
 
 class InboxState(enum.StrEnum):

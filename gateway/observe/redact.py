@@ -68,6 +68,11 @@ class Redactor:
         # The longest first: one secret may be the beginning of another.
         self._values = tuple(sorted(known, key=lambda form: (-len(form), form)))
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """All that was configured, in every form it may be written in."""
+        return self._values
+
     def clean(self, text: str) -> str:
         """Write a text anew without secrets."""
         for value in self._values:

@@ -78,6 +78,7 @@ class InboundMessage(msgspec.Struct, frozen=True, tag="message", omit_defaults=T
     context: tuple[Quote, ...] = ()  # what stood before it in the room; not trusted
     raw: bytes = b""  # the update as the platform sent it
     epoch: int = 0  # of the lease under which it was received; 0 on a single machine
+    wishes: bytes = b""  # of a program: how it is to be answered; then its words are no command
 
     @property
     def text(self) -> str:

@@ -253,6 +253,7 @@ async def test_a_plain_answer_ends_the_turn(play: Play) -> None:
         message=Message("assistant", "Hello"),
         tries=1,
         usage=Usage(10, 5),
+        last="complete",
     )
     assert stage.events == [TextDelta("Hel"), TextDelta("lo")]
     assert stage.journal.log == ["attempt 1 openai/scripted", "attempt 1 complete"]

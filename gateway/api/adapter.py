@@ -1,0 +1,203 @@
+"""The platform `api`: its routes, and what the gateway would show in a chat that nobody looks at."""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from gateway.api.chat_form import ChatForm, read_request
+from gateway.api.failures import (
+    NOT_NOW,
+    NOT_STORED,
+    WRONG_KEY,
+    Failure,
+    Refused,
+)
+from gateway.api.requests import PLATFORM, Requests
+from gateway.api.stream import AnswerResponse
+from gateway.feeds import Feeds
+from gateway.news import Told
+from gateway.observe.redact import Redactor
+from platforms.core.contract import (
+    Capabilities,
+    File,
+    Inbox,
+    Live,
+    Op,
+    Post,
+    Receipt,
+    Repeat,
+    Unit,
+)
+from platforms.web.attachments import Attachments
+from sessions.actor import Unhandled
+from sessions.errors import StoreError
+from sessions.values.clock import Clock
+from sessions.values.secret import Secret
+
+log = logging.getLogger(__name__)
+
+CAPABILITIES = Capabilities(
+    text_limit=10_000_000,
+    unit=Unit.CHARACTERS,
+    live=Live.NONE,
+    repeat=Repeat.ALWAYS,
+    burst=1_000,
+    per_second=1_000.0,
+    command="`holdfast sessions {word}`",  # commands of a chat do not exist there
+)
+
+_LARGE = 200_000  # bytes of a body that is read beside the loop
+
+_Handler = Callable[[Request, Requests], Awaitable[ASGIApp]]
+
+
+class ApiAdapter:
+    """See `Adapter`. What a program is told it reads from its turn's feed; this delivers notices."""
+
+    name = PLATFORM
+    account = ""
+    capabilities = CAPABILITIES
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        clock: Clock,
+        folder: Path,
+        *,
+        api_key: Secret | None,
+        keepalive: float,
+        redactor: Redactor,
+    ) -> None:
+        self._feeds = feeds
+        self._clock = clock
+        self._key = api_key
+        self._keepalive = keepalive
+        self._redactor = redactor
+        self._pictures = Attachments(folder, clock)
+        self._requests: Requests | None = None
+        self._since = clock.now() // 1000
+
+    def open(self, requests: Requests) -> None:
+        """From now on requests are taken."""
+        self._requests = requests
+
+    async def keep(self, pieces: AsyncIterator[bytes]) -> tuple[str, int]:
+        """Keep a picture until its turn fetches it."""
+        return await self._pictures.take(pieces)
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:  # noqa: ARG002 - see `Requests`
+        """See `Adapter`."""
+        ready()
+        await asyncio.Event().wait()  # the HTTP server does the work; this one only lasts
+
+    async def deliver(self, op: Op) -> Receipt:
+        """See `Adapter`. Notices that answer a request reach whoever waits for its answer."""
+        if isinstance(op, Post) and op.notice and op.op.startswith("n_"):
+            origin, _, rest = op.op.removeprefix("n_").partition(".")
+            feed = self._feeds.known(origin)
+            if feed:
+                feed.tell(Told(rest.rpartition(".")[0], op.text))
+        return Receipt(message=op.op)
+
+    def fetch(self, file: File) -> AsyncIterator[bytes]:
+        """See `Adapter`."""
+        return self._pictures.read(file.ref, file.name)
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """See `OffersRoutes`."""
+        return [
+            Route("/v1/chat/completions", self._inside(self._chat), methods=["POST"]),
+            Route("/v1/models", self._inside(self._models)),
+            Route("/v1/models/{name:path}", self._inside(self._model)),
+        ]
+
+    # --- what is served -------------------------------------------------------------------------
+
+    async def _chat(self, request: Request, requests: Requests) -> ASGIApp:
+        body = await request.body()
+        if len(body) > _LARGE:
+            asked = await asyncio.to_thread(read_request, body)
+        else:
+            asked = read_request(body)
+        headers = request.headers
+        following = await requests.begin(
+            asked, headers.get("x-session-id", ""), headers.get("idempotency-key", "")
+        )
+        form = ChatForm(
+            following.id,
+            following.model,
+            following.created,
+            usage=asked.usage,
+            sdk="x-stainless-lang" in headers,
+        )
+        return AnswerResponse(
+            following,
+            form,
+            self._clock,
+            self._keepalive,
+            stream=asked.stream,
+            redactor=self._redactor,
+        )
+
+    async def _models(self, _: Request, requests: Requests) -> ASGIApp:
+        listed = [self._described(*each) for each in requests.naming.listed()]
+        return _json({"object": "list", "data": listed})
+
+    async def _model(self, request: Request, requests: Requests) -> ASGIApp:
+        name = request.path_params["name"]
+        for known, provider in requests.naming.listed():
+            if known == name:
+                return _json(self._described(known, provider))
+        message = f"There is no model “{name[:80]}” here. `GET /v1/models` lists them."
+        failure = Failure(status=404, message=message, param="model", code="model_not_found")
+        raise Refused(failure)
+
+    def _described(self, name: str, provider: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": self._since, "owned_by": provider}
+
+    # --- who is let in --------------------------------------------------------------------------
+
+    def _inside(self, handler: _Handler) -> Callable[[Request], Awaitable[ASGIApp]]:
+        """Let in whoever has the key; every refusal is one that OpenAI's clients can read."""
+
+        async def answer(request: Request) -> ASGIApp:
+            try:
+                self._let_in(request)
+                return await handler(request, self._opened())
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
+            except Refused as refused:
+                return _refusal(refused.failure)
+            except (StoreError, Unhandled, OSError) as error:
+                log.warning("a request over HTTP was not stored: %s", error)
+                return _refusal(NOT_STORED)
+
+        return answer
+
+    def _opened(self) -> Requests:
+        if self._requests is None:
+            raise Refused(NOT_NOW)
+        return self._requests
+
+    def _let_in(self, request: Request) -> None:
+        kind, _, shown = request.headers.get("authorization", "").partition(" ")
+        key = self._key.reveal().encode() if self._key else b""
+        right = hmac.compare_digest(shown.strip().encode(), key)
+        if kind.lower() != "bearer" or not right or not key:
+            raise Refused(WRONG_KEY)
+
+
+def _json(body: object) -> Response:
+    return Response(msgspec.json.encode(body), media_type="application/json")
+
+
+def _refusal(failure: Failure) -> Response:
+    return Response(failure.body(), failure.status, failure.headers())

@@ -1,0 +1,50 @@
+"""Sans-IO: what a program asks, in no form's words."""
+
+import hashlib
+
+import msgspec
+
+from sessions.records import ToolCall
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """A picture that came inside of a request."""
+
+    name: str
+    media_type: str
+    content: bytes
+
+
+class Said(msgspec.Struct, frozen=True):
+    """One message of a conversation."""
+
+    role: str  # "user", "assistant" or "tool"
+    text: str = ""
+    pictures: tuple[Picture, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request."""
+
+    message: Said  # what is to be answered
+    before: tuple[Said, ...] = ()  # as the program remembers it
+    system: str = ""
+    model: str = ""  # as it is written in the request; empty: any
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    effort: str | None = None
+    stream: bool = False
+    usage: bool = False  # a stream ends with what it cost
+    digest: str = ""
+
+
+def clean(text: str) -> str:
+    """Words as they are stored: no end-of-text byte, which databases refuse."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def digest_of(form: str, body: bytes) -> str:
+    """Tell requests apart."""
+    return hashlib.sha256(form.encode() + b"\0" + body).hexdigest()

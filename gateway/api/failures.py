@@ -1,0 +1,102 @@
+"""Sans-IO: refusals and errors in the shape that OpenAI's clients read."""
+
+import msgspec
+
+UNFIT = "invalid_request_error"
+BROKEN = "server_error"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no answer, or no whole one."""
+
+    status: int
+    message: str
+    type: str = UNFIT
+    code: str | None = None
+    param: str | None = None
+    retry_after: int | None = None  # seconds
+    again: bool = False  # a client that repeats it by itself does no harm
+
+    def error(self) -> dict[str, str | None]:
+        """Write what stands under `error`."""
+        return {
+            "message": self.message,
+            "type": self.type,
+            "param": self.param,
+            "code": self.code,
+        }
+
+    def body(self) -> bytes:
+        """Write the body of a response."""
+        return msgspec.json.encode({"error": self.error()})
+
+    def headers(self) -> dict[str, str]:
+        """Give what goes in front of it.
+
+        OpenAI's clients repeat most failed requests by themselves, twice; here a turn lies behind
+        each, whose tools may have run.
+        """
+        found = {"content-type": "application/json"}
+        if not self.again:
+            found["x-should-retry"] = "false"
+        if self.retry_after is not None:
+            found["retry-after"] = str(self.retry_after)
+        if self.status == 401:  # noqa: PLR2004 - the status that asks for a key
+            found["www-authenticate"] = "Bearer"
+        return found
+
+
+class Refused(Exception):
+    """A request that is not carried out."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def unfit(message: str, param: str | None = None, code: str | None = None) -> Refused:
+    """Refuse a request that cannot be carried out as it is."""
+    return Refused(Failure(status=400, message=message, param=param, code=code))
+
+
+WRONG_KEY = Failure(
+    status=401,
+    message="This is not the key of this gateway's API. Send the one that "
+    "`holdfast config show --secrets` prints (http.api_key) as `Authorization: Bearer KEY`.",
+    code="invalid_api_key",
+)
+NOT_NOW = Failure(
+    status=503,
+    message="The gateway is starting or stopping. Please send this again in a moment.",
+    type=BROKEN,
+    code="not_ready",
+    retry_after=2,
+    again=True,
+)
+NOT_STORED = Failure(
+    status=503,
+    message="The request could not be stored. Please send it again in a moment.",
+    type=BROKEN,
+    code="not_stored",
+    retry_after=2,
+    again=True,
+)
+NOT_ALLOWED = Failure(
+    status=403, message="This key is not let in.", type="permission_error", code="not_allowed"
+)
+OTHER_REQUEST = Failure(
+    status=422,
+    message="This Idempotency-Key came with another request before. Use a new one for this.",
+    code="idempotency_key_reused",
+)
+
+
+def too_many(limit: int) -> Failure:
+    """Refuse what goes over the messages that are taken in a minute."""
+    return Failure(
+        status=429,
+        message=f"That was more than {limit} messages in a minute. Please send it again later.",
+        type="rate_limit_error",
+        code="rate_limit_exceeded",
+        retry_after=60,
+    )

@@ -1,0 +1,694 @@
+"""`/v1/chat/completions` and `/v1/models`: the whole gateway before OpenAI's own library."""
+
+import asyncio
+import base64
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from gateway.api import stream
+from gateway.settings import HttpSettings, RouteSettings
+from sessions.values.secret import Secret
+from tests.e2e.api_kit import (
+    KEY,
+    Event,
+    Wire,
+    chunks,
+    events,
+    finish_of,
+    named,
+    served,
+    text_of,
+    user,
+)
+from tests.e2e.house import talkative
+from tests.fakes.agent_kit import Workshop
+from tests.fakes.model_script import calls, ok, words
+from tests.fakes.model_server import ModelServer
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+PROGRESS = "hermes.tool.progress"
+
+
+def data_url(content: bytes = PNG, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def looking(url: str, text: str = "what is this?") -> Any:
+    parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}]
+    return [{"role": "user", "content": parts}]
+
+
+# --- answers ---------------------------------------------------------------------------------
+
+
+async def test_the_library_gets_a_whole_answer(tmp_path: Path) -> None:
+    async with ModelServer(ok("Hello.")) as model, served(tmp_path, model) as api:
+        answer = await api.chat.create(model="scripted", messages=user("hi"))
+        (choice,) = answer.choices
+        assert (choice.message.role, choice.message.content) == ("assistant", "Hello.")
+        assert (choice.finish_reason, answer.model) == ("stop", "scripted")
+        assert answer.id.startswith("chatcmpl-")
+        assert answer.usage
+        assert answer.usage.total_tokens == answer.usage.prompt_tokens + 5
+        assert await api.sessions() == [("closed", "answered")]
+
+
+async def test_the_messages_of_a_request_are_the_conversation(tmp_path: Path) -> None:
+    said: Any = [
+        {"role": "system", "content": "Speak like a pirate."},
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "two"},
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "three"}]},
+    ]
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        answer = await api.chat.create(model="scripted", messages=said)
+        assert answer.choices[0].message.content == "echo: three"
+        assert [each["content"] for each in await api.house.asked(1)] == ["one", "two", "three"]
+        system = api.house.system(1)
+        assert system.endswith("Speak like a pirate.\n\nBe brief.")
+        assert len(system) > len("Speak like a pirate.\n\nBe brief.")
+        assert api.house.runner._store
+        (session,) = await api.house.runner._store.sessions()
+        history = await api.house.runner._store.history(session.id)
+        assert [row.content for row in history] == ["one", "two", "three", "echo: three"]
+
+
+async def test_a_stream_gives_the_text_in_order_and_ends_with_done(tmp_path: Path) -> None:
+    async with (
+        ModelServer(words("one two three four")) as model,
+        served(tmp_path, model) as api,
+        api.wire.opened("go") as response,
+    ):
+        headers = response.headers
+        found = [event async for event in events(response)]
+    assert headers["content-type"].startswith("text/event-stream")
+    assert headers["cache-control"] == "no-cache"
+    assert headers["x-accel-buffering"] == "no"
+    assert text_of(found) == "one two three four"
+    assert finish_of(found) == ["stop"]
+    assert found[-1] == Event("", "[DONE]")
+    first, *_, last = chunks(found)
+    assert first["choices"][0]["delta"]["role"] == "assistant"
+    assert last["choices"][0]["delta"] == {}
+    assert {each["id"] for each in chunks(found)} == {first["id"]}
+    assert not any("usage" in each for each in chunks(found))
+
+
+async def test_the_library_reads_a_stream_and_what_it_cost(tmp_path: Path) -> None:
+    async with ModelServer(words("one two three")) as model, served(tmp_path, model) as api:
+        stream = await api.chat.create(
+            model="scripted",
+            messages=user("go"),
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        found = [chunk async for chunk in stream]
+    assert "".join(c.choices[0].delta.content or "" for c in found[:-1]) == "one two three"
+    assert found[-2].choices[0].finish_reason == "stop"
+    assert found[-1].choices == []
+    assert found[-1].usage
+    assert found[-1].usage.completion_tokens == 5
+    assert all(chunk.usage is None for chunk in found[:-1])
+
+
+async def test_ten_streams_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        found: dict[int, str] = {}
+
+        async def one(number: int) -> None:
+            found[number] = text_of(await api.wire.stream(f"number {number}"))
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(10):
+                group.create_task(one(number))
+    assert found == {number: f"echo: number {number}" for number in range(10)}
+
+
+# --- which model -----------------------------------------------------------------------------
+
+
+async def test_models_are_the_configured_one_and_those_of_routes(tmp_path: Path) -> None:
+    routes = (RouteSettings(match="telegram:*", model="vendor/small"),)
+    async with ModelServer(talkative) as model, served(tmp_path, model, route=routes) as api:
+        listed = await api.client.models.list()
+        assert [each.id for each in listed.data] == ["scripted", "vendor/small"]
+        assert (await api.client.models.retrieve("vendor/small")).owned_by == "openai"
+        with pytest.raises(openai.NotFoundError) as error:
+            await api.client.models.retrieve("nobody")
+        assert error.value.code == "model_not_found"
+
+
+async def test_a_request_may_name_any_model_that_is_known(tmp_path: Path) -> None:
+    routes = (RouteSettings(match="telegram:*", model="vendor/small"),)
+    models = ("scripted", "big-one")
+    meant = {
+        "scripted": "scripted",
+        "vendor/small": "vendor/small",
+        "big": "big-one",
+        "": "scripted",
+    }
+    async with (
+        ModelServer(talkative, models=models) as model,
+        served(tmp_path, model, route=routes) as api,
+    ):
+        for name, asked in meant.items():
+            answer = await api.chat.create(model=name, messages=user("hi"))
+            assert model.requests[-1].model == asked == answer.model
+
+
+async def test_a_model_that_nobody_knows_is_a_404(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        with pytest.raises(openai.NotFoundError) as error:
+            await api.chat.create(model="scriptet", messages=user("hi"))
+        assert error.value.code == "model_not_found"
+        assert "Did you mean `scripted`?" in str(error.value)
+        assert model.requests == []
+
+
+# --- who is let in ---------------------------------------------------------------------------
+
+
+async def test_without_the_right_key_nothing_is_served(tmp_path: Path) -> None:
+    async with ModelServer() as model, served(tmp_path, model) as api:
+        for key in ("", "wrong", f"{KEY}x", KEY[:-1]):
+            wire = Wire(api.wire.base, key)
+            for method, path in (("POST", "/chat/completions"), ("GET", "/models")):
+                status, headers, body = await wire.send(method, path)
+                assert (status, body["error"]["code"]) == (401, "invalid_api_key"), key
+                assert headers["www-authenticate"] == "Bearer"
+            await wire.close()
+
+
+async def test_the_library_raises_its_error_for_a_wrong_key(tmp_path: Path) -> None:
+    async with (
+        ModelServer() as model,
+        served(tmp_path, model) as api,
+        AsyncOpenAI(base_url=api.wire.base, api_key="wrong") as stranger,
+    ):
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.models.list()
+
+
+async def test_without_a_configured_key_the_answer_says_how_to_set_one(tmp_path: Path) -> None:
+    async with (
+        ModelServer() as model,
+        served(tmp_path, model, http=HttpSettings(port=0, ui=False)) as api,
+    ):
+        status, _, body = await api.wire.ask("hi")
+        assert status == 401
+        assert "http.api_key" in body["error"]["message"]
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "tools": ({"tools": [TOOL]}, "tools", "tools of its own"),
+    "several answers": ({"n": 2}, "n", "one answer"),
+    "no messages": ({"messages": []}, "messages", "length >= 1"),
+    "nobody asks": ({"messages": [{"role": "system", "content": "x"}]}, "messages", "role `user`"),
+    "blank": ({"messages": user("  ")}, "messages[0].content", "nothing in"),
+    "role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "king"),
+    "type": ({"max_tokens": "many"}, "max_tokens", "int"),
+    "remote picture": (
+        {"messages": looking("https://example.org/cat.png")},
+        "messages[0].content[1].image_url.url",
+        "not fetched",
+    ),
+    "broken picture": (
+        {"messages": looking("data:image/png;base64,%%%")},
+        "messages[0].content[1].image_url.url",
+        "not base64",
+    ),
+    "no picture": (
+        {"messages": looking("data:text/html;base64,QUJD")},
+        "messages[0].content[1].image_url.url",
+        "no picture",
+    ),
+    "too many pictures": (
+        {"messages": [message for _ in range(21) for message in looking(data_url())]},
+        "messages[20].content[1].image_url.url",
+        "more than 20",
+    ),
+    "audio": (
+        {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
+        "messages[0].content[0]",
+        "input_audio",
+    ),
+}
+
+
+async def test_what_cannot_be_done_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    async with ModelServer() as model, served(tmp_path, model) as api:
+        for name, (change, param, words_of_it) in REFUSED.items():
+            body = {"model": "scripted", "messages": user("hi"), **change}
+            status, _, answer = await api.wire.send("POST", "/chat/completions", json=body)
+            error = answer["error"]
+            assert (status, error["type"]) == (400, "invalid_request_error"), name
+            assert error["param"] == param, name
+            assert words_of_it in error["message"], name
+        assert await api.sessions() == []
+
+
+async def test_a_body_that_is_no_request_is_a_400(tmp_path: Path) -> None:
+    async with ModelServer() as model, served(tmp_path, model) as api:
+        for body in (b"", b"{", b"[]", b"\xff", b'"x"', b"[" * 100_000):
+            status, _, answer = await api.wire.send("POST", "/chat/completions", data=body)
+            assert (status, answer["error"]["type"]) == (400, "invalid_request_error"), body[:9]
+
+
+async def test_what_is_not_known_is_let_pass(tmp_path: Path) -> None:
+    async with ModelServer(ok("Hello.")) as model, served(tmp_path, model) as api:
+        status, _, answer = await api.wire.ask(
+            "hi", logit_bias={}, seed=7, user="me", stop=["x"], tools=[], whatever={"a": 1}
+        )
+        assert (status, answer["choices"][0]["message"]["content"]) == (200, "Hello.")
+
+
+async def test_words_that_look_like_a_command_are_words(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        for text in ("/stop", "/queue later", "/nonsense", "claim ABCD"):
+            _, _, answer = await api.wire.ask(text)
+            assert answer["choices"][0]["message"]["content"] == f"echo: {text}"
+
+
+# --- tools -----------------------------------------------------------------------------------
+
+
+async def test_a_tool_runs_while_the_stream_goes_on(tmp_path: Path) -> None:
+    """Seeds 19 and 39: the boundary does not end the stream, and the pair is exact."""
+    shop = Workshop()
+    scripts = (
+        'H T"Let me look." C(0,c1,read,{"path":"a"}) F tool_calls U D',
+        ok("It says so."),
+    )
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        found = await api.wire.stream("go")
+        assert shop.effects == ["read a"]
+        running, completed = named(found, PROGRESS)
+        emoji = {"emoji": "🔧"}
+        assert (
+            running
+            == {
+                "tool": "read",
+                "label": "a",
+                "toolCallId": "c1",
+                "status": "running",
+            }
+            | emoji
+        )
+        assert completed == {"tool": "read", "toolCallId": "c1", "status": "completed"}
+        assert text_of(found) == "Let me look.\n\nIt says so."
+        assert finish_of(found) == ["stop"]
+        names = [event.name for event in found]
+        first = names.index(PROGRESS)
+        assert "Let me look." in text_of(found[:first])
+        assert text_of(found[first:]) == "\n\nIt says so."
+
+
+async def test_the_library_reads_a_turn_with_a_tool(tmp_path: Path) -> None:
+    shop = Workshop()
+    scripts = (calls(("c1", "pay", '{"amount":3}')), ok("Paid."))
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        stream = await api.chat.create(model="scripted", messages=user("go"), stream=True)
+        text = ""
+        async for chunk in stream:
+            if chunk.choices:
+                text += chunk.choices[0].delta.content or ""
+        assert text == "Paid."
+        assert shop.effects == ["pay 3"]
+
+
+@pytest.mark.parametrize("tool", ["slow", "stubborn", "broken"])
+async def test_completed_is_also_sent_for_a_tool_that_did_not_end_well(
+    tmp_path: Path, tool: str
+) -> None:
+    shop = Workshop()
+    async with (
+        ModelServer(calls(("c1", tool, "{}")), ok("done")) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        try:
+            found = await api.wire.stream("go")
+        finally:
+            shop.release.set()
+    assert [each["status"] for each in named(found, PROGRESS)] == ["running", "completed"]
+    assert text_of(found) == "done"
+
+
+async def test_a_tool_that_is_stopped_is_completed_before_the_end_is_told(tmp_path: Path) -> None:
+    shop = Workshop()
+    async with (
+        ModelServer(calls(("c1", "sleepy", "{}"))) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+        api.wire.opened("go", headers={"x-session-id": "s"}) as response,
+    ):
+        async with asyncio.timeout(8):
+            await shop.entered.wait()
+            assert api.house.runner._store
+            (session,) = await api.house.runner._store.sessions()
+            await api.house.runner.operations["stop"](session=session.id)
+            found = [event async for event in events(response)]
+        assert [each["status"] for each in named(found, PROGRESS)] == ["running", "completed"]
+        assert finish_of(found) == ["error"]
+        assert found[-2].data["error"]["code"] == "stopped"
+        assert found[-1].data == "[DONE]"
+
+
+async def test_a_call_that_must_ask_does_not_run_and_the_model_is_told(tmp_path: Path) -> None:
+    shop = Workshop()
+    scripts = (calls(("c1", "shell", '{"command":"make tea"}')), ok("I may not."))
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        found = await api.wire.stream("go")
+        assert text_of(found) == "I may not."
+        assert named(found, PROGRESS) == []
+        (row,) = [each for each in await api.house.asked(2) if each["role"] == "tool"]
+        assert "NOT run" in row["content"]
+        assert shop.effects == []
+
+
+# --- signs of life, and news -----------------------------------------------------------------
+
+QUICK = HttpSettings(port=0, api_key=Secret(KEY), ui=False, sse_keepalive=0.05)
+
+
+async def test_a_silent_tool_is_bridged_by_signs_of_life(tmp_path: Path) -> None:
+    """Seed 18."""
+    shop = Workshop()
+    async with (
+        ModelServer(calls(("c1", "sleepy", "{}")), ok("done")) as model,
+        served(tmp_path, model, tools=shop.tools(), http=QUICK) as api,
+        api.wire.opened("go") as response,
+    ):
+        signs, found = 0, []
+        async with asyncio.timeout(8):
+            async for event in events(response):
+                found.append(event)
+                signs += event.name == ": keepalive"
+                if signs == 4:
+                    shop.release.set()
+    assert text_of(found) == "done"
+    assert found[-1].data == "[DONE]"
+    assert [each["status"] for each in named(found, PROGRESS)] == ["running", "completed"]
+
+
+async def test_a_stream_that_says_something_gives_no_signs_of_life(tmp_path: Path) -> None:
+    script = 'H [T"word " W.02]*40 F stop U D'
+    patient = HttpSettings(port=0, api_key=Secret(KEY), ui=False, sse_keepalive=0.6)
+    async with (
+        ModelServer(script) as model,
+        served(tmp_path, model, http=patient) as api,
+    ):
+        found = await api.wire.stream("go")
+    assert text_of(found) == "word " * 40
+    assert not [event for event in found if event.name.startswith(":")]
+
+
+async def test_a_model_that_only_thinks_does_not_hold_back_signs_of_life(tmp_path: Path) -> None:
+    script = 'H [R"hm " W.02]*40 T"done" F stop U D'
+    async with ModelServer(script) as model, served(tmp_path, model, http=QUICK) as api:
+        found = await api.wire.stream("go")
+    assert text_of(found) == "done"
+    assert len([event for event in found if event.name == ": keepalive"]) >= 3
+
+
+async def test_notices_come_beside_the_text(tmp_path: Path) -> None:
+    scripts = ('S429:{"retry-after":"0.01"}', ok("done"))
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        found = await api.wire.stream("go")
+        (notice,) = named(found, "holdfast.notice")
+        assert notice["id"] == "N6"
+        assert "rate limit" in notice["text"]
+        assert text_of(found) == "done"
+
+
+# --- honest ends -----------------------------------------------------------------------------
+
+CUT = 'H T"so far " RST'
+
+
+async def test_a_turn_that_fails_without_text_is_an_error(tmp_path: Path) -> None:
+    async with ModelServer('S400"too clever"') as model, served(tmp_path, model) as api:
+        with pytest.raises(openai.InternalServerError) as error:
+            await api.chat.create(model="scripted", messages=user("go"))
+        assert error.value.status_code == 502
+        assert "too clever" in str(error.value)
+        assert error.value.response.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_failure_is_not_repeated_by_the_library(tmp_path: Path, stream: bool) -> None:
+    async with (
+        ModelServer('S400"no"') as model,
+        served(tmp_path, model) as api,
+        AsyncOpenAI(base_url=api.wire.base, api_key=KEY) as eager,
+    ):
+        with pytest.raises(openai.InternalServerError):
+            await eager.chat.completions.create(
+                model="scripted", messages=user("go"), stream=stream
+            )
+        assert len(model.requests) == 1
+
+
+async def test_a_failure_after_text_ends_the_stream_with_its_cause(tmp_path: Path) -> None:
+    async with (
+        ModelServer(CUT, 'S400"not today"') as model,
+        served(tmp_path, model) as api,
+    ):
+        found = await api.wire.stream("go")
+        assert text_of(found) == "so far "
+        assert finish_of(found) == ["error"]
+        *_, failed, done = found
+        assert failed.data["error"]["code"] == "turn_failed"
+        assert "not today" in failed.data["error"]["message"]
+        assert done.data == "[DONE]"
+
+
+async def test_the_library_sees_the_text_and_then_raises(tmp_path: Path) -> None:
+    async with (
+        ModelServer(CUT, 'S400"not today"') as model,
+        served(tmp_path, model) as api,
+    ):
+        stream = await api.chat.create(model="scripted", messages=user("go"), stream=True)
+        found: list[Any] = []
+
+        async def read() -> None:
+            async for chunk in stream:
+                found.append(chunk.choices[0])  # noqa: PERF401 - what came before the error stays
+
+        with pytest.raises(openai.APIError, match="not today"):
+            await read()
+        assert "".join(each.delta.content or "" for each in found) == "so far "
+        assert found[-1].finish_reason == "error"
+
+
+ANEW = "Once upon a time there was a king who had three daughters, and "
+
+
+async def test_what_was_streamed_is_what_is_kept_also_when_the_model_begins_anew(
+    tmp_path: Path,
+) -> None:
+    old = f"{ANEW}one of them was very old and very wise. " * 3
+    scripts = (f'H T"{old}" RST', ok(f"{ANEW}they all lived happily."))
+    headers = {"idempotency-key": "k"}
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        live = text_of(await api.wire.stream("go", headers=headers))
+        assert live.startswith(old)
+        assert text_of(await api.wire.stream("go", headers=headers)) == live
+
+
+async def test_words_repeated_without_end_are_not_in_a_whole_answer(tmp_path: Path) -> None:
+    block = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
+    scripts = (f'H [T"{block}"]*200 HANG', ok("Then it was over."))
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        _, _, answer = await api.wire.ask("go")
+        assert answer["choices"][0]["message"]["content"] == "Then it was over."
+
+
+async def test_a_whole_answer_that_was_cut_says_so(tmp_path: Path) -> None:
+    async with (
+        ModelServer(CUT, 'S400"not today"') as model,
+        served(tmp_path, model) as api,
+    ):
+        status, _, answer = await api.wire.ask("go")
+        (choice,) = answer["choices"]
+        assert (status, choice["finish_reason"]) == (200, "error")
+        assert choice["message"]["content"] == "so far "
+        assert "not today" in answer["error"]["message"]
+
+
+async def test_an_answer_ends_at_the_length_that_was_wanted(tmp_path: Path) -> None:
+    async with (
+        ModelServer('H T"one two" F length U(2) D') as model,
+        served(tmp_path, model) as api,
+    ):
+        found = await api.wire.stream("go", max_completion_tokens=2)
+        assert (text_of(found), finish_of(found)) == ("one two", ["length"])
+        assert model.requests[0].max_tokens == 2
+        assert len(model.requests) == 1
+
+
+async def test_without_a_wanted_length_a_long_answer_is_carried_on(tmp_path: Path) -> None:
+    scripts = ('H T"one two " F length U D', ok("three"))
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        found = await api.wire.stream("go")
+        assert (text_of(found), finish_of(found)) == ("one two three", ["stop"])
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_the_model_declines_is_no_stop(tmp_path: Path, stream: bool) -> None:
+    async with (
+        ModelServer("H F content_filter U D") as model,
+        served(tmp_path, model) as api,
+    ):
+        if stream:
+            found = await api.wire.stream("go")
+            assert finish_of(found) == ["content_filter"]
+            assert text_of(found) == ""
+        else:
+            status, _, answer = await api.wire.ask("go")
+            assert (status, answer["choices"][0]["finish_reason"]) == (200, "content_filter")
+            assert answer["choices"][0]["message"]["content"] is None
+
+
+# --- pictures --------------------------------------------------------------------------------
+
+
+async def test_a_picture_reaches_the_model(tmp_path: Path) -> None:
+    async with ModelServer(ok("A cat.")) as model, served(tmp_path, model) as api:
+        answer = await api.chat.create(model="scripted", messages=looking(data_url()))
+        assert answer.choices[0].message.content == "A cat."
+        (message,) = await api.house.asked(1)
+        shown = [part for part in message["content"] if part["type"] == "image_url"]
+        assert [part["image_url"]["url"] for part in shown] == [data_url()]
+
+
+async def test_pictures_of_earlier_messages_are_seen_as_well(tmp_path: Path) -> None:
+    other = PNG + b"other"
+    said: Any = [
+        *looking(data_url(), "first"),
+        {"role": "assistant", "content": "a cat"},
+        *looking(data_url(other), "second"),
+    ]
+    async with ModelServer(ok("Two.")) as model, served(tmp_path, model) as api:
+        await api.chat.create(model="scripted", messages=said)
+        rows = await api.house.asked(1)
+        shown = [
+            [part["image_url"]["url"] for part in row["content"] if part["type"] == "image_url"]
+            for row in rows
+            if row["role"] == "user"
+        ]
+        assert shown == [[data_url()], [data_url(other)]]
+
+
+# --- a client that leaves --------------------------------------------------------------------
+
+
+async def test_a_client_that_leaves_ends_its_turn_and_not_its_session(tmp_path: Path) -> None:
+    session = {"x-session-id": "s"}
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        async with api.wire.opened("hang", headers=session) as response:
+            async for event in events(response):
+                if text_of([event]):
+                    break
+            response.close()
+        async with asyncio.timeout(8):
+            await model.requests[0].closed.wait()
+        status, headers, answer = await api.wire.ask("next", headers=session)
+        assert (status, headers["x-session-state"]) == (200, "continued")
+        assert answer["choices"][0]["message"]["content"] == "echo: next"
+        assert await api.sessions() == [("active", None)]
+        assert api.house.runner._store
+        (turn, _) = await api.house.runner._store.turns(
+            (await api.house.runner._store.sessions())[0].id
+        )
+        assert (turn.state, turn.cause) == ("stopped", "left")
+        said = [each["content"] for each in await api.house.asked(2)]
+        assert said[0] == "hang"
+        assert said[1] == "so far "
+
+
+async def test_a_stream_that_the_library_closes_ends_its_turn(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        stream = await api.chat.create(model="scripted", messages=user("hang"), stream=True)
+        async for chunk in stream:
+            if chunk.choices[0].delta.content:
+                break
+        await stream.close()
+        async with asyncio.timeout(8):
+            await model.requests[0].closed.wait()
+
+
+async def test_a_client_that_leaves_while_nothing_was_written_ends_its_turn(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer("HANG") as model, served(tmp_path, model) as api:
+        asking = asyncio.ensure_future(api.wire.ask("go"))  # noqa: TID251 - cancelled below
+        async with asyncio.timeout(8):
+            await model.request(1)
+            asking.cancel()
+            await model.requests[0].closed.wait()
+
+
+# --- what must not get out -------------------------------------------------------------------
+
+SECRET = "sk-abcdefghij0123456789ABCDEFGHIJ"
+
+
+async def test_a_key_in_a_text_is_not_shown_however_it_is_cut(tmp_path: Path) -> None:
+    script = f'H T"it is {SECRET[:2]}" T"{SECRET[2:20]}" T"{SECRET[20:]} ok" F stop U D'
+    async with ModelServer(script) as model, served(tmp_path, model) as api:
+        headers = {"idempotency-key": "k"}
+        assert text_of(await api.wire.stream("go", headers=headers)) == "it is *** ok"
+        assert text_of(await api.wire.stream("go", headers=headers)) == "it is *** ok"
+
+
+async def test_a_key_in_an_error_of_the_model_service_is_not_shown(tmp_path: Path) -> None:
+    script = f'S400"wrong key {SECRET}"'
+    async with ModelServer(script) as model, served(tmp_path, model) as api:
+        status, _, body = await api.wire.ask("go")
+        assert status == 502
+        assert SECRET not in str(body)
+        assert "***" in body["error"]["message"]
+
+
+async def test_a_reader_that_takes_nothing_is_let_go_and_its_turn_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "SEND_TIMEOUT", 0.3)
+    script = f'H [T"{"many words " * 2000}"]*200 HANG'
+    async with ModelServer(script) as model, served(tmp_path, model) as api:
+        port = int(api.wire.base.rpartition(":")[2].partition("/")[0])
+        lazy = socket.socket()
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.setblocking(False)  # noqa: FBT003 - as the socket wants it
+        await asyncio.get_running_loop().sock_connect(lazy, ("127.0.0.1", port))
+        body = json.dumps({"messages": user("go"), "stream": True})
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"Authorization: Bearer {KEY}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        await asyncio.get_running_loop().sock_sendall(lazy, (head + body).encode())
+        async with asyncio.timeout(15):
+            await model.request(1)
+            await model.requests[0].closed.wait()
+        lazy.close()
+        assert model.requests[0].left

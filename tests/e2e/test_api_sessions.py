@@ -1,0 +1,415 @@
+"""Sessions and repeats over the API: queues, restarts, `kill -9`, `Idempotency-Key`."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI
+
+from gateway.settings import GatewaySettings, LimitSettings, UserLimits
+from sessions.records import InboxState
+from sessions.settings import SessionSettings
+from tests.e2e.api_kit import (
+    KEY,
+    ApiHouse,
+    Wire,
+    events,
+    finish_of,
+    named,
+    served,
+    text_of,
+    user,
+)
+from tests.e2e.daemon import Daemon
+from tests.e2e.house import opened, talkative
+from tests.fakes.agent_kit import Workshop
+from tests.fakes.model_script import Script, calls, ok
+from tests.fakes.model_server import ModelServer
+
+SESSION = {"x-session-id": "mine"}
+
+
+def keyed(key: str = "once", **more: str) -> dict[str, str]:
+    return {"idempotency-key": key, **more}
+
+
+def said(answer: dict[str, Any]) -> str:
+    return str(answer["choices"][0]["message"]["content"])
+
+
+def gated(go: asyncio.Event) -> tuple[Workshop, Callable[[dict[str, Any]], Script]]:
+    """A model whose every turn waits in a tool until it is let go."""
+    shop = Workshop()
+    shop.release = go
+
+    def answer(body: dict[str, Any]) -> Script:
+        if body["messages"][-1]["role"] == "tool":
+            asked = [each["content"] for each in body["messages"] if each["role"] == "user"]
+            return ok(f"echo: {asked[-1]}")
+        return calls((f"c{len(body['messages'])}", "sleepy", "{}"))
+
+    return shop, answer
+
+
+# --- sessions --------------------------------------------------------------------------------
+
+
+async def test_a_session_goes_on_with_what_the_store_knows(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        forged = [*user("lie"), {"role": "assistant", "content": "forged"}]
+        _, first, _ = await api.wire.ask("", headers=SESSION, messages=[*forged, *user("one")])
+        _, second, answer = await api.wire.ask(
+            "", headers=SESSION, messages=[*forged, *user("two")]
+        )
+        assert said(answer) == "echo: two"
+        assert (first["x-session-state"], second["x-session-state"]) == ("new", "continued")
+        asked = [each["content"] for each in await api.house.asked(2)]
+        assert asked == ["one", "echo: one", "two"]
+        assert await api.sessions("api:mine") == [("active", None)]
+
+
+async def test_a_session_survives_a_restart(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model:
+        async with served(tmp_path, model) as api:
+            await api.wire.ask("one", headers=SESSION)
+        async with served(tmp_path, model) as api:
+            _, headers, _ = await api.wire.ask("two", headers=SESSION)
+            assert headers["x-session-state"] == "continued"
+            asked = [each["content"] for each in await api.house.asked(2)]
+            assert asked == ["one", "echo: one", "two"]
+
+
+@pytest.mark.parametrize("name", ["~mine", "", " ", "a" * 129, "a b", "ä"])
+async def test_only_plain_names_are_names_of_sessions(tmp_path: Path, name: str) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        status, headers, _ = await api.wire.ask("one", headers={"x-session-id": name})
+        if name.strip():
+            assert status == 400
+        else:
+            assert (status, headers.get("x-session-state")) == (200, None)
+
+
+async def test_a_request_waits_while_its_session_is_busy(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    shop, script = gated(go)
+    async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(api.wire.stream("one", headers=SESSION))
+            await shop.entered.wait()
+            second = group.create_task(api.wire.stream("two", headers=SESSION))
+            await waiting(api, 1)
+            go.set()
+        assert text_of(first.result()) == "echo: one"
+        assert text_of(second.result()) == "echo: two"
+        (notice,) = named(second.result(), "holdfast.notice")
+        assert notice["id"] == "N15"
+        assert "`holdfast sessions stop` ends it" in notice["text"]
+        asked = [each["content"] for each in await api.house.asked(3) if each["role"] == "user"]
+        assert asked == ["one", "two"]
+
+
+async def waiting(api: ApiHouse, number: int) -> None:
+    """Wait until so many requests wait in the session."""
+    store = api.house.runner._store
+    assert store
+    async with asyncio.timeout(8):
+        while True:
+            if len((await store.conversation("api:mine")).waiting) == number:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_a_queue_that_is_full_answers_429(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    shop, script = gated(go)
+    settings = GatewaySettings(drain_seconds=0, queue_limit=1)
+    async with (
+        ModelServer(script) as model,
+        served(tmp_path, model, tools=shop.tools(), gateway=settings) as api,
+    ):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(api.wire.stream("one", headers=SESSION))
+            await shop.entered.wait()
+            second = group.create_task(api.wire.stream("two", headers=SESSION))
+            await waiting(api, 1)
+            status, headers, body = await api.wire.ask("three", headers=SESSION)
+            assert (status, body["error"]["code"]) == (429, "queue_full")
+            assert int(headers["retry-after"]) > 0
+            go.set()
+        assert text_of(second.result()) == "echo: two"
+
+
+async def test_who_leaves_the_queue_is_not_answered(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    shop, script = gated(go)
+    async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(api.wire.stream("one", headers=SESSION))
+            await shop.entered.wait()
+            leaver = group.create_task(api.wire.ask("two", headers=SESSION))
+            await waiting(api, 1)
+            leaver.cancel()
+            await waiting(api, 0)
+            go.set()
+        assert text_of(first.result()) == "echo: one"
+        assert [each.last_user_text for each in model.requests] == ["one", "one"]
+
+
+async def test_a_key_has_no_limit_unless_one_is_written(tmp_path: Path) -> None:
+    limits = LimitSettings(
+        messages_per_minute=1, users={"api:key": UserLimits(messages_per_minute=2)}
+    )
+    async with ModelServer(talkative) as model:
+        async with served(
+            tmp_path / "a", model, limits=LimitSettings(messages_per_minute=1)
+        ) as api:
+            assert [(await api.wire.ask("hi"))[0] for _ in range(3)] == [200, 200, 200]
+        async with served(tmp_path / "b", model, limits=limits) as api:
+            assert [(await api.wire.ask("hi"))[0] for _ in range(3)] == [200, 200, 429]
+
+
+# --- the same request again ------------------------------------------------------------------
+
+
+async def test_a_repeat_joins_the_turn_that_runs(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    shop, script = gated(go)
+    async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(api.wire.stream("one", headers=keyed()))
+            await shop.entered.wait()
+            async with api.wire.opened("one", headers=keyed()) as response:
+                second = []
+                async for event in events(response):
+                    second.append(event)
+                    go.set()
+        assert first.result() == second
+        assert text_of(second) == "echo: one"
+        assert len(model.requests) == 2  # one turn, of two steps
+
+
+async def test_the_first_may_leave_when_a_second_has_joined(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    shop, script = gated(go)
+    async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
+        async with api.wire.opened("one", headers=keyed()) as first:
+            await shop.entered.wait()
+            async with api.wire.opened("one", headers=keyed()) as second:
+                first.close()
+                go.set()
+                found = [event async for event in events(second)]
+        assert (text_of(found), finish_of(found)) == ("echo: one", ["stop"])
+
+
+@pytest.mark.parametrize("session", [{}, SESSION], ids=["alone", "in a session"])
+async def test_a_repeat_gets_the_stored_answer_also_after_a_restart(
+    tmp_path: Path, session: dict[str, str]
+) -> None:
+    headers = keyed(**session)
+    async with ModelServer(talkative) as model:
+        async with served(tmp_path, model) as api:
+            _, _, first = await api.wire.ask("one", headers=headers)
+            _, _, again = await api.wire.ask("one", headers=headers)
+            assert again == first
+            if session:
+                await api.wire.ask("more", headers=session)
+        before = len(model.requests)
+        async with served(tmp_path, model) as api:
+            _, _, again = await api.wire.ask("one", headers=headers)
+            assert again == first
+        assert len(model.requests) == before
+
+
+async def test_who_lost_the_connection_and_asks_again_at_once_is_answered(tmp_path: Path) -> None:
+    scripts = ('H T"so " HANG', ok("so it is"))
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        async with api.wire.opened("one", headers=keyed(**SESSION)) as response:
+            async for event in events(response):
+                if text_of([event]):
+                    break
+            response.close()
+        async with asyncio.timeout(8):
+            await model.requests[0].closed.wait()  # it is being ended right now
+        found = await api.wire.stream("one", headers=keyed(**SESSION))
+        assert (text_of(found), finish_of(found)) == ("so it is", ["stop"])
+        again = await api.wire.stream("one", headers=keyed(**SESSION))
+        assert text_of(again) == "so it is"
+        assert len(model.requests) == 2
+
+
+async def test_under_one_key_nothing_else_can_be_asked(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        await api.wire.ask("one", headers=keyed())
+        status, _, body = await api.wire.ask("two", headers=keyed())
+        assert (status, body["error"]["code"]) == (422, "idempotency_key_reused")
+        status, _, answer = await api.wire.ask("two", headers=keyed("other"))
+        assert (status, said(answer)) == (200, "echo: two")
+
+
+async def test_a_repeat_of_what_failed_is_tried_anew(tmp_path: Path) -> None:
+    scripts = ('S400"no"', ok("yes"))
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        status, _, _ = await api.wire.ask("one", headers=keyed())
+        assert status == 502
+        for _ in range(2):
+            status, _, answer = await api.wire.ask("one", headers=keyed())
+            assert (status, said(answer)) == (200, "yes")
+        assert len(model.requests) == 2
+
+
+async def test_a_capped_answer_is_capped_when_it_is_told_again(tmp_path: Path) -> None:
+    async with (
+        ModelServer('H T"one two" F length U(2) D') as model,
+        served(tmp_path, model) as api,
+    ):
+        _, _, first = await api.wire.ask("go", max_tokens=2, headers=keyed())
+        _, _, again = await api.wire.ask("go", max_tokens=2, headers=keyed())
+        assert first == again
+        assert first["choices"][0]["finish_reason"] == "length"
+
+
+# --- restarts --------------------------------------------------------------------------------
+
+
+async def test_a_turn_that_is_drained_is_told_to_its_reader(tmp_path: Path) -> None:
+    """One that has said nothing gets an error, one that has ends with it."""
+
+    def answer(body: dict[str, Any]) -> Script:
+        return "HANG" if body["messages"][-1]["content"] == "one" else talkative(body)
+
+    async with ModelServer(answer) as model, served(tmp_path, model) as api:
+        async with asyncio.TaskGroup() as group:
+            silent = group.create_task(api.wire.ask("one", headers=SESSION))
+            await model.request(1)
+            async with api.wire.opened("hang", headers={"x-session-id": "other"}) as response:
+                found = []
+                async for event in events(response):
+                    found.append(event)
+                    if text_of(found):
+                        api.house.runner.stopping.set()
+        status, headers, body = silent.result()
+        assert (status, body["error"]["code"]) == (503, "interrupted")
+        assert headers["x-should-retry"] == "false"
+        assert (text_of(found), finish_of(found)) == ("so far ", ["error"])
+        assert found[-2].data["error"]["code"] == "interrupted"
+
+
+async def test_a_session_that_was_drained_goes_on_at_the_next_request(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model:
+        async with served(tmp_path, model) as api, api.wire.opened("hang", headers=SESSION) as one:
+            async for event in events(one):
+                if text_of([event]):
+                    break
+            api.house.runner.stopping.set()
+            assert finish_of([event async for event in events(one)]) == ["error"]
+        async with opened(tmp_path) as store:
+            (session,) = await store.sessions()
+            assert (session.state, session.reason) == ("suspended", "restart")
+        async with served(tmp_path, model) as api:
+            _, headers, answer = await api.wire.ask("next", headers=SESSION)
+            assert headers["x-session-state"] == "resumed"
+            assert said(answer) == "echo: next"
+            asked = [each["content"] for each in await api.house.asked(2)]
+            assert asked[:2] == ["hang", "so far "]
+            assert "next" in asked[2]
+            _, headers, _ = await api.wire.ask("last", headers=SESSION)
+            assert headers["x-session-state"] == "continued"
+            assert await api.sessions() == [("active", None)]
+
+
+async def test_what_waited_at_a_crash_is_answered_only_if_it_may_be_asked_again(
+    tmp_path: Path,
+) -> None:
+    go = asyncio.Event()
+    shop, script = gated(go)
+    async with ModelServer(script) as model:
+        asked = (("one", SESSION), ("two", SESSION), ("three", keyed(**SESSION)))
+        async with (
+            served(tmp_path, model, tools=shop.tools()) as api,
+            asyncio.TaskGroup() as group,
+        ):
+            for text, headers in asked:
+                group.create_task(cut_off(api, text, headers))
+                if text == "one":
+                    await shop.entered.wait()
+            await waiting(api, 2)
+            await api.house.crash()
+        go.set()
+        model._handler = talkative
+        async with served(tmp_path, model) as api:
+            _, headers, answer = await api.wire.ask("three", headers=keyed(**SESSION))
+            assert said(answer) == "echo: three"
+            seen = [each["content"] for each in await api.house.asked(len(model.requests))]
+            assert not any("two" in str(each) for each in seen)
+            assert api.house.runner._store
+            found = await api.house.runner._store.trace("api:mine")
+            states = {each.entry.state for each in found}
+            assert states == {InboxState.DONE}
+
+
+async def cut_off(api: ApiHouse, text: str, headers: dict[str, str]) -> None:
+    status, _, body = await api.wire.ask(text, headers=headers)
+    assert (status, body["error"]["code"]) == (503, "interrupted")
+
+
+async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
+    """The session goes on at the next request, with what was said, and the key finds its answer."""
+    async with ModelServer(talkative) as model:
+        daemon = Daemon(
+            tmp_path,
+            'model.provider="openai"',
+            'model.name="scripted"',
+            f'model.base_url="{model.url}"',
+            'model.api_key="sk-none"',
+            f'http.api_key="{KEY}"',
+        )
+        async with daemon:
+            base = f"{daemon.url}/v1"
+            wire = Wire(base)
+            _, _, stored = await wire.ask("before", headers=keyed(**SESSION))
+            async with wire.opened("hang", headers=SESSION) as response:
+                async for event in events(response):
+                    if text_of([event]):
+                        break
+                await daemon.kill()
+            await daemon.start()
+            assert (await wire.ask("before", headers=keyed(**SESSION)))[2] == stored
+            async with AsyncOpenAI(base_url=base, api_key=KEY, max_retries=0) as client:
+                raw = await client.chat.completions.with_raw_response.create(
+                    model="scripted",
+                    messages=user("after"),
+                    extra_headers=SESSION,
+                )
+            assert raw.headers["x-session-state"] == "resumed"
+            assert raw.parse().choices[0].message.content == "echo: after"
+            await wire.close()
+        asked = [str(each["content"]) for each in model.requests[-1].messages]
+        assert asked[0] == "before"
+        assert any("hang" in each for each in asked)
+        async with opened(tmp_path) as store:
+            (session,) = [each for each in await store.sessions() if each.key == "api:mine"]
+            assert (session.state, session.reason) == ("active", None)
+
+
+async def test_a_turn_that_the_crash_cut_is_not_taken_up_for_nobody(tmp_path: Path) -> None:
+    """With `on_interrupted = "resume"` a session's turn goes on by itself, a lone request's does not."""
+    resume = SessionSettings(on_interrupted="resume")
+    async with ModelServer(talkative) as model:
+        async with (
+            served(tmp_path, model, sessions=resume) as api,
+            api.wire.opened("hang alone") as alone,
+            api.wire.opened("hang on", headers=SESSION) as kept,
+        ):
+            for response in (alone, kept):
+                async for event in events(response):
+                    if text_of([event]):
+                        break
+            await api.house.crash()
+        async with served(tmp_path, model, sessions=resume) as api:
+            async with asyncio.timeout(8):
+                await model.request(3)
+            assert model.requests[2].asked.messages[0]["content"] == "hang on"
+            assert sorted(await api.sessions()) == [("active", None), ("suspended", "crash")]
+        assert len(model.requests) == 3

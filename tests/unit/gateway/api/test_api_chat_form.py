@@ -1,0 +1,118 @@
+"""Bodies of `/v1/chat/completions` as they are read."""
+
+import base64
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.api.asked import Asked
+from gateway.api.chat_form import read_request
+from gateway.api.failures import Refused
+from gateway.api.pictures import LARGEST, picture
+from sessions.records import ToolCall
+
+
+def asked(*messages: Any, **more: Any) -> Asked:
+    return read_request(msgspec.json.encode({"messages": messages, **more}))
+
+
+def by(role: str, content: Any = None, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a":1}'}}
+
+
+def test_the_last_message_is_asked_and_the_others_came_before() -> None:
+    found = asked(by("system", "s"), by("user", "one"), by("assistant", "two"), by("user", "three"))
+    assert found.message.text == "three"
+    assert [(each.role, each.text) for each in found.before] == [
+        ("user", "one"),
+        ("assistant", "two"),
+    ]
+    assert found.system == "s"
+
+
+def test_calls_and_their_results_are_part_of_what_came_before() -> None:
+    found = asked(
+        by("user", "one"),
+        by("assistant", None, tool_calls=[CALL]),
+        by("tool", "result", tool_call_id="c1"),
+        by("user", "two"),
+    )
+    _, call, result = found.before
+    assert call.tool_calls == (ToolCall("c1", "read", '{"a":1}'),)
+    assert (result.role, result.text, result.tool_call_id) == ("tool", "result", "c1")
+
+
+def test_parts_of_text_are_lines() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert asked(by("user", parts)).message.text == "a\nb"
+
+
+def test_what_a_database_cannot_hold_is_replaced() -> None:
+    assert asked(by("user", "a\0b")).message.text == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_the_newer_name_of_a_limit_counts() -> None:
+    assert asked(by("user", "x"), max_tokens=5).max_output_tokens == 5
+    found = asked(by("user", "x"), max_tokens=5, max_completion_tokens=7)
+    assert found.max_output_tokens == 7
+
+
+def test_tools_that_may_not_be_called_do_no_harm() -> None:
+    assert asked(by("user", "x"), tools=[{}], tool_choice="none").message.text == "x"
+    with pytest.raises(Refused, match="tools of its own"):
+        asked(by("user", "x"), tools=[{}], tool_choice="auto")
+
+
+def test_other_bodies_are_told_apart() -> None:
+    same = asked(by("user", "x")).digest
+    assert asked(by("user", "x")).digest == same
+    assert asked(by("user", "y")).digest != same
+
+
+@pytest.mark.parametrize("kind", ["image/png", "IMAGE/PNG", "image/png;name=a.png"])
+def test_a_picture_is_read(kind: str) -> None:
+    found = picture(f"data:{kind};base64,{base64.b64encode(b'abc').decode()}", "p", 3)
+    assert (found.name, found.media_type, found.content) == ("picture-3.png", "image/png", b"abc")
+
+
+def test_a_picture_that_is_too_large_is_refused_with_its_size() -> None:
+    url = f"data:image/png;base64,{base64.b64encode(bytes(LARGEST + 1)).decode()}"
+    with pytest.raises(Refused, match="too large") as error:
+        picture(url, "p", 1)
+    assert error.value.failure.status == 400
+
+
+_plain = st.none() | st.booleans() | st.integers(-2, 2) | st.text(max_size=3)
+_values = _plain | st.lists(_plain, max_size=2) | st.dictionaries(st.just("text"), _plain)
+_keys = st.sampled_from(
+    ["messages", "model", "stream", "tools", "n", "stream_options", "max_tokens"]
+)
+_message = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.sampled_from(["user", "system", "assistant", "tool", "x"]) | _values,
+        "content": _values | st.lists(st.fixed_dictionaries({"type": _values, "text": _values})),
+        "tool_calls": _values,
+    },
+)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.dictionaries(_keys, _values) | st.builds(lambda m: {"messages": m}, st.lists(_message)))
+def test_whatever_a_body_holds_it_is_read_or_refused(body: dict[str, Any]) -> None:
+    with contextlib.suppress(Refused):
+        assert read_request(msgspec.json.encode(body)).message.text.strip()
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.binary(max_size=40))
+def test_whatever_bytes_come_they_are_read_or_refused(content: bytes) -> None:
+    with pytest.raises(Refused):
+        read_request(content)

@@ -1,0 +1,149 @@
+"""The session machine, where a program asks: sessions of one turn, readers that leave, going on."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from sessions.changes import EndTurn, OpenSession, SetInbox, SetSession, StartTurn
+from sessions.events import (
+    Arrived,
+    Busy,
+    CancelTask,
+    Earlier,
+    Ended,
+    Interrupt,
+    Left,
+    Pending,
+    Say,
+    StartTask,
+    State,
+)
+from sessions.machine import Env, Result, step
+from sessions.records import InboxState, Message, Reason, SessionState, TurnState
+
+KEY = "api:mine"
+
+
+def env(now: int = 5) -> Env:
+    return Env(now, lambda kind: f"{kind}_new")
+
+
+def pending(name: str = "i1", **more: Any) -> Pending:
+    return Pending(name, "there", "api:key", Message("user", name), origin=f"o_{name}", **more)
+
+
+def changes(result: Result, kind: type) -> list[Any]:
+    return [change for change in result.changes if isinstance(change, kind)]
+
+
+def acts(result: Result, kind: type) -> list[Any]:
+    return [act for act in result.acts if isinstance(act, kind)]
+
+
+def begun(state: State | None = None, **more: Any) -> Result:
+    return step(state or State(KEY), Arrived(pending(**more)), env())
+
+
+def test_what_was_said_before_opens_the_session_and_is_said_once() -> None:
+    before = (Message("user", "a"), Message("assistant", "b"))
+    (start,) = changes(begun(before=before), StartTurn)
+    assert start.messages == (*before, Message("user", "i1"))
+    assert start.request == "i1"
+    there = State(KEY, session="s1")
+    (start,) = changes(begun(there, before=before), StartTurn)
+    assert start.messages == (Message("user", "i1"),)
+
+
+def test_wishes_reach_the_turn() -> None:
+    (task,) = acts(begun(wishes=b"w", once=True), StartTask)
+    assert (task.turn.wishes, task.turn.once, task.turn.origin) == (b"w", True, "o_i1")
+
+
+@pytest.mark.parametrize("how", [TurnState.DONE, TurnState.FAILED])
+def test_a_session_of_one_turn_is_closed_with_it(how: TurnState) -> None:
+    result = step(begun(once=True).state, Ended("t_new", how), env())
+    assert changes(result, SetSession) == [
+        SetSession("s_new", SessionState.CLOSED, Reason.ANSWERED, 5)
+    ]
+    assert result.state.session is None
+    kept = step(begun().state, Ended("t_new", how), env())
+    assert changes(kept, SetSession) == []
+    assert kept.state.session == "s_new"
+
+
+def test_a_reader_that_leaves_ends_its_turn_and_suspends_nothing() -> None:
+    result = step(begun().state, Left("i1", "o_i1"), env())
+    assert [act.cause for act in acts(result, CancelTask)] == ["left"]
+    assert changes(result, EndTurn) == [EndTurn("t_new", TurnState.STOPPED, 5, "left")]
+    assert changes(result, SetSession) == []
+    assert acts(result, Say) == []
+    assert result.state.session == "s_new"
+    again = step(result.state, Left("i1", "o_i1"), env())
+    assert (again.changes, again.acts) == ([], [])
+
+
+def test_a_reader_that_leaves_closes_what_was_for_it_alone() -> None:
+    result = step(begun(once=True).state, Left("i1", "o_i1"), env())
+    (closed,) = changes(result, SetSession)
+    assert (closed.state, closed.reason) == (SessionState.CLOSED, Reason.ANSWERED)
+
+
+def test_the_turn_of_another_goes_on_when_somebody_leaves_the_queue() -> None:
+    state = step(begun().state, Arrived(pending("i2")), env()).state
+    result = step(state, Left("i2", "o_i2"), env())
+    assert acts(result, CancelTask) == []
+    assert changes(result, SetInbox) == [SetInbox(("i2",), InboxState.DONE, 5)]
+    assert result.state.waiting == ()
+
+
+def test_the_next_in_the_queue_begins_after_a_reader_has_left() -> None:
+    state = step(begun().state, Arrived(pending("i2")), env()).state
+    state = step(state, Left("i1", "o_i1"), env()).state
+    result = step(state, Ended("t_new", TurnState.STOPPED), env())
+    (start,) = changes(result, StartTurn)
+    assert (start.inbox, start.session_id) == (("i2",), "s_new")
+
+
+INTERRUPTED = [Reason.CRASH, Reason.RESTART, Reason.STUCK]
+
+
+def suspended(reason: Reason, *, goes_on: bool) -> State:
+    earlier = Earlier("s1", reason, "request")
+    return State(KEY, earlier=earlier, fresh_after=reason, goes_on=goes_on)
+
+
+@pytest.mark.parametrize("reason", INTERRUPTED)
+def test_an_interrupted_session_goes_on_where_nobody_reads_that_it_was(reason: Reason) -> None:
+    result = begun(suspended(reason, goes_on=True))
+    assert changes(result, OpenSession) == []
+    assert changes(result, SetSession) == [SetSession("s1", SessionState.ACTIVE, None, 5)]
+    (task,) = acts(result, StartTask)
+    assert (task.turn.session, task.fresh_after, task.interrupted_request) == ("s1", None, "")
+    assert acts(result, Say) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "goes_on"),
+    [*((reason, False) for reason in INTERRUPTED), (Reason.STOP, True)],
+)
+def test_elsewhere_and_after_a_stop_a_fresh_one_opens(reason: Reason, goes_on: bool) -> None:
+    result = begun(suspended(reason, goes_on=goes_on))
+    assert len(changes(result, OpenSession)) == 1
+    assert [say.notice for say in acts(result, Say)] == ["N14"]
+
+
+def test_a_session_of_one_turn_that_a_restart_interrupts_is_kept() -> None:
+    result = step(begun(once=True).state, Interrupt(Reason.RESTART), env())
+    (kept,) = changes(result, SetSession)
+    assert (kept.state, kept.reason) == (SessionState.SUSPENDED, Reason.RESTART)
+
+
+def test_wishes_are_never_joined_into_one_turn() -> None:
+    state = begun().state
+    for name in ("i2", "i3"):
+        state = step(state, Arrived(pending(name, mode=Busy.QUEUE)), env()).state
+    result = step(state, Ended("t_new", TurnState.DONE), env())
+    (start,) = changes(result, StartTurn)
+    assert start.inbox == ("i2",)
+    assert msgspec.structs.asdict(result.state)["waiting"][0].id == "i3"
