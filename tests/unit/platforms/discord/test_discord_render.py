@@ -43,6 +43,7 @@ def shows(shown: str, md: str) -> bool:
         ("__two words__ and __init__", "**two words** and \\_\\_init\\_\\_"),
         ("snake_case_name __not closed", "snake_case_name \\_\\_not closed"),
         ("`__x__ || [a](b)`", "`__x__ || [a](b)`"),
+        ("**a***b*", "**a**\u200b*b*"),
         ("**a\nb**", "**a**\n**b**"),
         ("**a `**` b**", "**a** `**` **b**"),
         ("2*3*4 ** 5 ** 6", "2\\*3\\*4 \\*\\* 5 \\*\\* 6"),
