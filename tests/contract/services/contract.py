@@ -248,4 +248,5 @@ def quick(can: Capabilities) -> Capabilities:
         live_interval=min(can.live_interval, LIVE_INTERVAL),
         burst=max(can.burst, 40),
         per_second=max(can.per_second, 20.0),
+        per_minute=0,
     )
