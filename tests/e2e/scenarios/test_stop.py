@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import CHAT, SCALED, Stage, stage
+from tests.e2e.scenarios.stage import AT_ONCE, CHAT, SCALED, Stage, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import calls
 
@@ -19,7 +19,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 async def stopped_then_fresh(scene: Stage, requests: int) -> None:
     """Stop, and see that nothing goes on, and that the next message begins a new conversation."""
-    assert await scene.stop() <= 0.3
+    assert await scene.stop() <= AT_ONCE
     turn = await scene.ends()
     assert turn.state not in {TurnState.DONE, TurnState.RUNNING}
     assert len(scene.requests) == requests
@@ -93,7 +93,7 @@ async def test_calls_that_had_not_begun_when_it_was_stopped_never_run(tmp_path: 
     async with stage(tmp_path, "chat", script, OK) as scene:
         await scene.say()
         await scene.desk.begun.wait()
-        assert await scene.stop() <= 0.3
+        assert await scene.stop() <= AT_ONCE
         await scene.ends()
         assert scene.desk.ran == ["sleepy 30"]
         _, _, cut, never = await scene.history()
@@ -119,7 +119,7 @@ async def test_a_stop_while_the_conversation_is_being_compacted_takes_effect(
         await scene.go("two")
         await scene.say("three")
         await scene.house.model.request(4)
-        assert await scene.stop() <= 0.3
+        assert await scene.stop() <= AT_ONCE
         await scene.ends(3)
         assert len(scene.requests) == 4
         await scene.check()
@@ -164,7 +164,7 @@ async def test_stopping_does_not_wait_for_a_service_that_keeps_sending(tmp_path:
     async with stage(tmp_path, "chat", 'H [T"x" W.005]*', OK) as scene:
         await scene.say()
         await scene.house.screen.shows(CHAT, "xxx")
-        assert await scene.stop() <= 0.3
+        assert await scene.stop() <= AT_ONCE
         await scene.requests[0].closed.wait()
         turn = await scene.ends()
         assert turn.state is TurnState.STOPPED
