@@ -9,7 +9,7 @@ ALONE = Place(beside=False)
 
 
 def on(path: str) -> Place:
-    return Place(beside=True, path=whole_path("/work", path))
+    return Place(beside=True, path=whole_path("/desk", path))
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ def on(path: str) -> Place:
         pytest.param([on("a"), on("b"), BESIDE], [3], id="different paths"),
         pytest.param([on("a"), on("b"), on("./a")], [2, 1], id="one path"),
         pytest.param([on("a"), on("a"), on("a")], [1, 1, 1], id="one path, three times"),
-        pytest.param([on("a"), on("/work/b/../a")], [1, 1], id="one path, written out"),
+        pytest.param([on("a"), on("/desk/b/../a")], [1, 1], id="one path, written out"),
         pytest.param([on("a/b/c"), on("a")], [1, 1], id="in a folder"),
         pytest.param([on("a"), on("a/b/c")], [1, 1], id="a folder, then inside"),
         pytest.param([on("a"), on("ab")], [2], id="only a like beginning"),
         pytest.param([on("."), on("a")], [1, 1], id="the workspace itself"),
-        pytest.param([on("/"), on("/work/a")], [1, 1], id="the root"),
+        pytest.param([on("/"), on("/desk/a")], [1, 1], id="the root"),
         pytest.param([on("a"), on("b"), on("a"), on("b")], [2, 2], id="by turns"),
     ],
 )
