@@ -2,13 +2,39 @@
 
 import asyncio
 import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+from pytest_asyncio.plugin import LoopFactory
+
+from tests.patient import PatientLoop
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
+ENOUGH = 4 * 1024**3
 
 
 def pytest_configure() -> None:
     """The test runner makes a loop for the first test that is not async, and never closes it."""
     asyncio.set_event_loop(None)
+    _keep_files_in_memory()
+
+
+def _keep_files_in_memory() -> None:
+    """What is synced to a disk takes as long as whatever else writes there; no test is about that."""
+    if (
+        "TMPDIR" not in os.environ  # noqa: TID251 - not our configuration
+        and os.access(MEMORY, os.W_OK)
+        and shutil.disk_usage(MEMORY).free > ENOUGH
+    ):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # noqa: TID251 - as above
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, LoopFactory]:
+    """Every test has a loop that a busy machine does not hurry."""
+    return {"patient": PatientLoop}
 
 
 def _skipped(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:
