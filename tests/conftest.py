@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pytest_asyncio.plugin import LoopFactory
 
-from tests.patient import PatientLoop
+from tests.patient import PatientLoop, QuickLoop
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 ENOUGH = 4 * 1024**3
@@ -32,9 +32,10 @@ def _keep_files_in_memory() -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # noqa: TID251 - as above
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, LoopFactory]:
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:
     """Every test has a loop that a busy machine does not hurry."""
-    return {"patient": PatientLoop}
+    quick = item.get_closest_marker("quick")
+    return {"quick": QuickLoop} if quick else {"patient": PatientLoop}
 
 
 def _skipped(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:

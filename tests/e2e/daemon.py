@@ -14,7 +14,7 @@ import aiohttp
 from gateway.config import environment
 
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/enter/[\w-]+")
-PATIENCE = 20.0
+PATIENCE = 40.0
 
 Row = dict[str, Any]
 

@@ -16,6 +16,8 @@ from tests.e2e.house import House, Nothing, Screen, gateway, opened, talkative
 from tests.fakes.model_script import Script, ok, words
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 CHAT = "7"
 LISTED = ("scripted", "scripted-large", "tiny-1", "tiny-2")
 LONG = "A long story about ships and harbours. " * 40

@@ -16,8 +16,6 @@ from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slow_line import SlowLine, resident
 
-pytestmark = pytest.mark.timeout(60)
-
 MEGABYTE = 1_000_000
 REPLIES = 7
 

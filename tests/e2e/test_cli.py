@@ -21,7 +21,7 @@ import pytest
 from gateway.config import environment
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
-PATIENCE = 15.0
+PATIENCE = 40.0
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 

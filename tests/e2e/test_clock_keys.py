@@ -26,6 +26,8 @@ from tests.fakes.agent_kit import settings_for
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 CHAT = "7"
 PATIENCE = 5.0
 OK = 'H T"done" F stop U D EOF'

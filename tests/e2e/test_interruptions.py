@@ -24,6 +24,8 @@ from tests.e2e.house import Screen, gateway, opened, talkative
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 CHAT = "7"
 
 

@@ -31,7 +31,6 @@ from tests.faults.journal_kills import (
     staged,
 )
 
-pytestmark = pytest.mark.timeout(60)
 NOT_SURE = "pay({", "I do not know whether it finished"
 
 

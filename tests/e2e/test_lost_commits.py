@@ -21,8 +21,6 @@ from tests.fakes.cutter import HOWS, Cutter, How
 from tests.fakes.model_script import Script, calls, words
 from tests.fakes.model_server import ModelServer
 
-pytestmark = pytest.mark.timeout(60)
-
 COMMITS = 12
 """More than the turn has: the last plans are for what comes behind it."""
 

@@ -11,8 +11,6 @@ from tests.e2e.crowd import Speaker, all_speak, crowd, gateway_for, nothing_left
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
-pytestmark = pytest.mark.timeout(60)
-
 SIZE = 20
 
 PLACES = [

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
-
 from gateway.config import environment
 from sessions.values.clock import SystemClock
 from tests.e2e.house import talkative
@@ -125,7 +123,6 @@ def question(messages: list[Shown]) -> Shown:
     return next(each for each in messages if each.buttons)
 
 
-@pytest.mark.timeout(60)
 async def test_from_nothing_to_an_owner_with_tools_and_a_second_person(tmp_path: Path) -> None:
     async with ModelServer(obedient) as model, serving() as telegram, asyncio.timeout(PATIENCE):
         async with Started(tmp_path, telegram, model, tools=True) as daemon:
@@ -173,7 +170,6 @@ async def test_from_nothing_to_an_owner_with_tools_and_a_second_person(tmp_path:
         assert telegram.complaints() == []
 
 
-@pytest.mark.timeout(60)
 async def test_a_new_claim_is_printed_as_a_link_where_the_name_of_the_bot_is_known(
     tmp_path: Path,
 ) -> None:

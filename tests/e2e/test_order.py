@@ -15,8 +15,6 @@ from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 from tests.fakes.slow_line import SlowLine
 
-pytestmark = pytest.mark.timeout(60)
-
 MESSAGES = range(10, 20)
 
 

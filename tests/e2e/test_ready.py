@@ -15,8 +15,6 @@ from tests.e2e.town import PLATFORMS, daemon_in, town
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
-pytestmark = pytest.mark.timeout(60)  # it starts whole daemons, and others may need the machine
-
 TOKENS = {"telegram": "token", "discord": "token", "slack": "bot_token"}
 
 

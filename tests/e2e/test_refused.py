@@ -13,8 +13,6 @@ from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.server import Fault, SlackServer
 from tests.fakes.telegram.server import serving
 
-pytestmark = pytest.mark.timeout(60)  # whole processes, on a machine that may be busy
-
 ALLOWED = 'access.allow=["telegram:1001", "slack:T1/U1"]'
 
 

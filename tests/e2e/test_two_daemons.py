@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.daemon import Daemon
 from tests.e2e.house import talkative
 from tests.fakes.discord.server import TOKEN as DISCORD_TOKEN
@@ -19,8 +17,6 @@ from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SlackServer
 from tests.fakes.telegram.server import TOKEN as TELEGRAM_TOKEN
 from tests.fakes.telegram.server import serving
-
-pytestmark = pytest.mark.timeout(60)  # whole processes, on a machine that may be busy
 
 SAID = ("are you there?", "!retry", "/nonsense", "!whoami", "!stop")
 """Messages and commands; each is answered once by both, and what they say of it is one message."""

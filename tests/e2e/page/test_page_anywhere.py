@@ -15,7 +15,7 @@ from tests.e2e.daemon import Daemon
 from tests.e2e.page.hands import opened, ready, rows, send
 from tests.e2e.stage import Place, staged
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class DaemonPlace:

@@ -9,7 +9,7 @@ from platforms.core.contract import Address, Button, Draft
 from tests.e2e.page.hands import chat_of, rows, send, words
 from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_an_answer_grows_before_ones_eyes(stage: Stage, page: Page) -> None:

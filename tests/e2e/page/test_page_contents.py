@@ -6,7 +6,7 @@ from playwright.async_api import BrowserContext, Page, expect
 from tests.e2e.page.hands import chat_of, overflow, rows, send, words
 from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ATTACKS = [
     '<img src=x onerror="window.hacked = 1">',

@@ -8,7 +8,7 @@ from playwright.async_api import Page, expect
 from tests.e2e.page.hands import chat_of, overflow, rows, send
 from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FOCUSED = """() => {
     const node = document.activeElement;

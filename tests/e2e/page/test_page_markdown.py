@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page
 
 from tests.e2e.stage import staged
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # All letters of these must be seen: nothing in them is only for the machine.
 SAMPLES = {

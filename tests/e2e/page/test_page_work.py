@@ -24,7 +24,7 @@ from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 QUICK = Timeouts(backoff=0.01, notice_after=0.3, first_token=1.5)
 

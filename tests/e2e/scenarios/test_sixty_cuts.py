@@ -63,7 +63,6 @@ def number_in(text: str) -> int:
     return int(found[1])
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_sixty_cut_answers_are_all_answered_whole_and_once(
     tmp_path: Path, protocol: ProtocolName
