@@ -4,7 +4,7 @@ Timers that a test has made short must fire because nothing happened, not becaus
 the processor. So the clock of a `PatientLoop` counts what was slept, never more than was asked for,
 and what was computed. That of a `QuickLoop` leaps, besides: when nothing is left to do but to wait
 for a timer, that timer's moment has come. What the loop's clock says is also what the gateway under
-test is told (`LoopClock`).
+test is told (`PatientClock`).
 """
 
 import asyncio
@@ -110,8 +110,8 @@ class QuickLoop(PatientLoop):
         super().__init__(_Leaping())
 
 
-class LoopClock(SystemClock):
-    """The clock of the loop that it was made in."""
+class PatientClock(SystemClock):
+    """The machine's hour, and the seconds of the loop that it was made in."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
