@@ -135,7 +135,7 @@ async def waiting(api: ApiHouse) -> None:
     store = api.house.runner._store
     assert store
     async with asyncio.timeout(8):
-        while not (await store.conversation("api:mine")).waiting:
+        while not (await store.conversation("api:mine")).waiting:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.01)
 
 
@@ -222,9 +222,7 @@ async def test_a_stream_that_node_gives_up_ends_its_turn(tmp_path: Path, case: s
 
 
 @pytest.mark.parametrize("case", ["chat", "stream", "helper"])
-async def test_a_failure_before_the_first_word_is_raised_by_node(
-    tmp_path: Path, case: str
-) -> None:
+async def test_a_failure_before_the_first_word_is_raised_by_node(tmp_path: Path, case: str) -> None:
     async with (
         ModelServer('S400"too clever"') as model,
         served(tmp_path, model) as api,
