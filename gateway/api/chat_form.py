@@ -1,6 +1,5 @@
 """Sans-IO: `/v1/chat/completions`: reads its requests, writes its answers."""
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -8,18 +7,12 @@ import msgspec
 
 from agent.spend import Usage
 from gateway.api.asked import Asked, Picture, Said, clean, digest_of
+from gateway.api.bodies import OWN_TOOLS, read_body
 from gateway.api.failures import unfit
 from gateway.api.outcome import Outcome
 from gateway.api.pictures import picture
-from gateway.api.story import More, Piece, ToolOver, ToolRuns
-from gateway.news import Told
+from gateway.api.story import More, Piece, named
 from sessions.records import ToolCall
-
-OWN_TOOLS = (
-    "The agent behind this API has tools of its own and cannot call those of a request; "
-    "leave `tools` out."
-)
-_WHERE = re.compile(r"(?P<what>.*) - at `\$\.?(?P<param>[^`]*)`", re.DOTALL)
 
 # --- what comes in -----------------------------------------------------------------------------
 
@@ -79,16 +72,7 @@ _read = msgspec.json.Decoder(_Body).decode
 
 def read_request(content: bytes) -> Asked:
     """Read a request; raises `Refused`. What is not known here is let pass, as others do."""
-    try:
-        body = _read(content)
-    except msgspec.ValidationError as error:
-        found = _WHERE.fullmatch(str(error))
-        what, param = (found["what"], found["param"]) if found else (str(error), None)
-        msg = f"{what}."
-        raise unfit(msg, param or None) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = "The body of this request is not JSON."
-        raise unfit(msg) from error
+    body = read_body(_read, content)
     if (body.tools and body.tool_choice != "none") or body.functions:
         raise unfit(OWN_TOOLS, "tools" if body.tools else "functions", "unsupported_parameter")
     if body.n not in {None, 1}:
@@ -182,20 +166,8 @@ class ChatForm:
         match piece:
             case More():
                 return self._chunk({"content": piece.text})
-            case ToolRuns():
-                running = {
-                    "tool": piece.tool,
-                    "emoji": piece.emoji,
-                    "label": piece.label,
-                    "toolCallId": piece.id,
-                    "status": "running",
-                }
-                return self._named("hermes.tool.progress", running)
-            case ToolOver():
-                over = {"tool": piece.tool, "toolCallId": piece.id, "status": "completed"}
-                return self._named("hermes.tool.progress", over)
-            case Told():
-                return self._named("holdfast.notice", {"id": piece.id, "text": piece.text})
+            case _:
+                return self._named(*named(piece))
 
     def end(self, outcome: Outcome) -> bytes:
         """Write how it ended."""
