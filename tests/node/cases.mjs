@@ -75,10 +75,56 @@ const cases = {
     return { text: data.choices[0].message.content, state: response.headers.get("x-session-state") };
   },
 
-  async request(client, { method, path }) {
-    return await client.request({ method, path });
+  async respond(client, { body }) {
+    return answered(await client.responses.create(body));
+  },
+
+  async respondStream(client, { body }) {
+    const stream = await client.responses.create({ ...body, stream: true });
+    const seen = { text: "", types: [], numbers: [], response: null };
+    for await (const event of stream) {
+      seen.types.push(event.type);
+      seen.numbers.push(event.sequence_number);
+      if (event.type === "response.output_text.delta") seen.text += event.delta;
+      if (event.response) seen.response = answered(event.response);
+    }
+    return seen;
+  },
+
+  async respondHelper(client, { body }) {
+    const deltas = [];
+    const stream = client.responses.stream(body);
+    stream.on("response.output_text.delta", (event) => deltas.push([event.delta, event.snapshot]));
+    const response = answered(await stream.finalResponse());
+    return { response, said: deltas.map(([delta]) => delta).join(""), last: deltas.at(-1)?.[1] };
+  },
+
+  async retrieve(client, { id }) {
+    return answered(await client.responses.retrieve(id));
+  },
+
+  async forget(client, { id }) {
+    await client.responses.delete(id);
+    return answered(await client.responses.retrieve(id));
+  },
+
+  async leaveResponse(client, { body }) {
+    const stream = await client.responses.create({ ...body, stream: true });
+    const seen = { text: "" };
+    for await (const event of stream) {
+      if (event.type !== "response.output_text.delta") continue;
+      seen.text += event.delta;
+      stream.controller.abort();
+    }
+    return seen;
   },
 };
+
+function answered(response) {
+  const { id, object, status, previous_response_id: previous, output_text: text } = response;
+  const code = response.error?.code ?? null;
+  return { id, object, status, previous, text: text ?? null, code, usage: response.usage };
+}
 
 function read(chunk, seen) {
   const [choice] = chunk.choices; // throws where an event is none that this library can read
