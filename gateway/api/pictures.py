@@ -24,7 +24,7 @@ def picture(url: str, param: str, number: int) -> Picture:
     if number > MOST:
         msg = f"There are more than {MOST} pictures in this request."
         raise unfit(msg, param)
-    if not url[:5].lower() == "data:":
+    if url[:5].lower() != "data:":
         return Picture(f"picture-{number}", url=url, param=param)
     head = _DATA.match(url)
     if head is None:
