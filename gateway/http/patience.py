@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import h11
 import msgspec
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gateway.http.failure import TOO_SLOW, Failure, plain
 
@@ -130,7 +130,6 @@ class _Connection(H11Protocol):
         error = sys.exception()
         hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         self._refuse(plain(hint, "This is no request that can be read"))
-        self._expect_nothing()
         self.transport.close()
 
     def _something_came(self) -> bool:
@@ -139,16 +138,11 @@ class _Connection(H11Protocol):
         return bool(received) or self.conn.their_state is not h11.IDLE
 
     def _refuse(self, failure: Failure) -> None:
-        """Answer in the route's place, unless it has begun; it finds that its client has left.
+        """Answer in the route's place, unless it has begun to.
 
         Not by way of h11, which answers nothing any more in some of the states after an error.
         """
-        begun = self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle and not cycle.response_complete:
-            cycle.disconnected = True
-            cycle.message_event.set()
-        if begun:
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             return
         body = failure.body()
         ends = {"content-length": str(len(body)), "connection": "close"}
