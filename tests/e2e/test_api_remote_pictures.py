@@ -85,6 +85,11 @@ async def test_nothing_is_fetched_unless_that_was_set(tmp_path: Path) -> None:
         with pytest.raises(openai.BadRequestError, match=r"http\.fetch_pictures") as error:
             await api.chat.create(model="scripted", messages=looking(f"http://{shelf.place()}/a"))
         assert error.value.param == PARAM
+        shown = {"type": "input_image", "image_url": f"http://{shelf.place()}/a", "detail": "auto"}
+        asked: Any = [{"role": "user", "content": [shown]}]
+        with pytest.raises(openai.BadRequestError, match="not fetched") as error:
+            await api.client.responses.create(model="scripted", input=asked)
+        assert error.value.param == "input[0].content[0].image_url"
         assert shelf.met == 0
 
 
