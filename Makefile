@@ -24,6 +24,7 @@ run: run-environment
 
 test: dev-environment
 	@scripts/system-packages
+	@scripts/node-packages
 	@scripts/tests $(BIN)/python -m pytest
 
 # Cheapest first: what fails fast says so fast.
@@ -33,6 +34,7 @@ check: dev-environment
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	@scripts/system-packages
+	@scripts/node-packages
 	$(BIN)/coverage erase
 	@scripts/tests $(BIN)/coverage run -m pytest; tests=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report --skip-covered --skip-empty && exit $$tests
@@ -66,7 +68,7 @@ lock:
 	scripts/lock $(ARGS)
 
 clean:
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage .coverage.*
+	rm -rf .venv tests/node/node_modules build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage .coverage.*
 	find agent gateway platforms sessions tests scripts -name __pycache__ -prune -exec rm -rf {} +
 
 run-environment:

@@ -20,5 +20,6 @@ context         when and what to summarise; `compaction` does it, `tokens` estim
 spend           what it costs
 partial_json    reads the beginning of a cut call; `repair` mends what loses nothing
 providers       one module or package per model protocol, behind one contract
+web             fetches from the public internet alone
 tools           what the agent can do, one family per file, behind one gate
 """

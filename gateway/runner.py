@@ -19,11 +19,14 @@ from starlette.routing import BaseRoute, Route
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
+from agent.web.fetch import Fetcher
+from agent.web.urls import Rules
 from gateway import api_key, disk
 from gateway.access import by_membership
 from gateway.announcer import Announcer
 from gateway.api.adapter import ApiAdapter
 from gateway.api.naming import Naming
+from gateway.api.remote import RemotePictures
 from gateway.api.requests import Requests, forget_left, goes_on
 from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
@@ -237,6 +240,11 @@ class GatewayRunner:
             figures=Figures(self._ledger, self, store, self._clock, self._home).page,
         )
 
+    def _fetcher(self) -> Fetcher | None:
+        """Fetches pictures for the API, where that is wanted."""
+        http = self._settings.http
+        return Fetcher(Rules(also=http.picture_places)) if http.fetch_pictures else None
+
     def _own_key(self) -> Secret:
         """The one that was made here; known before anything is shown, so that it never is."""
         key = api_key.take(self._home)
@@ -375,6 +383,7 @@ class GatewayRunner:
                 post=pool.post,
                 owner=pool.ask,
                 keep=self._api.keep,
+                remote=RemotePictures(self._fetcher()),
                 stopping=self.stopping.is_set,
             )
             self._api.open(requests)

@@ -23,6 +23,8 @@ from sessions.values.duration import Duration
 from sessions.values.secret import Secret
 from sessions.values.size import Size
 
+_LAST_PORT = 65_535
+
 
 class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the daemon treats messages, stops and logs."""
@@ -130,9 +132,35 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "nothing of the answer, for this long."
         ),
     ] = Duration(30)
+    fetch_pictures: Annotated[
+        bool,
+        Meta(
+            description="Fetch pictures that a request of the API only points at (`https://…`), "
+            "from the public internet; otherwise they are refused."
+        ),
+    ] = False
+    fetch_pictures_from: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Places of your own network that such pictures may come from as well, "
+            'each an address and a port: `"10.0.0.5:8080"`.'
+        ),
+    ] = ()
+
+    @property
+    def picture_places(self) -> tuple[tuple[str, int], ...]:
+        """The places of `fetch_pictures_from`."""
+        return tuple(filter(None, map(_place, self.fetch_pictures_from)))
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """See the module."""
+        for index, text in enumerate(self.fetch_pictures_from):
+            if _place(text) is None:
+                example = "10.0.0.5:8080 or [fd00::5]:8080"
+                yield (
+                    ("fetch_pictures_from", index),
+                    f'"{text}" is no address and port, as {example}',
+                )
         if not _is_loopback(self.host) and self.api_key is None:
             yield (
                 ("host",),
@@ -140,6 +168,17 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             )
         if self.slow_after <= 0:
             yield ("slow_after",), "must be longer than nothing, or every client would be cut off"
+
+
+def _place(text: str) -> tuple[str, int] | None:
+    """Read an address, as numbers, and a port."""
+    host, _, port = text.rpartition(":")
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
+    fits = port.isascii() and port.isdigit() and 0 < int(port) <= _LAST_PORT
+    return (str(address), int(port)) if fits else None
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,7 +6,7 @@ responses_body, responses_form  that of `/v1/responses`: what comes in; what goe
 responses_routes  what is served below `/v1/responses`; input_items: what was sent, as it is listed
 bodies      what the bodies of all forms have in common
 kept        answers that lie in the store: found by their ids, told once more, forgotten
-pictures    pictures inside of a request
+pictures    pictures inside of a request; remote: those that it only points at
 story       a turn's news as what a program is told; outcome: how that ends
 failures    refusals and errors in OpenAI's shape
 requests    from what is asked to a turn that is followed

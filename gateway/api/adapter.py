@@ -24,6 +24,7 @@ from gateway.api.requests import PLATFORM, Requests
 from gateway.api.responses_routes import ResponsesRoutes
 from gateway.api.stream import AnswerResponse
 from gateway.feeds import Feeds
+from gateway.http.refusal import refusal
 from gateway.news import Told
 from gateway.observe.redact import Redactor
 from platforms.core.contract import (
@@ -183,10 +184,10 @@ class ApiAdapter:
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
             except Refused as refused:
-                return _refusal(refused.failure)
+                return refusal(refused.failure)
             except (StoreError, Unhandled, OSError) as error:
                 log.warning("a request over HTTP was not stored: %s", error)
-                return _refusal(NOT_STORED)
+                return refusal(NOT_STORED)
 
         return answer
 
@@ -205,7 +206,3 @@ class ApiAdapter:
 
 def _json(body: object) -> Response:
     return Response(msgspec.json.encode(body), media_type="application/json")
-
-
-def _refusal(failure: Failure) -> Response:
-    return Response(failure.body(), failure.status, failure.headers())

@@ -8,11 +8,13 @@ from sessions.records import ToolCall
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A picture that came inside of a request."""
+    """A picture that came inside of a request, or that it says where to find."""
 
     name: str
-    media_type: str
-    content: bytes
+    media_type: str = ""
+    content: bytes = b""
+    url: str = ""  # where it still is to be fetched from
+    param: str = ""  # where that stands in the request
 
 
 class Said(msgspec.Struct, frozen=True):

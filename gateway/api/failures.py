@@ -1,49 +1,21 @@
-"""Sans-IO: refusals and errors in the shape that OpenAI's clients read."""
+"""Sans-IO: what the API refuses, and why; the shape of it is the port's (`gateway.http.failure`)."""
 
-import msgspec
+from gateway.http.failure import BROKEN, FORBIDDEN, TOO_MANY, UNFIT, Failure
 
-UNFIT = "invalid_request_error"
-BROKEN = "server_error"
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no answer, or no whole one."""
-
-    status: int
-    message: str
-    type: str = UNFIT
-    code: str | None = None
-    param: str | None = None
-    retry_after: int | None = None  # seconds
-    again: bool = False  # a client that repeats it by itself does no harm
-
-    def error(self) -> dict[str, str | None]:
-        """Write what stands under `error`."""
-        return {
-            "message": self.message,
-            "type": self.type,
-            "param": self.param,
-            "code": self.code,
-        }
-
-    def body(self) -> bytes:
-        """Write the body of a response."""
-        return msgspec.json.encode({"error": self.error()})
-
-    def headers(self) -> dict[str, str]:
-        """Give what goes in front of it.
-
-        OpenAI's clients repeat most failed requests by themselves, twice; here a turn lies behind
-        each, whose tools may have run.
-        """
-        found = {"content-type": "application/json"}
-        if not self.again:
-            found["x-should-retry"] = "false"
-        if self.retry_after is not None:
-            found["retry-after"] = str(self.retry_after)
-        if self.status == 401:  # noqa: PLR2004 - the status that asks for a key
-            found["www-authenticate"] = "Bearer"
-        return found
+__all__ = [
+    "BROKEN",
+    "NOT_ALLOWED",
+    "NOT_NOW",
+    "NOT_STORED",
+    "OTHER_REQUEST",
+    "TOO_MANY",
+    "UNFIT",
+    "WRONG_KEY",
+    "Failure",
+    "Refused",
+    "too_many",
+    "unfit",
+]
 
 
 class Refused(Exception):
@@ -82,7 +54,7 @@ NOT_STORED = Failure(
     again=True,
 )
 NOT_ALLOWED = Failure(
-    status=403, message="This key is not let in.", type="permission_error", code="not_allowed"
+    status=403, message="This key is not let in.", type=FORBIDDEN, code="not_allowed"
 )
 OTHER_REQUEST = Failure(
     status=422,
@@ -96,7 +68,7 @@ def too_many(limit: int) -> Failure:
     return Failure(
         status=429,
         message=f"That was more than {limit} messages in a minute. Please send it again later.",
-        type="rate_limit_error",
+        type=TOO_MANY,
         code="rate_limit_exceeded",
         retry_after=60,
     )

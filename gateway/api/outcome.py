@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from agent.events import TurnDone
 from agent.spend import Usage
-from gateway.api.failures import BROKEN, Failure
+from gateway.api.failures import BROKEN, TOO_MANY, Failure
 from gateway.news import End, Over
 
 FinishReason = Literal["stop", "length", "content_filter", "error"]
@@ -17,7 +17,7 @@ _DECLINED, _THOUGHT_TOO_LONG = "N9", "N8"
 _QUEUE_FULL = Failure(
     status=429,
     message="Too many requests wait in this session already. Please send this one again later.",
-    type="rate_limit_error",
+    type=TOO_MANY,
     code="queue_full",
     retry_after=5,
     again=True,

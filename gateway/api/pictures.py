@@ -1,18 +1,20 @@
-"""Sans-IO: pictures inside of a request, as `data:` addresses."""
+"""Sans-IO: pictures inside of a request, as `data:` addresses, and those that lie elsewhere."""
 
 import base64
 import binascii
 import re
 
+from agent.pictures import BEGINNING, kind_of
 from gateway.api.asked import Picture
-from gateway.api.failures import unfit
+from gateway.api.failures import Refused, unfit
 from gateway.received import MOST, ending_of
 from sessions.values.size import in_words
 
 REMOTE = (
-    "Pictures are not fetched from other addresses yet; send the picture itself, as a "
-    "data: address (`data:image/png;base64,…`)."
+    "Pictures are not fetched from other addresses here, unless http.fetch_pictures is set; send "
+    "the picture itself, as a data: address (`data:image/png;base64,…`)."
 )
+OTHER_KIND = "what lies there is no picture that a model can be shown (JPEG, PNG, GIF or WebP)"
 LARGEST = 15_000_000  # bytes, as much as is kept of one file
 _DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,60})(?:;[^;,]*)*;base64,", re.IGNORECASE)
 
@@ -22,8 +24,8 @@ def picture(url: str, param: str, number: int) -> Picture:
     if number > MOST:
         msg = f"There are more than {MOST} pictures in this request."
         raise unfit(msg, param)
-    if not url[:5].lower() == "data:":
-        raise unfit(REMOTE, param)
+    if url[:5].lower() != "data:":
+        return Picture(f"picture-{number}", url=url, param=param)
     head = _DATA.match(url)
     if head is None:
         msg = "This is no picture in base64; one begins like `data:image/png;base64,`."
@@ -40,3 +42,17 @@ def picture(url: str, param: str, number: int) -> Picture:
         raise unfit(msg, param)
     kind = head[1].lower()
     return Picture(f"picture-{number}{ending_of(kind)}", kind, content)
+
+
+def fetched(wanted: Picture, content: bytes) -> Picture:
+    """Take in what was found; raises `Refused` when that is no picture, whatever it is called."""
+    kind = kind_of(content[:BEGINNING])
+    if kind is None:
+        raise not_fetched(wanted, OTHER_KIND)
+    return Picture(f"{wanted.name}{ending_of(kind)}", kind, content)
+
+
+def not_fetched(wanted: Picture, why: str) -> Refused:
+    """Refuse a request with a picture that cannot be had."""
+    msg = f"This picture was not fetched: {why}."
+    return unfit(msg, wanted.param, "invalid_image_url")

@@ -21,6 +21,7 @@ from gateway.api.failures import (
 )
 from gateway.api.kept import OPEN, Kept, KeptAnswers
 from gateway.api.naming import Naming
+from gateway.api.remote import RemotePictures
 from gateway.feeds import Feed, Feeds
 from gateway.inbound import NotTaken, source_of
 from gateway.messages import origin_of, read_event
@@ -106,6 +107,7 @@ class Requests:
         post: Callable[[str, Event], None],
         owner: Callable[[str, Event], Awaitable[object]],
         keep: Keep,
+        remote: RemotePictures,
         stopping: Callable[[], bool],
     ) -> None:
         self.naming = naming
@@ -118,6 +120,7 @@ class Requests:
         self._post = post
         self._owner = owner  # takes an event as `post` does, and returns when it is carried out
         self._keep = keep  # a picture until its turn fetches it
+        self._remote = remote
         self._stopping = stopping
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -279,13 +282,16 @@ class Requests:
     async def _message(
         self, asked: Asked, where: _Where, event: str, *, keyed: bool
     ) -> InboundMessage:
+        said, *before = await self._remote.fetched((asked.message, *where.before))
+        if self._stopping():  # meanwhile
+            raise Refused(NOT_NOW)
         wishes = Wishes(
             system=asked.system,
             model=asked.model,
             max_output_tokens=asked.max_output_tokens,
             temperature=asked.temperature,
             effort=asked.effort,
-            before=tuple([await self._row(each) for each in where.before]),
+            before=tuple([await self._row(each) for each in before]),
             rows=where.rows,
             after=where.after,
             once=where.once,
@@ -295,8 +301,8 @@ class Requests:
             called=asked.model or self.naming.usual(where.key),
             echo=asked.echo,
         )
-        files = await self._files(asked.message.pictures)
-        words = (Text(asked.message.text),) if asked.message.text.strip() else ()
+        files = await self._files(said.pictures)
+        words = (Text(said.text),) if said.text.strip() else ()
         return InboundMessage(
             id=event,
             at=self._clock.now(),

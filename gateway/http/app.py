@@ -13,15 +13,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.http.crowd import Crowd, Turnstile
-from gateway.http.guard import MAX_BODY, Boundary, Guard, refusal
+from gateway.http.failure import plain
+from gateway.http.guard import MAX_BODY, Boundary, Guard
 from gateway.http.key import is_local, require_key
+from gateway.http.refusal import refusal
 from sessions.values.secret import Secret
 
 _HEALTH_TIMEOUT = 5.0
-_SENTENCES = {
-    404: "There is nothing at this address.",
-    405: "This address does not take that method.",
-}
 
 
 class Health(Protocol):
@@ -101,8 +99,6 @@ def _metrics(figures: Figures) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    """Say what Starlette itself refuses, such as an unknown path, in our shape."""
+    """Say what Starlette itself refuses, such as an unknown path, in the shape of all errors."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
-    sentence = _SENTENCES.get(error.status_code, f"{error.detail}.")
-    headers = dict(error.headers or {})
-    return refusal(error.status_code, "http", sentence, headers)
+    return refusal(plain(error.status_code, error.detail), error.headers)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.key import openai_error
+from gateway.http.failure import TOO_MANY, Failure
+from gateway.http.refusal import refusal
 
 MOST = 512
 RETRY_AFTER = 1
@@ -19,7 +20,14 @@ RETRY_AFTER = 1
 
 WATCHING = frozenset({"/livez", "/readyz", "/metrics"})
 
-_FULL = "This server is busy with as many requests as it takes at once. Please try again."
+_FULL = Failure(
+    status=429,
+    message="This server is busy with as many requests as it takes at once. Please try again.",
+    type=TOO_MANY,
+    code="too_many_requests",
+    retry_after=RETRY_AFTER,
+    again=True,
+)
 
 
 class Crowd:
@@ -46,7 +54,7 @@ class Turnstile:
             return
         if crowd.at_work >= crowd.most:
             crowd.turned_away()
-            await _full()(scope, receive, send)
+            await refusal(_FULL)(scope, receive, send)
             return
         crowd.at_work += 1
         counted = True
@@ -65,13 +73,6 @@ class Turnstile:
             await self._app(scope, receive, sending)
         finally:
             leave()
-
-
-def _full() -> ASGIApp:
-    headers = {"retry-after": str(RETRY_AFTER)}
-    return openai_error(
-        429, _FULL, kind="rate_limit_error", code="too_many_requests", headers=headers
-    )
 
 
 def _begins_events(message: Message) -> bool:

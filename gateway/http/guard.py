@@ -8,10 +8,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
-import msgspec
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.http.failure import BROKE, FOREIGN, TOO_LARGE, WRONG_HOST
+from gateway.http.refusal import refusal
 
 MAX_BODY = 16 * 1024 * 1024
 
@@ -25,7 +28,6 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 
-_WRONG_HOST = "This server is not called that. Please open it under the address it prints at start."
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]+)?")
 
 _log = logging.getLogger(__name__)
@@ -33,14 +35,6 @@ _log = logging.getLogger(__name__)
 
 class _TooLarge(Exception):
     """The body has grown beyond the limit while it was read."""
-
-
-def refusal(
-    status: int, kind: str, message: str, headers: dict[str, str] | None = None
-) -> Response:
-    """Answer with the one shape that all errors over HTTP have."""
-    body = msgspec.json.encode({"error": {"type": kind, "message": message}})
-    return Response(body, status, headers=headers, media_type="application/json")
 
 
 class Guard:
@@ -76,10 +70,10 @@ class Guard:
     def _judge(self, headers: Headers, here: Collection[str]) -> Response | None:
         host = headers.get("host", "").lower()
         if not (_names(self._allowed, host) or _names(here, host) or _name(host) in _LOOPBACK):
-            return refusal(403, "host", _WRONG_HOST)
+            return refusal(WRONG_HOST)
         origin = headers.get("origin")
         if origin is not None and not self._origin_allowed(origin.lower(), host):
-            return refusal(403, "origin", "Requests from other web sites are not taken.")
+            return refusal(FOREIGN)
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._max_body:
             return _too_large()
@@ -108,13 +102,15 @@ class Boundary:
 
         try:
             await self._app(scope, receive, noting)
+        except ClientDisconnect:
+            _log.info("%s %s: its sender left.", scope.get("method"), scope.get("path"))
         except Exception as error:  # noqa: BLE001 - the boundary of every web handler
             # A response that has begun cannot become an error: the server cuts the connection.
             if isinstance(error, _TooLarge):
                 answer = _too_large()
             else:
                 _log.exception("%s %s failed.", scope.get("method"), scope.get("path"))
-                answer = refusal(500, "internal", "Something went wrong here; the log says what.")
+                answer = refusal(BROKE)
             if not started:
                 await answer(scope, receive, send)
 
@@ -133,7 +129,7 @@ def _name(host: str) -> str:
 
 def _too_large() -> Response:
     # The rest of the body is not read, so the connection cannot be used again.
-    return refusal(413, "too_large", "This request is too large.", {"connection": "close"})
+    return refusal(TOO_LARGE, {"connection": "close"})
 
 
 def _counted(receive: Receive, most: int) -> Receive:

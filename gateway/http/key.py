@@ -10,10 +10,11 @@ Any route may ask:
 import hmac
 import ipaddress
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.http.failure import Failure
+from gateway.http.refusal import refusal
 from sessions.values.secret import Secret
 
 HOLDER = "api:key"
@@ -52,23 +53,8 @@ def is_local(request: Request) -> bool:
     return name in _LOCAL_NAMES and request.client is not None and _loopback(request.client.host)
 
 
-def openai_error(
-    status: int,
-    message: str,
-    *,
-    kind: str = "invalid_request_error",
-    code: str | None = None,
-    headers: dict[str, str] | None = None,
-) -> Response:
-    """Refuse in the shape in which OpenAI's clients expect it."""
-    error = {"message": message, "type": kind, "param": None, "code": code}
-    body = msgspec.json.encode({"error": error})
-    return Response(body, status, headers=headers, media_type="application/json")
-
-
 def _refused(message: str) -> Response:
-    headers = {"www-authenticate": 'Bearer realm="holdfast"'}
-    return openai_error(401, message, code="invalid_api_key", headers=headers)
+    return refusal(Failure(status=401, message=message, code="invalid_api_key"))
 
 
 def _same(shown: str, expected: str) -> bool:

@@ -1,17 +1,22 @@
 """How long a client may take: to say what it wants, to send it, and to take what is sent to it.
 
 A client that takes too long is cut off. To the route that answers it, it has left like any other,
-so a turn that was for it alone ends the same way.
+so a turn that was for it alone ends the same way. Where no route has answered yet it is told why,
+as is a client whose bytes are no HTTP.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Any, cast
 
 import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gateway.http.failure import TOO_SLOW, Failure, plain
 
 Cut = Callable[[str], None]
 """Told why a connection was cut: `slow_headers`, `slow_body` or `slow_reader`."""
@@ -114,4 +119,34 @@ class _Connection(H11Protocol):
 
     def _end(self, why: str) -> None:
         self._cut(why)
+        if why != "slow_reader" and self._something_came():
+            self._refuse(TOO_SLOW)
         self.transport.abort()
+
+    # --- what no route answers --------------------------------------------------------------------
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - says nothing that the status does not
+        """What came is no HTTP; uvicorn asks for this where h11 has raised."""
+        error = sys.exception()
+        hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
+        self._refuse(plain(hint, "This is no request that can be read"))
+        self.transport.close()
+
+    def _something_came(self) -> bool:
+        """Whether there is a request at all: a connection without one wants no answer."""
+        received, _ = self.conn.trailing_data
+        return bool(received) or self.conn.their_state is not h11.IDLE
+
+    def _refuse(self, failure: Failure) -> None:
+        """Answer in the route's place, unless it has begun to.
+
+        Not by way of h11, which answers nothing any more in some of the states after an error.
+        """
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            return
+        body = failure.body()
+        ends = {"content-length": str(len(body)), "connection": "close"}
+        status = HTTPStatus(failure.status)
+        lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
+        lines += [f"{name}: {value}" for name, value in (failure.headers() | ends).items()]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)

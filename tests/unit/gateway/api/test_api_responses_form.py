@@ -148,11 +148,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "input[0].content[0]",
         "input_image",
     ),
-    "remote picture": (
-        {"input": [by("user", [{"type": "input_image", "image_url": "https://example.org/a"}])]},
-        "input[0].content[0].image_url",
-        "not fetched",
-    ),
     "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools", "tools of its own"),
     "background": ({"input": "x", "background": True}, "background", "Idempotency-Key"),
     "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Session-Id"),
@@ -176,6 +171,14 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(
     failure = error.value.failure
     assert (failure.status, failure.type, failure.param) == (400, "invalid_request_error", param)
     assert words in failure.message
+
+
+def test_a_picture_that_lies_elsewhere_is_one_to_fetch() -> None:
+    url = "https://example.org/a"
+    said = [by("user", [{"type": "input_image", "image_url": url}])]
+    (picture,) = asked(said).message.pictures
+    assert (picture.url, picture.content) == (url, b"")
+    assert picture.param == "input[0].content[0].image_url"
 
 
 def test_other_forms_and_bodies_are_told_apart() -> None:

@@ -170,7 +170,7 @@ async def test_too_large_a_body_is_refused_whether_its_size_was_said_or_not(
     content = b"x" * 1_500 if said else pieces()
     answer = await client.post("/echo", content=content)
     assert answer.status_code == 413
-    assert answer.json()["error"]["type"] == "too_large"
+    assert answer.json()["error"]["code"] == "request_too_large"
     assert (await client.post("/echo", content=b"x" * 1_000)).status_code == 200
 
 
@@ -191,7 +191,7 @@ async def test_a_failing_route_says_little_outside_and_all_in_the_log(
 ) -> None:
     answer = await client.get("/failing")
     assert answer.status_code == 500
-    assert answer.json()["error"]["type"] == "internal"
+    assert answer.json()["error"]["code"] == "internal_error"
     assert "secret" not in answer.text
     assert "a secret of the inside" in caplog.text
     assert "GET /failing failed" in caplog.text
@@ -207,19 +207,21 @@ async def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "sentence"),
+    ("method", "path", "status", "code", "sentence"),
     [
-        ("GET", "/nothing", 404, "There is nothing at this address."),
-        ("PUT", "/echo", 405, "This address does not take that method."),
-        ("GET", "/refusing", 418, "I am a teapot."),
+        ("GET", "/nothing", 404, "unknown_url", "There is nothing at this address."),
+        ("PUT", "/echo", 405, "method_not_supported", "This address does not take that method."),
+        ("GET", "/refusing", 418, None, "I am a teapot."),
     ],
 )
 async def test_errors_have_one_shape(
-    client: httpx2.AsyncClient, method: str, path: str, status: int, sentence: str
+    client: httpx2.AsyncClient, method: str, path: str, status: int, code: str, sentence: str
 ) -> None:
     answer = await client.request(method, path)
     assert answer.status_code == status
-    assert answer.json() == {"error": {"type": "http", "message": sentence}}
+    kind = "invalid_request_error"
+    error = {"message": sentence, "type": kind, "param": None, "code": code}
+    assert answer.json() == {"error": error}
     assert status != 418 or answer.headers["x-tea"] == "green"
 
 

@@ -1,0 +1,100 @@
+"""Sans-IO: refusals and errors in the shape that OpenAI's clients read; all errors of the port have it."""
+
+import msgspec
+
+UNFIT = "invalid_request_error"
+BROKEN = "server_error"
+FORBIDDEN = "permission_error"
+TOO_MANY = "rate_limit_error"
+
+_OURS = 500  # from here on it is not the request's fault
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no answer, or no whole one."""
+
+    status: int
+    message: str
+    type: str = UNFIT
+    code: str | None = None
+    param: str | None = None
+    retry_after: int | None = None  # seconds
+    again: bool = False  # a client that repeats it by itself does no harm
+
+    def error(self) -> dict[str, str | None]:
+        """Write what stands under `error`."""
+        return {
+            "message": self.message,
+            "type": self.type,
+            "param": self.param,
+            "code": self.code,
+        }
+
+    def body(self) -> bytes:
+        """Write the body of a response."""
+        return msgspec.json.encode({"error": self.error()})
+
+    def headers(self) -> dict[str, str]:
+        """Give what goes in front of it.
+
+        OpenAI's clients repeat most failed requests by themselves, twice; here a turn lies behind
+        each, whose tools may have run.
+        """
+        found = {"content-type": "application/json"}
+        if not self.again:
+            found["x-should-retry"] = "false"
+        if self.retry_after is not None:
+            found["retry-after"] = str(self.retry_after)
+        if self.status == 401:  # noqa: PLR2004 - the status that asks for a key
+            found["www-authenticate"] = "Bearer"
+        return found
+
+
+WRONG_HOST = Failure(
+    status=403,
+    message="This server is not called that. Please open it under the address it prints at start.",
+    type=FORBIDDEN,
+    code="wrong_host",
+)
+FOREIGN = Failure(
+    status=403,
+    message="Requests from other web sites are not taken.",
+    type=FORBIDDEN,
+    code="foreign_origin",
+)
+TOO_LARGE = Failure(status=413, message="This request is too large.", code="request_too_large")
+TOO_SLOW = Failure(
+    status=408,
+    message="This request did not come to its end in time.",
+    code="request_timeout",
+    again=True,
+)
+BROKE = Failure(
+    status=500,
+    message="Something went wrong here; the log says what.",
+    type=BROKEN,
+    code="internal_error",
+)
+
+_KNOWN = {
+    each.status: each
+    for each in (
+        Failure(status=404, message="There is nothing at this address.", code="unknown_url"),
+        Failure(
+            status=405,
+            message="This address does not take that method.",
+            code="method_not_supported",
+        ),
+        Failure(
+            status=431,
+            message="The headers of this request are too large.",
+            code="headers_too_large",
+        ),
+    )
+}
+
+
+def plain(status: int, detail: str) -> Failure:
+    """Say what is known by its status alone; `detail` is said of any other."""
+    kind = BROKEN if status >= _OURS else UNFIT
+    return _KNOWN.get(status) or Failure(status=status, message=f"{detail}.", type=kind)

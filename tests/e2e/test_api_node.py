@@ -1,0 +1,289 @@
+"""The API as OpenAI's library for Node meets it; `test_api_chat` has the same for Python."""
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.settings import GatewaySettings, HttpSettings, RouteSettings
+from sessions.values.secret import Secret
+from tests.e2e.api_kit import KEY, ApiHouse, served, user
+from tests.e2e.house import talkative
+from tests.e2e.node_kit import Raised, node, why_not
+from tests.fakes.agent_kit import Workshop
+from tests.fakes.model_script import calls, ok, words
+from tests.fakes.model_server import ModelServer
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "installed")
+
+CUT = 'H T"so far " RST'
+LOOK = 'H T"Let me look." C(0,c1,read,{"path":"a"}) F tool_calls U D'
+PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+
+
+def body(text: str, **more: Any) -> dict[str, Any]:
+    return {"model": "scripted", "messages": user(text), **more}
+
+
+async def test_node_gets_a_whole_answer(tmp_path: Path) -> None:
+    async with (
+        ModelServer(ok("Hello.")) as model,
+        served(tmp_path, model) as api,
+        node(api) as sdk,
+    ):
+        answer = await sdk.run("chat", body=body("hi"))
+        assert (answer["role"], answer["content"], answer["finish"]) == (
+            "assistant",
+            "Hello.",
+            "stop",
+        )
+        assert (answer["object"], answer["model"]) == ("chat.completion", "scripted")
+        assert answer["usage"]["completion_tokens"] == 5
+
+
+async def test_node_reads_a_stream_and_what_it_cost(tmp_path: Path) -> None:
+    async with (
+        ModelServer(words("one two three")) as model,
+        served(tmp_path, model) as api,
+        node(api) as sdk,
+    ):
+        seen = await sdk.run("stream", body=body("go", stream_options={"include_usage": True}))
+        assert (seen["text"], seen["finish"], seen["roles"]) == (
+            "one two three",
+            ["stop"],
+            ["assistant"],
+        )
+        assert seen["ids"] == 1
+        assert seen["empty"] == 1  # the one with the usage
+        assert seen["usage"]["completion_tokens"] == 5
+
+
+async def test_the_helper_for_streams_of_node_puts_the_answer_together(tmp_path: Path) -> None:
+    async with (
+        ModelServer(words("one two three")) as model,
+        served(tmp_path, model) as api,
+        node(api) as sdk,
+    ):
+        found = await sdk.run("helper", body=body("go", stream_options={"include_usage": True}))
+        assert found["content"] == found["said"] == found["last"] == "one two three"
+        assert found["finish"] == "stop"
+        heard = found["heard"]
+        assert (heard["connect"], heard["content.done"], heard["end"]) == (1, 1, 1)
+        assert heard["content.delta"] >= 3
+        assert found["usage"] > 5
+
+
+async def test_node_lists_models_and_asks_for_one(tmp_path: Path) -> None:
+    routes = (RouteSettings(match="telegram:*", model="vendor/small"),)
+    async with (
+        ModelServer(talkative) as model,
+        served(tmp_path, model, route=routes) as api,
+        node(api) as sdk,
+    ):
+        found = await sdk.run("models", name="vendor/small")
+        assert found["listed"] == ["scripted", "vendor/small"]
+        assert (found["id"], found["object"], found["owned_by"]) == (
+            "vendor/small",
+            "model",
+            "openai",
+        )
+        with pytest.raises(Raised) as error:
+            await sdk.run("models", name="nobody")
+        assert error.value.told["kinds"] == ["APIError", "NotFoundError", "OpenAIError"]
+        assert error.value.code == "model_not_found"
+
+
+async def test_node_knows_a_wrong_key_by_its_error(tmp_path: Path) -> None:
+    async with ModelServer() as model, served(tmp_path, model) as api, node(api) as sdk:
+        for case in ("chat", "stream", "helper", "models"):
+            with pytest.raises(Raised) as error:
+                await sdk.run(case, key="wrong", body=body("hi"), name="scripted")
+            assert (error.value.name, error.value.status) == ("AuthenticationError", 401), case
+            assert error.value.code == "invalid_api_key"
+        assert model.requests == []
+
+
+# --- too much at once ------------------------------------------------------------------------
+
+
+async def test_node_is_told_when_a_session_takes_no_more(tmp_path: Path) -> None:
+    headers = {"x-session-id": "mine"}
+    one_waits = GatewaySettings(drain_seconds=0, queue_limit=1)
+    async with (
+        ModelServer(talkative) as model,
+        served(tmp_path, model, gateway=one_waits) as api,
+        node(api) as sdk,
+        api.wire.opened("hang", headers=headers),
+        asyncio.TaskGroup() as group,
+    ):
+        await model.request(1)
+        waits = group.create_task(api.wire.ask("two", headers=headers))
+        await waiting(api)
+        with pytest.raises(Raised) as error:
+            await sdk.run("headers", body=body("three"), headers=headers)
+        assert (error.value.name, error.value.status) == ("RateLimitError", 429)
+        assert error.value.code == "queue_full"
+        assert error.value.told["type"] == "rate_limit_error"
+        assert int(error.value.told["headers"]["retry-after"]) > 0
+        waits.cancel()
+
+
+async def waiting(api: ApiHouse) -> None:
+    """Wait until a request waits in the session."""
+    store = api.house.runner._store
+    assert store
+    async with asyncio.timeout(8):
+        while not (await store.conversation("api:mine")).waiting:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_node_comes_back_when_it_is_asked_to(tmp_path: Path) -> None:
+    """A server that is full says after how long; the library waits and asks again by itself."""
+    narrow = HttpSettings(port=0, api_key=Secret(KEY), ui=False, max_requests=1)
+    async with (
+        ModelServer(talkative) as model,
+        served(tmp_path, model, http=narrow) as api,
+        node(api) as sdk,
+    ):
+        turned_away = asyncio.Event()
+        api.house.runner._crowd.turned_away = turned_away.set
+        async with asyncio.TaskGroup() as group, api.wire.opened("hang"):
+            with pytest.raises(Raised) as error:
+                await sdk.run("chat", body=body("hi"))
+            assert (error.value.name, error.value.code) == ("RateLimitError", "too_many_requests")
+            assert error.value.told["headers"]["retry-after"] == "1"
+            turned_away.clear()
+            again = group.create_task(sdk.run("chat", retries=2, body=body("hi")))
+            await turned_away.wait()
+        assert again.result()["content"] == "echo: hi"
+
+
+# --- tools, and news beside the text ---------------------------------------------------------
+
+
+async def test_events_of_tools_do_not_disturb_node(tmp_path: Path) -> None:
+    shop = Workshop()
+    scripts = (LOOK, ok("It says so.")) * 2
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+        node(api) as sdk,
+    ):
+        seen = await sdk.run("stream", body=body("go"))
+        assert seen["text"] == "Let me look.\n\nIt says so."
+        assert (seen["finish"], seen["empty"]) == (["stop"], 2)  # running, completed
+        found = await sdk.run("helper", body=body("go"))
+        assert found["content"] == found["said"] == "Let me look.\n\nIt says so."
+        assert shop.effects == ["read a", "read a"]
+
+
+async def test_a_tool_before_the_first_word_does_not_disturb_node(tmp_path: Path) -> None:
+    shop = Workshop()
+    scripts = (calls(("c1", "pay", '{"amount":3}')), ok("Paid.")) * 2
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+        node(api) as sdk,
+    ):
+        for case, text in (("stream", "text"), ("helper", "content")):
+            assert (await sdk.run(case, body=body("go")))[text] == "Paid."
+
+
+async def test_a_notice_does_not_disturb_node(tmp_path: Path) -> None:
+    limited = 'S429:{"retry-after":"0.01"}'
+    async with (
+        ModelServer(limited, ok("done"), limited, ok("done")) as model,
+        served(tmp_path, model) as api,
+        node(api) as sdk,
+    ):
+        seen = await sdk.run("stream", body=body("go"))
+        assert (seen["text"], seen["empty"]) == ("done", 1)
+        assert (await sdk.run("helper", body=body("go")))["content"] == "done"
+
+
+# --- ends ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["leave", "leaveHelper"])
+async def test_a_stream_that_node_gives_up_ends_its_turn(tmp_path: Path, case: str) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api, node(api) as sdk:
+        if case == "leave":
+            found = await sdk.run(case, body=body("hang"))
+            assert found == {"text": "so far ", "aborted": True}
+        else:
+            with pytest.raises(Raised) as error:
+                await sdk.run(case, body=body("hang"))
+            assert error.value.name == "APIUserAbortError"
+        async with asyncio.timeout(8):
+            await model.requests[0].closed.wait()
+        assert (await sdk.run("chat", body=body("hi")))["content"] == "echo: hi"
+
+
+@pytest.mark.parametrize("case", ["chat", "stream", "helper"])
+async def test_a_failure_before_the_first_word_is_raised_by_node(tmp_path: Path, case: str) -> None:
+    async with (
+        ModelServer('S400"too clever"') as model,
+        served(tmp_path, model) as api,
+        node(api) as sdk,
+    ):
+        with pytest.raises(Raised, match="too clever") as error:
+            await sdk.run(case, retries=2, body=body("go"))
+        assert "InternalServerError" in error.value.told["kinds"]
+        assert (error.value.status, error.value.code) == (502, "turn_failed")
+        assert len(model.requests) == 1  # it was told not to ask again
+
+
+async def test_a_failure_after_text_is_raised_by_node_behind_the_text(tmp_path: Path) -> None:
+    script = (CUT, 'S400"not today"')
+    async with (
+        ModelServer(*script, *script) as model,
+        served(tmp_path, model) as api,
+        node(api) as sdk,
+    ):
+        with pytest.raises(Raised, match="not today") as error:
+            await sdk.run("stream", body=body("go"))
+        assert (error.value.name, error.value.code) == ("APIError", "turn_failed")
+        (seen,) = sdk.now
+        assert (seen["text"], seen["finish"]) == ("so far ", ["error"])
+        with pytest.raises(Raised, match="not today"):
+            await sdk.run("helper", body=body("go"))
+
+
+async def test_what_cannot_be_done_is_a_bad_request_to_node(tmp_path: Path) -> None:
+    async with ModelServer() as model, served(tmp_path, model) as api, node(api) as sdk:
+        with pytest.raises(Raised) as error:
+            await sdk.run("chat", body=body("hi", n=2))
+        assert (error.value.name, error.value.status) == ("BadRequestError", 400)
+        assert (error.value.code, error.value.told["param"]) == ("unsupported_parameter", "n")
+
+
+# --- pictures and sessions -------------------------------------------------------------------
+
+
+async def test_a_picture_of_node_reaches_the_model(tmp_path: Path) -> None:
+    parts = [
+        {"type": "text", "text": "what is this?"},
+        {"type": "image_url", "image_url": {"url": PNG}},
+    ]
+    said = {"model": "scripted", "messages": [{"role": "user", "content": parts}]}
+    async with (
+        ModelServer(ok("A cat.")) as model,
+        served(tmp_path, model) as api,
+        node(api) as sdk,
+    ):
+        assert (await sdk.run("chat", body=said))["content"] == "A cat."
+        (message,) = await api.house.asked(1)
+        shown = [part for part in message["content"] if part["type"] == "image_url"]
+        assert [part["image_url"]["url"] for part in shown] == [PNG]
+
+
+async def test_node_goes_on_with_a_session(tmp_path: Path) -> None:
+    headers = {"x-session-id": "mine"}
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api, node(api) as sdk:
+        for text, state in (("one", "new"), ("two", "continued")):
+            found = await sdk.run("headers", body=body(text), headers=headers)
+            assert found == {"text": f"echo: {text}", "state": state}
+        said = [each["content"] for each in await api.house.asked(2)]
+        assert said == ["one", "echo: one", "two"]

@@ -1,0 +1,254 @@
+"""Fetching from a real server; loopback is reached as a place that was allowed by name."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agent.web.errors import NotFetched
+from agent.web.fetch import Fetcher
+from agent.web.urls import Rules
+from tests.fakes.certificates import certified
+from tests.fakes.shelf import PNG, Shelf, answer, leads_to
+
+MOST = 1_000_000
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: image/png; x=y\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+)
+
+
+class Names:
+    """A name service that answers what it is told to, and remembers what it was asked."""
+
+    def __init__(self, **known: Sequence[str]) -> None:
+        self.known = known
+        self.asked: list[str] = []
+
+    async def __call__(self, name: str) -> Sequence[str]:
+        self.asked.append(name)
+        try:
+            return self.known[name]
+        except KeyError:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown") from None
+
+
+def fetcher(shelf: Shelf, names: Names | None = None, seconds: float = 5.0) -> Fetcher:
+    rules = Rules(also={("127.0.0.1", shelf.port)})
+    return Fetcher(rules, resolve=names or Names(pictures=("127.0.0.1",)), seconds=seconds)
+
+
+async def test_gets_what_lies_there_and_says_little_of_us() -> None:
+    async with Shelf({"/a.png?b": answer(PNG, "image/PNG; x=y")}).open() as shelf:
+        found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/a.png?b#c", MOST, "image/*")
+        assert (found.status, found.media_type, found.content) == (200, "image/png", PNG)
+        assert found.url == f"http://pictures:{shelf.port}/a.png?b"
+        (head,) = shelf.asked
+        first, *headers = head.strip().split("\r\n")
+        assert first == "GET /a.png?b HTTP/1.1"
+        assert dict(each.split(": ") for each in headers) == {
+            "Host": f"pictures:{shelf.port}",
+            "User-Agent": "Holdfast",
+            "Accept": "image/*",
+            "Accept-Encoding": "identity",
+            "Connection": "close",
+        }
+
+
+BODIES = {
+    "in chunks": (CHUNKED, b"abc"),
+    "until the end": (b"HTTP/1.1 200 OK\r\n\r\nabc", b"abc"),
+    "behind a hint": (b"HTTP/1.1 103 Early Hints\r\n\r\n" + answer(b"abc"), b"abc"),
+    "empty": (answer(), b""),
+    "from an old server": (b"HTTP/1.0 200 OK\r\n\r\nabc", b"abc"),
+}
+
+
+@pytest.mark.parametrize(("lying", "content"), BODIES.values(), ids=BODIES)
+async def test_reads_bodies_of_each_kind(lying: bytes, content: bytes) -> None:
+    async with Shelf({"/": lying}).open() as shelf:
+        found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
+        assert found.content == content
+
+
+async def test_another_status_is_told() -> None:
+    async with Shelf({}).open() as shelf:
+        found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/nothing", MOST)
+        assert found.status == 404
+
+
+# --- where it does not go --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "pictures", "127.1", "2130706433", "0x7f.0.0.1", "localhost", "[::1]"]
+)
+async def test_loopback_is_never_reached_unless_it_was_named(host: str) -> None:
+    """The machine's own name service, and a port that is allowed in general."""
+    async with Shelf({"/": answer(PNG)}).open() as shelf:
+        open_port = Rules(ports=(shelf.port,))
+        judged = Fetcher(open_port) if host != "pictures" else None
+        named = Fetcher(open_port, resolve=Names(pictures=("127.0.0.1", "::1")))
+        with pytest.raises(NotFetched, match=r"not on the public internet|there is no"):
+            await (judged or named).get(f"http://{host}:{shelf.port}/", MOST)
+        assert shelf.met == 0
+
+
+async def test_a_place_that_was_named_opens_no_other_port() -> None:
+    async with Shelf({"/": answer(PNG)}).open() as named, Shelf({"/": answer(PNG)}).open() as other:
+        with pytest.raises(NotFetched, match="nothing is fetched from port"):
+            await fetcher(named).get(f"http://127.0.0.1:{other.port}/", MOST)
+        assert other.met == 0
+
+
+async def test_a_name_is_looked_up_once_and_its_judged_address_is_used() -> None:
+    """A second look might find another address: there is none."""
+    async with Shelf({"/": answer(PNG)}).open() as shelf:
+        names = Names(pictures=("10.0.0.1", "fd00::1", "127.0.0.1"))
+        found = await fetcher(shelf, names).get(f"http://pictures:{shelf.port}/", MOST)
+        assert found.content == PNG
+        assert names.asked == ["pictures"]
+
+
+async def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
+    async with Shelf({"/": answer(PNG)}).open() as shelf:
+        rules = Rules(also={("127.0.0.1", shelf.port), ("127.0.0.2", shelf.port)})
+        names = Names(pictures=("127.0.0.2", "127.0.0.1"))
+        found = await Fetcher(rules, resolve=names).get(f"http://pictures:{shelf.port}/", MOST)
+        assert found.content == PNG
+
+
+async def test_a_name_that_nobody_knows_or_that_leads_nowhere() -> None:
+    async with Shelf({}).open() as shelf:
+        names = Names(nowhere=(), gone=("127.0.0.1",))
+        place = shelf.port
+        for name, why in (("other", "there is no other"), ("nowhere", "not on the public")):
+            with pytest.raises(NotFetched, match=why):
+                await fetcher(shelf, names).get(f"http://{name}:{place}/", MOST)
+    with pytest.raises(NotFetched, match="gone cannot be reached"):
+        await fetcher(shelf, names).get(f"http://gone:{place}/", MOST)
+
+
+async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Shelf({"/": answer(PNG)}).open() as shelf, Shelf({}).open() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://{proxy.place()}")
+        found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
+        assert (found.content, proxy.met) == (PNG, 0)
+
+
+# --- redirects -------------------------------------------------------------------------------
+
+
+async def test_redirects_are_followed_three_times() -> None:
+    held = {f"/{number}": leads_to(f"/{number + 1}") for number in range(4)}
+    async with Shelf(held | {"/4": answer(PNG)}).open() as shelf:
+        found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/1", MOST)
+        assert (found.content, found.url) == (PNG, f"http://pictures:{shelf.port}/4")
+        with pytest.raises(NotFetched, match="more than 3 times"):
+            await fetcher(shelf).get(f"http://pictures:{shelf.port}/0", MOST)
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("http://inside/", "inside is not on the public internet"),
+        ("http://169.254.169.254/latest/meta-data", "not on the public internet"),
+        ("http://[::ffff:127.0.0.1]/", "not on the public internet"),
+        ("http://127.0.0.1/", "not on the public internet"),
+        ("https://127.0.0.1:8420/", "port 8420"),
+        ("http://me:pw@pictures/", "name and password"),
+        ("file:///etc/passwd", "only http and https"),
+    ],
+)
+async def test_a_redirect_leads_nowhere_where_an_address_would_not(location: str, why: str) -> None:
+    async with Shelf({"/": leads_to(location)}).open() as shelf:
+        names = Names(pictures=("127.0.0.1",), inside=("10.0.0.1",))
+        with pytest.raises(NotFetched, match=why):
+            await fetcher(shelf, names).get(f"http://pictures:{shelf.port}/", MOST)
+        assert shelf.met == 1
+
+
+async def test_a_name_is_judged_anew_at_each_redirect() -> None:
+    async with Shelf({"/": leads_to("/b"), "/b": answer(PNG)}).open() as shelf:
+        turns = [("127.0.0.1",), ("10.0.0.1",)]
+
+        async def changing(_: str) -> Sequence[str]:
+            return turns.pop(0)
+
+        rules = Rules(also={("127.0.0.1", shelf.port)})
+        with pytest.raises(NotFetched, match="not on the public internet"):
+            await Fetcher(rules, resolve=changing).get(f"http://pictures:{shelf.port}/", MOST)
+        assert shelf.met == 1
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n" + bytes(3_000_000)
+
+
+@pytest.mark.parametrize(
+    "lying",
+    [answer(bytes(1_001)), b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n", ENDLESS],
+    ids=["a byte too many", "announced", "never ending"],
+)
+async def test_what_is_too_large_is_not_read_to_its_end(lying: bytes) -> None:
+    async with Shelf({"/": lying, "/fits": answer(bytes(1_000))}).open() as shelf:
+        with pytest.raises(NotFetched, match="too large"):
+            await fetcher(shelf).get(f"http://pictures:{shelf.port}/", 1_000)
+        found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/fits", 1_000)
+        assert len(found.content) == 1_000
+
+
+BROKEN = {
+    "no HTTP": (b"hello\r\n\r\n", "does not speak HTTP"),
+    "cut": (answer(PNG)[:-5], "does not speak HTTP"),
+    "an end at once": (b"HTTP/1.1 200", "does not speak HTTP"),
+    "headers without end": (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000, "does not speak HTTP"),
+    "compressed": (answer(b"abc", content_encoding="gzip"), "compressed"),
+}
+
+
+@pytest.mark.parametrize(("lying", "why"), BROKEN.values(), ids=BROKEN)
+async def test_what_is_broken_is_not_taken(lying: bytes, why: str) -> None:
+    async with Shelf({"/": lying}).open() as shelf:
+        with pytest.raises(NotFetched, match=why):
+            await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+    async with Shelf({"/": b""}).open() as shelf:
+        with pytest.raises(NotFetched, match=r"within 0\.1 seconds"):
+            await fetcher(shelf, seconds=0.1).get(f"http://pictures:{shelf.port}/", MOST)
+
+
+async def test_a_name_service_that_says_nothing_is_not_waited_for() -> None:
+    async def silent(_: str) -> Sequence[str]:
+        await asyncio.Event().wait()
+        return ()
+
+    with pytest.raises(NotFetched, match=r"within 0\.1 seconds"):
+        await Fetcher(resolve=silent, seconds=0.1).get("http://pictures/", MOST)
+
+
+# --- TLS -------------------------------------------------------------------------------------
+
+
+async def test_a_server_must_be_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    """The connection goes to numbers, but it is the name that is shown and proved."""
+    server, client = certified(tmp_path, "pictures.example")
+    async with Shelf({"/": answer(PNG)}).open(server) as shelf:
+        names = Names(**{"pictures.example": ("127.0.0.1",), "other.example": ("127.0.0.1",)})
+        rules = Rules(also={("127.0.0.1", shelf.port)})
+        believing = Fetcher(rules, resolve=names, tls=lambda: client)
+        found = await believing.get(f"https://pictures.example:{shelf.port}/", MOST)
+        assert found.content == PNG
+        for name, trusting in (
+            ("other.example", believing),
+            ("pictures.example", Fetcher(rules, resolve=names, tls=ssl.create_default_context)),
+        ):
+            with pytest.raises(NotFetched, match="cannot prove"):
+                await trusting.get(f"https://{name}:{shelf.port}/", MOST)

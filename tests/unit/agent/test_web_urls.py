@@ -1,0 +1,126 @@
+"""What a web address asks for, before and after a redirect."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.web.errors import NotFetched
+from agent.web.urls import LONGEST, Rules, Target, redirected, target
+
+RULES = Rules()
+
+READ = {
+    "plain": ("http://example.org/a.png", Target("http", "example.org", 80, "/a.png")),
+    "tls": ("https://example.org", Target("https", "example.org", 443, "/")),
+    "capitals": ("HTTPS://EXAMPLE.org/A", Target("https", "example.org", 443, "/A")),
+    "query": ("https://x.org/a?b=c&d=%20", Target("https", "x.org", 443, "/a?b=c&d=%20")),
+    "fragment": ("https://x.org/a#b", Target("https", "x.org", 443, "/a")),
+    "the other port": ("http://x.org:443/", Target("http", "x.org", 443, "/")),
+    "dot": ("http://x.org./", Target("http", "x.org.", 80, "/")),
+    "numbers": ("http://192.0.2.7/", Target("http", "192.0.2.7", 80, "/")),
+    "IPv6": ("http://[2001:DB8::1]/", Target("http", "2001:db8::1", 80, "/")),
+    "umlaut": ("http://bücher.example/ä", Target("http", "xn--bcher-kva.example", 80, "/%C3%A4")),
+    "wide dots": ("http://127\uff0e0.0.1/", Target("http", "127.0.0.1", 80, "/")),
+    "underscore": ("http://a_b.example/", Target("http", "a_b.example", 80, "/")),
+}  # fmt: skip
+
+REFUSED = {
+    "no address": ("cat.png", "only http and https"),
+    "nothing": ("", "only http and https"),
+    "file": ("file:///etc/passwd", "only http and https"),
+    "ftp": ("ftp://example.org/a", "only http and https"),
+    "gopher": ("gopher://example.org:80/", "only http and https"),
+    "no scheme": ("//example.org/", "only http and https"),
+    "user": ("http://me@example.org/", "name and password"),
+    "password": ("http://me:pw@example.org/", "name and password"),
+    "empty user": ("http://@example.org/", "name and password"),
+    "port": ("http://example.org:22/", "port 22"),
+    "port 0": ("http://example.org:0/", "port 0"),
+    "port too large": ("http://example.org:65616/", "not written"),
+    "port of words": ("http://example.org:http/", "not written"),
+    "no host": ("http:///a", "not written"),
+    "blank": ("http://example.org/a b", "not written"),
+    "line": ("http://example.org/\r\nHost: x", "not written"),
+    "tab": ("http://exam\tple.org/", "not written"),
+    "NUL": ("http://example.org/\0", "not written"),
+    "backslash": ("http://127.0.0.1\\.example.org/", "not written"),
+    "half a bracket": ("http://[::1/", "not written"),
+    "dots": ("http://../", "not written"),
+    "percent": ("http://127.0.0.%31/", "not written"),
+    "sign": ("http://a$b/", "not written"),
+    "too long": (f"http://example.org/{'a' * LONGEST}", "not written"),
+    "long label": (f"http://{'a' * 64}.org/", "not written"),
+}
+
+
+@pytest.mark.parametrize(("url", "expected"), READ.values(), ids=READ)
+def test_reads_what_is_asked_for(url: str, expected: Target) -> None:
+    assert target(url, RULES) == expected
+
+
+@pytest.mark.parametrize(("url", "why"), REFUSED.values(), ids=REFUSED)
+def test_refuses_what_is_not_fetched(url: str, why: str) -> None:
+    with pytest.raises(NotFetched, match=why):
+        target(url, RULES)
+
+
+@pytest.mark.parametrize(
+    ("url", "authority"),
+    [
+        ("http://x.org/", "x.org"),
+        ("https://x.org:80/", "x.org:80"),
+        ("https://[2001:db8::1]/", "[2001:db8::1]"),
+        ("http://[2001:db8::1]:443/", "[2001:db8::1]:443"),
+    ],
+)
+def test_says_whom_it_asks(url: str, authority: str) -> None:
+    read = target(url, RULES)
+    assert read.authority == authority
+    assert target(read.url, RULES) == read
+
+
+BEFORE = Target("https", "x.org", 443, "/a/b?c")
+LEADS = {
+    "/d": "https://x.org/d",
+    "d": "https://x.org/a/d",
+    "//y.org/d": "https://y.org/d",
+    "http://y.org": "http://y.org/",
+    "?e": "https://x.org/a/b?e",
+    " /d ": "https://x.org/d",
+}
+
+
+@pytest.mark.parametrize(("location", "url"), LEADS.items())
+def test_a_redirect_is_read_from_where_it_was_given(location: str, url: str) -> None:
+    assert redirected(BEFORE, location, RULES).url == url
+
+
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "http://me@y.org/", "//y.org:22/", "http://[", "data:,x"]
+)
+def test_a_redirect_must_hold_like_any_address(location: str) -> None:
+    with pytest.raises(NotFetched):
+        redirected(BEFORE, location, RULES)
+
+
+def test_a_place_of_ones_own_is_that_address_and_that_port_alone() -> None:
+    rules = Rules(also={("10.0.0.5", 8080), ("fd00::5", 80)})
+    assert rules.allow("10.0.0.5", 8080)
+    assert rules.allow("fd00::5", 80)
+    assert not rules.allow("10.0.0.5", 80)
+    assert not rules.allow("10.0.0.6", 8080)
+    assert not rules.allow("8.8.8.8", 8080)
+    assert rules.allow("8.8.8.8", 443)
+    assert not rules.allow("127.0.0.1", 80)
+
+
+@given(st.text(max_size=40) | st.from_regex(r"https?://[^/]{0,20}(:[0-9]{1,6})?/?.{0,9}"))
+def test_whatever_is_written_is_read_or_refused(url: str) -> None:
+    try:
+        read = target(url, RULES)
+    except NotFetched:
+        return
+    assert read.port in RULES.ports
+    assert read.url.isascii()
+    assert read.url.isprintable()
+    assert " " not in read.url

@@ -1,0 +1,242 @@
+"""Every error of the port has OpenAI's shape, whoever found it; its library knows each by its class."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from gateway.http import HttpServer, build_app
+from gateway.http.crowd import Crowd
+from gateway.http.key import require_key
+from gateway.http.patience import Patience
+from sessions.values.secret import Secret
+
+UNFIT, FORBIDDEN = "invalid_request_error", "permission_error"
+
+
+class Healthy:
+    async def problems(self) -> tuple[str, ...]:
+        return ()
+
+
+class Place:
+    """A server with a route of each kind, and what it was told to cut."""
+
+    def __init__(self, patience: Patience | None, most: int) -> None:
+        self.begun = asyncio.Event()
+        self.left = asyncio.Event()
+        self.crowd = Crowd(most)
+        self.server = HttpServer("127.0.0.1", 0, patience)
+        self.routes = [
+            Route("/v1/models", self._models),
+            Route("/v1/failing", self._failing),
+            Route("/v1/taking", self._taking, methods=["POST"]),
+            Route("/v1/talking", self._talking, methods=["POST"]),
+        ]
+
+    async def _models(self, request: Request) -> Response:
+        asked = require_key(request)
+        return asked if isinstance(asked, Response) else PlainTextResponse("[]")
+
+    async def _failing(self, _: Request) -> Response:
+        msg = "broke"
+        raise RuntimeError(msg)
+
+    async def _taking(self, request: Request) -> Response:
+        self.begun.set()
+        try:
+            return PlainTextResponse(str(len(await request.body())))
+        finally:
+            self.left.set()
+
+    async def _talking(self, request: Request) -> Any:
+        async def talk(_: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"hello", "more_body": True})
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            await send({"type": "http.response.body", "body": b" there", "more_body": False})
+            self.left.set()
+
+        return talk
+
+
+@asynccontextmanager
+async def served(patience: Patience | None = None, most: int = 9) -> AsyncIterator[Place]:
+    place = Place(patience, most)
+    place.server.bind()
+    app = build_app(
+        place.routes,
+        health=Healthy(),
+        max_body=1_000,
+        key=Secret("right"),
+        crowd=place.crowd,
+    )
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        serving = group.create_task(place.server.serve(app))
+        yield place
+        serving.cancel()
+
+
+def library(place: Place, key: str = "right") -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=f"{place.server.url}v1", api_key=key, max_retries=0)
+
+
+Case = tuple[str, str, dict[str, Any], type[openai.APIStatusError], int, str, str]
+
+REFUSED: dict[str, Case] = {
+    "host": (
+        "GET", "/models", {"headers": {"Host": "evil.example"}},
+        openai.PermissionDeniedError, 403, FORBIDDEN, "wrong_host",
+    ),
+    "origin": (
+        "GET", "/models", {"headers": {"Origin": "http://evil.example"}},
+        openai.PermissionDeniedError, 403, FORBIDDEN, "foreign_origin",
+    ),
+    "size": (
+        "POST", "/taking", {"json_data": "x" * 2_000},
+        openai.APIStatusError, 413, UNFIT, "request_too_large",
+    ),
+    "nothing there": (
+        "GET", "/nothing", {}, openai.NotFoundError, 404, UNFIT, "unknown_url",
+    ),
+    "method": (
+        "POST", "/models", {}, openai.APIStatusError, 405, UNFIT, "method_not_supported",
+    ),
+    "broke": (
+        "GET", "/failing", {}, openai.InternalServerError, 500, "server_error", "internal_error",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "raised", "status", "kind", "code"), REFUSED.values(), ids=REFUSED
+)
+async def test_the_library_raises_its_error(
+    method: str,
+    path: str,
+    more: dict[str, Any],
+    raised: type[openai.APIStatusError],
+    status: int,
+    kind: str,
+    code: str,
+) -> None:
+    made = openai._models.FinalRequestOptions.construct(method=method, url=path, **more)
+    async with served() as place, library(place) as client:
+        with pytest.raises(raised) as error:
+            await client.request(object, made)
+        assert type(error.value) is raised
+        found = (error.value.status_code, error.value.type, error.value.code, error.value.param)
+        assert found == (status, kind, code, None)
+        assert error.value.response.headers["x-should-retry"] == "false"
+        assert set(error.value.response.json()["error"]) == {"message", "type", "param", "code"}
+
+
+async def test_the_library_raises_its_error_for_a_wrong_key() -> None:
+    async with served() as place, library(place, "wrong") as client:
+        with pytest.raises(openai.AuthenticationError) as error:
+            await client.models.list()
+        assert (error.value.type, error.value.code) == (UNFIT, "invalid_api_key")
+
+
+async def test_the_library_raises_its_error_when_too_many_are_at_work() -> None:
+    async with served(most=0) as place, library(place) as client:
+        with pytest.raises(openai.RateLimitError) as error:
+            await client.models.list()
+        assert (error.value.type, error.value.code) == ("rate_limit_error", "too_many_requests")
+        headers = error.value.response.headers
+        assert (headers["retry-after"], headers.get("x-should-retry")) == ("1", None)
+
+
+# --- what the server itself finds ------------------------------------------------------------
+
+BAD_CHUNK = b"POST /v1/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+WIRE: dict[str, tuple[bytes, int, str | None]] = {
+    "no HTTP": (b"\x16\x03\x01 hello\r\n\r\n", 400, None),
+    "header": (b"GET /v1/models HTTP/1.1\r\nbad header\r\n\r\n", 400, None),
+    "chunk": (BAD_CHUNK % b"taking", 400, None),
+    "after HEAD": (b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\nhello\r\n\r\n", 400, None),
+    "too long": (
+        b"GET /v1/models HTTP/1.1\r\nX: " + b"x" * 70_000, 431, "headers_too_large",
+    ),
+}  # fmt: skip
+
+
+async def said(place: Place, sent: bytes) -> bytes:
+    """All that the server says to this."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.server.port)
+    writer.write(sent)
+    try:
+        async with asyncio.timeout(5):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+def read(answer: bytes) -> tuple[int, dict[str, Any]]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"connection: close" in head
+    assert b"content-length: %d" % len(body) in head
+    return int(head.split()[1]), json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(("sent", "status", "code"), WIRE.values(), ids=WIRE)
+async def test_what_is_no_http_is_refused_in_the_same_shape(
+    sent: bytes, status: int, code: str | None
+) -> None:
+    async with served() as place:
+        answer = await said(place, sent)
+        if sent.startswith(b"HEAD"):
+            _, _, answer = answer.partition(b"\r\n\r\n")
+        found, error = read(answer)
+        assert found == status
+        assert set(error) == {"message", "type", "param", "code"}
+        assert (error["type"], error["code"]) == (UNFIT, code)
+        assert error["message"].endswith(".")
+
+
+async def test_a_body_that_breaks_behind_the_first_word_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with served() as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.server.port)
+        begun, broken = BAD_CHUNK.split(b"zz")
+        writer.write(begun % b"talking")
+        assert b"hello" in await reader.readuntil(b"hello")
+        writer.write(b"zz" + broken)
+        assert await reader.read() == b"\r\n"
+        await place.left.wait()
+        writer.close()
+    assert "failed" not in caplog.text
+    assert "exception" not in caplog.text.lower()
+
+
+SLOW: dict[str, bytes] = {
+    "headers": b"GET /v1/models HTTP/1.1\r\nHost: ",
+    "body": b"POST /v1/taking HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nabc",
+}
+
+
+@pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
+async def test_who_does_not_come_to_an_end_is_told_so(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(Patience(headers=0.1, body=0.1)) as place:
+        status, error = read(await said(place, sent))
+        assert (status, error["code"]) == (408, "request_timeout")
+        if b"POST" in sent:
+            await place.left.wait()
+    assert "failed" not in caplog.text
+
+
+async def test_a_connection_on_which_nothing_comes_is_closed_without_a_word() -> None:
+    async with served(Patience(headers=0.05)) as place:
+        assert await said(place, b"") == b""

@@ -1,0 +1,39 @@
+"""Which places of one's own network may be written into the settings."""
+
+import pytest
+
+from gateway.settings import HttpSettings
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("10.0.0.5:8080", ("10.0.0.5", 8080)),
+        ("[FD00::5]:80", ("fd00::5", 80)),
+        ("fd00:0::5:80", ("fd00::5", 80)),  # the last colon counts
+    ],
+)
+def test_an_address_and_a_port_are_a_place(text: str, place: tuple[str, int]) -> None:
+    settings = HttpSettings(fetch_pictures_from=(text,))
+    assert settings.picture_places == (place,)
+    assert list(settings.conflicts()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "10.0.0.5",
+        "pictures:80",
+        "10.0.0.5:",
+        "10.0.0.5:0",
+        "10.0.0.5:65536",
+        "10.0.0.0/8:80",
+        "10.0.0.5:²",
+    ],
+)
+def test_anything_else_is_a_mistake_that_is_named(text: str) -> None:
+    settings = HttpSettings(fetch_pictures_from=("10.0.0.5:80", text))
+    ((path, problem),) = settings.conflicts()
+    assert path == ("fetch_pictures_from", 1)
+    assert f'"{text}" is no address and port' in problem
