@@ -27,12 +27,7 @@ from agent.continuation import (
     Urge,
 )
 from agent.errors import Looping, Overloaded, RateLimited, Stalled, ToolError
-from agent.events import (
-    Ending,
-    Notice,
-    StepDone,
-    TurnDone,
-)
+from agent.events import Ending, Notice, StepDone, TurnDone
 from agent.prompt import LAST_STEP, Report, as_seen
 from agent.providers.contract import ModelRequest, ToolSchema
 from agent.providers.registry import Target
@@ -53,10 +48,10 @@ _SMALLEST_ANSWER = 4096  # tokens, where no output limit was set and the service
 
 
 async def run_turn(task: TurnTask, means: Means) -> TurnDone:
-    """Answer the task; events go to `means.emit` as they happen, the last one is the return value.
+    """Answer the task; events go to `means.emit` as they happen, how it ended is returned.
 
-    `TurnDone` is returned and not emitted: the caller first commits it. Cancel this coroutine to
-    stop the turn: the connection to the model closes at once and running tools are cancelled.
+    Nobody is told of the end before the caller has committed it. Cancel this coroutine to stop the
+    turn: the connection to the model closes at once and running tools are cancelled.
     """
     turn = _Turn(task, means)
     try:

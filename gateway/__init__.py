@@ -8,7 +8,8 @@ inbound, routing, access, pairing
 commands    what people can say with a slash
 attachments fetches what people attach; received: its names and places, clearing: its end;
             hearing, transcription: speech becomes words
-turns       prepares turns; work: one under way; answer: what one leaves; wreckage: after a crash
+turns       prepares turns; turn_setting: what they run with; work: one under way; live_answer: what
+            the chat sees of it; answer: what one leaves; wreckage: after a crash
 progress, reasoning
             the status line, and what the model thinks, as the chat shows them
 approvals   asks people about risky calls; entitlement: who may answer; question: its words

@@ -57,6 +57,7 @@ from gateway.settings import Settings
 from gateway.supervision import Standing, Supervised
 from gateway.turns import Turns
 from gateway.vigil import Vigil
+from gateway.work import Workshop
 from platforms.core.contract import (
     Adapter,
     Address,
@@ -288,21 +289,19 @@ class GatewayRunner:
         self._operators = Operators(
             people.admins, announcer, self._clock, self._capabilities, self._news.set
         )
-        self._turns = Turns(
-            store,
-            delivery,
-            announcer,
-            self._approvals,
-            self._operators,
-            self._clock,
-            self._attachments,
-            models.setting,
-            take_up=take_up,
-            asks=self._turn_asks,
+        shop = Workshop(
+            store=store,
+            delivery=delivery,
+            announcer=announcer,
+            approvals=self._approvals,
+            operators=self._operators,
+            clock=self._clock,
+            attachments=self._attachments,
             parcels=self._parcels,
+            asks=self._turn_asks,
             spoke=lambda turn: self._ledger.spoke(turn, self._clock.now()),
-            feeds=self._feeds,
         )
+        self._turns = Turns(shop, models.setting, self._feeds, take_up=take_up)
         shared = Shared(
             store=store,
             hands=GatewayHands(reader, self._turns, announcer, delivery, receipts, self._feeds),
