@@ -1,6 +1,7 @@
 """The daemon: the only place that knows sessions, platforms and the agent.
 
-runner      what exists, started and stopped in which order
+runner      what exists, started and stopped in which order; adapters: those of all platforms;
+            supervision: one of them, kept alive
 cli, config, service, doctor, setup
             what the operator meets; to_come: keys that this version refuses
 inbound, routing, access, pairing
