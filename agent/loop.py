@@ -44,7 +44,6 @@ from agent.verdict import Capped, name_of
 from sessions.records import Message
 
 _MOST_REFUSED = 3  # steps in a row whose calls could all not run
-_SMALLEST_ANSWER = 4096  # tokens, where no output limit was set and the service's own was met
 
 
 async def run_turn(task: TurnTask, means: Means) -> TurnDone:

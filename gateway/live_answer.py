@@ -16,7 +16,7 @@ from agent.events import (
     ToolFinished,
     ToolStarted,
 )
-from gateway.announcer import PLAIN_COMMAND
+from gateway.announcer import command_form
 from gateway.answer import answer_item, reasoning_item, said
 from gateway.delivery.outbox import Delivery, LiveItem
 from gateway.progress import StatusLine
@@ -47,9 +47,7 @@ class LiveAnswer:
         self._models = models  # as they are named in a chat, by label
         self._steps: list[str] = []  # the visible text of steps that are over
         self._pieces: list[str] = []  # the text of the present step
-        self._status = StatusLine(
-            can.command if can else PLAIN_COMMAND, tasks_apart=can is not None and can.tasks
-        )
+        self._status = StatusLine(command_form(can), tasks_apart=can is not None and can.tasks)
         self.streams = can is not None and can.live is Live.STREAM
         """Whether what was shown can no longer be changed."""
         self._clears = can is not None and can.status  # a status can be taken away

@@ -60,19 +60,10 @@ from gateway.supervision import Standing
 from gateway.turns import Turns
 from gateway.vigil import Vigil
 from gateway.work import Workshop
-from platforms.core.contract import (
-    Adapter,
-    OffersLinks,
-    PlatformSpec,
-    Surroundings,
-)
+from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
 from sessions.actor import Shared
 from sessions.errors import StoreError, StoreTooNew
-from sessions.events import (
-    Busy,
-    Interrupt,
-    RunningTurn,
-)
+from sessions.events import Busy, Interrupt, RunningTurn
 from sessions.expiry import Expiry
 from sessions.pool import SessionPool
 from sessions.records import Reason

@@ -63,7 +63,7 @@ STEERS_WITHIN = 5.0
 
 WORTH_TELLING = 1.0  # seconds that files may take before the chat shows that they come
 
-PREVIEW = 200  # characters of a late result
+LONGEST_LATE = 200  # characters that people are shown of a late result
 
 STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
 READ_CUT_SHORT = "Did not complete: the turn ended while it was running."
@@ -412,11 +412,10 @@ class Work:
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
         """See `agent.tools.run.LateJournal`: people and journal are told, the conversation is not."""
-        fields = {"tool": call.name, "result": " ".join(result.split())[:PREVIEW]}
+        fields = {"tool": call.name, "result": " ".join(result.split())[:LONGEST_LATE]}
         item = self._announcer.item("late", self._turn.address, fields, turn=self._turn.id)
         ended = EndTool(self._turn.id, call.id, ok=True, result=result, at=self._clock.now())
-        await self._store.apply(ended, PutItem(item))
-        self._shop.delivery.wake([item])
+        await self._shop.delivery.put(ended, PutItem(item))
 
     async def compacted(self, keep: int, summary: str) -> None:
         """See `agent.turn.TurnJournal`."""

@@ -5,9 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agent.events import (
-    Ending,
-)
+from agent.events import Ending
 from agent.spend import Usage
 from sessions.records import Message
 from tests.fakes.model_script import Script, calls, ok

@@ -5,12 +5,7 @@ import json
 import msgspec
 import pytest
 
-from agent.events import (
-    Ending,
-    ReasoningReplaced,
-    TextDelta,
-    TextReplaced,
-)
+from agent.events import Ending, ReasoningReplaced, TextDelta, TextReplaced
 from agent.spend import Usage
 from agent.thoughts import Thoughts, read_thoughts
 from sessions.records import Message

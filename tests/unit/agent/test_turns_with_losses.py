@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.events import (
-    Ending,
-    TextDelta,
-)
+from agent.events import Ending, TextDelta
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from agent.tools.files.writing import write_file, write_file_continue

@@ -6,16 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.events import (
-    Ending,
-)
+from agent.events import Ending
 from tests.fakes.model_script import Script, calls, ok
-from tests.unit.agent.turn_kit import (
-    OLD,
-    READ_A,
-    Play,
-    lost_note,
-)
+from tests.unit.agent.turn_kit import OLD, READ_A, Play, lost_note
 
 
 async def test_another_model_takes_over_and_it_is_said_once(play: Play) -> None:

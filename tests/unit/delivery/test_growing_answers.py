@@ -421,7 +421,7 @@ async def test_a_live_update_that_the_platform_refuses_is_the_last_one(
                 answer.update("word " * number)
                 await asyncio.sleep(0.1)
             await put(store, delivery, item(f"a_{live}", "All of it", platform=live.value))
-            answer.finish(item(f"a_{live}", "All of it", platform=live.value))
+            delivery.wake([item(f"a_{live}", "All of it", platform=live.value)])
             await delivery.settle(10)
         assert platform.screen(CHAT) == ["All of it"]
         assert len(platform.ops) == 3 if live is Live.EDIT else 2

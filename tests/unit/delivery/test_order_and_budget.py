@@ -4,12 +4,7 @@ import asyncio
 
 from gateway.delivery.outbox import Delivery
 from platforms import memory
-from platforms.core.contract import (
-    Edit,
-    Live,
-    Post,
-    Repeat,
-)
+from platforms.core.contract import Edit, Live, Post, Repeat
 from sessions.records import ItemState
 from tests.unit.delivery.simulation import (
     CHAT,
