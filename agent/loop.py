@@ -227,13 +227,10 @@ class _Turn:
             now = self._clock.monotonic()
             self._route.learn(result, now, bare_end=recovery.confirmed_bare_end)
             capped = isinstance(result.verdict, Capped) and not result.step.calls
-            if isinstance(action, Finish) or (capped and self._ends_at_cap):
-                return self._answered(step.text, result)
-            if isinstance(action, RunTools):
-                self._tell_losses(salvage, drafts)
-                return _Answer(step.text, result, salvage, drafts)
-            if isinstance(action, GiveUp):
-                return self._failed(step.text, action, result)
+            if capped and self._ends_at_cap:
+                action = Finish()
+            if isinstance(action, Finish | RunTools | GiveUp):
+                return self._outcome(step, action, result, salvage, drafts)
             if isinstance(action, Urge):
                 step.urge()  # nothing was lost, so nothing is told, and no call is a repetition
                 continue
@@ -244,6 +241,24 @@ class _Turn:
             given_up = await self._prepare_next(step, action, result, salvage, drafts)
             if given_up:
                 return given_up
+
+    def _outcome(
+        self,
+        step: Step,
+        action: Finish | RunTools | GiveUp,
+        result: AttemptResult,
+        salvage: Salvage,
+        drafts: tuple[Draft | None, ...],
+    ) -> _Answer | TurnDone:
+        """What the step has come to."""
+        match action:
+            case Finish():
+                return self._answered(step.text, result)
+            case RunTools():
+                self._tell_losses(salvage, drafts)
+                return _Answer(step.text, result, salvage, drafts)
+            case GiveUp():
+                return self._failed(step.text, action, result)
 
     async def _prepare_next(
         self,

@@ -126,7 +126,7 @@ async def test_waits_are_spread_unless_the_service_named_them(play: Play) -> Non
         stage.randomness = lambda: 0.0
         await stage.run()
         first, second = stage.server.requests
-        assert least <= second.at - first.at < most
+        assert least <= round(second.at - first.at, 6) < most
 
 
 # --- a text that broke off --------------------------------------------------------------------
