@@ -2,6 +2,7 @@
 
 import asyncio
 
+from gateway.delivery.outbox import Delivery, LiveItem
 from gateway.delivery.view import MARK
 from platforms import memory
 from platforms.core.contract import (
@@ -337,16 +338,21 @@ async def test_a_copy_that_is_marked_stays_marked_when_it_changes(
     assert platform.screen(CHAT) == [f"{MARK}\n\nBetter answer"]
 
 
+async def _begun_and_erased(delivery: Delivery, platform: Platform) -> LiveItem:
+    answer = delivery.live(item("a_1", final=False))
+    answer.update("The begin")
+    await until(lambda: bool(platform.screen(CHAT)))
+    platform.erase(CHAT, platform.messages(CHAT)[0].id)
+    return answer
+
+
 @simulated
 async def test_an_answer_whose_message_cannot_be_edited_any_more_is_posted_anew(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
-        answer.update("The begin")
-        await until(lambda: bool(platform.screen(CHAT)))
-        platform.erase(CHAT, platform.messages(CHAT)[0].id)
+        answer = await _begun_and_erased(delivery, platform)
         answer.close()
         await put(store, delivery, item("a_1", "The beginning and the end"))
         await delivery.settle(10)
@@ -359,10 +365,7 @@ async def test_a_message_that_somebody_deleted_need_not_be_taken_away(
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
-        answer.update("The begin")
-        await until(lambda: bool(platform.screen(CHAT)))
-        platform.erase(CHAT, platform.messages(CHAT)[0].id)
+        answer = await _begun_and_erased(delivery, platform)
         answer.drop()
         await asyncio.sleep(10)
         assert await store.open_items() == ()
