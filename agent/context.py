@@ -177,15 +177,14 @@ def split_summary(rows: Sequence[Message]) -> tuple[str, tuple[Message, ...]]:
 
 
 def summary_request(
-    covered: Sequence[Message], earlier_summary: str = "", *, budget: int | None = None
+    covered: Sequence[Message], *, budget: int | None = None
 ) -> tuple[str, tuple[Message, ...]]:
     """Write the request for a summary: its system text and its messages; it needs no tools.
 
-    An earlier summary is given as `earlier_summary` or as the first of the rows. When the record
-    is more than `budget` tokens, its longest rows are left out until it is not.
+    The first of the rows may be an earlier summary. When the record is more than `budget` tokens,
+    its longest rows are left out until it is not.
     """
-    found, rows = split_summary(covered)
-    earlier = "\n\n".join(filter(None, (earlier_summary.strip(), found)))
+    earlier, rows = split_summary(covered)
     written = _within(budget, rows, _record(rows))
     parts = [f"What was known before:\n{earlier}"] if earlier else []
     parts.append("The record:\n\n" + "\n\n".join(written))

@@ -15,7 +15,6 @@ ProviderError          the model service did not answer as asked
 └── OutOfCredit        the operator must act: account empty
 ToolError              text for the model, as the call's result
 ├── ToolTimeout        took too long; whether it had an effect is not known
-├── ToolDenied         not allowed, or nobody allowed it
 └── ToolUnknownOutcome started and never finished: may have had its effect
 """
 
@@ -104,10 +103,6 @@ class ToolError(Exception):
 
 class ToolTimeout(ToolError):
     """The tool took too long; its effect is unknown."""
-
-
-class ToolDenied(ToolError):
-    """The tool was not allowed to run."""
 
 
 class ToolUnknownOutcome(ToolError):

@@ -68,7 +68,7 @@ class Ending(enum.StrEnum):
 
 
 class TurnDone(msgspec.Struct, frozen=True):
-    """The last event of every turn that was not cancelled."""
+    """How every turn ends that is not cancelled: returned, not told."""
 
     ending: Ending
     text: str  # the final answer, or what was visible when the turn failed
@@ -83,14 +83,16 @@ class TurnDone(msgspec.Struct, frozen=True):
     last: str = ""  # how the last request was judged, see `agent.verdict.name_of`; empty: not known
 
 
-AgentEvent = (
+AnswerEvent = (
     TextDelta
     | TextReplaced
     | ReasoningDelta
     | ReasoningReplaced
     | ToolStarted
     | ToolFinished
-    | Notice
     | StepDone
-    | TurnDone
 )
+"""What makes an answer grow."""
+
+AgentEvent = AnswerEvent | Notice
+"""All that is told while a turn runs."""

@@ -27,12 +27,7 @@ from agent.continuation import (
     Urge,
 )
 from agent.errors import Looping, Overloaded, RateLimited, Stalled, ToolError
-from agent.events import (
-    Ending,
-    Notice,
-    StepDone,
-    TurnDone,
-)
+from agent.events import Ending, Notice, StepDone, TurnDone
 from agent.prompt import LAST_STEP, Report, as_seen
 from agent.providers.contract import ModelRequest, ToolSchema
 from agent.providers.registry import Target
@@ -49,14 +44,13 @@ from agent.verdict import Capped, name_of
 from sessions.records import Message
 
 _MOST_REFUSED = 3  # steps in a row whose calls could all not run
-_SMALLEST_ANSWER = 4096  # tokens, where no output limit was set and the service's own was met
 
 
 async def run_turn(task: TurnTask, means: Means) -> TurnDone:
-    """Answer the task; events go to `means.emit` as they happen, the last one is the return value.
+    """Answer the task; events go to `means.emit` as they happen, how it ended is returned.
 
-    `TurnDone` is returned and not emitted: the caller first commits it. Cancel this coroutine to
-    stop the turn: the connection to the model closes at once and running tools are cancelled.
+    Nobody is told of the end before the caller has committed it. Cancel this coroutine to stop the
+    turn: the connection to the model closes at once and running tools are cancelled.
     """
     turn = _Turn(task, means)
     try:
@@ -233,13 +227,10 @@ class _Turn:
             now = self._clock.monotonic()
             self._route.learn(result, now, bare_end=recovery.confirmed_bare_end)
             capped = isinstance(result.verdict, Capped) and not result.step.calls
-            if isinstance(action, Finish) or (capped and self._ends_at_cap):
-                return self._answered(step.text, result)
-            if isinstance(action, RunTools):
-                self._tell_losses(salvage, drafts)
-                return _Answer(step.text, result, salvage, drafts)
-            if isinstance(action, GiveUp):
-                return self._failed(step.text, action, result)
+            if capped and self._ends_at_cap:
+                action = Finish()
+            if isinstance(action, Finish | RunTools | GiveUp):
+                return self._outcome(step, action, result, salvage, drafts)
             if isinstance(action, Urge):
                 step.urge()  # nothing was lost, so nothing is told, and no call is a repetition
                 continue
@@ -250,6 +241,24 @@ class _Turn:
             given_up = await self._prepare_next(step, action, result, salvage, drafts)
             if given_up:
                 return given_up
+
+    def _outcome(
+        self,
+        step: Step,
+        action: Finish | RunTools | GiveUp,
+        result: AttemptResult,
+        salvage: Salvage,
+        drafts: tuple[Draft | None, ...],
+    ) -> _Answer | TurnDone:
+        """What the step has come to."""
+        match action:
+            case Finish():
+                return self._answered(step.text, result)
+            case RunTools():
+                self._tell_losses(salvage, drafts)
+                return _Answer(step.text, result, salvage, drafts)
+            case GiveUp():
+                return self._failed(step.text, action, result)
 
     async def _prepare_next(
         self,

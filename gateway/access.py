@@ -133,7 +133,6 @@ class Policy(Struct, frozen=True):
     admins: frozenset[Entry] = frozenset()
     approved: frozenset[str] = frozenset()  # principals let in by pairing
     appointed: frozenset[str] = frozenset()  # principals that became admin by the claim code
-    pairing: bool = True
     claim: bool = False  # a claim code is open: the first owner may still show up
 
 
@@ -143,7 +142,6 @@ def policy(
     *,
     approved: Iterable[str] = (),
     appointed: Iterable[str] = (),
-    pairing: bool = True,
     claim: bool = False,
 ) -> Policy:
     """Build a policy out of entries as they are written; raises `ValueError` like `parse_entry`."""
@@ -152,7 +150,6 @@ def policy(
         frozenset(parse_admin(text) for text in admins),
         frozenset(approved),
         frozenset(appointed),
-        pairing,
         claim,
     )
 
@@ -169,12 +166,10 @@ class NotAddressed(Struct, frozen=True):
 
 
 class Stranger(Struct, frozen=True):
-    """Not let in. Directly: may be offered pairing or claim. In a room: silence."""
+    """Not let in. Directly: may ask to be, by pairing or claim. In a room: silence."""
 
     principal: str
     direct: bool
-    may_pair: bool = False
-    may_claim: bool = False
 
 
 class Bot(Struct, frozen=True):
@@ -197,12 +192,7 @@ def decide(policy: Policy, event: Inbound) -> Decision:
         return Allowed(principal, role)
     if sender.is_bot:
         return Bot(principal)
-    return Stranger(
-        principal,
-        event.direct,
-        may_pair=event.direct and policy.pairing and bool(sender.id),
-        may_claim=event.direct and policy.claim and bool(sender.id),
-    )
+    return Stranger(principal, event.direct)
 
 
 def _role(

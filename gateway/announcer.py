@@ -11,7 +11,10 @@ from sessions.records import Item, ItemState
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
-PLAIN_COMMAND = "/{word}"
+
+def command_form(can: Capabilities | None) -> str:
+    """How a platform writes a command; the usual way while it is not there."""
+    return can.command if can else "/{word}"
 
 
 class Announcer:
@@ -51,7 +54,7 @@ class Announcer:
             Button(label, f"{action}:{turn}" if turn else action)
             for label, action in BUTTONS.get(notice, ())[:most]
         )
-        text = render(notice, fields, can.command if can else PLAIN_COMMAND)
+        text = render(notice, fields, command_form(can))
         return Item(
             id=name or self._ids.new("n"),
             address=address,

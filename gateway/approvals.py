@@ -16,7 +16,7 @@ import msgspec
 from agent.tools.contract import Tool
 from gateway import entitlement, question
 from gateway.access import Role
-from gateway.announcer import PLAIN_COMMAND, Announcer
+from gateway.announcer import Announcer, command_form
 from gateway.commands.contract import Call, Outcome, Tell
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import Body, read_address, write_address, write_body
@@ -179,8 +179,7 @@ class Approvals:
         for number, place in enumerate(admins, 1):
             told = {**fields, "person": asked.person}
             items.append(self._item(asked, number, "ask", place, told))
-        await self._store.apply(PutApproval(asked), *map(PutItem, items))
-        self._delivery.wake(items)
+        await self._delivery.put(PutApproval(asked), *map(PutItem, items))
         log.info("%s asks whether it may run: %s", asked.tool, code_of(asked.id))
 
     def _asked_besides(self, asked: Approval) -> list[str]:
@@ -196,7 +195,7 @@ class Approvals:
         open_ = asked.state is ApprovalState.OPEN
         buttons = tuple(Button(label, f"{action}:{asked.id}") for label, action in _BUTTONS)
         shown = open_ and can is not None and can.buttons >= len(buttons)
-        text = render(notice, fields, can.command if can else PLAIN_COMMAND)
+        text = render(notice, fields, command_form(can))
         return Item(
             id=f"{asked.id}.{number}",
             address=address,
@@ -316,12 +315,10 @@ class Approvals:
         )
         items = await self._news(settled)
         try:
-            await self._store.apply(
-                AnswerApproval(asked.id, state, by, now, reason), *map(PutItem, items)
-            )
+            answer = AnswerApproval(asked.id, state, by, now, reason)
+            await self._delivery.put(answer, *map(PutItem, items))
         except Conflict:
             return None
-        self._delivery.wake(items)
         waiter = self._waiting.get(asked.id)
         if waiter and not waiter.done():
             waiter.set_result(settled)

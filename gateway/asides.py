@@ -288,8 +288,7 @@ class Asides:
     async def _commit(self, call: Call, item: Item, *changes: Change) -> None:
         """The answer and the end of the command are one: it is neither lost nor given twice."""
         done = SetInbox((call.by.inbox,), InboxState.DONE, self._clock.now())
-        await self._store.apply(*changes, done, PutItem(item))
-        self._delivery.wake([item])
+        await self._delivery.put(*changes, done, PutItem(item))
 
     def _item(self, call: Call, notice: str, fields: Fields) -> Item:
         return self._announcer.item(notice, call.by.address, fields, name=_name(call))

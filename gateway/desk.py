@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from gateway.access import Allowed, Stranger
-from gateway.announcer import Announcer
+from gateway.announcer import Announcer, command_form
 from gateway.approvals import Approvals
 from gateway.asides import Asides
 from gateway.commands.contract import Act, Call, Outcome, Taken, Tell
@@ -22,15 +22,7 @@ from platforms.core.contract import Address, Capabilities, Inbound, InboundActio
 from sessions.actor import Unhandled
 from sessions.changes import Change, PutItem, SetInbox
 from sessions.errors import StoreError
-from sessions.events import (
-    Begin,
-    Event,
-    Resume,
-    Retry,
-    RunningTurn,
-    State,
-    Stop,
-)
+from sessions.events import Begin, Event, Resume, Retry, RunningTurn, State, Stop
 from sessions.events import Command as By
 from sessions.pool import SessionPool
 from sessions.records import InboxEntry, InboxState, Session
@@ -40,7 +32,6 @@ from sessions.values.clock import Clock
 log = logging.getLogger(__name__)
 
 _ASK_SECONDS = 5.0
-_PLAIN = "/{word}"
 
 
 class Desk:
@@ -143,8 +134,7 @@ class Desk:
     ) -> None:
         """Show a notice, together with other changes in one transaction."""
         item = self._announcer.item(notice, address, fields, origin=origin)
-        await self._store.apply(*changes, PutItem(item))
-        self._delivery.wake([item])
+        await self._delivery.put(*changes, PutItem(item))
 
     async def answer(self, notice: str, entry: InboxEntry, fields: Fields) -> None:
         """Answer something that was received with a notice."""
@@ -163,8 +153,7 @@ class Desk:
             log.info("%s: %s", greeting.admins, greeting.admin_fields.get("principal"))
 
     def _form(self, address: Address) -> str:
-        can = self._capabilities(address)
-        return can.command if can else _PLAIN
+        return command_form(self._capabilities(address))
 
     # --- what handlers use ----------------------------------------------------------------------
 

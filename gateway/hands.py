@@ -12,14 +12,7 @@ from gateway.receipts import Receipts
 from gateway.turns import Turns
 from gateway.work import Work
 from sessions.changes import Change, PutItem
-from sessions.events import (
-    Event,
-    Pending,
-    RunningTurn,
-    Say,
-    StartTask,
-    Wrecked,
-)
+from sessions.events import Event, Pending, RunningTurn, Say, StartTask, Wrecked
 from sessions.records import InboxEntry, Turn
 
 
@@ -33,7 +26,7 @@ class GatewayHands:
         announcer: Announcer,
         delivery: Delivery,
         receipts: Receipts,
-        feeds: Feeds | None = None,
+        feeds: Feeds,
     ) -> None:
         self._reader = reader
         self._turns = turns
@@ -74,5 +67,4 @@ class GatewayHands:
         if items:
             self._delivery.wake(items)
         self._receipts.committed(changes)
-        if self._feeds:
-            self._feeds.committed(changes)
+        self._feeds.committed(changes)

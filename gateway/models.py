@@ -30,8 +30,8 @@ from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
 from gateway.routing import route_of
 from gateway.settings import RouteSettings, Settings
+from gateway.turn_setting import Setting
 from gateway.wishes import Wishes, read_wishes
-from gateway.work import Setting
 from sessions.key import parse_key
 from sessions.values.clock import Clock
 

@@ -4,7 +4,7 @@ import enum
 
 import msgspec
 
-from agent.events import AgentEvent, TurnDone
+from agent.events import AnswerEvent, TurnDone
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -33,4 +33,4 @@ class End(msgspec.Struct, frozen=True):
     cause: str = ""
 
 
-News = AgentEvent | Told
+News = AnswerEvent | Told

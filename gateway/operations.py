@@ -102,8 +102,7 @@ class Operations:
             body=write_body(Body(text=text)),
             created_at=self._clock.now(),
         )
-        await self._store.apply(PutItem(item))
-        self._delivery.wake([item])
+        await self._delivery.put(PutItem(item))
         try:
             async with asyncio.timeout(_SEND_SECONDS):
                 state = await self._delivery.wait_sent(item.id)

@@ -60,7 +60,6 @@ class Parcels:
         capabilities: Callable[[Address], Capabilities | None],
         *,
         keep: float,
-        sent_within: float = SENT_WITHIN,
     ) -> None:
         self._store = store
         self._delivery = delivery
@@ -69,7 +68,6 @@ class Parcels:
         self._shown = folder / "shown"  # and here as long as people may look at them
         self._capabilities = capabilities
         self._keep = keep  # seconds, for what people read from us; 0: for ever
-        self._sent_within = sent_within
 
     async def send(
         self,
@@ -102,13 +100,12 @@ class Parcels:
             turn_id=turn,
             reply_to=reply_to or None,
         )
-        await self._store.apply(PutItem(item))
-        self._delivery.wake([item])
+        await self._delivery.put(PutItem(item))
         return await self._outcome(item_id, f"{parcel.name} ({in_words(parcel.size)})")
 
     async def _outcome(self, item_id: str, what: str) -> str:
         try:
-            async with asyncio.timeout(self._sent_within):
+            async with asyncio.timeout(SENT_WITHIN):
                 state = await self._delivery.wait_sent(item_id)
         except TimeoutError:
             return f"{what} is on its way; the chat does not have it yet."

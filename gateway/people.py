@@ -32,6 +32,7 @@ from sessions.values.clock import Clock, rfc3339
 _SHELF, _NAME = "people", "book"
 _DAY = 86_400_000
 _MOST_MENTIONS = 1_000
+_ADMINS = ""  # all of them together, where wrong codes are counted
 
 
 class Friend(msgspec.Struct, frozen=True):
@@ -113,6 +114,8 @@ class People:
 
     async def meet(self, message: InboundMessage, principal: str, *, direct: bool) -> Greeting:
         """Somebody who is not let in wrote: a claim, a request to be let in, or a mention."""
+        if not message.sender.id:  # nobody could be let in under it
+            return Greeting()
         name = message.sender.name or principal
         if not direct:
             return self._mentioned(principal, name, message.address.chat)
@@ -177,10 +180,10 @@ class People:
             await self._let_in(friend, found)
             return True
 
-    async def approve(self, text: str, who: str = "") -> tuple[str, str] | None:
+    async def approve(self, text: str) -> tuple[str, str] | None:
         """Let in whom the code belongs to."""
         async with self._lock:
-            found = await self._redeem(who, text, "pair")
+            found = await self._redeem(_ADMINS, text, "pair")
             if found is None:
                 return None
             friend = Friend(found.principal, found.name, admin=False, since=self._clock.now())
@@ -259,6 +262,5 @@ class People:
             self._settings.admins,
             approved=(each.principal for each in book.friends if not each.admin),
             appointed=(each.principal for each in book.friends if each.admin),
-            pairing=self._settings.pairing,
             claim=any(code.kind == "claim" for code in book.codes),
         )

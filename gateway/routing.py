@@ -60,21 +60,19 @@ class Unknown(Struct, frozen=True):
 
 
 _COMMAND = re.compile(
-    r"(?P<sign>[/!])(?P<word>[A-Za-z][A-Za-z0-9_]*)(?:@(?P<bot>[A-Za-z0-9_]+))?(?:\s+(?P<args>.*))?",
+    r"(?P<sign>[/!])(?P<word>[A-Za-z][A-Za-z0-9_]*)(?:@[A-Za-z0-9_]+)?(?:\s+(?P<args>.*))?",
     re.DOTALL,
 )
 
 
-def parse_command(
-    text: str, known: Collection[str], bot_names: Collection[str] = ()
-) -> Command | Unknown | None:
+def parse_command(text: str, known: Collection[str]) -> Command | Unknown | None:
     """Read a command: `/stop`, `/STOP now`, `/stop@ourbot`, `!stop`. Anything else is None.
 
-    A command for another bot is none; without `bot_names` every name counts as ours. After `!`
-    only known words are commands, since people also write `!important`.
+    The name of a bot is taken for ours: what is meant for another one does not leave the adapter.
+    After `!` only known words are commands, since people also write `!important`.
     """
     match = _COMMAND.fullmatch(text.strip())
-    if match is None or not _is_ours(match["bot"], bot_names):
+    if match is None:
         return None
     word, args = match["word"].lower(), (match["args"] or "").strip()
     if word in known:
@@ -82,7 +80,3 @@ def parse_command(
     if match["sign"] == "/" and match["word"] == word:
         return Unknown(word, nearest(word, known))
     return None
-
-
-def _is_ours(bot: str | None, names: Collection[str]) -> bool:
-    return not bot or not names or bot.lower() in {name.lower() for name in names}

@@ -10,11 +10,12 @@ import contextlib
 import datetime as dt
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Route
 
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
@@ -23,6 +24,7 @@ from agent.web.fetch import Fetcher
 from agent.web.urls import Rules
 from gateway import api_key, disk
 from gateway.access import by_membership
+from gateway.adapters import Adapters
 from gateway.announcer import Announcer
 from gateway.api.adapter import ApiAdapter
 from gateway.api.naming import Naming
@@ -57,28 +59,14 @@ from gateway.parcels import Parcels
 from gateway.people import People
 from gateway.receipts import Receipts
 from gateway.settings import Settings
-from gateway.supervision import Standing, Supervised
+from gateway.supervision import Standing
 from gateway.turns import Turns
 from gateway.vigil import Vigil
-from platforms.core.contract import (
-    Adapter,
-    Address,
-    Capabilities,
-    OffersClaims,
-    OffersHosts,
-    OffersLinks,
-    OffersRoutes,
-    PlatformSpec,
-    Surroundings,
-    capabilities_in,
-)
+from gateway.work import Workshop
+from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
 from sessions.actor import Shared
 from sessions.errors import StoreError, StoreTooNew
-from sessions.events import (
-    Busy,
-    Interrupt,
-    RunningTurn,
-)
+from sessions.events import Busy, Interrupt, RunningTurn
 from sessions.expiry import Expiry
 from sessions.pool import SessionPool
 from sessions.records import Reason
@@ -94,6 +82,16 @@ SETTLE_SECONDS = 5.0
 FIRST_CHANCE_SECONDS = 1.0
 TIDY_SECONDS = 3600.0
 IGNORED_KEPT_MILLISECONDS = 7 * 86_400_000
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What conversations stand on: opened before them, closed after them."""
+
+    store: SessionStore
+    models: Models
+    delivery: Delivery
+    announcer: Announcer
+    people: People
 
 
 class GatewayRunner:
@@ -120,7 +118,6 @@ class GatewayRunner:
         self._redactor = redactor or Redactor()
         self._tools = tuple(tools)  # besides ours and those of installed distributions
         self._ids = Ids(self._clock)
-        self._supervised: dict[tuple[str, str], Supervised] = {}
         self._pool: SessionPool | None = None
         self._store: SessionStore | None = None
         self._people: People | None = None
@@ -136,6 +133,7 @@ class GatewayRunner:
         self._feeds = Feeds()
         self._api: ApiAdapter | None = None
         self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
+        self._adapters = Adapters(self._news.set)
 
     # --- starting and stopping ------------------------------------------------------------------
 
@@ -183,13 +181,16 @@ class GatewayRunner:
             store,
             self._clock,
             clean=self._redactor.clean,
-            on_refused=lambda adapter: self._supervised[adapter.name, adapter.account].refused(),
+            on_refused=self._adapters.refused,
             noted=self._ledger.delivered,
         )
-        announcer = Announcer(self._ids, self._clock, self._capabilities)
+        announcer = Announcer(self._ids, self._clock, self._adapters.capabilities)
         people = People(store, self._clock, self._settings.access)
         await people.open()
         self._people = people
+        ground = Ground(
+            store=store, models=models, delivery=delivery, announcer=announcer, people=people
+        )
         self._build_adapters(store, delivery)
         recovered = await delivery.recover()
         if recovered:
@@ -197,15 +198,13 @@ class GatewayRunner:
         async with asyncio.TaskGroup() as connections:
             tasks = [connections.create_task(delivery.run(), name="delivery")]
             async with asyncio.TaskGroup() as conversations:
-                reception = await self._open_conversations(
-                    store, models, delivery, announcer, people, conversations
-                )
+                reception = await self._open_conversations(ground, conversations)
                 tasks.append(connections.create_task(self._tidy(store, models), name="tidy"))
                 vigil = await self._open_vigil(store, delivery)
                 tasks.append(connections.create_task(vigil.run(), name="vigil"))
                 tasks += [
                     connections.create_task(each.run(reception.receive), name=each.name)
-                    for each in self._supervised.values()
+                    for each in self._adapters
                 ]
                 if self._http:
                     app = self._app(store)
@@ -231,10 +230,10 @@ class GatewayRunner:
     def _app(self, store: SessionStore) -> Starlette:
         http = self._settings.http
         return build_app(
-            self._routes(),
+            self._adapters.routes(),
             health=self,
             allowed_hosts=(*http.allowed_hosts, http.host),
-            hosts_of=self._hosts_of(),
+            hosts_of=self._adapters.hosts_of(),
             key=self._key,
             crowd=self._crowd,
             figures=Figures(self._ledger, self, store, self._clock, self._home).page,
@@ -252,111 +251,38 @@ class GatewayRunner:
         self.made_key = key.made
         return key.secret
 
-    async def _open_conversations(
-        self,
-        store: SessionStore,
-        models: Models,
-        delivery: Delivery,
-        announcer: Announcer,
-        people: People,
-        tasks: asyncio.TaskGroup,
-    ) -> Reception:
-        settings = self._settings
-        take_up = settings.sessions.on_interrupted == "resume"
-        reader = Reader(Busy(settings.gateway.busy))
-        self._approvals = Approvals(
-            store,
-            self._clock,
-            self._ids,
-            announcer,
-            delivery,
-            people,
-            mode=settings.tools.approval,
-            capabilities=self._capabilities,
-            tasks=tasks.create_task,
-        )
-        self._parcels = Parcels(
-            store,
-            delivery,
-            self._clock,
-            self._home / "outgoing",
-            self._capabilities,
-            keep=settings.media.keep,
-        )
-        receipts = Receipts(delivery.react if settings.gateway.reactions else None)
-        self._attachments = Attachments(
-            lambda place: self.adapter(place.platform, place.account),
-            self._clock,
-            self._listener,
-            Bounds(largest=settings.media.largest),
-        )
+    async def _open_conversations(self, ground: Ground, tasks: asyncio.TaskGroup) -> Reception:
+        store, people = ground.store, ground.people
+        announcer, delivery = ground.announcer, ground.delivery
         choices = Choices(store)
         await choices.open()
-        models.choice = choices.of
-        self._operators = Operators(
-            people.admins, announcer, self._clock, self._capabilities, self._news.set
+        ground.models.choice = choices.of
+        self._turns = self._make_turns(ground, tasks)
+        settings = self._settings
+        reader = Reader(Busy(settings.gateway.busy))
+        receipts = Receipts(delivery.react if settings.gateway.reactions else None)
+        self._pool = pool = SessionPool(
+            Shared(
+                store=store,
+                hands=GatewayHands(reader, self._turns, announcer, delivery, receipts, self._feeds),
+                clock=self._clock,
+                ids=self._ids,
+                expiry=_expiry(settings.sessions),
+                queue_limit=settings.gateway.queue_limit,
+                tasks=tasks,
+                goes_on=goes_on,
+            )
         )
-        self._turns = Turns(
-            store,
-            delivery,
-            announcer,
-            self._approvals,
-            self._operators,
-            self._clock,
-            self._attachments,
-            models.setting,
-            take_up=take_up,
-            asks=self._turn_asks,
-            parcels=self._parcels,
-            spoke=lambda turn: self._ledger.spoke(turn, self._clock.now()),
-            feeds=self._feeds,
-        )
-        shared = Shared(
-            store=store,
-            hands=GatewayHands(reader, self._turns, announcer, delivery, receipts, self._feeds),
-            clock=self._clock,
-            ids=self._ids,
-            expiry=_expiry(settings.sessions),
-            queue_limit=settings.gateway.queue_limit,
-            tasks=tasks,
-            goes_on=goes_on,
-        )
-        self._pool = pool = SessionPool(shared)
         self._asides = Asides(
             store=store,
             clock=self._clock,
-            models=models,
+            models=ground.models,
             choices=choices,
             announcer=announcer,
             delivery=delivery,
             tasks=tasks,
         )
-        desk = Desk(
-            store=store,
-            clock=self._clock,
-            pool=pool,
-            people=people,
-            announcer=announcer,
-            delivery=delivery,
-            capabilities=self._capabilities,
-            stopping=self.stopping,
-            questions=self._approvals,
-            asides=self._asides,
-        )
-        self.operations.update(
-            Operations(
-                store=store,
-                clock=self._clock,
-                ids=self._ids,
-                desk=desk,
-                people=people,
-                delivery=delivery,
-                capabilities=self._capabilities,
-                status=self._status,
-                new_link=self._new_link,
-                claim_links=self._claim_links,
-            ).table()
-        )
+        desk = self._make_desk(ground, pool)
         reception = Reception(
             store=store,
             clock=self._clock,
@@ -378,7 +304,7 @@ class GatewayRunner:
                 clock=self._clock,
                 ids=self._ids,
                 feeds=self._feeds,
-                naming=Naming(models, self._clock),
+                naming=Naming(ground.models, self._clock),
                 ask=reception.ask,
                 post=pool.post,
                 owner=pool.ask,
@@ -389,6 +315,84 @@ class GatewayRunner:
             self._api.open(requests)
         return reception
 
+    def _make_turns(self, ground: Ground, tasks: asyncio.TaskGroup) -> Turns:
+        store, settings = ground.store, self._settings
+        self._approvals = Approvals(
+            store,
+            self._clock,
+            self._ids,
+            ground.announcer,
+            ground.delivery,
+            ground.people,
+            mode=settings.tools.approval,
+            capabilities=self._adapters.capabilities,
+            tasks=tasks.create_task,
+        )
+        self._parcels = Parcels(
+            store,
+            ground.delivery,
+            self._clock,
+            self._home / "outgoing",
+            self._adapters.capabilities,
+            keep=settings.media.keep,
+        )
+        self._attachments = Attachments(
+            lambda place: self.adapter(place.platform, place.account),
+            self._clock,
+            self._listener,
+            Bounds(largest=settings.media.largest),
+        )
+        self._operators = Operators(
+            ground.people.admins,
+            ground.announcer,
+            self._clock,
+            self._adapters.capabilities,
+            self._news.set,
+        )
+        shop = Workshop(
+            store=store,
+            delivery=ground.delivery,
+            announcer=ground.announcer,
+            approvals=self._approvals,
+            operators=self._operators,
+            clock=self._clock,
+            attachments=self._attachments,
+            parcels=self._parcels,
+            asks=self._turn_asks,
+            spoke=lambda turn: self._ledger.spoke(turn, self._clock.now()),
+        )
+        take_up = settings.sessions.on_interrupted == "resume"
+        return Turns(shop, ground.models.setting, self._feeds, take_up=take_up)
+
+    def _make_desk(self, ground: Ground, pool: SessionPool) -> Desk:
+        desk = Desk(
+            store=ground.store,
+            clock=self._clock,
+            pool=pool,
+            people=ground.people,
+            announcer=ground.announcer,
+            delivery=ground.delivery,
+            capabilities=self._adapters.capabilities,
+            stopping=self.stopping,
+            questions=self._approvals,
+            asides=self._asides,
+        )
+        self.operations.update(
+            Operations(
+                store=ground.store,
+                clock=self._clock,
+                ids=self._ids,
+                desk=desk,
+                people=ground.people,
+                delivery=ground.delivery,
+                capabilities=self._adapters.capabilities,
+                status=self._status,
+                new_link=self._new_link,
+                claim_links=self._adapters.claim_links,
+            ).table()
+        )
+        return desk
+
     async def _open_vigil(self, store: SessionStore, delivery: Delivery) -> Vigil:
         vigil = Vigil(
             store,
@@ -397,7 +401,7 @@ class GatewayRunner:
             delivery,
             platforms=lambda: {
                 each.name: Trouble(each.problem, each.standing is Standing.CONNECTED)
-                for each in self._supervised.values()
+                for each in self._adapters
             },
             news=self._news,
         )
@@ -436,8 +440,7 @@ class GatewayRunner:
         """Wait until every platform was connected, or could not be, for the first time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_CHANCE_SECONDS):
-                for each in self._supervised.values():
-                    await each.tried.wait()
+                await self._adapters.tried()
 
     def _turn_asks(self) -> None:
         if self._pool:
@@ -468,7 +471,7 @@ class GatewayRunner:
                 keepalive=http.sse_keepalive,
                 redactor=self._redactor,
             )
-            self._supervise(self._api, delivery)
+            self._adapters.add(self._api, delivery)
         archive, access = StoreArchive(store), self._settings.access
         for name, spec in self._specs.items():
             config = self._settings.platforms.get(name)
@@ -477,10 +480,6 @@ class GatewayRunner:
                     continue
                 config = spec.config()
             shelf = StoreShelf(store, f"platform:{name}")
-
-            def trouble(text: str, name: str = name) -> None:
-                self._complaint(name, text)
-
             surroundings = Surroundings(
                 clock=self._clock,
                 ids=self._ids,
@@ -489,24 +488,13 @@ class GatewayRunner:
                 keepalive=self._settings.http.sse_keepalive,
                 commands=COMMANDS.menu(),
                 folder=self._home / "platforms" / name,
-                trouble=trouble,
+                trouble=partial(self._complaint, name),
                 memberships=by_membership((*access.allow, *access.admins), name),
             )
-            self._supervise(spec.build(config, surroundings), delivery)
-
-    def _supervise(self, adapter: Adapter, delivery: Delivery) -> None:
-        delivery.attach(adapter)
-        self._supervised[adapter.name, adapter.account] = Supervised(
-            adapter,
-            connected=lambda each: delivery.connected(each.name, each.account),
-            disconnected=lambda each: delivery.disconnected(each.name, each.account),
-            changed=self._news.set,
-        )
+            self._adapters.add(spec.build(config, surroundings), delivery)
 
     def _complaint(self, platform: str, text: str) -> None:
-        for each in self._supervised.values():
-            if each.adapter.name == platform:
-                each.complains(text)
+        self._adapters.complaint(platform, text)
 
     def _always_there(self) -> frozenset[str]:
         """Platforms that need no configuration."""
@@ -515,30 +503,7 @@ class GatewayRunner:
 
     def adapter(self, name: str, account: str = "") -> Adapter | None:
         """One of the adapters in use."""
-        found = self._supervised.get((name, account))
-        return found.adapter if found else None
-
-    def _capabilities(self, address: Address) -> Capabilities | None:
-        found = self.adapter(address.platform, address.account)
-        return capabilities_in(found, address) if found else None
-
-    def _routes(self) -> Sequence[BaseRoute]:
-        return [
-            route
-            for each in self._supervised.values()
-            if isinstance(each.adapter, OffersRoutes)
-            for route in each.adapter.routes()
-        ]
-
-    def _hosts_of(self) -> dict[str, Sequence[str]]:
-        """Under which names services reach the routes that adapters have for them, by path."""
-        return {
-            route.path: each.adapter.hosts()
-            for each in self._supervised.values()
-            if isinstance(each.adapter, OffersRoutes) and isinstance(each.adapter, OffersHosts)
-            for route in each.adapter.routes()
-            if isinstance(route, Route)
-        }
+        return self._adapters.get(name, account)
 
     # --- what others ask ------------------------------------------------------------------------
 
@@ -554,9 +519,7 @@ class GatewayRunner:
 
     async def problems(self) -> Sequence[str]:
         """What keeps the daemon from doing its work; see `gateway.http.app.Health`."""
-        found = [
-            f"{each.name}: {each.problem}" for each in self._supervised.values() if each.problem
-        ]
+        found = [f"{each.name}: {each.problem}" for each in self._adapters if each.problem]
         if self.stopping.is_set():
             found.append("gateway: stopping, no new turns begin")
         if self._store:
@@ -585,7 +548,7 @@ class GatewayRunner:
 
     def platforms_well(self) -> Mapping[str, bool]:
         """See `gateway.figures.House`."""
-        return {each.name: not each.problem for each in self._supervised.values()}
+        return {each.name: not each.problem for each in self._adapters}
 
     def _status(self) -> dict[str, object]:
         return {
@@ -593,19 +556,10 @@ class GatewayRunner:
             "started_at": self._started_at,
             "url": self.url,
             "platforms": {
-                each.name: each.problem or each.standing.value for each in self._supervised.values()
+                each.name: each.problem or each.standing.value for each in self._adapters
             },
             "running": self.running_turns(),
         }
-
-    def _claim_links(self, code: str) -> dict[str, str]:
-        """Links that hand a claim code in, by platform; where there is none, people say it."""
-        links = {
-            each.name: each.adapter.claim_link(code)
-            for each in self._supervised.values()
-            if isinstance(each.adapter, OffersClaims)
-        }
-        return {name: link for name, link in links.items() if link}
 
     async def _new_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")

@@ -12,7 +12,7 @@ from agent.tokens import estimate_message
 from agent.traits import facts
 from agent.verdict import Complete
 from gateway.side_turn import SideTurn
-from gateway.work import Setting
+from gateway.turn_setting import Setting
 from sessions.changes import Compact
 from sessions.records import Message
 from sessions.store import SessionStore

@@ -11,7 +11,7 @@ from agent.tools.contract import Risk
 from agent.tools.registry import ToolRegistry
 from agent.turn import Means, TurnLimits, TurnTask
 from gateway.attempts import attempt_over
-from gateway.work import Setting
+from gateway.turn_setting import Setting
 from sessions.changes import (
     Change,
     EndTurn,

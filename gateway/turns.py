@@ -5,21 +5,14 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from gateway.announcer import Announcer
 from gateway.answer import origin_in
-from gateway.approvals import Approvals
-from gateway.attachments import Attachments
-from gateway.delivery.outbox import Delivery
 from gateway.feeds import Feeds
-from gateway.operators import Operators
-from gateway.parcels import Parcels
-from gateway.work import Setting, Work
+from gateway.turn_setting import Setting
+from gateway.work import Work, Workshop
 from gateway.wreckage import PREVIEW, salvage
 from sessions.changes import Change, StartAttempt
 from sessions.events import Event, RunningTurn, StartTask, Wrecked
 from sessions.records import Turn
-from sessions.store import SessionStore
-from sessions.values.clock import Clock
 
 
 class Turns:
@@ -27,34 +20,18 @@ class Turns:
 
     def __init__(
         self,
-        store: SessionStore,
-        delivery: Delivery,
-        announcer: Announcer,
-        approvals: Approvals,
-        operators: Operators,
-        clock: Clock,
-        attachments: Attachments,
+        shop: Workshop,
         setting: Callable[[str, str, bytes], Setting],
+        feeds: Feeds,
         *,
         take_up: bool,
-        asks: Callable[[], None] = lambda: None,
-        parcels: Parcels | None = None,
-        spoke: Callable[[str], None] = lambda _: None,
-        feeds: Feeds | None = None,
     ) -> None:
-        self._store = store
-        self._delivery = delivery
-        self._announcer = announcer
-        self._approvals = approvals
-        self._operators = operators
-        self._clock = clock
-        self._attachments = attachments
+        self._shop = shop
+        self._store = shop.store
+        self._clock = shop.clock
         self._setting_of = setting  # by key, person and wishes
-        self._take_up = take_up
-        self._asks = asks  # told when a turn begins to wait for somebody
-        self._parcels = parcels
-        self._spoke = spoke  # told which turn has its first text
         self._feeds = feeds
+        self._take_up = take_up
         self._works: WeakValueDictionary[str, Work] = WeakValueDictionary()  # kept by its owner
 
     def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
@@ -67,25 +44,9 @@ class Turns:
     def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> Work:
         """See `sessions.actor.Hands`."""
         feed = None
-        if self._feeds and start.turn.wishes:
+        if start.turn.wishes:
             feed = self._feeds.begun(start.turn.id, start.turn.origin)
-        work = Work(
-            self._store,
-            self._delivery,
-            self._announcer,
-            self._approvals,
-            self._operators,
-            self._clock,
-            self._attachments,
-            self._setting(key, start.turn),
-            key,
-            start,
-            post,
-            self._asks,
-            self._parcels,
-            self._spoke,
-            feed,
-        )
+        work = Work(self._shop, self._setting(key, start.turn), key, start, post, feed)
         self._works[start.turn.id] = work
         return work
 

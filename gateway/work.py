@@ -1,10 +1,9 @@
-"""One turn under way: its journal, what the chat shows of it, and what it leaves behind."""
+"""One turn under way: its journal, and what it leaves behind."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -13,48 +12,30 @@ from agent.events import (
     AgentEvent,
     Ending,
     Notice,
-    ReasoningDelta,
-    ReasoningReplaced,
     StepDone,
     TextDelta,
-    TextReplaced,
-    ToolFinished,
-    ToolStarted,
     TurnDone,
 )
-from agent.experience import Experience
 from agent.loop import run_turn
 from agent.prompt import EARLIER_NOT_IN_VIEW, interrupted_request
-from agent.providers.registry import Target
 from agent.tools.contract import Risk, Tool
-from agent.tools.drafts import Drafts
-from agent.tools.registry import ToolRegistry
 from agent.tools.twins import UNKNOWN
-from agent.turn import Means, TurnLimits, TurnTask
-from gateway.announcer import PLAIN_COMMAND, Announcer
-from gateway.answer import (
-    CAPPED,
-    answer_item,
-    answers,
-    partial_row,
-    reasoning_item,
-    said,
-    since_request,
-)
+from agent.turn import Means, TurnTask
+from gateway.announcer import Announcer
+from gateway.answer import CAPPED, answers, partial_row, since_request
 from gateway.approvals import Approvals, Asking
 from gateway.attachments import Attachments
 from gateway.attempts import attempt_over
-from gateway.delivery.outbox import Delivery, LiveItem
+from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import read_address
 from gateway.feeds import Feed
+from gateway.live_answer import LiveAnswer
 from gateway.model_names import brief
 from gateway.news import Told
 from gateway.observe.log import about
 from gateway.operators import Operators
 from gateway.parcels import Parcels
-from gateway.progress import StatusLine
-from gateway.reasoning import ReasoningView
-from platforms.core.contract import Live
+from gateway.turn_setting import Setting
 from sessions.attached import names, request_of, unsettled, with_settled
 from sessions.changes import (
     AppendMessages,
@@ -82,7 +63,7 @@ STEERS_WITHIN = 5.0
 
 WORTH_TELLING = 1.0  # seconds that files may take before the chat shows that they come
 
-PREVIEW = 200  # characters of a late result
+LONGEST_LATE = 200  # characters that people are shown of a late result
 
 STOPPED_NOT_RUN = "Not run: the user stopped the turn before this call began."
 READ_CUT_SHORT = "Did not complete: the turn ended while it was running."
@@ -99,27 +80,19 @@ NOTE_TAKEN_UP = (
 )
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """What a conversation's turns run with."""
+class Workshop(msgspec.Struct, frozen=True, kw_only=True):
+    """What all turns work with."""
 
-    targets: tuple[Target, ...]  # asked in this order
-    tools: ToolRegistry
-    system: str
-    workspace: Path
-    drafts: Drafts
-    limits: TurnLimits
-    experience: Experience
-    show_reasoning: bool = False
-
-    def first_label(self, now: float) -> str:
-        """Name the target that will be asked first, as far as that can be told without asking."""
-        for target in self.targets:
-            known = self.experience.of(
-                target.provider.name, target.settings.base_url or "", target.model
-            )
-            if (known.breaker.open_until or 0.0) <= now:
-                return target.label
-        return self.targets[0].label
+    store: SessionStore
+    delivery: Delivery
+    announcer: Announcer
+    approvals: Approvals
+    operators: Operators
+    clock: Clock
+    attachments: Attachments
+    parcels: Parcels
+    asks: Callable[[], None]  # told when a turn begins to wait for somebody
+    spoke: Callable[[str], None]  # told which turn has its first text
 
 
 class Work:
@@ -127,76 +100,43 @@ class Work:
 
     def __init__(
         self,
-        store: SessionStore,
-        delivery: Delivery,
-        announcer: Announcer,
-        approvals: Approvals,
-        operators: Operators,
-        clock: Clock,
-        attachments: Attachments,
+        shop: Workshop,
         setting: Setting,
         key: str,
         start: StartTask,
         post: Callable[[Event], None],
-        asks: Callable[[], None] = lambda: None,
-        parcels: Parcels | None = None,
-        spoke: Callable[[str], None] = lambda _: None,
         feed: Feed | None = None,
     ) -> None:
-        self._store = store
-        self._delivery = delivery
-        self._announcer = announcer
-        self._approvals = approvals
-        self._operators = operators
-        self._clock = clock
-        self._attachments = attachments
+        self._shop = shop
+        self._store = shop.store
+        self._announcer = shop.announcer
+        self._clock = shop.clock
         self._setting = setting
         self._key = key
         self._start = start
         self._turn = start.turn
-        self._reply_to = start.turn.reply_to  # of what was asked last
         self._post = post  # to the owner of the conversation
-        self._asks = asks  # told when it begins to wait for somebody
-        self._parcels = parcels
-        self._spoke = spoke  # told of the first text
-        self._silent = True  # until then
         self._feed = feed  # read by those who wait for the answer themselves
+        self._answer = LiveAnswer(
+            start.turn,
+            shop.delivery,
+            shop.announcer.capabilities(start.turn.address),
+            shop.clock,
+            models=brief(setting.targets),
+            show_reasoning=setting.show_reasoning,
+        )
+        self._silent = True  # no text came yet
         self._steers: asyncio.Future[tuple[Message, ...]] | None = None
         self._unsaved: list[Change] = []  # rides on the next commit
-        self._said: list[str] = []  # the visible text of steps that are over
-        self._pieces: list[str] = []  # the text of the present step
         self._saved_text = ""
-        self._open: dict[str, ToolCall] = {}  # calls without a result
-        self._started: dict[str, Risk] = {}  # calls that were begun, and what they may do
-        can = announcer.capabilities(self._turn.address)
-        self._status = StatusLine(
-            can.command if can else PLAIN_COMMAND, tasks_apart=can is not None and can.tasks
-        )
-        self._streams = can is not None and can.live is Live.STREAM
-        self._clears = can is not None and can.status  # a status can be taken away
-        self._names = brief(setting.targets)
-        self._thoughts = ReasoningView()
-        self._thinking: LiveItem | None = None
-        if setting.show_reasoning:  # it stands before the answer, so it is entered first
-            self._thinking = delivery.live(self._reasoning(final=False))
-        self._live: LiveItem = delivery.live(self._item("", final=False))
-        self._told = ""  # the last notice
         self._unkept = 0  # characters since the last checkpoint
         self._much = asyncio.Event()  # they have become many
+        self._open: dict[str, ToolCall] = {}  # calls without a result
+        self._started: dict[str, Risk] = {}  # calls that were begun, and what they may do
+        self._told = ""  # the last notice
         self._cut = False
         self._attempts_before = 0  # of a turn that is taken up again
         self.steps = 0
-
-    @property
-    def _text(self) -> str:
-        """Of the present step; put together only when somebody wants to see it."""
-        if len(self._pieces) > 1:
-            self._pieces = ["".join(self._pieces)]
-        return self._pieces[0] if self._pieces else ""
-
-    @_text.setter
-    def _text(self, text: str) -> None:
-        self._pieces = [text] if text else []
 
     @property
     def running_tool(self) -> ToolCall | None:
@@ -209,14 +149,14 @@ class Work:
     @property
     def waits(self) -> bool:
         """Whether it can only go on when somebody has answered a question."""
-        return self._status.waits
+        return self._answer.waits
 
     # --- for the owner of the conversation ------------------------------------------------------
 
     async def run(self) -> Ended:
         """See `sessions.actor.TurnHandle`."""
         with about(turn=self._turn.id, session=self._turn.session):
-            ended = await self._answer(await self._task())
+            ended = await self._ask(await self._task())
             seconds = (self._clock.now() - self._turn.started_at) / 1000
             log.info("turn %s after %.1f s%s", ended.state, seconds, _because(ended.cause))
             return ended
@@ -229,10 +169,10 @@ class Work:
         if self._start.taken_up and (before := await self._store.turn(self._turn.id)):
             self._attempts_before = before.attempts
             if before.resumed:  # the same turn: what it showed stays
-                self._said = answers(since_request(history))
-                self._text = before.partial
-                self._feed_again()
-                notes = notes if not self._text else ()  # the text itself is carried on
+                said_before = answers(since_request(history))
+                self._answer.go_on_from(said_before, before.partial)
+                self._feed_again(said_before, before.partial)
+                notes = notes if not before.partial else ()  # the text itself is carried on
         return TurnTask(
             turn_id=self._turn.id,
             session_id=self._turn.session,
@@ -243,8 +183,8 @@ class Work:
             notes=notes,
             taken_up=self._start.taken_up,
             before=await self._begun(history) if self._start.taken_up else (),
-            partial=self._text,
-            may_replace=not (self._streams or self._feed),
+            partial=self._answer.text,
+            may_replace=not (self._answer.streams or self._feed),
         )
 
     async def _begun(self, history: tuple[Message, ...]) -> tuple[ToolRun, ...]:
@@ -254,7 +194,7 @@ class Work:
         own = await self._store.tool_runs(self._turn.id)
         return tuple({run.call_id: run for run in (*earlier, *own)}.values())
 
-    async def _answer(self, task: TurnTask) -> Ended:
+    async def _ask(self, task: TurnTask) -> Ended:
         try:
             async with asyncio.TaskGroup() as beside:
                 keeper = beside.create_task(self._keep_checkpoints())
@@ -270,7 +210,7 @@ class Work:
                         experience=self._setting.experience,
                         drafts=self._setting.drafts,
                         approve=self._approve,
-                        send_file=self._send_file if self._parcels else None,
+                        send_file=self._send_file,
                         limits=self._setting.limits,
                     ),
                 )
@@ -284,14 +224,9 @@ class Work:
         """See `sessions.actor.TurnHandle`."""
         self._cut = True
         rows = self._results(STOPPED_RUNNING, STOPPED_NOT_RUN)
-        if self._text:
-            rows.append(partial_row(self._text, cause))
-        changes = list(self._unsaved)
-        if rows:
-            now = self._clock.now()
-            changes.append(AppendMessages(self._turn.session, self._turn.id, tuple(rows), now))
-        changes.extend(self._shown(self._visible()))
-        return tuple(changes)
+        if text := self._answer.text:
+            rows.append(partial_row(text, cause))
+        return (*self._unsaved, *self._appended(rows), *self._answer.close(self._answer.whole()))
 
     def crashed(self, error: Exception) -> Ended:
         """See `sessions.actor.TurnHandle`."""
@@ -300,11 +235,11 @@ class Work:
 
     def partial(self) -> str:
         """See `sessions.actor.TurnHandle`."""
-        return self._text
+        return self._answer.text
 
     def steer(self, messages: tuple[Message, ...], reply_to: str) -> None:
         """See `sessions.actor.TurnHandle`."""
-        self._reply_to = reply_to or self._reply_to
+        self._answer.reply_to = reply_to or self._answer.reply_to
         if self._steers and not self._steers.done():
             self._steers.set_result(messages)
 
@@ -313,96 +248,43 @@ class Work:
     def _emit(self, event: AgentEvent) -> None:
         if self._cut:
             return
-        if self._feed and not isinstance(event, Notice | TurnDone):
+        if isinstance(event, Notice):
+            self._tell(event)
+            return
+        if self._feed:
             self._feed.tell(event)
-        match event:
-            case TextDelta():
-                if self._silent:
-                    self._silent = False
-                    self._spoke(self._turn.id)
-                if self._streams:
-                    self._show_thoughts()
-                self._pieces.append(event.text)
-                self._unkept += len(event.text)
-                # A share of a long text, not a fixed size: each checkpoint writes all of it.
-                if self._unkept >= max(CHECKPOINT_SIZE, len(self._saved_text) // 8):
-                    self._unkept = 0
-                    self._much.set()
-                self._told = ""
-                self._status.alive()
-            case TextReplaced():
-                self._text = event.text
-            case ReasoningDelta():
-                self._status.alive()
-                self._think(event.text)
-            case ReasoningReplaced():
-                if self._may_think:
-                    self._thoughts.replaced(event.text)
-            case StepDone():
-                self._said.append(self._text)
-                self._text = ""
-                self._status.step_done()
-                self._thoughts.step_done()
-            case ToolStarted():
-                label = event.label or event.tool
-                now = self._clock.monotonic()
-                self._status.tool_started(event.call_id, event.emoji, label, now)
-            case ToolFinished():
-                self._status.tool_finished(event.call_id, ok=event.ok)
-            case Notice():
-                words = self._status.notice(event.id, self._named(event))
-                if self._feed:
-                    self._feed.tell(Told(event.id, words))
-                again = event.id == self._told  # the same line, edited in place
-                log.log(logging.DEBUG if again else logging.INFO, "told: %s %s", event.id, words)
-                self._told = event.id
-            case TurnDone():
-                return
-        self._refresh()
+        if isinstance(event, TextDelta):
+            self._came(event.text)
+        self._answer.show(event)
 
-    def _feed_again(self) -> None:
+    def _tell(self, notice: Notice) -> None:
+        words = self._answer.notice(notice)
+        if self._feed:
+            self._feed.tell(Told(notice.id, words))
+        again = notice.id == self._told  # the same line, edited in place
+        log.log(logging.DEBUG if again else logging.INFO, "told: %s %s", notice.id, words)
+        self._told = notice.id
+
+    def _came(self, text: str) -> None:
+        self._told = ""
+        if self._silent:
+            self._silent = False
+            self._shop.spoke(self._turn.id)
+        self._unkept += len(text)
+        # A share of a long text, not a fixed size: each checkpoint writes all of it.
+        if self._unkept >= max(CHECKPOINT_SIZE, len(self._saved_text) // 8):
+            self._unkept = 0
+            self._much.set()
+
+    def _feed_again(self, steps: Iterable[str], text: str) -> None:
         """Tell those who wait now what was said before the turn was taken up."""
         if self._feed:
-            for said_before in self._said:
-                self._feed.tell(TextDelta(said_before))
+            for each in steps:
+                self._feed.tell(TextDelta(each))
                 self._feed.tell(StepDone())
-            self._feed.tell(TextDelta(self._text))
+            self._feed.tell(TextDelta(text))
 
-    def _refresh(self) -> None:
-        status, tasks = self._status.words(self._clock.monotonic()), self._status.tasks
-        # A line that is over stays until something else is to be shown.
-        if status or tasks or self._clears or self._has_said:
-            self._live.follow(self._visible, status, tasks)
-
-    @property
-    def _has_said(self) -> bool:
-        return bool(self._pieces) or any(self._said)
-
-    def _named(self, news: Notice) -> dict[str, str | int]:
-        """Name models as everywhere else in a chat."""
-        if news.id != "N5":
-            return news.fields
-        return {key: self._names.get(str(value), value) for key, value in news.fields.items()}
-
-    @property
-    def _may_think(self) -> bool:
-        """Whether thoughts do not come to stand behind what they led to."""
-        return not (self._streams and self._has_said)
-
-    def _think(self, text: str) -> None:
-        if self._may_think:
-            self._thoughts.said(text)
-        if self._thinking and not self._streams:
-            self._thinking.follow(self._thoughts.newest)
-
-    def _show_thoughts(self) -> None:
-        """Where nothing can be changed later, they are shown once: before the first words."""
-        if self._thinking and not self._has_said:
-            self._thinking.follow(self._thoughts.text)
-
-    def _reasoning(self, *, final: bool) -> Item:
-        item = reasoning_item(self._turn, self._thoughts.text(), self._clock.now())
-        return msgspec.structs.replace(item, final=final)
+    # --- what the agent wants from people -------------------------------------------------------
 
     async def _approve(self, tool: Tool, call: ToolCall) -> str | None:
         asking = Asking(
@@ -413,19 +295,17 @@ class Work:
             person=self._turn.person,
         )
         try:
-            with self._status.asking():
-                self._refresh()
-                self._asks()
-                return await self._approvals.ask(asking, tool, call)
+            with self._answer.asking():
+                self._shop.asks()
+                return await self._shop.approvals.ask(asking, tool, call)
         finally:
             if not self._cut:
-                self._refresh()
+                self._answer.refresh()
 
     async def _send_file(self, path: str, caption: str, key: str) -> str:
-        assert self._parcels is not None  # noqa: S101 - else it is not offered
-        turn = self._turn
-        return await self._parcels.send(
-            turn.id, turn.address, self._reply_to, self._setting.workspace, path, caption, key
+        turn, reply_to = self._turn, self._answer.reply_to
+        return await self._shop.parcels.send(
+            turn.id, turn.address, reply_to, self._setting.workspace, path, caption, key
         )
 
     async def _take_steers(self) -> tuple[Message, ...]:
@@ -456,24 +336,24 @@ class Work:
             )
             changes.append(PutItem(item))
         await self._save(*changes)
-        self._delivery.wake([each.item for each in changes if isinstance(each, PutItem)])
+        self._shop.delivery.wake([each.item for each in changes if isinstance(each, PutItem)])
         return tuple(with_settled(row, settled) for row in rows)
 
     async def _fetch(self, files: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
         """Show that files are on their way, unless they are quick."""
         place, workspace = read_address(self._turn.address), self._setting.workspace
-        with self._status.fetching(names(files)):
+        with self._answer.fetching(names(files)):
             async with asyncio.TaskGroup() as beside:
                 line = beside.create_task(self._tell_later())
-                settled = await self._attachments.settle(files, place, workspace)
+                settled = await self._shop.attachments.settle(files, place, workspace)
                 line.cancel()
         if not line.cancelled():
-            self._refresh()
+            self._answer.refresh()
         return settled
 
     async def _tell_later(self) -> None:
         await asyncio.sleep(WORTH_TELLING)
-        self._refresh()
+        self._answer.refresh()
 
     def _tell_request(self, rows: tuple[Message, ...]) -> None:
         """Let notices say what was asked for, where it was spoken."""
@@ -504,9 +384,7 @@ class Work:
         self.steps += 1
         self._open = {call.id: call for call in message.tool_calls}
         self._started.clear()
-        if self._text:  # from here on the row holds it
-            self._said.append(self._text)
-            self._text = ""
+        self._answer.step_kept()
         now = self._clock.now()
         await self._save(
             AppendMessages(self._turn.session, self._turn.id, (message,), now),
@@ -534,11 +412,10 @@ class Work:
 
     async def tool_late(self, call: ToolCall, result: str) -> None:
         """See `agent.tools.run.LateJournal`: people and journal are told, the conversation is not."""
-        fields = {"tool": call.name, "result": " ".join(result.split())[:PREVIEW]}
+        fields = {"tool": call.name, "result": " ".join(result.split())[:LONGEST_LATE]}
         item = self._announcer.item("late", self._turn.address, fields, turn=self._turn.id)
         ended = EndTool(self._turn.id, call.id, ok=True, result=result, at=self._clock.now())
-        await self._store.apply(ended, PutItem(item))
-        self._delivery.wake([item])
+        await self._shop.delivery.put(ended, PutItem(item))
 
     async def compacted(self, keep: int, summary: str) -> None:
         """See `agent.turn.TurnJournal`."""
@@ -551,12 +428,12 @@ class Work:
                 async with asyncio.timeout(CHECKPOINT_EVERY):
                     await self._much.wait()
             self._much.clear()
-            if self._status.tools_running:
-                self._refresh()
-            if self._text and self._text != self._saved_text:
-                self._saved_text = self._text
+            self._answer.pass_time()
+            text = self._answer.text
+            if text and text != self._saved_text:
+                self._saved_text = text
                 try:
-                    await self._save(Checkpoint(self._turn.id, self._text))
+                    await self._save(Checkpoint(self._turn.id, text))
                 except StoreError as error:  # the answer is more important than its copy
                     log.warning("%s: no checkpoint: %s", self._turn.id, error)
 
@@ -575,48 +452,51 @@ class Work:
             return self._failed(done)
         if self._feed:
             self._feed.done(done)
-        changes = list(self._unsaved)
-        if done.message:
-            now = self._clock.now()
-            changes.append(AppendMessages(self._turn.session, self._turn.id, (done.message,), now))
-        changes.extend(self._shown(self._visible() or done.text))
-        changes.extend(self._operators.answered(self._targets))
+        changes = (
+            *self._unsaved,
+            *self._appended([done.message] if done.message else []),
+            *self._answer.close(self._answer.whole() or done.text),
+            *self._shop.operators.answered(self._targets),
+        )
         cause = CAPPED if done.last == "capped" else None
-        return Ended(self._turn.id, TurnState.DONE, cause, tuple(changes))
+        return Ended(self._turn.id, TurnState.DONE, cause, changes)
 
     def _failed(self, done: TurnDone) -> Ended:
         if self._feed:
             self._feed.done(done)
-        now = self._clock.now()
-        message = done.message
-        if message is None and self._text:
-            message = partial_row(self._text, done.cause)
-        changes = list(self._unsaved)
         rows = self._results(BROKEN_RUNNING, BROKEN_NOT_RUN)
-        if message:
-            rows.append(message)
-        if rows:
-            changes.append(AppendMessages(self._turn.session, self._turn.id, tuple(rows), now))
-        changes.extend(self._shown(self._visible()))
+        if done.message:
+            rows.append(done.message)
+        elif text := self._answer.text:
+            rows.append(partial_row(text, done.cause))
+        shown = self._answer.close(self._answer.whole())
         told: tuple[Change, ...] = ()
         if done.tell_operator:
-            told = self._operators.tell(done.cause, self._turn.person, self._targets)
-        changes.extend(told)
+            told = self._shop.operators.tell(done.cause, self._turn.person, self._targets)
+        notice = PutItem(self._told_of(done, operator_told=bool(told)))
+        changes = (*self._unsaved, *self._appended(rows), *shown, *told, notice)
+        return Ended(self._turn.id, TurnState.FAILED, done.cause, changes)
+
+    def _told_of(self, done: TurnDone, *, operator_told: bool) -> Item:
+        """What people are told of a failure."""
+        turn = self._turn
         fields: dict[str, str | int] = {
             "cause": done.cause,
             "text": done.cause,
             "k": done.tries,
-            "min": (now - self._turn.started_at) // 60_000,
+            "min": (self._clock.now() - turn.started_at) // 60_000,
             "list": ", ".join(done.tools),
             "draft": ", ".join(done.drafts),
-            "operator_told": "yes" if told else "",
+            "operator_told": "yes" if operator_told else "",
         }
-        turn = self._turn
-        notice = self._announcer.item(
+        return self._announcer.item(
             done.notice, turn.address, fields, turn=turn.id, origin=turn.origin
         )
-        changes.append(PutItem(notice))
-        return Ended(self._turn.id, TurnState.FAILED, done.cause, tuple(changes))
+
+    def _appended(self, rows: Sequence[Message]) -> Iterable[Change]:
+        if rows:
+            now = self._clock.now()
+            yield AppendMessages(self._turn.session, self._turn.id, tuple(rows), now)
 
     @property
     def _targets(self) -> str:
@@ -630,34 +510,6 @@ class Work:
             Message("tool", words.get(self._started.get(call.id), begun), tool_call_id=call.id)
             for call in self._open.values()
         ]
-
-    def _visible(self) -> str:
-        if not self._said:
-            return self._text
-        return said((*self._said, self._text))
-
-    def _shown(self, text: str) -> tuple[Change, ...]:
-        """The answer as it stands in the chat from now on."""
-        self._live.close()
-        shown: list[Change] = list(self._thoughts_shown())
-        if text:
-            shown.append(PutItem(self._item(text, final=True)))
-        else:
-            self._live.drop()
-        return tuple(shown)
-
-    def _thoughts_shown(self) -> Iterable[Change]:
-        if self._thinking is None:
-            return
-        self._thinking.close()
-        if self._thoughts.text():
-            yield PutItem(self._reasoning(final=True))
-        else:
-            self._thinking.drop()
-
-    def _item(self, text: str, *, final: bool) -> Item:
-        item = answer_item(self._turn, text, self._clock.now(), self._reply_to)
-        return msgspec.structs.replace(item, final=final)
 
 
 def _because(cause: str | None) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from agent.tools.risk import Risk
+from agent.tools.twins import UNKNOWN
 from gateway.answer import answer_item, answers, partial_row, said, since_request
 from sessions.changes import AppendMessages, Change, PutItem
 from sessions.events import RunningTurn, Wrecked
@@ -14,7 +15,7 @@ PREVIEW = 60
 CRASHED_NOT_RUN = "Not run: the program was restarted before this call began."
 CRASHED_READ = "Did not complete: the program was restarted."
 CRASHED_UNKNOWN = (
-    "UNKNOWN: the program was restarted while this was running, and it may have taken effect. "
+    f"{UNKNOWN}: the program was restarted while this was running, and it may have taken effect. "
     "Look before you repeat it."
 )
 

@@ -12,5 +12,5 @@ journal     writes changes; queries: reads; statements, schema, migrations: what
 database    the threads that talk to it; engine: how it is opened and what its errors mean;
             opening: made and brought up to date at start; courtesy: when the loop never rests;
             commits: what became of one whose answer was lost
-expiry      when a conversation starts anew by itself
+expiry      when a conversation starts anew by itself; settings: what can be configured
 """

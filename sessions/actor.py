@@ -35,13 +35,18 @@ from sessions.events import (
     Wrecked,
 )
 from sessions.expiry import Expiry
-from sessions.machine import (
-    Env,
-    Result,
-    step,
+from sessions.machine import Env, Result, step
+from sessions.records import (
+    Conversation,
+    InboxEntry,
+    InboxState,
+    Message,
+    Reason,
+    SessionState,
+    Turn,
+    TurnState,
 )
-from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState, Turn, TurnState
-from sessions.store import Conversation, SessionStore
+from sessions.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
@@ -311,42 +316,18 @@ class Actor:
         stored = await shared.store.conversation(self.key)
         last = await self._last_turn(stored)
         waiting = tuple(shared.hands.pending(entry) for entry in stored.waiting)
-        fresh_after = None
-        earlier = None
-        if stored.suspended and stored.suspended.reason:
-            asked = await shared.store.last_turn(stored.suspended.id)
-            earlier = Earlier(
-                stored.suspended.id,
-                stored.suspended.reason,
-                asked.request if asked else "",
-                stored.held,
-            )
-            newest = stored.newest
-            if newest and newest.id == stored.suspended.id and newest.reason is not Reason.SWITCHED:
-                fresh_after = newest.reason
+        earlier = await self._earlier(stored)
         turn = self._turn
         if turn and all(turn.id != running.id for running in stored.running):
             turn = msgspec.structs.replace(turn, leaving=True)  # its end is stored already
             self._kept = ()
         session = stored.active
         person = last.person if last else ""
-        wrecks = []
-        for left in stored.running:
-            if self._turn is None or self._turn.id != left.id:
-                began = await self._read_turn(left)
-                running = RunningTurn(
-                    left.id,
-                    left.session_id,
-                    left.address,
-                    left.person or person,
-                    left.request,
-                    left.started_at,
-                    reply_to=began.reply_to,
-                    wishes=began.wishes,
-                    once=began.once,
-                )
-                wrecks.append(await shared.hands.wrecked(left, running))
-        self._wrecks = wrecks
+        self._wrecks = [
+            await self._wrecked(left, person)
+            for left in stored.running
+            if self._turn is None or self._turn.id != left.id
+        ]
         self._read_back = frozenset(pending.id for pending in waiting)
         return State(
             self.key,
@@ -357,9 +338,33 @@ class Actor:
             waiting=waiting,
             person=person,
             draining=self._draining(),
-            fresh_after=None if session else fresh_after,
+            fresh_after=None if session else _fresh_after(stored),
             goes_on=shared.goes_on(self.key),
         )
+
+    async def _earlier(self, stored: Conversation) -> Earlier | None:
+        """The conversation that can be brought back."""
+        left = stored.suspended
+        if left is None or left.reason is None:
+            return None
+        asked = await self._shared.store.last_turn(left.id)
+        return Earlier(left.id, left.reason, asked.request if asked else "", stored.held)
+
+    async def _wrecked(self, left: Turn, person: str) -> Wrecked:
+        """Look at a turn that a dead process left."""
+        began = await self._read_turn(left)
+        running = RunningTurn(
+            left.id,
+            left.session_id,
+            left.address,
+            left.person or person,
+            left.request,
+            left.started_at,
+            reply_to=began.reply_to,
+            wishes=began.wishes,
+            once=began.once,
+        )
+        return await self._shared.hands.wrecked(left, running)
 
     async def _prepared(self, event: Event, state: State) -> Event:
         """Add to an event what the store knows about what it means."""
@@ -453,3 +458,11 @@ class Actor:
             pendings[-1].wishes if pendings else b"",
             once=bool(pendings) and pendings[-1].once,
         )
+
+
+def _fresh_after(stored: Conversation) -> Reason | None:
+    """Why the conversation begins anew: its newest session ended otherwise than by a switch."""
+    left, newest = stored.suspended, stored.newest
+    if left is None or newest is None or newest.id != left.id:
+        return None
+    return None if newest.reason is Reason.SWITCHED else newest.reason

@@ -5,13 +5,20 @@ import functools
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
-from typing import Generic, Protocol, TypeVar
+from contextlib import (
+    AbstractContextManager,
+    aclosing,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from typing import Generic, Protocol, TypeVar, cast
 
 import httpx2
+import msgspec
 
 from agent import errors
-from agent.errors import ProviderError, Unauthorized
+from agent.errors import BadRequest, ProviderError, Unauthorized
 from agent.providers.contract import Chunk
 from agent.providers.sse import EventTooLong
 from agent.settings import Timeouts
@@ -137,6 +144,50 @@ def keep_alive(response: httpx2.Response) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(getattr(socket, level), option, value)
+
+
+HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def models_in(listed: httpx2.Response, url: str) -> tuple[str, ...]:
+    """Read a list of models, which all services write alike."""
+    try:
+        models = msgspec.json.decode(listed.content, type=_Models)
+    except msgspec.DecodeError:
+        msg = f"{url} does not give a list of models"
+        raise BadRequest(msg) from None
+    return tuple(model.id for model in models.data)
+
+
+def opened(answer: object) -> httpx2.Response:
+    """Take what an SDK gives when it is told to stream into a bare response."""
+    response = cast("httpx2.Response", answer)  # as `cast_to` asks, whatever the types say
+    keep_alive(response)
+    return response
+
+
+@asynccontextmanager
+async def streaming(
+    lease: AbstractContextManager[Client],
+    open_: Callable[[Client], Awaitable[httpx2.Response]],
+    chunks: Callable[[httpx2.Response], AsyncGenerator[Chunk]],
+) -> AsyncIterator[AsyncIterator[Chunk]]:
+    """Give the chunks of one answer; the connection is free again at the end."""
+    with lease as client:
+        response = await open_(client)
+        try:
+            async with aclosing(chunks(response)) as given:
+                yield given
+        finally:
+            await close(response)
 
 
 BROKEN = (httpx2.HTTPError, httpx2.StreamError, EventTooLong)

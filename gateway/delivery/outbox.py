@@ -21,6 +21,7 @@ from platforms.core.contract import (
     Task,
     capabilities_in,
 )
+from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
 from sessions.records import Item, ItemState
 from sessions.store import SessionStore
@@ -72,10 +73,6 @@ class LiveItem:
         """Show no more live states: the final form is about to be committed."""
         self._entry.mute = True
 
-    def finish(self, item: Item) -> None:
-        """The final form was committed; `Delivery.wake` does the same."""
-        self._delivery.wake([item])
-
     def drop(self) -> None:
         """There is nothing to keep: take away what was shown."""
         self._delivery.withdraw(self._entry)
@@ -84,8 +81,8 @@ class LiveItem:
 class Delivery:
     """Shows in every chat what it should show, once.
 
-    Items are committed to the store by whoever makes them, then handed to `wake`. What is written
-    about an item afterwards (`SetItem`) is written here alone.
+    Whoever makes items has them committed by `put`, or commits them and hands them to `wake`. What
+    is written about an item afterwards (`SetItem`) is written here alone.
     """
 
     def __init__(
@@ -180,6 +177,11 @@ class Delivery:
             log.warning("some answers could not be delivered before the end; they are kept")
 
     # --- items -------------------------------------------------------------------------------
+
+    async def put(self, *changes: Change) -> None:
+        """Make changes true, all or none, and show the items among them; raises like the store."""
+        await self.store.apply(*changes)
+        self.wake([change.item for change in changes if isinstance(change, PutItem)])
 
     def wake(self, items: Iterable[Item]) -> None:
         """Show what was committed just now: new items, or news of items that are there already."""

@@ -1,1 +1,9 @@
-"""What all platforms share: the contract, its errors, the reading and cutting of Markdown, the registry."""
+"""What all platforms share.
+
+contract    what an adapter is, and the records that pass through it
+errors      what it may raise, sorted by what the caller does about it
+registry    which platforms there are
+document    what a Markdown text says, as a tree that each platform draws
+markdown    what everybody must know of Markdown: code blocks, and what is still open
+split       cuts a long text into messages that look right alone
+"""

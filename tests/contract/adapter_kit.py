@@ -12,15 +12,12 @@ from pathlib import Path
 
 from gateway.http import HttpServer, build_app
 from platforms.core.contract import (
-    Accepted,
     Adapter,
     Address,
     Ask,
     Capabilities,
     Edit,
     File,
-    Inbound,
-    InboundMessage,
     Live,
     MenuEntry,
     OffersRoutes,
@@ -39,6 +36,7 @@ from tests.contract.services import console, discord, memory, slack, telegram, w
 from tests.contract.services.contract import PATIENCE, Service
 from tests.fakes.archive import MemoryArchive, MemoryShelf
 from tests.fakes.discord.server import DiscordHost
+from tests.fakes.inbox import Inbox
 
 AT_ONCE = 20
 """Cases that run side by side."""
@@ -46,43 +44,6 @@ AT_ONCE = 20
 Opened = Callable[[], AbstractAsyncContextManager[Service]]
 
 MENU = (MenuEntry("stop", "end what is being written"), MenuEntry("btw", "ask beside it", "TEXT"))
-
-
-class Inbox:
-    """Keeps what comes in, as the gateway's store would."""
-
-    def __init__(self) -> None:
-        self.events: list[Inbound] = []
-        self.may_store = asyncio.Event()
-        self.may_store.set()
-        self.fails = 0  # of the next events
-        self._changed = asyncio.Condition()
-
-    async def __call__(self, event: Inbound) -> Accepted:
-        await self.may_store.wait()
-        if self.fails:
-            self.fails -= 1
-            msg = "the disk is full"
-            raise OSError(msg)
-        if any((each.id, each.address) == (event.id, event.address) for each in self.events):
-            return Accepted.DUPLICATE
-        self.events.append(event)
-        async with self._changed:
-            self._changed.notify_all()
-        return Accepted.STORED
-
-    async def wait(self, number: int) -> list[Inbound]:
-        """Wait until so many events are stored."""
-        async with asyncio.timeout(PATIENCE), self._changed:
-            await self._changed.wait_for(lambda: len(self.events) >= number)
-        return self.events
-
-    async def messages(self, number: int) -> list[InboundMessage]:
-        """Wait until so many events are stored; those that are messages meant for us."""
-        await self.wait(number)
-        return [
-            event for event in self.events if isinstance(event, InboundMessage) and event.addressed
-        ]
 
 
 class _Healthy:

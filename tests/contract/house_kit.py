@@ -6,21 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from agent.settings import ModelSettings, Timeouts
 from gateway.runner import GatewayRunner
-from gateway.settings import (
-    AccessSettings,
-    GatewaySettings,
-    HttpSettings,
-    LimitSettings,
-    Settings,
-)
+from gateway.settings import AccessSettings
 from platforms.core.contract import Adapter
-from sessions.values.secret import Secret
 from tests.contract.services.contract import PATIENCE, Service
 from tests.e2e.house import talkative
+from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -58,22 +49,9 @@ async def house(
     home: Path, service: Service, model: ModelServer, *, tools: Any = (), **changes: Any
 ) -> AsyncIterator[House]:
     """Run a gateway on a state folder until the block ends; then it drains."""
-    settings = Settings(
-        gateway=GatewaySettings(drain_seconds=0),
-        model=ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=model.url,
-            api_key=Secret("sk-none"),
-            timeouts=Timeouts(backoff=0.01),
-        ),
-        access=AccessSettings(allow=service.allow, admins=service.allow),
-        http=HttpSettings(port=0),
-        limits=LimitSettings(messages_per_minute=10_000),
-        platforms={service.name: service.config()},
-    )
+    access = AccessSettings(allow=service.allow, admins=service.allow)
     runner = GatewayRunner(
-        msgspec.structs.replace(settings, **changes),
+        scripted(model, {service.name: service.config()}, access, **changes),
         home,
         specs={service.name: service.spec()},
         http=service.served,

@@ -1,24 +1,21 @@
 """The provider for Anthropic's Messages, over the official SDK."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
-from typing import cast
 
 import anthropic
 import httpx2
-import msgspec
 
 from agent.errors import BadRequest
 from agent.providers.anthropic.clients import address, clients_for, in_our_words
 from agent.providers.anthropic.dialect import Dialect, dialect_for, lasting, simpler
 from agent.providers.anthropic.request import betas, to_body
 from agent.providers.anthropic.wire import MessageReader
-from agent.providers.connections import Key, close, keep_alive, read
+from agent.providers.connections import HEADERS, Key, models_in, opened, read, streaming
 from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
 from agent.settings import TargetSettings
 
-_HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
 _MOST_MODELS = 1000  # that one page of the list may hold
 
 
@@ -40,18 +37,15 @@ class Anthropic:
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """See `Provider`."""
-        return self._stream(request)
+        return streaming(
+            self._clients.lease(), lambda client: self._open(client, request), self._chunks
+        )
 
     async def list_models(self) -> tuple[str, ...]:
         """See `ListsModels`."""
         with self._clients.lease() as client:
             listed = await self._key.show(lambda key: self._list(client, key))
-        try:
-            models = msgspec.json.decode(listed.content, type=_Models)
-        except msgspec.DecodeError:
-            msg = f"{self._url}/v1/models does not give a list of models"
-            raise BadRequest(msg) from None
-        return tuple(model.id for model in models.data)
+        return models_in(listed, f"{self._url}/v1/models")
 
     async def _list(self, client: anthropic.AsyncAnthropic, key: str) -> httpx2.Response:
         client.api_key = key
@@ -63,16 +57,6 @@ class Anthropic:
     async def aclose(self) -> None:
         """See `Provider`."""
         await self._clients.aclose()
-
-    @asynccontextmanager
-    async def _stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        with self._clients.lease() as client:
-            response = await self._open(client, request)
-            try:
-                async with aclosing(self._chunks(response)) as chunks:
-                    yield chunks
-            finally:
-                await close(response)
 
     async def _open(
         self, client: anthropic.AsyncAnthropic, request: ModelRequest
@@ -105,7 +89,7 @@ class Anthropic:
         client.api_key = key
         # The SDK's own method for messages walks through all of them; a long history would hold
         # up the loop. Its general one gives the same headers, errors and connections.
-        headers = _HEADERS | ({"anthropic-beta": beta} if beta else {})
+        headers = HEADERS | ({"anthropic-beta": beta} if beta else {})
         with in_our_words(self._url):
             answer: object = await client.post(
                 "/v1/messages",
@@ -115,9 +99,7 @@ class Anthropic:
                 stream=True,
                 stream_cls=anthropic.AsyncStream[object],
             )
-        response = cast("httpx2.Response", answer)  # as `cast_to` asks, whatever the types say
-        keep_alive(response)
-        return response
+        return opened(answer)
 
     async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
         yield OpenedChunk(response.headers.get("request-id", ""))
@@ -125,11 +107,3 @@ class Anthropic:
             async with aclosing(read(response, MessageReader())) as chunks:
                 async for chunk in chunks:
                     yield chunk
-
-
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]

@@ -2,23 +2,20 @@
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
-from typing import cast
 
 import httpx2
 import msgspec
 import openai
 
 from agent.errors import BadRequest
-from agent.providers.connections import Reader, close, keep_alive, read
+from agent.providers.connections import HEADERS, Reader, models_in, opened, read, streaming
 from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
 from agent.providers.openai.clients import Clients, in_our_words
 
 _PASSING = frozenset({"these_pictures"})
 """What is left out of one request only: the next one may be different there."""
-
-_HEADERS = {"accept-encoding": "identity", "content-type": "application/json"}
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -44,18 +41,15 @@ class Service:
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """See `Provider`."""
-        return self._stream(request)
+        return streaming(
+            self._clients.lease(), lambda client: self._open(client, request), self._chunks
+        )
 
     async def list_models(self) -> tuple[str, ...]:
         """See `ListsModels`."""
         with self._clients.lease() as client:
             listed = await self._clients.key.show(lambda key: self._list(client, key))
-        try:
-            models = msgspec.json.decode(listed.content, type=_Models)
-        except msgspec.DecodeError:
-            msg = f"{self._clients.base_url}/models does not give a list of models"
-            raise BadRequest(msg) from None
-        return tuple(model.id for model in models.data)
+        return models_in(listed, f"{self._clients.base_url}/models")
 
     async def _list(self, client: openai.AsyncOpenAI, key: str) -> httpx2.Response:
         client.api_key = key
@@ -65,16 +59,6 @@ class Service:
     async def aclose(self) -> None:
         """See `Provider`."""
         await self._clients.aclose()
-
-    @asynccontextmanager
-    async def _stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        with self._clients.lease() as client:
-            response = await self._open(client, request)
-            try:
-                async with aclosing(self._chunks(response)) as chunks:
-                    yield chunks
-            finally:
-                await close(response)
 
     async def _open(self, client: openai.AsyncOpenAI, request: ModelRequest) -> httpx2.Response:
         without = self._left_out.get(request.model, frozenset())
@@ -111,13 +95,11 @@ class Service:
                 self._wire.path,
                 cast_to=httpx2.Response,
                 content=body,
-                options={"headers": _HEADERS},
+                options={"headers": HEADERS},
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
-        response = cast("httpx2.Response", answer)  # as `cast_to` asks, whatever the types say
-        keep_alive(response)
-        return response
+        return opened(answer)
 
     async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
         yield OpenedChunk(response.headers.get("x-request-id", ""))
@@ -125,11 +107,3 @@ class Service:
             async with aclosing(read(response, self._wire.reader())) as chunks:
                 async for chunk in chunks:
                     yield chunk
-
-
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]

@@ -10,7 +10,7 @@ import asyncio
 import enum
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -38,6 +38,15 @@ class Seen(msgspec.Struct, frozen=True):
     file: str = ""  # its name
     content: bytes = b""
     passing: bool = False  # a preview that is no message yet
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What a person says; see `Service.say`."""
+
+    text: str
+    answers: str = ""  # the id of an earlier message
+    file: tuple[str, bytes, str] | None = None  # name, content, type
+    aside: bool = False
 
 
 class Called(NamedTuple):
@@ -68,6 +77,7 @@ class Service(abc.ABC):
     deletes = True
     sends_files = True
     quotes = True  # people can answer one message in particular
+    retry_after: float = 1  # seconds, the shortest that the service knows
     served = False  # the gateway's HTTP port is a part of it
 
     # --- our side ----------------------------------------------------------------------------
@@ -93,7 +103,6 @@ class Service(abc.ABC):
 
     # --- what people do ----------------------------------------------------------------------
 
-    @abc.abstractmethod
     async def say(
         self,
         place: Place,
@@ -107,6 +116,11 @@ class Service(abc.ABC):
 
         Does not wait until anybody takes it. `answers` is the id of an earlier message.
         """
+        return await self.utter(place, Words(text, answers, file, aside))
+
+    @abc.abstractmethod
+    async def utter(self, place: Place, words: Words) -> str:
+        """Carry `say` out."""
 
     @abc.abstractmethod
     async def elsewhere(self) -> Place:
@@ -117,15 +131,20 @@ class Service(abc.ABC):
 
     async def edit(self, place: Place, message: str, text: str) -> None:
         """Change a message; only where `edits`."""
-        raise NotImplementedError
+        self._lack("changes what they wrote")
 
     async def delete(self, place: Place, message: str) -> None:
         """Take a message back; only where `deletes`."""
-        raise NotImplementedError
+        self._lack("takes back what they wrote")
 
     async def press(self, place: Place, label: str) -> None:
         """Press the newest button of that name; only where there are buttons."""
-        raise NotImplementedError
+        self._lack("presses buttons")
+
+    def _lack(self, what: str) -> NoReturn:
+        """Not every platform has this: a body asks first, so it is the body that is wrong."""
+        msg = f"nobody {what} on {self.name}"
+        raise NotImplementedError(msg)
 
     @abc.abstractmethod
     async def command(self, place: Place, word: str, words: str = "") -> None:
@@ -201,7 +220,15 @@ class Service(abc.ABC):
 
         Gives the Retry-After of a 429, which is as short as the service knows it, or `seconds`.
         """
-        raise NotImplementedError
+        retry_after = seconds or self.retry_after
+        self.let_fail(method, trouble, place, retry_after)
+        return retry_after
+
+    def let_fail(
+        self, method: str, trouble: Trouble, place: Place | None, retry_after: float
+    ) -> None:
+        """Carry `fail` out; only where `is_remote`."""
+        self._lack("makes calls")
 
     def unmet(self) -> list[str]:
         """The calls that are still to go wrong."""

@@ -15,12 +15,12 @@ from tests.contract.services.contract import (
     Seen,
     Service,
     Trouble,
+    Words,
     quick,
 )
 from tests.fakes.discord.server import DiscordHost, DiscordServer, Fault
 from tests.fakes.discord.world import Channel
 
-_RETRY_AFTER = 1.0
 _TOKENS = itertools.count(1)
 
 
@@ -61,23 +61,15 @@ class DiscordService(Service):
 
     # --- what people do
 
-    async def say(
-        self,
-        place: Place,
-        text: str,
-        *,
-        answers: str = "",
-        file: tuple[str, bytes, str] | None = None,
-        aside: bool = False,
-    ) -> str:
-        called = place == self.direct or aside
-        text = text if called else f"<@{self.server.world.bot['id']}> {text}"
+    async def utter(self, place: Place, words: Words) -> str:
+        called = place == self.direct or words.aside
+        text = words.text if called else f"<@{self.server.world.bot['id']}> {words.text}"
         return await self.server.say(
             self._channel(place),
             self.ann,
             text,
-            reply_to=answers or None,
-            files=(file,) if file else (),
+            reply_to=words.answers or None,
+            files=(words.file,) if words.file else (),
         )
 
     async def elsewhere(self) -> Place:
@@ -130,18 +122,11 @@ class DiscordService(Service):
     def called(self) -> list[Called]:
         return [Called(name, channel) for name, channel, _ in self.server.calls]
 
-    def fail(
-        self,
-        method: str,
-        trouble: Trouble,
-        *,
-        place: Place | None = None,
-        seconds: int | None = None,
-    ) -> float:
-        retry_after = seconds or _RETRY_AFTER
+    def let_fail(
+        self, method: str, trouble: Trouble, place: Place | None, retry_after: float
+    ) -> None:
         channel = self._channel(place) if place else None
         self.server.fail(method, _fault(trouble, retry_after), channel=channel)
-        return retry_after
 
     def unmet(self) -> list[str]:
         return self.server.unmet

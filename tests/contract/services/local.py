@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from platforms.core.contract import Address
-from tests.contract.services.contract import PATIENCE, News, Place, Service
+from tests.contract.services.contract import PATIENCE, News, Place, Service, Words
 
 
 class LocalService(Service):
@@ -34,18 +34,10 @@ class LocalService(Service):
     def address(self, place: Place) -> Address:
         return Address(self.name, place.chat)
 
-    async def say(
-        self,
-        place: Place,
-        text: str,
-        *,
-        answers: str = "",
-        file: tuple[str, bytes, str] | None = None,
-        aside: bool = False,
-    ) -> str:
-        assert (answers, file, aside) == ("", None, False), f"nobody can do that on {self.name}"
+    async def utter(self, place: Place, words: Words) -> str:
+        assert words == Words(words.text), f"nobody can do that on {self.name}"
         name = self.new_name()
-        self._unsent.append((place, name, text))
+        self._unsent.append((place, name, words.text))
         self._wanted.set()
         return name
 

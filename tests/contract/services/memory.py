@@ -8,7 +8,7 @@ import msgspec
 
 from platforms.core.contract import Adapter, Address, Live, PlatformSpec, Repeat, Surroundings
 from platforms.memory import MemoryAdapter
-from tests.contract.services.contract import PATIENCE, News, Place, Seen, Service
+from tests.contract.services.contract import PATIENCE, News, Place, Seen, Service, Words
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -51,18 +51,10 @@ class MemoryService(Service):
     def address(self, place: Place) -> Address:
         return Address("memory", place.chat, "", place.thread)
 
-    async def say(
-        self,
-        place: Place,
-        text: str,
-        *,
-        answers: str = "",
-        file: tuple[str, bytes, str] | None = None,
-        aside: bool = False,
-    ) -> str:
+    async def utter(self, place: Place, words: Words) -> str:
         assert self._group
         name = f"said {len(self._saying)}"
-        said = self.adapter.say(place.chat, text, event=name, thread=place.thread)
+        said = self.adapter.say(place.chat, words.text, event=name, thread=place.thread)
         self._saying.add(self._group.create_task(said))
         return name
 

@@ -14,13 +14,12 @@ from tests.contract.services.contract import (
     Seen,
     Service,
     Trouble,
+    Words,
     quick,
 )
 from tests.fakes.slack.kit import config_for
 from tests.fakes.slack.server import Fault, SlackServer, rate_limited
 from tests.fakes.slack.workspace import BOT_USER, TEAM, Message
-
-_RETRY_AFTER = 1.0
 
 
 class _Quick(SlackAdapter):
@@ -59,22 +58,16 @@ class SlackService(Service):
 
     # --- what people do
 
-    async def say(
-        self,
-        place: Place,
-        text: str,
-        *,
-        answers: str = "",
-        file: tuple[str, bytes, str] | None = None,
-        aside: bool = False,
-    ) -> str:
+    async def utter(self, place: Place, words: Words) -> str:
         """Who answers one message in particular opens a thread below it."""
-        if place != self.direct and not aside:
-            text = f"<@{BOT_USER}> {text}"
+        called = place == self.direct or words.aside
+        text = words.text if called else f"<@{BOT_USER}> {words.text}"
         thread = place.thread
-        if answers:
+        if answers := words.answers:
             thread = self.server.workspace.get(place.chat, answers).thread or answers
-        more: dict[str, Any] = {"files": [self.server.workspace.add_file(*file)]} if file else {}
+        more: dict[str, Any] = {}
+        if words.file:
+            more["files"] = [self.server.workspace.add_file(*words.file)]
         return self.server.write(place.chat, text, thread=thread, **more)
 
     async def elsewhere(self) -> Place:
@@ -146,17 +139,10 @@ class SlackService(Service):
     def called(self) -> list[Called]:
         return [Called(method, channel) for method, channel in self.server.calls]
 
-    def fail(
-        self,
-        method: str,
-        trouble: Trouble,
-        *,
-        place: Place | None = None,
-        seconds: int | None = None,
-    ) -> float:
-        retry_after = seconds or _RETRY_AFTER
+    def let_fail(
+        self, method: str, trouble: Trouble, place: Place | None, retry_after: float
+    ) -> None:
         self.server.fail(method, _fault(trouble, retry_after), channel=place.chat if place else "")
-        return retry_after
 
     def unmet(self) -> list[str]:
         return self.server.unmet

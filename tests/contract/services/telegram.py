@@ -15,6 +15,7 @@ from tests.contract.services.contract import (
     Seen,
     Service,
     Trouble,
+    Words,
     quick,
 )
 from tests.fakes.telegram.faults import Fault, cut_after, cut_before, failed, too_many
@@ -22,7 +23,6 @@ from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
 from tests.fakes.telegram.stage import config
 
 PERSON, GROUP = 1001, "-1001234"
-_RETRY_AFTER = 1  # Telegram counts whole seconds
 
 
 class _Quick(TelegramAdapter):
@@ -62,19 +62,12 @@ class TelegramService(Service):
 
     # --- what people do
 
-    async def say(
-        self,
-        place: Place,
-        text: str,
-        *,
-        answers: str = "",
-        file: tuple[str, bytes, str] | None = None,
-        aside: bool = False,
-    ) -> str:
+    async def utter(self, place: Place, words: Words) -> str:
+        text, file = words.text, words.file
         more: dict[str, Any] = {}
-        if answers:
-            more["reply_to_message"] = self._message(place, answers)
-        if place != self.direct and not aside and not text.startswith("/"):
+        if words.answers:
+            more["reply_to_message"] = self._message(place, words.answers)
+        if place != self.direct and not words.aside and not text.startswith("/"):
             text = f"@{BOT_NAME} {text}"
             spans = "caption_entities" if file else "entities"
             more[spans] = [{"type": "mention", "offset": 0, "length": len(BOT_NAME) + 1}]
@@ -171,19 +164,12 @@ class TelegramService(Service):
             Called(each.method, str(each.given.get("chat_id", ""))) for each in self.server.calls
         ]
 
-    def fail(
-        self,
-        method: str,
-        trouble: Trouble,
-        *,
-        place: Place | None = None,
-        seconds: int | None = None,
-    ) -> float:
-        retry_after = seconds or _RETRY_AFTER
+    def let_fail(
+        self, method: str, trouble: Trouble, place: Place | None, retry_after: float
+    ) -> None:
         self.server.fail(
-            method, _fault(trouble, retry_after), chat=int(place.chat) if place else None
+            method, _fault(trouble, int(retry_after)), chat=int(place.chat) if place else None
         )
-        return retry_after
 
     def unmet(self) -> list[str]:
         return self.server.unmet

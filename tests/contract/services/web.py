@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from platforms.core.contract import Adapter, OffersLinks, PlatformSpec
 from platforms.web import SPEC, WebConfig
-from tests.contract.services.contract import Place, Seen
+from tests.contract.services.contract import Place, Seen, Words
 from tests.contract.services.local import LocalService
 
 
@@ -117,18 +118,10 @@ class WebService(LocalService):
         self._pages[place] = _Page()
         await self._open(place)
 
-    async def say(
-        self,
-        place: Place,
-        text: str,
-        *,
-        answers: str = "",
-        file: tuple[str, bytes, str] | None = None,
-        aside: bool = False,
-    ) -> str:
-        name = await super().say(place, text, answers=answers, aside=aside)
-        if file:
-            self._attached[name] = file
+    async def utter(self, place: Place, words: Words) -> str:
+        name = await super().utter(place, msgspec.structs.replace(words, file=None))
+        if words.file:
+            self._attached[name] = words.file
         return name
 
     async def hand_in(self, place: Place, name: str, text: str) -> bool:

@@ -8,7 +8,6 @@ from platforms.core.contract import (
     Accepted,
     Address,
     Inbound,
-    InboundMessage,
     MenuEntry,
     Surroundings,
 )
@@ -20,6 +19,7 @@ from sessions.values.ids import Ids
 from sessions.values.secret import Secret
 from tests.fakes.discord.server import TOKEN, DiscordServer
 from tests.fakes.discord.world import Channel
+from tests.fakes.inbox import Inbox
 
 PATIENCE = 5.0
 MENU = (
@@ -67,42 +67,6 @@ class NoArchive:
 
     async def chats(self, *_: object) -> list[object]:
         raise AssertionError
-
-
-class Inbox:
-    """Keeps what comes in."""
-
-    def __init__(self) -> None:
-        self.events: list[Inbound] = []
-        self.fails = 0  # how many of the next are not stored
-        self.may_store = asyncio.Event()
-        self.may_store.set()
-        self._changed = asyncio.Condition()
-
-    async def __call__(self, event: Inbound) -> Accepted:
-        await self.may_store.wait()
-        if self.fails:
-            self.fails -= 1
-            msg = "the disk is full"
-            raise OSError(msg)
-        known = {(each.address.chat, each.id) for each in self.events}
-        if (event.address.chat, event.id) in known:
-            return Accepted.DUPLICATE
-        self.events.append(event)
-        async with self._changed:
-            self._changed.notify_all()
-        return Accepted.STORED
-
-    async def wait(self, number: int) -> list[Inbound]:
-        """Wait until that many events are stored."""
-        async with asyncio.timeout(PATIENCE), self._changed:
-            await self._changed.wait_for(lambda: len(self.events) >= number)
-        return self.events
-
-    async def texts(self, number: int) -> list[str]:
-        """The words of all messages, once that many events are stored."""
-        await self.wait(number)
-        return [event.text for event in self.events if isinstance(event, InboundMessage)]
 
 
 class Life:

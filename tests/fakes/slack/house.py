@@ -6,22 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from agent.settings import ModelSettings, Timeouts
 from agent.tools.contract import Tool
 from gateway.runner import GatewayRunner
-from gateway.settings import (
-    AccessSettings,
-    GatewaySettings,
-    HttpSettings,
-    LimitSettings,
-    Settings,
-)
+from gateway.settings import AccessSettings
 from platforms.slack import SPEC
-from sessions.settings import SessionSettings
 from sessions.values.clock import Clock
-from sessions.values.secret import Secret
+from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.kit import config_for
 from tests.fakes.slack.server import SlackServer
@@ -57,23 +47,10 @@ async def slack_house(
     **changes: Any,
 ) -> AsyncIterator[SlackHouse]:
     """Run a gateway until the block ends; then it drains."""
-    settings = Settings(
-        gateway=GatewaySettings(drain_seconds=0),
-        model=ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=model.url,
-            api_key=Secret("sk-none"),
-            timeouts=Timeouts(backoff=0.01),
-        ),
-        access=AccessSettings(allow=allow, admins=admins),
-        http=HttpSettings(port=0),
-        limits=LimitSettings(messages_per_minute=10_000),
-        sessions=SessionSettings(),
-        platforms={"slack": config_for(slack, **(platform or {}))},
-    )
+    platforms = {"slack": config_for(slack, **(platform or {}))}
+    access = AccessSettings(allow=allow, admins=admins)
     runner = GatewayRunner(
-        msgspec.structs.replace(settings, **changes),
+        scripted(model, platforms, access, **changes),
         home,
         specs={"slack": SPEC},
         http=served,

@@ -251,8 +251,8 @@ def test_a_round_must_save_a_twentieth(after: int, enough: bool) -> None:
     assert shrunk(1000, after) is enough
 
 
-def record(covered: Sequence[Message], earlier: str = "", budget: int | None = None) -> str:
-    system, (message,) = summary_request(covered, earlier, budget=budget)
+def record(covered: Sequence[Message], budget: int | None = None) -> str:
+    system, (message,) = summary_request(covered, budget=budget)
     assert system
     assert message.role == "user"
     assert not message.tool_calls
@@ -290,7 +290,7 @@ def test_long_results_and_arguments_are_left_out_whole() -> None:
 @given(st.lists(st.text(st.characters(exclude_characters="…"), max_size=40), max_size=4))
 def test_nothing_is_marked_as_cut(contents: list[str]) -> None:
     rows = [user(), calls("a", arguments="z" * 5000), result("a", "y" * 5000), *map(said, contents)]
-    system, (message,) = summary_request(rows, "earlier", budget=100)
+    system, (message,) = summary_request([as_summary_row("earlier"), *rows], budget=100)
     for text in (system, message.content, without_summary(rows), as_summary_row("s").content):
         assert "…" not in text
         assert "truncated" not in text
@@ -299,11 +299,10 @@ def test_nothing_is_marked_as_cut(contents: list[str]) -> None:
 
 def test_what_an_earlier_summary_says_is_handed_on() -> None:
     rows = [as_summary_row("the key is under the mat"), user("more")]
-    for text in (record(rows), record(rows[1:], "the key is under the mat")):
-        assert text.startswith("What was known before:\nthe key is under the mat\n\nThe record:")
-        assert "Summary of the conversation so far" not in text
+    text = record(rows)
+    assert text.startswith("What was known before:\nthe key is under the mat\n\nThe record:")
+    assert "Summary of the conversation so far" not in text
     assert "known before" not in record(rows[1:])
-    assert "first\n\nthe key" in record(rows, "first")
 
 
 def test_a_record_that_is_too_long_loses_its_longest_rows() -> None:

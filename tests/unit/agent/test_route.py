@@ -27,6 +27,18 @@ def result(verdict: Verdict, usage: Usage = Usage(), **step: Any) -> AttemptResu
     return AttemptResult(verdict, StepResult(**step), usage=usage)
 
 
+def two(experience: Experience) -> Route:
+    return Route([target("a"), target("b")], experience)
+
+
+def hung_twice(experience: Experience) -> Route:
+    """A turn in which the first of two models was given up twice, after two seconds."""
+    route = two(experience)
+    for now in (1.0, 2.0):
+        route.learn(result(STALLED), now, bare_end=False)
+    return route
+
+
 def test_the_first_is_asked_until_it_is_left() -> None:
     route = Route([target("a"), target("b")], Experience())
     assert route.choose(0.0) is None
@@ -40,40 +52,34 @@ def test_the_first_is_asked_until_it_is_left() -> None:
 
 def test_one_that_hung_twice_is_left_alone_by_all_turns() -> None:
     experience = Experience()
-    first = Route([target("a"), target("b")], experience)
-    for now in (1.0, 2.0):
-        first.learn(result(STALLED), now, bare_end=False)
-    second = Route([target("a"), target("b")], experience)
+    hung_twice(experience)
+    second = two(experience)
     assert second.choose(3.0) == "demo/a"
     assert second.target.model == "b"
-    later = Route([target("a"), target("b")], experience)
+    later = two(experience)
     assert later.choose(70.0) is None  # one may look whether it is well again
-    other = Route([target("a"), target("b")], experience)
+    other = two(experience)
     assert other.choose(70.0) == "demo/a"
     later.learn(result(Complete(), finish=Finish.STOP), 71.0, bare_end=False)
-    assert Route([target("a"), target("b")], experience).choose(72.0) is None
+    assert two(experience).choose(72.0) is None
 
 
 def test_a_look_that_was_stopped_lets_another_one_look() -> None:
     experience = Experience()
-    first = Route([target("a"), target("b")], experience)
-    for now in (1.0, 2.0):
-        first.learn(result(STALLED), now, bare_end=False)
-    probe = Route([target("a"), target("b")], experience)
+    hung_twice(experience)
+    probe = two(experience)
     assert probe.choose(70.0) is None
     probe.stopped(71.0)
-    assert Route([target("a"), target("b")], experience).choose(72.0) is None
+    assert two(experience).choose(72.0) is None
 
 
 def test_who_was_not_looking_does_not_end_the_look_of_somebody_else() -> None:
     experience = Experience()
-    first = Route([target("a"), target("b")], experience)
-    for now in (1.0, 2.0):
-        first.learn(result(STALLED), now, bare_end=False)
-    probe = Route([target("a"), target("b")], experience)
+    first = hung_twice(experience)
+    probe = two(experience)
     assert probe.choose(70.0) is None
     first.stopped(71.0)
-    assert Route([target("a"), target("b")], experience).choose(72.0) == "demo/a"
+    assert two(experience).choose(72.0) == "demo/a"
 
 
 def test_what_services_say_of_their_limits_is_kept() -> None:

@@ -261,3 +261,17 @@ async def row_of(store: Store, item_id: str) -> Row:
             lambda connection: connection.execute(query.where(outbox.c.id == item_id)).one()
         )
     return Row(found.state, found.error or "", found.not_before)
+
+
+def kinds(platform: Platform) -> list[str]:
+    """The ops that were carried out, in order."""
+    return [type(op).__name__ for op in platform.ops]
+
+
+async def write(delivery: Delivery, text: str, pause: float = 0.05) -> None:
+    """Let an answer grow by ten characters at a time."""
+    answer = delivery.live(item("a_1", final=False))
+    for end in range(0, len(text), 10):
+        answer.update(text[:end])
+        await asyncio.sleep(pause)
+    answer.close()

@@ -237,7 +237,7 @@ def test_edits_deletes_and_buttons_pass_the_same_decision(make: Any, *, direct: 
     rules = let_in("telegram:1001")
     assert decide(rules, make(Sender("1001"), direct=direct)) == MEMBER
     assert decide(rules, make(Sender("2002", name="1001"), direct=direct)) == Stranger(
-        "telegram:2002", direct, may_pair=direct
+        "telegram:2002", direct
     )
 
 
@@ -301,14 +301,9 @@ def test_nobody_else_is_the_owner(platform: str, identity: str) -> None:
     assert isinstance(decide(let_in(), event), Stranger)
 
 
-@pytest.mark.parametrize("pairing", [True, False])
-@pytest.mark.parametrize("claim", [True, False])
-def test_only_a_stranger_in_a_dm_may_pair_or_claim(*, pairing: bool, claim: bool) -> None:
-    rules = let_in(pairing=pairing, claim=claim)
-    assert decide(rules, message()) == Stranger(
-        "telegram:1001", direct=True, may_pair=pairing, may_claim=claim
-    )
-    assert decide(rules, message(chat=GROUP)) == Stranger("telegram:1001", direct=False)
+def test_a_stranger_in_a_dm_is_told_from_one_in_a_room() -> None:
+    assert decide(let_in(), message()) == Stranger("telegram:1001", direct=True)
+    assert decide(let_in(), message(chat=GROUP)) == Stranger("telegram:1001", direct=False)
 
 
 def test_roles_grow() -> None:

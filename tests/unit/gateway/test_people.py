@@ -5,7 +5,7 @@ import pytest
 
 from gateway.access import Allowed, Role, Stranger, decide
 from gateway.pairing import LIFETIME, OPEN_PER_PLATFORM
-from gateway.people import People
+from gateway.people import Greeting, People
 from gateway.settings import AccessSettings
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from sessions.store import SessionStore
@@ -45,6 +45,17 @@ def said(text: str, sender: str = "7", *, direct: bool = True) -> InboundMessage
     return InboundMessage(
         "1", 0, place, Sender(sender, "Eve"), (Text(text),), direct=direct, addressed=True
     )
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_whoever_has_no_id_is_met_with_silence(
+    store: SessionStore, clock: SetClock, *, direct: bool
+) -> None:
+    known = await people(store, clock)
+    assert await known.meet(said("hi", sender="", direct=direct), "telegram:", direct=direct) == (
+        Greeting()
+    )
+    assert known.listed() == []
 
 
 async def test_a_stranger_gets_one_code_that_is_shown_once(

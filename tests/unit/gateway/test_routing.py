@@ -139,8 +139,6 @@ KNOWN = ("stop", "new", "reset", "pair", "help")
         ("/stp", Unknown("stp", "stop")),
         ("/stp please", Unknown("stp", "stop")),
         ("/xyzzy", Unknown("xyzzy")),
-        ("/stop@otherbot", None),
-        ("/xyzzy@otherbot", None),
         ("/usr/bin is full", None),
         ("/Users is full", None),
         ("//x", None),
@@ -164,8 +162,4 @@ KNOWN = ("stop", "new", "reset", "pair", "help")
 def test_commands_are_told_from_ordinary_texts(
     text: str, command: Command | Unknown | None
 ) -> None:
-    assert parse_command(text, KNOWN, ["holdfastbot"]) == command
-
-
-def test_without_names_of_ours_every_bot_name_is_ours() -> None:
-    assert parse_command("/stop@anybot", KNOWN) == Command("stop")
+    assert parse_command(text, KNOWN) == command

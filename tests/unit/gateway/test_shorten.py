@@ -11,7 +11,7 @@ from gateway.models import Models, open_models
 from gateway.settings import Settings
 from gateway.shorten import NotSummarised, as_change, shortened
 from gateway.side_turn import Asked, SideTurn
-from gateway.work import Setting
+from gateway.turn_setting import Setting
 from sessions.changes import AppendMessages, Compact, TakeBack
 from sessions.errors import Conflict
 from sessions.records import Message

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from sessions.actor import Actor, Shared, TurnHandle
-from sessions.changes import AppendMessages, Change, OpenSession, SetTitle
+from sessions.changes import AppendMessages, Change, OpenSession, SetSession, SetTitle
 from sessions.errors import Conflict, StoreError, StoreUnavailable
 from sessions.events import (
     Arrived,
     Begin,
     Busy,
     Command,
+    Earlier,
     Ended,
     Event,
     Pending,
@@ -26,7 +27,16 @@ from sessions.events import (
     Wrecked,
 )
 from sessions.expiry import Expiry
-from sessions.records import InboxEntry, InboxState, Message, ToolCall, Turn, TurnState
+from sessions.records import (
+    InboxEntry,
+    InboxState,
+    Message,
+    Reason,
+    SessionState,
+    ToolCall,
+    Turn,
+    TurnState,
+)
 from sessions.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
@@ -239,3 +249,38 @@ async def test_a_stop_that_is_never_stored_leaves_one_result_all_the_same(tmp_pa
         assert work.cuts == 1
         assert await talk.history() == [Message("user", "go"), CALL, CUT]
         assert await talk.states() == [TurnState.INTERRUPTED]
+
+
+@pytest.mark.parametrize("reason", [Reason.STOP, Reason.CRASH, Reason.RESTART, Reason.STUCK])
+async def test_what_ended_the_newest_session_is_known_to_whoever_loads_the_conversation(
+    tmp_path: Path, reason: Reason
+) -> None:
+    async with talking(tmp_path) as talk:
+        await talk.store.apply(SetSession("s1", SessionState.SUSPENDED, reason, 2))
+        state = await talk.post(Begin())
+        assert state.fresh_after is reason
+        assert state.earlier == Earlier("s1", reason)
+
+
+async def test_a_session_that_was_left_for_another_one_explains_no_fresh_beginning(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path) as talk:
+        await talk.store.apply(SetSession("s1", SessionState.SUSPENDED, Reason.SWITCHED, 2))
+        state = await talk.post(Begin())
+        assert state.fresh_after is None
+        assert state.earlier == Earlier("s1", Reason.SWITCHED)
+
+
+async def test_a_session_behind_a_newer_one_that_was_closed_explains_no_fresh_beginning(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path) as talk:
+        await talk.store.apply(
+            SetSession("s1", SessionState.SUSPENDED, Reason.STOP, 2),
+            OpenSession("s2", KEY, "there", 3),
+            SetSession("s2", SessionState.CLOSED, Reason.NEW, 4),
+        )
+        state = await talk.post(Begin())
+        assert state.fresh_after is None
+        assert state.earlier == Earlier("s1", Reason.STOP)

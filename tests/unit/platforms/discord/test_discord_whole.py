@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agent.settings import ModelSettings, Timeouts
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.settings import AccessSettings
 from platforms.core.contract import PlatformSpec, Surroundings
 from platforms.discord import DiscordConfig
 from platforms.discord.adapter import DiscordAdapter
@@ -18,6 +17,7 @@ from sessions.values.secret import Secret
 from tests.e2e.house import PATIENCE, talkative
 from tests.fakes.discord.server import TOKEN, DiscordServer, Fault, discord_server
 from tests.fakes.discord.world import Channel, Payload
+from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_server import ModelServer
 
 
@@ -56,19 +56,9 @@ async def house(
         adapter.capabilities = msgspec.structs.replace(adapter.capabilities, **limits)
         return adapter
 
-    settings = Settings(
-        gateway=GatewaySettings(drain_seconds=0),
-        model=ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=model.url,
-            api_key=Secret("sk-none"),
-            timeouts=Timeouts(backoff=0.01),
-        ),
-        access=AccessSettings(allow=(f"discord:{person['id']}",)),
-        limits=LimitSettings(messages_per_minute=10_000),
-        platforms={"discord": DiscordConfig(token=Secret(TOKEN), base_url=discord.url)},
-    )
+    config = DiscordConfig(token=Secret(TOKEN), base_url=discord.url)
+    access = AccessSettings(allow=(f"discord:{person['id']}",))
+    settings = scripted(model, {"discord": config}, access)
     spec = PlatformSpec("discord", DiscordConfig, build)
     runner = GatewayRunner(settings, home, specs={"discord": spec}, http=False)
     async with asyncio.TaskGroup() as group:

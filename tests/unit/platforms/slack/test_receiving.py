@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
@@ -24,48 +24,24 @@ from platforms.core.errors import PlatformError, Unauthorized, Unavailable
 from platforms.slack.adapter import PATH, SlackAdapter
 from platforms.slack.sockets import OTHERS
 from sessions.values.clock import SystemClock
+from tests.fakes.inbox import Inbox
 from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_server
 from tests.fakes.slack.server import Fault, SlackServer, sign
 from tests.fakes.slack.workspace import BOT_USER, TEAM
 
 
-class Inbox:
-    """Keeps what comes in, each event once."""
+class Gateway(Inbox):
+    """Turns away whom it does not know, and what is said to others."""
 
     def __init__(self) -> None:
-        self.events: list[Inbound] = []
-        self.deliveries = 0
+        super().__init__()
         self.strangers: set[str] = set()
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self._changed = asyncio.Event()
 
-    async def __call__(self, event: Inbound) -> Accepted:
-        await self.gate.wait()
-        self.deliveries += 1
-        self._changed.set()
-        if any(
-            each.id == event.id and each.address.chat == event.address.chat for each in self.events
-        ):
-            return Accepted.DUPLICATE
-        self.events.append(event)
+    def judged(self, event: Inbound) -> Accepted:
         unaddressed = isinstance(event, InboundMessage) and not event.addressed
         if unaddressed or event.sender.id in self.strangers:
             return Accepted.IGNORED
         return Accepted.STORED
-
-    @property
-    def texts(self) -> list[str]:
-        return [each.text for each in self.events if isinstance(each, InboundMessage)]
-
-    def message(self, number: int = -1) -> InboundMessage:
-        return [each for each in self.events if isinstance(each, InboundMessage)][number]
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(8):
-            while not condition():
-                self._changed.clear()
-                await self._changed.wait()
 
 
 @pytest.fixture
@@ -76,12 +52,12 @@ async def slack() -> AsyncIterator[SlackServer]:
 
 
 @pytest.fixture
-def inbox() -> Inbox:
-    return Inbox()
+def inbox() -> Gateway:
+    return Gateway()
 
 
 @contextlib.asynccontextmanager
-async def running(adapter: SlackAdapter, inbox: Inbox) -> AsyncIterator[None]:
+async def running(adapter: SlackAdapter, inbox: Gateway) -> AsyncIterator[None]:
     """Receive inside of the block."""
     ready = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -91,22 +67,24 @@ async def running(adapter: SlackAdapter, inbox: Inbox) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def test_an_event_is_acknowledged_once_it_is_stored(slack: SlackServer, inbox: Inbox) -> None:
+async def test_an_event_is_acknowledged_once_it_is_stored(
+    slack: SlackServer, inbox: Gateway
+) -> None:
     async with running(adapter_for(slack), inbox):
-        inbox.gate.clear()
+        inbox.may_store.clear()
         slack.write("D1", "Hello")
         await slack.until(lambda: bool(slack.workspace.calls("users.info")))
         assert slack.pending == 1
-        inbox.gate.set()
+        inbox.may_store.set()
         await slack.settle()
-        assert inbox.texts == ["Hello"]
+        assert inbox.said == ["Hello"]
     event = inbox.message()
     assert event.sender.id == f"{TEAM}/U1"
     assert event.sender.name == "Ada"
     assert event.sender.memberships == (f"{TEAM}/*",)
 
 
-async def test_guests_are_no_members_of_the_workspace(slack: SlackServer, inbox: Inbox) -> None:
+async def test_guests_are_no_members_of_the_workspace(slack: SlackServer, inbox: Gateway) -> None:
     slack.workspace.add_user("U9", "Zoe", is_stranger=True, team_id="T9")
     async with running(adapter_for(slack), inbox):
         await slack.say("D1", "Hello", user="U2")
@@ -117,7 +95,7 @@ async def test_guests_are_no_members_of_the_workspace(slack: SlackServer, inbox:
 
 
 async def test_people_are_looked_up_once_and_again_after_a_while(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     clock = ShiftedClock()
     async with running(adapter_for(slack, clock=clock), inbox):
@@ -132,7 +110,7 @@ async def test_people_are_looked_up_once_and_again_after_a_while(
 
 
 async def test_who_cannot_be_looked_up_now_is_not_taken_for_a_stranger(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     slack.fail("users.info", Fault(status=503), Fault(status=503))
     async with running(adapter_for(slack), inbox):
@@ -147,16 +125,16 @@ async def test_who_cannot_be_looked_up_now_is_not_taken_for_a_stranger(
 
 
 async def test_the_twins_of_a_mention_and_redeliveries_are_one_event(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
         await slack.say("C1", f"<@{BOT_USER}> hello")
         assert inbox.deliveries == 2
-    assert inbox.texts == ["hello"]
+    assert inbox.said == ["hello"]
 
 
 async def test_a_room_may_talk_without_us_and_is_quoted_when_it_calls(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
         await slack.say("C1", "it rains", user="U2")
@@ -171,7 +149,7 @@ async def test_a_room_may_talk_without_us_and_is_quoted_when_it_calls(
 
 
 async def test_a_thread_that_calls_us_later_is_read_from_its_beginning(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
         ts = await slack.say("C1", "what is the plan?", user="U2")
@@ -183,7 +161,7 @@ async def test_a_thread_that_calls_us_later_is_read_from_its_beginning(
 
 
 async def test_a_thread_in_which_a_stranger_called_us_is_none_of_ours(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     inbox.strangers.add("T1/U2")
     async with running(adapter_for(slack), inbox):
@@ -193,7 +171,7 @@ async def test_a_thread_in_which_a_stranger_called_us_is_none_of_ours(
     assert not inbox.message(1).addressed
 
 
-async def test_edits_and_deletes_name_their_message(slack: SlackServer, inbox: Inbox) -> None:
+async def test_edits_and_deletes_name_their_message(slack: SlackServer, inbox: Gateway) -> None:
     async with running(adapter_for(slack), inbox):
         ts = await slack.say("D1", "Helo")
         await slack.change("D1", ts, "Hello")
@@ -205,7 +183,7 @@ async def test_edits_and_deletes_name_their_message(slack: SlackServer, inbox: I
     assert edit.sender == message.sender
 
 
-async def test_buttons_and_commands_come_in(slack: SlackServer, inbox: Inbox) -> None:
+async def test_buttons_and_commands_come_in(slack: SlackServer, inbox: Gateway) -> None:
     adapter = adapter_for(slack)
     async with running(adapter, inbox):
         ask = Ask("q.0", Address("slack", "T1/D1"), "May I?", (Button("Yes", "yes:1"),))
@@ -216,11 +194,11 @@ async def test_buttons_and_commands_come_in(slack: SlackServer, inbox: Inbox) ->
     action = inbox.events[0]
     assert isinstance(action, InboundAction)
     assert (action.action, action.message, action.direct) == ("yes:1", ts, True)
-    assert inbox.texts == ["/status", "!stop"]
+    assert inbox.said == ["/status", "!stop"]
 
 
 async def test_messages_of_a_chat_stay_in_order_and_other_chats_do_not_wait(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     gate = asyncio.Event()
     slack.workspace.channels["D2"] = []
@@ -230,17 +208,17 @@ async def test_messages_of_a_chat_stay_in_order_and_other_chats_do_not_wait(
             slack.write("D1", f"{number}")
         await slack.until(lambda: bool(slack.workspace.calls("users.info")))
         slack.write("D2", "quick", user="U2")
-        await inbox.until(lambda: inbox.texts == ["quick"])
+        await inbox.until(lambda: inbox.said == ["quick"])
         gate.set()
         await slack.settle()
-    assert inbox.texts == ["quick", "0", "1", "2"]
+    assert inbox.said == ["quick", "0", "1", "2"]
 
 
 # --- connections ---------------------------------------------------------------------------------
 
 
 async def test_a_new_connection_is_opened_when_slack_asks_and_when_it_is_cut(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
         await slack.ask_to_reconnect()
@@ -249,25 +227,25 @@ async def test_a_new_connection_is_opened_when_slack_asks_and_when_it_is_cut(
         slack.cut()
         await slack.until(lambda: slack.connections == 3)
         await slack.say("D1", "2")
-    assert inbox.texts == ["1", "2"]
+    assert inbox.said == ["1", "2"]
 
 
 async def test_what_was_not_acknowledged_when_it_was_cut_comes_again(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     async with running(adapter_for(slack), inbox):
-        inbox.gate.clear()
+        inbox.may_store.clear()
         slack.write("D1", "Hello")
         await slack.until(lambda: bool(slack.workspace.calls("users.info")))
         slack.cut()
-        inbox.gate.set()
+        inbox.may_store.set()
         await slack.until(lambda: slack.connections == 2)
         await slack.settle()
-    assert inbox.texts == ["Hello"]
+    assert inbox.said == ["Hello"]
 
 
 async def test_what_was_said_while_we_were_away_is_read_even_when_slack_has_forgotten_it(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     shelf = DictShelf()
     async with running(adapter_for(slack, shelf=shelf), inbox):
@@ -289,22 +267,22 @@ async def test_what_was_said_while_we_were_away_is_read_even_when_slack_has_forg
 
 
 async def test_a_deaf_connection_is_noticed_and_rebuilt(
-    slack: SlackServer, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    slack: SlackServer, inbox: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platforms.slack.adapter._QUIET_SECONDS", 0.06)
     async with running(adapter_for(slack), inbox):
         await slack.say("D1", "1")
         slack.deaf = True
         slack.write("D1", "2")
-        await inbox.until(lambda: inbox.texts == ["1", "2"])
+        await inbox.until(lambda: inbox.said == ["1", "2"])
         slack.deaf = False
         await slack.until(lambda: slack.connections == 2)
         await slack.say("D1", "3")
-    assert inbox.texts == ["1", "2", "3"]
+    assert inbox.said == ["1", "2", "3"]
 
 
 async def test_another_program_with_the_same_token_is_named_until_it_is_gone(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     told: list[str] = []
     slack.extra_connections = 1
@@ -318,7 +296,7 @@ async def test_another_program_with_the_same_token_is_named_until_it_is_gone(
 
 
 async def test_another_program_that_starts_after_us_is_found_by_counting_again(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     told: list[str] = []
     adapter = adapter_for(slack, trouble=told.append)
@@ -335,11 +313,11 @@ async def test_another_program_that_starts_after_us_is_found_by_counting_again(
         await slack.until(lambda: told[-1] == "")
         await slack.until(lambda: len(slack.sockets) == 1)
         await slack.say("D1", "2")
-    assert inbox.texts == ["1", "2"]
+    assert inbox.said == ["1", "2"]
     assert list(dict.fromkeys(told)) == [OTHERS, ""]
 
 
-async def test_alone_nothing_is_said_of_other_programs(slack: SlackServer, inbox: Inbox) -> None:
+async def test_alone_nothing_is_said_of_other_programs(slack: SlackServer, inbox: Gateway) -> None:
     told: list[str] = []
     adapter = adapter_for(slack, trouble=told.append)
     assert adapter._sockets is not None
@@ -367,7 +345,7 @@ async def test_alone_nothing_is_said_of_other_programs(slack: SlackServer, inbox
     ],
 )
 async def test_a_start_that_fails_says_whether_to_try_again(
-    slack: SlackServer, inbox: Inbox, method: str, fault: Fault, error: type[PlatformError]
+    slack: SlackServer, inbox: Gateway, method: str, fault: Fault, error: type[PlatformError]
 ) -> None:
     slack.fail(method, fault, fault)
     with pytest.raises(error):
@@ -375,7 +353,7 @@ async def test_a_start_that_fails_says_whether_to_try_again(
 
 
 async def test_a_connection_that_cannot_be_opened_is_left_to_the_supervisor(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     slack.accept_sockets = False
     with pytest.raises(Unavailable):
@@ -414,7 +392,7 @@ async def signed(slack: SlackServer) -> AsyncIterator[SlackAdapter]:
 
 
 async def test_without_socket_mode_events_come_as_signed_requests(
-    slack: SlackServer, signed: SlackAdapter, inbox: Inbox
+    slack: SlackServer, signed: SlackAdapter, inbox: Gateway
 ) -> None:
     async with running(signed, inbox):
         await slack.say("D1", "Hello & welcome")
@@ -424,12 +402,12 @@ async def test_without_socket_mode_events_come_as_signed_requests(
         ts = (await signed.deliver(ask)).message
         await slack.press("D1", ts, "Yes")
     assert slack.pending == 0
-    assert inbox.texts == ["Hello & welcome", "hi", "/status"]
+    assert inbox.said == ["Hello & welcome", "hi", "/status"]
     assert isinstance(inbox.events[-1], InboundAction)
 
 
 async def test_a_request_that_cannot_be_stored_now_comes_again(
-    slack: SlackServer, signed: SlackAdapter, inbox: Inbox
+    slack: SlackServer, signed: SlackAdapter, inbox: Gateway
 ) -> None:
     await slack.say("D1", "Hello")  # nobody receives yet
     assert slack.pending == 1
@@ -439,7 +417,7 @@ async def test_a_request_that_cannot_be_stored_now_comes_again(
         assert slack.pending == 1
         await slack.pass_time(61)
     assert slack.pending == 0
-    assert inbox.texts == ["Hello"]
+    assert inbox.said == ["Hello"]
 
 
 @pytest.mark.parametrize(
@@ -473,7 +451,7 @@ async def test_only_genuine_requests_are_taken(
 
 
 async def test_who_opens_the_messages_says_hello_once_and_finds_suggestions(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     shelf = DictShelf()
     async with running(adapter_for(slack, shelf=shelf), inbox):
@@ -483,7 +461,7 @@ async def test_who_opens_the_messages_says_hello_once_and_finds_suggestions(
             await slack.open_home("D1")
     async with running(adapter_for(slack, shelf=shelf), inbox):
         await slack.open_home("D1")
-    assert inbox.texts == ["/start"]
+    assert inbox.said == ["/start"]
     event = inbox.message()
     assert event.direct
     assert event.address == Address("slack", f"{TEAM}/D1")
@@ -494,7 +472,7 @@ async def test_who_opens_the_messages_says_hello_once_and_finds_suggestions(
 
 
 async def test_strangers_find_no_suggestions_and_are_met_again_once_they_are_let_in(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     inbox.strangers.add(f"{TEAM}/U1")
     async with running(adapter_for(slack), inbox):
@@ -504,11 +482,13 @@ async def test_strangers_find_no_suggestions_and_are_met_again_once_they_are_let
         inbox.strangers.clear()
         slack.workspace.offset += 86_400
         await slack.open_home("D1")
-    assert inbox.texts == ["/start"] * 2
+    assert inbox.said == ["/start"] * 2
     assert slack.workspace.prompts
 
 
-async def test_who_talks_to_us_already_needs_no_greeting(slack: SlackServer, inbox: Inbox) -> None:
+async def test_who_talks_to_us_already_needs_no_greeting(
+    slack: SlackServer, inbox: Gateway
+) -> None:
     async with running(adapter_for(slack), inbox):
         await slack.say("D1", "Hello")
         await slack.open_home("D1")
@@ -517,12 +497,12 @@ async def test_who_talks_to_us_already_needs_no_greeting(slack: SlackServer, inb
         inbox.strangers.add(f"{TEAM}/U1")  # and is not let in any more
         await slack.say("D1", "Hello?")
         await slack.open_home("D1")
-    assert inbox.texts == ["Hello", "Hello?", "/start"]
+    assert inbox.said == ["Hello", "Hello?", "/start"]
     assert slack.workspace.prompts == {}
 
 
 async def test_in_apps_that_are_no_agents_each_thread_has_its_suggestions_and_one_the_greeting(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     slack.workspace.is_agent = False
     slack.subscribed.add("assistant_thread_started")
@@ -536,7 +516,7 @@ async def test_in_apps_that_are_no_agents_each_thread_has_its_suggestions_and_on
 
 
 async def test_suggestions_that_slack_does_not_take_hold_up_nothing(
-    slack: SlackServer, inbox: Inbox
+    slack: SlackServer, inbox: Gateway
 ) -> None:
     slack.fail("assistant.threads.setSuggestedPrompts", Fault(error="feature_disabled"))
     gate = asyncio.Event()
@@ -545,4 +525,4 @@ async def test_suggestions_that_slack_does_not_take_hold_up_nothing(
         for _ in range(2):
             await slack.open_home("D1")
     gate.set()
-    assert inbox.texts == ["/start"]
+    assert inbox.said == ["/start"]

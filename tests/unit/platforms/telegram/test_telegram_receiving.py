@@ -23,6 +23,7 @@ from platforms.core.errors import PlatformError, Rejected, Unauthorized, Unavail
 from platforms.telegram.adapter import TelegramAdapter
 from sessions.values.secret import Secret
 from tests.fakes.archive import MemoryShelf
+from tests.fakes.inbox import Inbox
 from tests.fakes.telegram.faults import (
     Fault,
     cut_after,
@@ -36,43 +37,6 @@ from tests.fakes.telegram.server import BOT_NAME, Shown, TelegramServer
 from tests.fakes.telegram.stage import telegram
 
 GROUP = -1001234
-
-
-class Inbox:
-    """Stores what comes in, once; can be broken."""
-
-    def __init__(self) -> None:
-        self.events: list[Inbound] = []
-        self.fails = 0
-        self.duplicates = 0
-        self.gate: asyncio.Event | None = None
-        self._news = asyncio.Event()
-
-    async def __call__(self, event: Inbound) -> Accepted:
-        if self.gate:
-            await self.gate.wait()
-        if self.fails:
-            self.fails -= 1
-            msg = "the disk is full"
-            raise OSError(msg)
-        known = {(each.address.chat, each.id) for each in self.events}
-        if (event.address.chat, event.id) in known:
-            self.duplicates += 1
-            return Accepted.DUPLICATE
-        self.events.append(event)
-        self._news.set()
-        return Accepted.STORED
-
-    @property
-    def texts(self) -> list[str]:
-        return [each.text for each in self.events if isinstance(each, InboundMessage)]
-
-    async def until(self, count: int) -> list[Inbound]:
-        async with asyncio.timeout(5):
-            while len(self.events) < count:
-                self._news.clear()
-                await self._news.wait()
-        return self.events
 
 
 class WatchedShelf(MemoryShelf):
@@ -128,7 +92,7 @@ async def test_what_waited_before_the_start_comes_in_order(
         last = server.say(1001, f"{number}")
     async with running(adapter, inbox):
         await server.acknowledged(last)
-    assert inbox.texts == [f"{number}" for number in range(150)]
+    assert inbox.said == [f"{number}" for number in range(150)]
 
 
 async def test_chats_do_not_wait_for_each_other_and_each_keeps_its_order(
@@ -154,7 +118,7 @@ async def test_nothing_is_acknowledged_that_could_not_be_stored(
     assert server.waiting == [number]
     async with running(adapter, inbox):
         await server.acknowledged(number)
-    assert inbox.texts == ["hello"]
+    assert inbox.said == ["hello"]
 
 
 async def test_an_update_that_cannot_be_read_does_not_hold_up_the_others(
@@ -165,7 +129,7 @@ async def test_an_update_that_cannot_be_read_does_not_hold_up_the_others(
     last = server.say(1001, "after")
     async with running(adapter, inbox):
         await server.acknowledged(last)
-    assert inbox.texts == ["before", "after"]
+    assert inbox.said == ["before", "after"]
 
 
 async def test_the_place_is_kept_and_used_only_for_the_same_bot_and_day(
@@ -201,7 +165,7 @@ async def test_a_passing_failure_is_bridged(
             server.fail("getUpdates", fault)
             last = server.say(1001, f"{number}")
             await server.acknowledged(last)
-    assert inbox.texts == [*"0123"]
+    assert inbox.said == [*"0123"]
 
 
 async def test_after_a_failure_the_question_is_asked_over_a_new_connection(
@@ -227,7 +191,7 @@ async def test_a_connection_that_is_up_but_deaf_is_made_anew(
         server.fail("getUpdates", hanging(never))
         number = server.say(1001, "can you hear me")
         await server.acknowledged(number)
-    assert inbox.texts == ["can you hear me"]
+    assert inbox.said == ["can you hear me"]
 
 
 async def test_a_telegram_that_stays_deaf_is_named(server: TelegramServer) -> None:
@@ -253,10 +217,10 @@ async def test_two_programs_with_the_same_token_name_it_and_lose_nothing(
             await server.until(lambda: bool(one and two))
             said = [server.say(1001, f"{number}") for number in range(20)]
             await server.acknowledged(said[-1])
-        assert {*inbox.texts, *other.texts} == {f"{number}" for number in range(20)}
+        assert {*inbox.said, *other.said} == {f"{number}" for number in range(20)}
         await server.until(lambda: one[-1] == "")
         await server.acknowledged(server.say(1001, "alone again"))
-    assert inbox.texts[-1] == "alone again"
+    assert inbox.said[-1] == "alone again"
     assert "another program receives this bot's messages" in one[0]
     assert set(one) == {one[0], ""}
     assert set(two) == {one[0]}
@@ -319,7 +283,7 @@ async def test_our_own_webhook_of_an_earlier_start_is_removed(
         number = server.say(1001, "hello")
         async with running(adapter, inbox):
             await server.acknowledged(number)
-    assert inbox.texts == ["hello"]
+    assert inbox.said == ["hello"]
 
 
 # --- what people do ----------------------------------------------------------------------------
@@ -328,13 +292,13 @@ async def test_our_own_webhook_of_an_earlier_start_is_removed(
 async def test_a_button_is_answered_before_what_it_does_is_stored(
     server: TelegramServer, adapter: TelegramAdapter, inbox: Inbox
 ) -> None:
-    inbox.gate = asyncio.Event()
+    inbox.may_store.clear()
     async with running(adapter, inbox):
         server.press(1001, Shown(5), "stop:t_1")
         await server.until(lambda: bool(server.called("answerCallbackQuery")))
         assert inbox.events == []
-        inbox.gate.set()
-        (event,) = await inbox.until(1)
+        inbox.may_store.set()
+        (event,) = await inbox.wait(1)
     assert isinstance(event, InboundAction)
     assert event.action == "stop:t_1"
 
@@ -345,7 +309,7 @@ async def test_a_button_whose_press_is_too_old_to_answer_still_works(
     server.fail("answerCallbackQuery", Fault(400, "Bad Request: query is too old"))
     async with running(adapter, inbox):
         server.press(1001, Shown(5), "stop:t_1")
-        await inbox.until(1)
+        await inbox.wait(1)
     server._unanswered.clear()
 
 
@@ -357,11 +321,11 @@ async def test_an_album_and_a_pasted_text_are_one_message_each(
         for number in range(3):
             more: dict[str, Any] = {"caption": "Look"} if number == 0 else {}
             server.say(1001, photo=photo, media_group_id="g", **more)
-        (album,) = await inbox.until(1)
+        (album,) = await inbox.wait(1)
         server.say(1001, "a" * 4096)
         last = server.say(1001, "b")
         await server.acknowledged(last)
-        _, text = await inbox.until(2)
+        _, text = await inbox.wait(2)
     assert isinstance(album, InboundMessage)
     assert isinstance(text, InboundMessage)
     assert [type(part) for part in album.parts[1:]] == [File, File, File]
@@ -377,8 +341,8 @@ async def test_pieces_that_were_acknowledged_survive_the_end_of_the_process(
         await server.acknowledged(number)
     assert inbox.events == []
     async with telegram(server, shelf=shelf) as adapter, running(adapter, inbox):
-        await inbox.until(1)
-    assert inbox.texts == ["a" * 4000]
+        await inbox.wait(1)
+    assert inbox.said == ["a" * 4000]
     assert shelf.values["held"] == "[]"
 
 
@@ -399,10 +363,10 @@ async def test_pieces_are_kept_until_they_are_stored_whatever_else_comes_in(
         await refused.wait()
         await server.acknowledged(server.say(3003, "other", user=3003))
         task.cancel()
-    assert inbox.texts == ["other"]
+    assert inbox.said == ["other"]
     async with telegram(server, shelf=shelf) as adapter, running(adapter, inbox):
-        await inbox.until(2)
-    assert inbox.texts == ["other", "a" * 4000]
+        await inbox.wait(2)
+    assert inbox.said == ["other", "a" * 4000]
     assert shelf.values["held"] == "[]"
 
 
@@ -411,7 +375,7 @@ async def test_a_piece_is_handed_in_when_nothing_follows(
 ) -> None:
     async with running(adapter, inbox):
         server.say(1001, "a" * 4000)
-        await inbox.until(1)
+        await inbox.wait(1)
 
 
 async def test_an_edit_follows_what_it_changes(
@@ -421,7 +385,7 @@ async def test_an_edit_follows_what_it_changes(
     server.put(message=first)
     server.put(edited_message={**first, "text": "new", "edit_date": 1_790_000_009})
     async with running(adapter, inbox):
-        message, edit = await inbox.until(2)
+        message, edit = await inbox.wait(2)
     assert isinstance(edit, InboundEdit)
     assert edit.message == message.id
 
@@ -433,9 +397,9 @@ async def test_an_edit_of_a_piece_is_an_edit_of_the_whole(
     async with running(adapter, inbox):
         for piece in pieces:
             server.put(message=piece)
-        (whole,) = await inbox.until(1)
+        (whole,) = await inbox.wait(1)
         server.put(edited_message={**pieces[1], "text": "END", "edit_date": 1_790_000_009})
-        _, edit = await inbox.until(2)
+        _, edit = await inbox.wait(2)
     assert isinstance(edit, InboundEdit)
     assert edit.message == whole.id
     assert edit.parts == (Text("a" * 4096 + "END"),)
@@ -450,7 +414,7 @@ async def test_who_belongs_to_a_group_is_asked_once_and_only_of_whom_means_us(
         server.say(GROUP, "just talking")
         for user in (1001, 1001, 2002):
             server.say(GROUP, f"@{BOT_NAME} hello", user=user, **mention)
-        events = await inbox.until(4)
+        events = await inbox.wait(4)
     assert [each.sender.memberships for each in events] == [(), (f"{GROUP}",), (f"{GROUP}",), ()]
     assert len(server.called("getChatMember")) == 2
 
@@ -462,7 +426,7 @@ async def test_nobody_asks_who_belongs_to_a_group_where_nobody_needs_to_know(
     mention = [{"type": "mention", "offset": 0, "length": len(BOT_NAME) + 1}]
     async with telegram(server, memberships=False) as adapter, running(adapter, inbox):
         server.say(GROUP, f"@{BOT_NAME} hello", entities=mention)
-        (event,) = await inbox.until(1)
+        (event,) = await inbox.wait(1)
     assert event.sender.memberships == ()
     assert server.called("getChatMember") == []
 
@@ -475,7 +439,7 @@ async def test_what_was_said_before_in_the_room_goes_along_once(
             server.say(GROUP, f"talk {number}", user=2002)
         server.say(GROUP, "/status")
         server.say(GROUP, "/status")
-        events = await inbox.until(27)
+        events = await inbox.wait(27)
     first, second = events[25:]
     assert isinstance(first, InboundMessage)
     assert isinstance(second, InboundMessage)
@@ -491,10 +455,10 @@ async def test_a_topic_in_which_we_were_addressed_is_listened_to_after_a_restart
     async with telegram(server, shelf=shelf) as adapter, running(adapter, inbox):
         server.say(GROUP, "before", **topic)
         server.say(GROUP, "/status", **topic)
-        await inbox.until(2)
+        await inbox.wait(2)
     async with telegram(server, shelf=shelf) as adapter, running(adapter, inbox):
         server.say(GROUP, "after", **topic)
-        events = await inbox.until(3)
+        events = await inbox.wait(3)
     assert [each.addressed for each in events if isinstance(each, InboundMessage)] == [
         False,
         True,
@@ -606,16 +570,16 @@ async def hooked(
 async def test_what_is_sent_to_the_webhook_is_answered_when_it_is_stored(
     server: TelegramServer, inbox: Inbox
 ) -> None:
-    inbox.gate = asyncio.Event()
+    inbox.may_store.clear()
     async with hooked(server, inbox) as (_, url, start):
         task = start()
         number = server.say(1001, "hello")
         await server.until(lambda: server.webhook.get("url") == url)
         assert server.waiting == [number]
-        inbox.gate.set()
+        inbox.may_store.set()
         await server.acknowledged(number)
         task.cancel()
-    assert inbox.texts == ["hello"]
+    assert inbox.said == ["hello"]
     assert "stopped_message_generation" in server.webhook["allowed_updates"]
     assert len(server.webhook["secret_token"]) == 64
 
@@ -631,7 +595,7 @@ async def test_without_the_secret_nothing_is_taken(server: TelegramServer, inbox
         server.webhook["secret_token"] = "right"
         await server.acknowledged(number)
         task.cancel()
-    assert inbox.texts == ["hello"]
+    assert inbox.said == ["hello"]
 
 
 async def test_what_could_not_be_stored_is_sent_again(server: TelegramServer, inbox: Inbox) -> None:
@@ -644,7 +608,7 @@ async def test_what_could_not_be_stored_is_sent_again(server: TelegramServer, in
         task = start()
         await server.acknowledged(number)
         task.cancel()
-    assert inbox.texts == ["hello"]
+    assert inbox.said == ["hello"]
 
 
 async def test_a_webhook_that_somebody_else_took_is_named(

@@ -8,18 +8,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from agent.settings import ModelSettings, Timeouts
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.settings import AccessSettings
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig
-from sessions.values.secret import Secret
 from tests.e2e.crowd import nothing_left
 from tests.e2e.house import talkative
+from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
@@ -36,21 +34,9 @@ def _build(given: Any, surroundings: Surroundings) -> Adapter:
 async def gateway(
     home: Path, model: ModelServer, server: TelegramServer, **changes: Any
 ) -> AsyncIterator[GatewayRunner]:
-    settings = Settings(
-        gateway=GatewaySettings(drain_seconds=0),
-        model=ModelSettings(
-            provider="openai",
-            name="scripted",
-            base_url=model.url,
-            api_key=Secret("sk-none"),
-            timeouts=Timeouts(backoff=0.01),
-        ),
-        access=AccessSettings(allow=("telegram:1001",)),
-        limits=LimitSettings(messages_per_minute=10_000),
-        platforms={"telegram": config(server)},
-    )
+    access = AccessSettings(allow=("telegram:1001",))
     runner = GatewayRunner(
-        msgspec.structs.replace(settings, **changes),
+        scripted(model, {"telegram": config(server)}, access, **changes),
         home,
         specs={"telegram": PlatformSpec("telegram", TelegramConfig, _build)},
         http=False,

@@ -1,0 +1,290 @@
+"""Turns whose model fails, breaks off, or thinks to no end."""
+
+import json
+
+import msgspec
+import pytest
+
+from agent.events import Ending, ReasoningReplaced, TextDelta, TextReplaced
+from agent.spend import Usage
+from agent.thoughts import Thoughts, read_thoughts
+from sessions.records import Message
+from tests.fakes.model_script import Event, calls, ok, steps, text
+from tests.fakes.model_server import always
+from tests.unit.agent.turn_kit import CLOCKS, LOST_PAY, READ_A, Play
+
+# --- asking again -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param("RST", id="reset before headers"),
+        pytest.param("H RST", id="reset after headers"),
+        pytest.param("H EOF", id="empty body"),
+        pytest.param('H R"hm" RST', id="reset while thinking"),
+        pytest.param(f"H {LOST_PAY} RST", id="half a call"),
+        pytest.param("H C(0,c1,pay,-) EOF", id="only a name"),
+        pytest.param("S500", id="server error"),
+        pytest.param('S429:{"retry-after":"0.01"}', id="slow down"),
+        pytest.param("H F stop D", id="empty answer"),
+        pytest.param("H HANG", id="silence"),
+    ],
+)
+async def test_trouble_before_any_text_is_tried_again_and_nothing_runs(
+    play: Play, first: str
+) -> None:
+    stage = await play(first, ok("done"))
+    done = await stage.run()
+    assert (done.ending, done.text, done.tries) == (Ending.ANSWERED, "done", 2)
+    assert stage.shop.effects == []
+    assert stage.journal.rows == []
+    assert stage.server.requests[0].body == stage.server.requests[1].body
+
+
+async def test_an_answer_of_nothing_but_blanks_is_no_answer(play: Play) -> None:
+    stage = await play('H T"\\n\\n" F stop D', ok("done"))
+    done = await stage.run()
+    assert (done.text.strip(), done.tries) == ("done", 2)
+    assert stage.server.requests[0].body == stage.server.requests[1].body
+
+
+async def test_after_two_repeats_the_turn_ends_with_the_cause(play: Play) -> None:
+    stage = await play(always("H RST"))
+    done = await stage.run()
+    assert (done.ending, done.text, done.message, done.tries) == (Ending.FAILED, "", None, 3)
+    assert (done.cause, done.notice) == ("connection drops on the way to the model", "N7")
+    assert done.tell_operator  # nobody gets an answer
+    assert stage.journal.verdicts == ["cut", "cut", "cut"]
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "tell"),
+    [
+        ("S400", "refused the request (scripted error)", False),
+        ("S401", "key", True),
+        ("S402", "account", True),
+        ('S429:{"retry-after":"601"}', "slow down", False),
+        ('H J{"error":{"message":"x","code":"context_length_exceeded"}}', "too long", False),
+    ],
+)
+async def test_what_would_fail_again_is_not_tried_again(
+    play: Play, script: str, words: str, tell: bool
+) -> None:
+    stage = await play(script)
+    done = await stage.run()
+    assert (done.ending, done.tries, done.tell_operator) == (Ending.FAILED, 1, tell)
+    assert words in done.cause
+
+
+async def test_a_model_that_declines_is_quoted(play: Play) -> None:
+    stage = await play('H T"I will not." F content_filter D')
+    done = await stage.run()
+    assert (done.ending, done.notice, done.cause) == (Ending.FAILED, "N9", "I will not.")
+    assert done.message == Message(
+        "assistant", "I will not.", interrupted="the model declined to answer"
+    )
+
+
+async def test_a_model_that_declines_without_a_word_says_so(play: Play) -> None:
+    done = await (await play("H F content_filter D")).run()
+    assert (done.notice, done.cause, done.message) == ("N9", "it gave no reason", None)
+
+
+@pytest.mark.parametrize(
+    ("first", "follow", "text", "cause", "tries"),
+    [
+        pytest.param('H T"The quick " RST', "H RST", "The quick ", "connection drops", 3, id="cut"),
+        pytest.param('H T"The quick " HANG', "S401", "The quick ", "key", 2, id="silence"),
+        pytest.param(
+            'H T"The quick " F length D', 'H T"x" F length D', "The quick x",
+            "output limit", 3, id="limit",
+        ),
+        pytest.param(
+            f'H T"Paying. " {LOST_PAY} RST', "S401", "Paying. ", "key", 2, id="half a call"
+        ),
+    ],
+)  # fmt: skip
+async def test_what_was_shown_is_kept_when_nothing_follows(
+    play: Play, first: str, follow: str, text: str, cause: str, tries: int
+) -> None:
+    stage = await play(first, *[follow] * 4)
+    done = await stage.run()
+    assert (done.ending, done.text, done.tries) == (Ending.FAILED, text, tries)
+    assert stage.shown == text
+    assert cause in done.cause
+    assert done.message == Message("assistant", text, interrupted=done.cause)
+    assert stage.shop.effects == []
+
+
+async def test_waits_are_spread_unless_the_service_named_them(play: Play) -> None:
+    """Half of a wait is left to chance."""
+    told = 'S429:{"retry-after":"0.3"}'
+    for script, least, most in (("S500", 0.15, 0.28), (told, 0.3, 0.45)):
+        stage = await play(script, ok("done"))
+        stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, backoff=0.3)}
+        stage.randomness = lambda: 0.0
+        await stage.run()
+        first, second = stage.server.requests
+        assert least <= round(second.at - first.at, 6) < most
+
+
+# --- a text that broke off --------------------------------------------------------------------
+
+
+COUNTED = Event(
+    b'{"choices":[{"index":0,"delta":{}}],"usage":{"prompt_tokens":10,"completion_tokens":3}}'
+)
+
+
+"""Some services count with every piece."""
+
+
+async def test_a_text_that_broke_off_is_carried_on_to_the_letter(play: Play) -> None:
+    stage = await play(
+        (*steps('H T"The quick brown "'), COUNTED, *steps("RST")),
+        'H T"The quick brown fox jumps." F stop U(4) D',
+    )
+    done = await stage.run()
+    assert (done.text, done.tries) == ("The quick brown fox jumps.", 2)
+    assert done.usage == Usage(20, 7)
+    assert stage.events == [TextDelta("The quick brown "), TextDelta("fox jumps.")]
+    assert stage.sent(2)[:-1] == [
+        *stage.sent(1),
+        {"role": "assistant", "content": "The quick brown "},
+    ]
+    assert "«The quick brown »" in stage.asked(2)
+    assert "network" in stage.asked(2)
+    assert "length limit" not in stage.asked(2)
+    assert stage.journal.verdicts == ["cut", "complete"]
+
+
+async def test_a_text_that_met_the_limit_is_carried_on_with_a_higher_one(play: Play) -> None:
+    stage = await play('H T"One, " F length D', 'H T"One, two, " F length D', ok("three."))
+    stage.settings = {"max_output_tokens": 100}
+    done = await stage.run()
+    assert done.text == "One, two, three."
+    assert [request.max_tokens for request in stage.server.requests] == [100, 200, 400]
+    for number in (2, 3):
+        assert "output length limit" in stage.asked(number)
+        assert "network" not in stage.asked(number)
+
+
+async def test_without_a_limit_of_ours_it_is_raised_from_what_was_used(play: Play) -> None:
+    stage = await play('H T"One, " F length U(5000) D', ok("two."))
+    await stage.run()
+    assert [request.max_tokens for request in stage.server.requests] == [None, 10_000]
+
+
+async def test_a_raised_limit_ends_with_its_step(play: Play) -> None:
+    stage = await play('H T"One " F length D', calls(READ_A), ok("done"))
+    stage.settings = {"max_output_tokens": 100}
+    await stage.run()
+    assert [request.max_tokens for request in stage.server.requests] == [100, 200, 100]
+
+
+async def test_a_limit_that_is_more_than_the_model_gives_is_lowered(play: Play) -> None:
+    stage = await play(
+        'S400"max_tokens is too large: 9999. This model supports at most 4096 completion tokens"',
+        ok("done"),
+    )
+    stage.settings = {"max_output_tokens": 9999}
+    done = await stage.run()
+    assert (done.text, done.tries) == ("done", 2)
+    assert [request.max_tokens for request in stage.server.requests] == [9999, 4096]
+
+
+async def test_a_limit_without_a_number_is_halved(play: Play) -> None:
+    stage = await play('S400"max_tokens is too large"', ok("done"))
+    stage.settings = {"max_output_tokens": 9998}
+    await stage.run()
+    assert [request.max_tokens for request in stage.server.requests] == [9998, 4999]
+
+
+async def test_a_model_that_begins_anew_is_not_shown_twice(play: Play) -> None:
+    old = "It was the best of times, it was the worst of times, it was the age of "
+    stage = await play(f'H T"{old}" RST', f'H T"{old}" T"wisdom." F stop D')
+    done = await stage.run()
+    assert done.text == stage.shown == f"{old}wisdom."
+
+
+async def test_thoughts_begin_anew_with_each_request(play: Play) -> None:
+    stage = await play('H R"think" RST', 'H R"again" T"42" F stop D')
+    done = await stage.run()
+    kinds = [type(event).__name__ for event in stage.events]
+    assert kinds == ["ReasoningDelta", "ReasoningReplaced", "ReasoningDelta", "TextDelta"]
+    assert ReasoningReplaced() in stage.events
+    assert done.message is not None
+    assert read_thoughts(done.message.reasoning, "openai/scripted") == Thoughts(
+        "openai/scripted", "again"
+    )
+
+
+async def test_a_model_that_thinks_to_no_end_is_asked_to_think_less(play: Play) -> None:
+    stage = await play('H R"hm" F length D', ok("done"))
+    stage.settings = {"max_output_tokens": 100, "reasoning_effort": "medium"}
+    assert (await stage.run()).text == "done"
+    sent = [(r.body["reasoning_effort"], r.max_tokens) for r in stage.server.requests]
+    assert sent == [("medium", 100), ("low", 200)]
+
+
+async def test_a_model_that_thinks_to_no_end_twice_is_given_up(play: Play) -> None:
+    stage = await play(always('H R"hm" F length D'))
+    done = await stage.run()
+    assert (done.notice, done.tries) == ("N8", 2)
+
+
+async def test_after_tools_a_silent_model_is_told_that_an_answer_is_missing(play: Play) -> None:
+    stage = await play(calls(READ_A), "H F stop D", "H F stop D", ok("done"))
+    done = await stage.run()
+    assert (done.text, done.tries) == ("done", 4)
+    assert stage.sent(2) == stage.sent(3)
+    assert "empty" in stage.asked(4)
+
+
+async def test_text_that_repeats_itself_is_taken_back(play: Play) -> None:
+    block = "".join(chr(97 + at * 7 % 26) for at in range(120)) + " end. "
+    stage = await play(
+        (*steps("H"), *[text(block)] * 200, *steps("HANG")),
+        'H T"Then it was over." F stop D',
+    )
+    done = await stage.run()
+    assert done.text == stage.shown == "Then it was over."
+    assert any(isinstance(event, TextReplaced) for event in stage.events)
+    assert "repeat the same words" in stage.asked(2)
+    assert block not in json.dumps(stage.sent(2))
+
+
+# --- services that do not stream --------------------------------------------------------------
+
+
+async def test_a_service_that_cannot_stream_is_asked_for_whole_answers(play: Play) -> None:
+    stage = await play('S400"Streaming is not supported by this model"', calls(READ_A), ok("done"))
+    done = await stage.run()
+    assert (done.text, done.tries) == ("done", 3)
+    assert [request.stream for request in stage.server.requests] == [True, False, False]
+    assert not stage.learned().streams(stage.clock.monotonic())
+
+
+async def test_what_is_known_of_a_service_holds_for_the_next_turn(play: Play) -> None:
+    stage = await play(ok("done"))
+    stage.learned().cannot_stream(stage.clock.monotonic())
+    assert (await stage.run()).text == "done"
+    assert [request.stream for request in stage.server.requests] == [False]
+
+
+async def test_an_end_without_a_word_is_asked_after_until_it_is_known(play: Play) -> None:
+    bare = 'H T"All is well here." EOF'
+    stage = await play(*[bare] * 9)
+    tries = []
+    for _ in range(3):
+        done = await stage.run()
+        assert done.text == "All is well here."
+        tries.append(done.tries)
+    assert tries == [2, 2, 1]
+
+
+async def test_a_last_word_once_heard_is_waited_for_again(play: Play) -> None:
+    bare = 'H T"All is well here." EOF'
+    stage = await play(bare, bare, ok("done"), *[bare] * 4)
+    assert [(await stage.run()).tries for _ in range(4)] == [2, 1, 2, 2]

@@ -1,0 +1,179 @@
+"""Turns in which another model takes over."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.events import Ending
+from tests.fakes.model_script import Script, calls, ok
+from tests.unit.agent.turn_kit import OLD, READ_A, Play, lost_note
+
+
+async def test_another_model_takes_over_and_it_is_said_once(play: Play) -> None:
+    stage = await play("S401")
+    second = await stage.fallback(calls(READ_A), ok("done"))
+    done = await stage.run()
+    assert (done.ending, done.text, done.tries) == (Ending.ANSWERED, "done", 3)
+    assert stage.notices == ["N5"]
+    assert stage.notice("N5") == {"a": "openai/scripted", "b": "openai/second"}
+    assert {request.model for request in second.requests} == {"second"}
+    assert len(stage.server.requests) == 1
+    assert stage.journal.log[2] == "attempt 2 openai/second"
+
+
+@pytest.mark.parametrize(
+    ("scripts", "requests"),
+    [
+        pytest.param(["S401"], 1, id="key refused"),
+        pytest.param(["S402"], 1, id="account empty"),
+        pytest.param(["S400"], 1, id="request refused"),
+        pytest.param(["H F content_filter D"], 1, id="declined"),
+        pytest.param(['S429:{"retry-after":"61"}'], 1, id="told to wait for long"),
+        pytest.param(["S500"] * 3, 3, id="down"),
+        pytest.param(["H RST"] * 3, 3, id="drops"),
+        pytest.param(["H HANG"] * 2, 2, id="silence"),
+        pytest.param(["H F stop D"] * 2, 2, id="empty answers"),
+    ],
+)
+async def test_the_next_model_is_asked_when_the_first_is_of_no_use(
+    play: Play, scripts: list[str], requests: int
+) -> None:
+    stage = await play(*scripts)
+    await stage.fallback(ok("done"))
+    done = await stage.run()
+    assert (done.text, done.tries) == ("done", requests + 1)
+    assert stage.notices == ["N5"]
+
+
+async def test_every_model_gets_the_same_patience(play: Play) -> None:
+    stage = await play(*["H RST"] * 3)
+    await stage.fallback("H RST", "H RST", ok("done"))
+    assert (await stage.run()).tries == 6
+
+
+async def test_when_nobody_is_left_the_last_cause_counts(play: Play) -> None:
+    stage = await play(*["H RST"] * 3)
+    await stage.fallback("S402")
+    await stage.fallback("S401")
+    done = await stage.run()
+    assert (done.ending, done.tries) == (Ending.FAILED, 5)
+    assert "key" in done.cause
+    assert done.tell_operator
+    assert stage.notices == ["N5", "N5"]
+
+
+async def test_the_next_model_carries_a_text_on(play: Play) -> None:
+    stage = await play('H T"The quick brown " F length D', "S401")
+    stage.settings = {"max_output_tokens": 100, "reasoning_effort": "high"}
+    second = await stage.fallback('H T"The quick brown fox." F stop D')
+    done = await stage.run()
+    assert done.text == stage.shown == "The quick brown fox."
+    (request,) = second.requests
+    assert request.max_tokens is None  # the first one's limit was raised, it is no business of ours
+    assert request.messages[-2]["content"] == "The quick brown "
+
+
+async def test_limits_that_were_changed_for_one_model_do_not_hold_for_the_next(play: Play) -> None:
+    stage = await play('H R"hm" F length D', 'S400"Streaming is not supported"', "S401")
+    stage.settings = {"max_output_tokens": 100, "reasoning_effort": "high"}
+    second = await stage.fallback(ok("done"))
+    stage.target()
+    settings = msgspec.structs.replace(
+        stage.target(1).settings, max_output_tokens=70, reasoning_effort="high"
+    )
+    stage.targets[1] = msgspec.structs.replace(stage.target(1), settings=settings)
+    await stage.run()
+    (request,) = second.requests
+    assert request.max_tokens == 70
+    assert (request.body["reasoning_effort"], request.stream) == ("high", True)
+
+
+async def test_the_next_model_gets_to_know_what_the_one_before_lost(play: Play) -> None:
+    stage = await play(*[lost_note(3000)] * 3)
+    second = await stage.fallback(ok("done"))
+    done = await stage.run()
+    assert (done.text, done.tries) == ("done", 4)
+    assert "`note` (cut off after 3,009 bytes" in second.requests[0].last_user_text
+
+
+async def test_thoughts_of_one_model_are_not_given_to_another(play: Play) -> None:
+    stage = await play('H R"deep" C(0,c1,read,{"path":"a"}) F tool_calls D', "S401")
+    second = await stage.fallback(ok("done"))
+    await stage.run()
+    assert "deep" not in second.requests[0].raw.decode()
+
+
+async def test_a_model_that_is_known_to_hang_is_not_waited_for(play: Play) -> None:
+    stage = await play(ok("never asked"))
+    await stage.fallback(calls(READ_A), ok("done"))
+    for _ in range(2):
+        stage.learned().breaker.killed(stage.clock.monotonic())
+    done = await stage.run()
+    assert (done.text, done.tries) == ("done", 2)
+    assert stage.server.requests == []
+    assert stage.notices == ["N5"]
+
+
+async def test_a_turn_stays_with_the_model_that_answers(play: Play) -> None:
+    """The first one is tried again with the next turn."""
+    stage = await play(ok("the first is back"))
+
+    def later(body: dict[str, Any]) -> Script:
+        stage.clock.ahead = 120.0
+        return ok("done") if body["messages"][-1]["role"] == "tool" else calls(READ_A)
+
+    await stage.fallback(later)
+    for _ in range(2):
+        stage.learned().breaker.killed(stage.clock.monotonic())
+    assert (await stage.run()).text == "done"
+    assert stage.notices == ["N5"]
+    assert (await stage.run()).text == "the first is back"
+
+
+async def test_two_hangs_close_a_model_for_everybody(play: Play) -> None:
+    stage = await play(*["H HANG"] * 2)
+    await stage.fallback(ok("done"))
+    await stage.run()
+    assert stage.learned().breaker.open_until is not None
+    assert stage.learned(1).breaker.open_until is None
+
+
+async def test_an_answer_closes_the_breaker_again(play: Play) -> None:
+    stage = await play("H HANG", ok("done"))
+    await stage.run()
+    stage.learned().breaker.killed(stage.clock.monotonic())
+    assert stage.learned().breaker.open_until is None
+
+
+async def test_a_stopped_look_leaves_the_look_to_somebody_else(play: Play) -> None:
+    stage = await play('H T"abc" HANG')
+    await stage.fallback(ok("done"))
+    breaker = stage.learned().breaker
+    for _ in range(2):
+        breaker.killed(stage.clock.monotonic())
+    stage.clock.ahead = 120.0
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(stage.run())
+        async with asyncio.timeout(5):
+            await stage.text_shown.wait()
+        task.cancel()
+    assert breaker.allows(stage.clock.monotonic())
+
+
+async def test_a_look_that_is_stopped_before_its_request_is_left_to_somebody_else(
+    play: Play,
+) -> None:
+    stage = await play("H HANG")  # the request for a summary, before the one of the step
+    stage.settings = {"context_window": 2000}
+    breaker = stage.learned().breaker
+    for _ in range(2):
+        breaker.killed(stage.clock.monotonic())
+    stage.clock.ahead = 120.0
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(stage.run(*OLD))
+        async with asyncio.timeout(5):
+            await stage.server.request(1)
+        task.cancel()
+    assert breaker.allows(stage.clock.monotonic())
