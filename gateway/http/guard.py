@@ -25,7 +25,10 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 
-_WRONG_HOST = "This server is not called that. Please open it under the address it prints at start."
+_WRONG_HOST = (
+    "This server is not called that. Please open it under the address it prints at start, or list "
+    "this name in http.allowed_hosts."
+)
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]+)?")
 
 _log = logging.getLogger(__name__)
@@ -113,10 +116,17 @@ class Boundary:
             if isinstance(error, _TooLarge):
                 answer = _too_large()
             else:
-                _log.exception("%s %s failed.", scope.get("method"), scope.get("path"))
+                _log.exception("%s %s failed.", scope.get("method"), _shown_path(scope))
                 answer = refusal(500, "internal", "Something went wrong here; the log says what.")
             if not started:
                 await answer(scope, receive, send)
+
+
+def _shown_path(scope: Scope) -> str:
+    """Give the path for the log, without the token of a link: that may still open the door."""
+    path = str(scope.get("path"))
+    token = scope.get("path_params", {}).get("token")
+    return path.replace(str(token), "***") if token else path
 
 
 def _names(allowed: Collection[str], host: str) -> bool:
