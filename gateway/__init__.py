@@ -20,7 +20,8 @@ notices, announcer, operators, alarms, vigil
 delivery    from events to what the chat shows: view, pacing, outbox, stream
 schedule    messages that time sends
 observe     logs, metrics, traces of a message's way; figures: the page /metrics
-api_key     the key of the API where none is configured; disk: how much room is left
+api_key     the key of the API where none is configured; disk: how much room is left,
+            loopback: which addresses only this machine reaches
 api         programs that speak OpenAI's API: requests in, a turn followed live; wishes: what else
             they want; feeds, news: what a turn tells whoever waits for it
 http        webhooks, health, metrics, the page

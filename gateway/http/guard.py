@@ -3,6 +3,8 @@
 Plain ASGI, so that a stream passes through piece by piece.
 """
 
+import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY = 16 * 1024 * 1024
 
+LINGER = 5.0
+"""Seconds for which the rest of a body that is too large is taken and thrown away. Many clients
+send all of it before they listen; a connection closed in the middle would show them no answer."""
+
+_TOO_LARGE = 413
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 _HEADERS = {
@@ -72,6 +79,8 @@ class Guard:
         headers = Headers(scope=scope)
         answer = self._judge(headers, self._hosts_of.get(scope["path"], set()))
         if answer is not None:
+            if answer.status_code == _TOO_LARGE and "expect" not in headers:
+                await _throw_away(receive)
             await answer(scope, receive, _with_headers(send))
             return
         await self._app(scope, _counted(receive, self._max_body), _with_headers(send))
@@ -142,8 +151,8 @@ def _name(host: str) -> str:
 
 
 def _too_large() -> Response:
-    # The rest of the body is not read, so the connection cannot be used again.
-    return refusal(413, "too_large", "This request is too large.", {"connection": "close"})
+    # The rest of the body may not have been read, so the connection cannot be used again.
+    return refusal(_TOO_LARGE, "too_large", "This request is too large.", {"connection": "close"})
 
 
 def _counted(receive: Receive, most: int) -> Receive:
@@ -155,10 +164,20 @@ def _counted(receive: Receive, most: int) -> Receive:
         message = await receive()
         read += len(message.get("body", b""))
         if read > most:
+            if message.get("more_body"):
+                await _throw_away(receive)
             raise _TooLarge
         return message
 
     return counting
+
+
+async def _throw_away(receive: Receive) -> None:
+    """Take what is still sent, for a while."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER):
+            while (await receive()).get("more_body"):
+                pass
 
 
 def _with_headers(send: Send) -> Send:
