@@ -29,7 +29,8 @@ notices, announcer, operators, alarms, vigil
             every sentence of ours that a chat shows; what the admins are told
 delivery    from items to what the chat shows
 observe     logs and metrics; figures: the page /metrics
-api_key     the key of the API where none is configured; disk: how much room is left
+api_key     the key of the API where none is configured; disk: how much room is left;
+            loopback: which addresses only this machine reaches
 api         programs that speak OpenAI's API: requests in, a turn followed live; wishes: what else
             they want; feeds, news: what a turn tells whoever waits for it
 http        webhooks, health, metrics, the page

@@ -36,6 +36,7 @@ def take(home: Path, random: Callable[[int], str] = secrets.token_urlsafe) -> Ap
     """Give the key of this installation, made now if there is none; raises `CannotStart`."""
     kept = read(home)
     if kept is not None:
+        _close(place(home))
         return ApiKey(kept)
     made = PREFIX + random(_BYTES)
     try:
@@ -51,7 +52,6 @@ def read(home: Path) -> Secret | None:
     path = place(home)
     try:
         text = path.read_bytes().decode("ascii", "replace").strip()
-        mode = path.stat().st_mode
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -60,9 +60,23 @@ def read(home: Path) -> Secret | None:
     if len(text) < _SHORTEST or not text.isprintable() or " " in text or "\ufffd" in text:
         msg = f"{path} holds no API key. Remove it, and a new key is made at the next start."
         raise CannotStart(msg)
-    if mode & _OTHERS:
-        log.warning("%s can be read by others; to keep the API key: chmod 600 %s", path, path)
     return Secret(text)
+
+
+def _close(path: Path) -> None:
+    """Let nobody else read it any more; whoever could may know the key, so that is said."""
+    if not path.stat().st_mode & _OTHERS:
+        return
+    try:
+        path.chmod(0o600)
+    except OSError as error:
+        log.warning("%s can be read by others, and that cannot be changed: %s", path, error)
+        return
+    log.warning(
+        "%s could be read by others; it no longer can. If somebody has read it: remove it, and a "
+        "new API key is made at the next start.",
+        path,
+    )
 
 
 def _write(path: Path, key: str) -> None:

@@ -4,10 +4,9 @@ import asyncio
 import platform
 from collections.abc import Mapping
 from importlib import import_module, metadata
-from pathlib import Path
 from typing import Protocol
 
-from gateway import disk
+from gateway.disk import Gauge
 from gateway.observe.ledger import Ledger
 from gateway.observe.tally import Labels, Level
 from sessions.errors import StoreError
@@ -66,13 +65,13 @@ class Figures:
     """Writes the page."""
 
     def __init__(
-        self, ledger: Ledger, house: House, store: SessionStore, clock: Clock, home: Path
+        self, ledger: Ledger, house: House, store: SessionStore, clock: Clock, gauge: Gauge
     ) -> None:
         self._ledger = ledger
         self._house = house
         self._store = store
         self._clock = clock
-        self._home = home
+        self._gauge = gauge
         self._page: Page | None = None
         self._census: Census | None = None
         self._counted_at = float("-inf")
@@ -110,7 +109,7 @@ class Figures:
 
     async def _room(self) -> Mapping[Labels, float]:
         try:
-            return {_NOTHING: await asyncio.to_thread(disk.room, self._home)}
+            return {_NOTHING: (await self._gauge.read()).free}
         except OSError:
             return {}
 

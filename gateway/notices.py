@@ -85,6 +85,10 @@ CATALOGUE = {
     "platform": "🛠 {platform} has been in trouble for {min} {min|minute|minutes}: {cause}.",
     "platform.over": "✅ {platform} works again. It was in trouble for {min} "
     "{min|minute|minutes}: {cause}.",
+    "disk": "🛠 The disk is nearly full: {left} left in {folder}. Please make room: when it is full "
+    "nothing can be stored, and messages wait until it can.",
+    "disk.over": "✅ There is room on the disk again: {left}. It was nearly full for {min} "
+    "{min|minute|minutes}.",
     "ask": "🔐 {tool} wants to run[+  for {person}]:\n```json\n{arguments}\n```\n"
     "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
     "ask.admin": "🔐 {tool} wants to run:\n```json\n{arguments}\n```\n"

@@ -1,7 +1,8 @@
 """Tells the admins what only they can mend, once when it begins and once when it is over.
 
 The model: a key that is refused, an empty account, an outage; told with the turn that failed.
-Platforms: what keeps one from working, or disturbs it, for some minutes.
+Platforms: what keeps one from working, or disturbs it, for some minutes. The disk: that it is
+nearly full, at once, since a full one takes no notice either.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,7 @@ import msgspec
 from gateway.alarms import Alarm, Alarms, Began
 from gateway.announcer import Announcer
 from gateway.delivery.view import write_address
+from gateway.disk import Room
 from gateway.entitlement import places_of
 from gateway.notices import Fields
 from platforms.core.contract import Address, Capabilities
@@ -35,6 +37,7 @@ class Book(msgspec.Struct, frozen=True, omit_defaults=True):
 
     models: dict[str, Alarm] = {}  # by the kind of the trouble
     platforms: dict[str, Alarm] = {}
+    disk: Alarm | None = None
 
 
 class _Failing(msgspec.Struct, frozen=True):
@@ -60,6 +63,7 @@ class Operators:
         self._changed = changed  # told when the book is to be kept
         self._told: dict[str, float] = {}
         self._failing: dict[str, _Failing] = {}
+        self._low: Alarm | None = None  # the disk
         self.alarms = Alarms()
 
     # --- the model ------------------------------------------------------------------------------
@@ -111,18 +115,33 @@ class Operators:
             self._changed()
         return tuple(shown)
 
+    # --- the disk -------------------------------------------------------------------------------
+
+    def look_at_room(self, room: Room) -> tuple[Change, ...]:
+        """What the admins are to be shown of the room that is left now."""
+        was = self._low
+        if room.is_low(before=was is not None) == (was is not None):
+            return ()
+        self._changed()
+        if was is None:
+            self._low = Alarm(room.left, self._clock.now(), told=True)
+            return self._shown("disk", {"left": room.left, "folder": str(room.folder)})
+        self._low = None
+        return self._shown("disk.over", {"left": room.left, **self._fields(was)})
+
     # --- what is kept ---------------------------------------------------------------------------
 
     @property
     def book(self) -> Book:
         """What was told and has not ended."""
         models = {kind: each.alarm for kind, each in self._failing.items()}
-        return Book(models, self.alarms.book)
+        return Book(models, self.alarms.book, self._low)
 
     def restore(self, book: Book) -> None:
         """Take up what an earlier process has told."""
         self._failing = {kind: _Failing(alarm, "") for kind, alarm in book.models.items()}
         self.alarms.restore(book.platforms)
+        self._low = book.disk
 
     # --- writing --------------------------------------------------------------------------------
 

@@ -80,6 +80,8 @@ def refused(question: Approval) -> str:
     if question.state is ApprovalState.DENIED:
         why = f": {question.reason}" if question.reason else "."
         return f"denied by {question.answered_by}{why}"
+    if question.state is ApprovalState.USED:
+        return USED_UP
     minutes, rest = divmod(question.expires_at - question.asked_at, _MINUTE)
     within = f"{minutes} minutes" if minutes and not rest else "the time there was"
     return f"it needs somebody's approval, and nobody answered within {within}."

@@ -22,7 +22,7 @@ from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
 from agent.web.fetch import Fetcher
 from agent.web.urls import Rules
-from gateway import api_key, disk
+from gateway import api_key
 from gateway.access import by_membership
 from gateway.adapters import Adapters
 from gateway.announcer import Announcer
@@ -38,6 +38,7 @@ from gateway.choices import Choices
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
 from gateway.desk import Desk
+from gateway.disk import Gauge
 from gateway.errors import CannotStart, ConfigError
 from gateway.feeds import Feeds
 from gateway.figures import Figures
@@ -79,6 +80,7 @@ from sessions.values.secret import Secret
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 5.0
+WRITTEN_WITHIN = 2.0  # or the store counts as one that cannot be written
 FIRST_CHANCE_SECONDS = 1.0
 TIDY_SECONDS = 3600.0
 IGNORED_KEPT_MILLISECONDS = 7 * 86_400_000
@@ -122,6 +124,7 @@ class GatewayRunner:
         self._store: SessionStore | None = None
         self._people: People | None = None
         self._listener: Listener | None = None
+        self._gauge = Gauge(home, settings.gateway.disk_low)
         self._started_at = self._clock.now()
         self.stopping = asyncio.Event()
         self.hurry = asyncio.Event()
@@ -140,10 +143,7 @@ class GatewayRunner:
     async def run(self) -> None:
         """Live until `stopping` is set and everything is drained."""
         if self._http:
-            try:
-                self._http.bind()
-            except PortTaken as error:
-                raise CannotStart(str(error)) from error
+            self._take_port(self._http)
         async with self._opened_store() as store:
             store.witness = self._ledger
             if self._http:
@@ -159,6 +159,20 @@ class GatewayRunner:
                 await models.aclose()
                 if self._listener:
                     await self._listener.aclose()
+
+    def _take_port(self, server: HttpServer) -> None:
+        try:
+            server.bind()
+        except PortTaken as error:
+            raise CannotStart(str(error)) from error
+        http = self._settings.http
+        if http.api_key is None and not server.is_private:  # a name may mean what nobody expects
+            msg = (
+                f"http.host {http.host} is {server.listens_at} here, which others can reach; "
+                "set http.api_key, or use 127.0.0.1"
+            )
+            server.close()
+            raise ConfigError(msg)
 
     @contextlib.asynccontextmanager
     async def _opened_store(self) -> AsyncIterator[SessionStore]:
@@ -236,7 +250,7 @@ class GatewayRunner:
             hosts_of=self._adapters.hosts_of(),
             key=self._key,
             crowd=self._crowd,
-            figures=Figures(self._ledger, self, store, self._clock, self._home).page,
+            figures=Figures(self._ledger, self, store, self._clock, self._gauge).page,
         )
 
     def _fetcher(self) -> Fetcher | None:
@@ -403,6 +417,7 @@ class GatewayRunner:
                 each.name: Trouble(each.problem, each.standing is Standing.CONNECTED)
                 for each in self._adapters
             },
+            gauge=self._gauge,
             news=self._news,
         )
         await vigil.open()
@@ -522,21 +537,27 @@ class GatewayRunner:
         found = [f"{each.name}: {each.problem}" for each in self._adapters if each.problem]
         if self.stopping.is_set():
             found.append("gateway: stopping, no new turns begin")
-        if self._store:
-            try:
+        async with asyncio.TaskGroup() as both:
+            looks = [both.create_task(self._store_problem()), both.create_task(self._full())]
+        return [*found, *(problem for look in looks if (problem := look.result()))]
+
+    async def _store_problem(self) -> str:
+        if self._store is None:
+            return ""
+        try:
+            async with asyncio.timeout(WRITTEN_WITHIN):
                 await self._store.prove_writable()
-            except StoreError as error:
-                found.append(f"store: {error}")
-        if full := await self._full():
-            found.append(full)
-        return found
+        except StoreError as error:
+            return f"store: {error}"
+        except TimeoutError:
+            return f"store: nothing could be written within {WRITTEN_WITHIN:g} s"
+        return ""
 
     async def _full(self) -> str:
         try:
-            free = await asyncio.to_thread(disk.room, self._home)
+            return (await self._gauge.read()).complaint
         except OSError as error:
             return f"disk: {self._home}: {error.strerror}"
-        return disk.complaint(free, self._settings.gateway.disk_low, self._home)
 
     def running_turns(self) -> int:
         """See `gateway.figures.House`."""

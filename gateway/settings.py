@@ -18,6 +18,7 @@ from agent.settings import (
     VoiceSettings,
 )
 from gateway.access import Entry, Person, parse_admin, parse_entry
+from gateway.loopback import is_loopback
 from sessions.settings import POSTGRESQL, SessionSettings, StoreSettings
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
@@ -161,10 +162,15 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                     ("fetch_pictures_from", index),
                     f'"{text}" is no address and port, as {example}',
                 )
-        if not _is_loopback(self.host) and self.api_key is None:
+        if not is_loopback(self.host) and self.api_key is None:
             yield (
                 ("host",),
                 f"{self.host} can be reached by others; set http.api_key, or use 127.0.0.1",
+            )
+        if self.api_key and not _fits_a_header(self.api_key.reveal()):
+            yield (
+                ("api_key",),
+                "may have only printable ASCII characters: clients send it in a header",
             )
         if self.slow_after <= 0:
             yield ("slow_after",), "must be longer than nothing, or every client would be cut off"
@@ -181,11 +187,8 @@ def _place(text: str) -> tuple[str, int] | None:
     return (str(address), int(port)) if fits else None
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _fits_a_header(key: str) -> bool:
+    return key.isascii() and key.isprintable()
 
 
 class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

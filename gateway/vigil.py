@@ -1,4 +1,4 @@
-"""Watches how the platforms stand, and has the admins told of what lasts."""
+"""Watches how the platforms and the disk stand, and has the admins told of what is wrong."""
 
 import asyncio
 import logging
@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gateway.delivery.outbox import Delivery
+from gateway.disk import Gauge
 from gateway.operators import Book, Operators, Trouble
-from sessions.changes import PutItem
+from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
 from sessions.store import SessionStore
 from sessions.values.clock import Clock
@@ -19,9 +20,12 @@ _SHELF, _NAME = "operators", "book"
 _AGAIN_SECONDS = 5.0
 """Pause after something could not be stored."""
 
+DISK_SECONDS = 60.0
+"""Pause between two looks at the disk."""
+
 
 class Vigil:
-    """Looks whenever `news` is set, and when a trouble has lasted long enough to be told."""
+    """Looks whenever `news` is set, when a trouble has lasted long enough, and now and then."""
 
     def __init__(
         self,
@@ -31,6 +35,7 @@ class Vigil:
         delivery: Delivery,
         *,
         platforms: Callable[[], Mapping[str, Trouble]],
+        gauge: Gauge,
         news: asyncio.Event,
     ) -> None:
         self._store = store
@@ -38,6 +43,7 @@ class Vigil:
         self._operators = operators
         self._delivery = delivery
         self._platforms = platforms
+        self._gauge = gauge
         self._news = news
         self._kept = Book()
         self._unsaid: tuple[PutItem, ...] = ()
@@ -58,7 +64,7 @@ class Vigil:
             self._news.clear()
             try:
                 await self._look()
-                wait = self._operators.alarms.seconds_left(self._clock.now())
+                wait = self._until_next()
             except StoreError as error:
                 log.warning("the admins cannot be told now: %s", error)
                 wait = _AGAIN_SECONDS
@@ -68,13 +74,26 @@ class Vigil:
             except TimeoutError:
                 pass
 
+    def _until_next(self) -> float:
+        left = self._operators.alarms.seconds_left(self._clock.now())
+        return DISK_SECONDS if left is None else min(left, DISK_SECONDS)
+
     async def _look(self) -> None:
-        told = self._operators.look(self._platforms())
+        told = (*self._operators.look(self._platforms()), *await self._look_at_the_disk())
         self._unsaid += tuple(change for change in told if isinstance(change, PutItem))
         if self._unsaid:
             await self._store.apply(*self._unsaid)
             self._delivery.wake([change.item for change in self._unsaid])
             self._unsaid = ()
+        await self._keep_book()
+
+    async def _look_at_the_disk(self) -> tuple[Change, ...]:
+        try:
+            return self._operators.look_at_room(await self._gauge.read())
+        except OSError:
+            return ()  # `/readyz` names it; how much is left is not known
+
+    async def _keep_book(self) -> None:
         book = self._operators.book
         if book != self._kept:
             await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(book).decode())

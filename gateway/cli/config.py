@@ -11,7 +11,7 @@ from gateway.cli.platforms import discord_invite, slack_manifest
 from gateway.config import Loaded, Options, check, environment
 from gateway.config_text import schema as schema_of
 from gateway.config_text import show as text_of
-from gateway.errors import ConfigError
+from gateway.errors import CannotStart, ConfigError
 from platforms.core.registry import specs
 
 
@@ -54,7 +54,13 @@ def check_(options: Options, *, as_json: bool) -> None:
 @configured
 def show(options: Options, *, secrets: bool) -> None:
     """Show what is in force, and where each value comes from."""
-    loaded = with_own_key(settings_of(options))
+    loaded = settings_of(options)
+    try:
+        loaded = with_own_key(loaded)
+    except CannotStart as error:
+        if secrets:
+            raise
+        click.echo(f"holdfast: {error}", err=True)  # the rest can be shown all the same
     click.echo(f"# file: {loaded.path or 'none'}")
     click.echo(f"# state: {loaded.home}")
     click.echo(text_of(loaded.settings, loaded.sources, secrets=secrets), nl=False)

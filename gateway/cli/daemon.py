@@ -9,6 +9,7 @@ from gateway.cli.common import as_json, control_socket, moment, order, print_fie
 from gateway.config import environment, state_folder
 from gateway.control import NotRunning, ask
 from gateway.errors import HoldfastError
+from gateway.loopback import is_loopback
 from sessions.values.clock import rfc3339
 
 DEFAULT_PORT = 80
@@ -26,9 +27,13 @@ def link(base_url: str | None) -> None:
     click.echo(address)
     click.echo("It opens the page once, within an hour.", err=True)
     place = urlsplit(address)
-    if base_url is None and place.hostname in {"127.0.0.1", "localhost", "::1"}:
+    if base_url is None and place.hostname and is_loopback(place.hostname):
         port = place.port or DEFAULT_PORT
-        tunnel = f"ssh -L {port}:127.0.0.1:{port} {_here()}"
+        here = f"[{place.hostname}]" if ":" in place.hostname else place.hostname
+        # At the other end the address of the link must be the one that is listened on there.
+        near = "" if here in {"127.0.0.1", "localhost"} else f"{here}:"
+        far = "127.0.0.1" if here == "localhost" else here
+        tunnel = f"ssh -L {near}{port}:{far}:{port} {_here()}"
         click.echo(f"From another machine, first: {tunnel}", err=True)
 
 

@@ -52,7 +52,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 WRONG_HOST = Failure(
     status=403,
-    message="This server is not called that. Please open it under the address it prints at start.",
+    message="This server is not called that. Please open it under the address it prints at start, or "
+    "list this name in http.allowed_hosts.",
     type=FORBIDDEN,
     code="wrong_host",
 )

@@ -3,6 +3,8 @@
 Plain ASGI, so that a stream passes through piece by piece.
 """
 
+import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -18,6 +20,11 @@ from gateway.http.refusal import refusal
 
 MAX_BODY = 16 * 1024 * 1024
 
+LINGER = 5.0
+"""Seconds for which the rest of a body that is too large is taken and thrown away. Many clients
+send all of it before they listen; a connection closed in the middle would show them no answer."""
+
+_TOO_LARGE = 413
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 _HEADERS = {
@@ -63,6 +70,8 @@ class Guard:
         headers = Headers(scope=scope)
         answer = self._judge(headers, self._hosts_of.get(scope["path"], set()))
         if answer is not None:
+            if answer.status_code == _TOO_LARGE and "expect" not in headers:
+                await _throw_away(receive)
             await answer(scope, receive, _with_headers(send))
             return
         await self._app(scope, _counted(receive, self._max_body), _with_headers(send))
@@ -103,16 +112,23 @@ class Boundary:
         try:
             await self._app(scope, receive, noting)
         except ClientDisconnect:
-            _log.info("%s %s: its sender left.", scope.get("method"), scope.get("path"))
+            _log.info("%s %s: its sender left.", scope.get("method"), _shown_path(scope))
         except Exception as error:  # noqa: BLE001 - the boundary of every web handler
             # A response that has begun cannot become an error: the server cuts the connection.
             if isinstance(error, _TooLarge):
                 answer = _too_large()
             else:
-                _log.exception("%s %s failed.", scope.get("method"), scope.get("path"))
+                _log.exception("%s %s failed.", scope.get("method"), _shown_path(scope))
                 answer = refusal(BROKE)
             if not started:
                 await answer(scope, receive, send)
+
+
+def _shown_path(scope: Scope) -> str:
+    """Give the path for the log, without the token of a link: that may still open the door."""
+    path = str(scope.get("path"))
+    token = scope.get("path_params", {}).get("token")
+    return path.replace(str(token), "***") if token else path
 
 
 def _names(allowed: Collection[str], host: str) -> bool:
@@ -128,7 +144,7 @@ def _name(host: str) -> str:
 
 
 def _too_large() -> Response:
-    # The rest of the body is not read, so the connection cannot be used again.
+    # The rest of the body may not have been read, so the connection cannot be used again.
     return refusal(TOO_LARGE, {"connection": "close"})
 
 
@@ -141,10 +157,20 @@ def _counted(receive: Receive, most: int) -> Receive:
         message = await receive()
         read += len(message.get("body", b""))
         if read > most:
+            if message.get("more_body"):
+                await _throw_away(receive)
             raise _TooLarge
         return message
 
     return counting
+
+
+async def _throw_away(receive: Receive) -> None:
+    """Take what is still sent, for a while."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER):
+            while (await receive()).get("more_body"):
+                pass
 
 
 def _with_headers(send: Send) -> Send:

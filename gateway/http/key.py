@@ -8,13 +8,13 @@ Any route may ask:
 """
 
 import hmac
-import ipaddress
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.http.failure import Failure
 from gateway.http.refusal import refusal
+from gateway.loopback import is_loopback
 from sessions.values.secret import Secret
 
 HOLDER = "api:key"
@@ -50,7 +50,7 @@ def is_local(request: Request) -> bool:
         return False
     host = request.headers.get("host", "").lower()
     name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-    return name in _LOCAL_NAMES and request.client is not None and _loopback(request.client.host)
+    return name in _LOCAL_NAMES and request.client is not None and is_loopback(request.client.host)
 
 
 def _refused(message: str) -> Response:
@@ -60,12 +60,3 @@ def _refused(message: str) -> Response:
 def _same(shown: str, expected: str) -> bool:
     """Compare without telling by the time taken how much was right."""
     return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), expected.encode())
-
-
-def _loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback

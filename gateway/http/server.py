@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CannotStart
 from gateway.http.patience import Cut, Patience, patient
+from gateway.loopback import is_loopback, plain
 
 _GRACE = 2.0  # seconds that open responses get at the end
 _LOOK = 0.005  # seconds between two looks whether they have ended
@@ -36,7 +37,7 @@ class HttpServer:
         patience: Patience | None = None,
         cut: Cut = lambda _: None,
     ) -> None:
-        self._host = host
+        self._host = plain(host)
         self._port = port
         self._patience = patience or Patience()
         self._cut = cut  # told why a client was cut off
@@ -58,10 +59,20 @@ class HttpServer:
         return self._port
 
     @property
+    def listens_at(self) -> str:
+        """The address that is listened on, which a name such as `localhost` has led to."""
+        return str(self._socket.getsockname()[0]) if self._socket else ""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only programs of this machine can connect; known from `bind` on."""
+        return is_loopback(self.listens_at)
+
+    @property
     def url(self) -> str:
         """The address a person on this machine opens."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._host, self._host)  # noqa: S104
-        return f"http://{f'[{host}]' if ':' in host and host[0] != '[' else host}:{self._port}/"
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/"
 
     async def serve(self, app: ASGIApp) -> None:
         """Serve until cancelled; responses under way then get two seconds to end."""

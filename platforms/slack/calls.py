@@ -93,8 +93,14 @@ def translated(error: BaseException) -> PlatformError:
         return _answered(error)
     for foreign, ours in _FOREIGN:
         if isinstance(error, foreign):
-            return ours(f"Slack: {str(error) or type(error).__name__}")
+            return ours(_in_words(error))
     raise error
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):  # it has no words of its own
+        return "Slack did not answer in time"
+    return f"Slack: {str(error) or type(error).__name__}"
 
 
 def _answered(error: SlackApiError) -> PlatformError:

@@ -156,6 +156,7 @@ class Api:
 
     async def _leave(self, request: Request) -> Answer:
         await self._door.leave(await self._cookie(request))
+        self._hub.left()  # other tabs of the same browser end, too
         response = Response(status_code=204)
         response.delete_cookie(await self._door.cookie_name(), httponly=True, samesite="strict")
         return response
@@ -175,7 +176,15 @@ class Api:
     async def _events(self, request: Request) -> Answer:
         self._require_inbox()
         after = _number(request.headers.get("last-event-id") or request.query_params.get("after"))
-        return EventStream(self._address(request), self._archive, self._hub, after, self._keepalive)
+        cookie = await self._cookie(request)
+        return EventStream(
+            self._address(request),
+            self._archive,
+            self._hub,
+            after,
+            self._keepalive,
+            admitted=lambda: self._door.admits(cookie),
+        )
 
     async def _message(self, request: Request) -> Answer:
         address, body = self._address(request), await _body(request, NewMessage)

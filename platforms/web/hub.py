@@ -32,6 +32,8 @@ class Hub:
         self.is_open = False
         self.chats = 0
         """Grows whenever the list of conversations may have changed."""
+        self.departures = 0
+        """Grows whenever a visitor has signed out."""
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -100,6 +102,12 @@ class Hub:
         scene.typing += 1
         scene.rows += 1
         self._wake(chat)
+
+    def left(self) -> None:
+        """A visitor has signed out: every open page is to see whether it was theirs."""
+        self.departures += 1
+        for chat in self._watchers:
+            self._wake(chat)
 
     def _wake(self, chat: str) -> None:
         for watcher in self._watchers.get(chat, ()):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
@@ -34,6 +34,7 @@ class EventStream(msgspec.Struct, frozen=True):
     hub: Hub
     after: int  # the last row the page has; 0 for none
     keepalive: float
+    admitted: Callable[[], Awaitable[bool]]  # whether its reader is still let in
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
@@ -50,7 +51,7 @@ class EventStream(msgspec.Struct, frozen=True):
         await _send(send, {"type": "http.response.start", "status": 200, "headers": _HEADERS})
         scene = self.hub.scene(self.address.chat)
         viewer = Viewer(scene, self.after)
-        chats = self.hub.chats
+        chats, departures = self.hub.chats, self.hub.departures
         async for chunk in self._news(viewer, scene):
             await _send(send, _body(chunk))
         # The page now knows everything; a draft that it holds beyond these is out of date.
@@ -59,10 +60,15 @@ class EventStream(msgspec.Struct, frozen=True):
         silent = 0.0
         while not watcher.ended:
             patience = min(_UNSETTLED, self.keepalive) if viewer.unsettled else self.keepalive
-            if not await _happens(watcher.news, patience):
+            called = await _happens(watcher.news, patience)
+            if not called:
                 viewer.look_again()  # that nobody called proves nothing
                 silent += patience
             watcher.news.clear()
+            if not called or departures != self.hub.departures:
+                departures = self.hub.departures
+                if not await self.admitted():
+                    break
             wrote = False
             async for chunk in self._news(viewer, scene):
                 await _send(send, _body(chunk))

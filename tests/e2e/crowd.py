@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,13 @@ import msgspec
 
 from agent.settings import ModelSettings, Timeouts
 from gateway.runner import GatewayRunner
-from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.settings import (
+    AccessSettings,
+    GatewaySettings,
+    HttpSettings,
+    LimitSettings,
+    Settings,
+)
 from platforms.core.contract import Address, File, PlatformSpec
 from platforms.core.registry import specs
 from sessions.settings import SessionSettings
@@ -288,10 +294,16 @@ async def gateway_for(
 
 @contextlib.asynccontextmanager
 async def gateway_on(
-    tables: dict[str, dict[str, Any]], home: Path, model: ModelServer, clock: Clock | None = None
+    tables: dict[str, dict[str, Any]],
+    home: Path,
+    model: ModelServer,
+    clock: Clock | None = None,
+    *,
+    known: Mapping[str, PlatformSpec] | None = None,
+    served: bool = False,
 ) -> AsyncIterator[GatewayRunner]:
-    """Run a whole gateway on the platforms that have a table."""
-    known = {name: specs()[name] for name in tables}
+    """Run a whole gateway on the platforms that have a table; they may be built otherwise."""
+    known = known or {name: specs()[name] for name in tables}
     runner = GatewayRunner(
         Settings(
             gateway=GatewaySettings(drain_seconds=0, stale_after=Duration.parse("3650d")),
@@ -305,11 +317,12 @@ async def gateway_on(
             access=AccessSettings(allow=tuple(f"{name}:*" for name in tables)),
             limits=LimitSettings(messages_per_minute=10_000),
             sessions=SessionSettings(),
+            http=HttpSettings(port=0),
             platforms={name: configured(known[name], table) for name, table in tables.items()},
         ),
         home,
         specs=known,
-        http=False,
+        http=served,
         clock=clock,
     )
     async with asyncio.TaskGroup() as group:

@@ -298,6 +298,36 @@ def test_a_daemon_greets_is_asked_and_stops(place: Place) -> None:
     assert place.run("status").returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("host", "url", "tunnel"),
+    [
+        ("localhost", r"http://localhost:(\d+)/", r"ssh -L \1:127\.0\.0\.1:\1 "),
+        ("[::1]", r"http://\[::1\]:(\d+)/", r"ssh -L \[::1\]:\1:\[::1\]:\1 "),
+    ],
+)
+def test_a_link_is_reached_from_elsewhere_by_the_address_that_is_listened_on(
+    place: Place, host: str, url: str, tunnel: str
+) -> None:
+    with place.daemon("--set", f'http.host="{host}"'):
+        link = place.run("link")
+    assert re.search(rf"^{url}enter/\S+\n.*{tunnel}", link.stdout + link.stderr, re.DOTALL)
+
+
+def test_a_key_file_that_holds_no_key_keeps_only_the_key_from_being_shown(place: Place) -> None:
+    place.home.mkdir()
+    (place.home / "api_key").write_text("damaged")
+    shown = place.run("config", "show")
+    assert shown.returncode == 0
+    assert "[http]" in shown.stdout
+    assert "holds no API key" in shown.stderr
+    secret = place.run("config", "show", "--secrets")
+    assert (secret.returncode, secret.stdout) == (1, "")
+    assert "holds no API key. Remove it" in secret.stderr
+    started = place.run("run", "--set", "http.port=0")
+    assert started.returncode == 1
+    assert "holds no API key. Remove it" in started.stderr
+
+
 def test_a_chat_joins_the_daemon_and_is_read_while_it_runs(place: Place) -> None:
     with place.daemon():
         found = place.run("chat", said="hello joined\n")

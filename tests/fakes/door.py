@@ -18,11 +18,17 @@ class Door:
         self._port = 0
         self._through: set[asyncio.Task[None]] = set()
         self.silent = False  # takes connections, and never answers
+        self._flows = asyncio.Event()
+        self._flows.set()
 
     @property
     def url(self) -> str:
         """The server's address, by this door."""
         return urlunsplit(self._parts._replace(netloc=f"127.0.0.1:{self._port}"))
+
+    @property
+    def port(self) -> int:
+        return self._port
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._enter, "127.0.0.1", self._port)
@@ -37,6 +43,14 @@ class Door:
         if self._through:
             await asyncio.wait(self._through)
 
+    def fall_silent(self) -> None:
+        """Keep every connection, take new ones, and let nothing through, either way."""
+        self._flows.clear()
+
+    def speak_again(self) -> None:
+        """Let through what waited, and what comes."""
+        self._flows.set()
+
     async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task
@@ -47,8 +61,8 @@ class Door:
             inner, outer = await asyncio.open_connection("127.0.0.1", self._behind)
             try:
                 async with asyncio.TaskGroup() as both:
-                    both.create_task(_carry(reader, outer))
-                    both.create_task(_carry(inner, writer))
+                    both.create_task(self._carry(reader, outer))
+                    both.create_task(self._carry(inner, writer))
             finally:
                 await _close(outer)
         except (asyncio.CancelledError, ConnectionError, ExceptionGroup):
@@ -57,19 +71,19 @@ class Door:
             self._through.discard(task)
             await _close(writer)
 
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(65536):
+            await self._flows.wait()
+            writer.write(piece)
+            await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.write_eof()
+
 
 async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while piece := await reader.read(65536):
-        writer.write(piece)
-        await writer.drain()
-    with contextlib.suppress(OSError):
-        writer.write_eof()
 
 
 @contextlib.asynccontextmanager

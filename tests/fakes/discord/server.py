@@ -96,6 +96,7 @@ class DiscordServer:
         self.accepts_token = True
         self._dumb: set[web.WebSocketResponse] = set()  # take everything and say nothing
         self.refuses_gateway = False
+        self.door = 0  # the port by which its gateway is reached, where there is a door before it
         self.allowance = Allowance(_PER_SECOND)
         self.line: SlowLine | None = None  # takes and gives files, if set
         self.calls: list[tuple[str, str, Payload]] = []
@@ -382,7 +383,7 @@ class DiscordServer:
             "user": self.world.bot,
             "guilds": [{"id": guild.id, "unavailable": True} for guild in guilds],
             "session_id": made.id,
-            "resume_gateway_url": f"ws://127.0.0.1:{self.port}/gateway",
+            "resume_gateway_url": f"ws://127.0.0.1:{self.door or self.port}/gateway",
             "application": {"id": self.world.bot["id"], "flags": 0},
         }
         await self._send(made, "READY", ready)
@@ -549,7 +550,7 @@ class DiscordServer:
         if not self._names_gateway:
             raise Refusal(404, 0, "404: Not Found")
         return {
-            "url": f"ws://127.0.0.1:{self.port}/gateway",
+            "url": f"ws://127.0.0.1:{self.door or self.port}/gateway",
             "shards": 1,
             "session_start_limit": {
                 "total": 1000,

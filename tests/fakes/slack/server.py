@@ -75,6 +75,7 @@ class SlackServer:
         self.connected = asyncio.Event()
         self.connections = 0  # how many there ever were
         self.extra_connections = 0  # of another program with the same token
+        self.door = 0  # the port by which its sockets are reached, where there is a door before it
         self.deaf = False  # takes the connection, answers pings, says nothing
         self.line: SlowLine | None = None  # takes and gives files, if set
         self.requests_to = ""  # where signed requests go; empty: Socket Mode
@@ -473,7 +474,7 @@ class SlackServer:
         return web.json_response({"ok": True, **answer})
 
     def _new_link(self) -> str:
-        return f"ws://127.0.0.1:{self._port}/link/{next(self._numbers)}"
+        return f"ws://127.0.0.1:{self.door or self._port}/link/{next(self._numbers)}"
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         if not self.accept_sockets:

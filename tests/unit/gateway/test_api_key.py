@@ -1,6 +1,8 @@
 """The key that is made where none is configured."""
 
+import errno
 import logging
+import os
 import stat
 from pathlib import Path
 
@@ -49,15 +51,39 @@ def test_a_file_that_holds_no_key_keeps_the_daemon_from_starting(tmp_path: Path,
     assert place(tmp_path).read_text(encoding="utf-8") == text
 
 
-def test_a_key_that_others_can_read_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
+def test_a_key_that_others_could_read_is_closed_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
 ) -> None:
     key = take(tmp_path).secret
-    place(tmp_path).chmod(0o640)
+    place(tmp_path).chmod(mode)
     with caplog.at_level(logging.WARNING):
+        assert read(tmp_path) == key
+        assert caplog.text == ""  # who only looks changes nothing
+        assert stat.S_IMODE(place(tmp_path).stat().st_mode) == mode
         assert take(tmp_path).secret == key
-    assert f"chmod 600 {place(tmp_path)}" in caplog.text
+    assert stat.S_IMODE(place(tmp_path).stat().st_mode) == 0o600
+    assert f"{place(tmp_path)} could be read by others; it no longer can" in caplog.text
+    assert "remove it" in caplog.text
     assert key.reveal() not in caplog.text
+    caplog.clear()
+    assert take(tmp_path).secret == key
+    assert caplog.text == ""
+
+
+def test_a_key_that_is_open_where_nothing_can_be_changed_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = take(tmp_path).secret
+    place(tmp_path).chmod(0o644)
+
+    def refusing(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "chmod", refusing)
+    assert take(tmp_path).secret == key
+    assert "can be read by others, and that cannot be changed" in caplog.text
+    assert "Read-only file system" in caplog.text
 
 
 def test_where_it_cannot_be_kept_that_is_said(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The layers of the configuration, and every way it can be wrong: one line each, with the place."""
 
+import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -434,6 +435,28 @@ def test_what_is_wrong_in_a_file_is_named_with_line_and_key(
         (
             "[http]\nhost = '127.evil.example'",
             "F:2: http.host 127.evil.example can be reached by others; set http.api_key, or use 127.0.0.1",
+        ),
+        *(
+            (
+                f"[http]\nhost = '{host}'",
+                f"F:2: http.host {host} can be reached by others; set http.api_key, or use 127.0.0.1",
+            )
+            for host in (
+                "::",
+                "[::]",
+                "::ffff:0.0.0.0",
+                "::ffff:10.0.0.1",
+                "0",
+                "127.1",
+                "localhost.example",
+            )
+        ),
+        *(
+            (
+                f"[http]\napi_key = {json.dumps(key)}",
+                "F:2: http.api_key may have only printable ASCII characters: clients send it in a header",
+            )
+            for key in ("schlüssel-schlüssel", "tab\tkey", "line\nkey", "\x7f" * 20)
         ),
         (
             "[http]\nslow_after = 0",

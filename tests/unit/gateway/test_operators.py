@@ -1,11 +1,13 @@
 """What the admins are told of, and how often."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from gateway.announcer import Announcer
 from gateway.delivery.view import read_address, read_body
+from gateway.disk import Room
 from gateway.operators import Book, Operators, Trouble
 from platforms.core.contract import Address, Capabilities, Live, Repeat, Unit
 from sessions.changes import Change, PutItem
@@ -55,6 +57,11 @@ class Office:
                 {name: Trouble(cause, cause != "away") for name, cause in platforms.items()}
             )
         )
+
+    def finds(self, free: int) -> list[tuple[str, str]]:
+        """Who is shown what when so much is left of a disk that should have 1000 MB."""
+        room = Room(free * 10**6, 1000 * 10**6, Path("/state"))
+        return shown(self.operators.look_at_room(room))
 
 
 def shown(changes: Sequence[Change]) -> list[tuple[str, str]]:
@@ -170,3 +177,33 @@ def test_where_a_platform_works_in_spite_of_its_trouble_its_own_admins_are_told(
     words = "🛠 raven has been in trouble for 5 minutes: Another program uses the token."
     assert office.looks(raven="Another program uses the token.") == [("raven:2", words)]
     assert office.operators.book.platforms.keys() == {"raven"}
+
+
+# --- the disk ---------------------------------------------------------------------------------------
+
+FULL = (
+    "🛠 The disk is nearly full: 900 MB left in /state. Please make room: when it is full nothing "
+    "can be stored, and messages wait until it can."
+)
+ROOM_AGAIN = "✅ There is room on the disk again: 1.2 GB. It was nearly full for 3 minutes."
+
+
+def test_of_a_disk_that_runs_low_all_are_told_at_once_and_once() -> None:
+    office = Office("pigeon:9", "raven:8")
+    assert office.finds(1000) == []
+    assert office.finds(900) == [("pigeon:9", FULL), ("raven:8", FULL)]
+    assert office.finds(100) == office.finds(1050) == office.finds(900) == []
+    office.clock.at += 180
+    assert office.finds(1200) == [("pigeon:9", ROOM_AGAIN), ("raven:8", ROOM_AGAIN)]
+    assert office.finds(1001) == []
+    assert office.finds(900) == [("pigeon:9", FULL), ("raven:8", FULL)]
+
+
+def test_that_there_is_room_again_is_told_by_the_next_process_too() -> None:
+    before, after = Office("pigeon:9"), Office("pigeon:9")
+    before.finds(900)
+    after.operators.restore(before.operators.book)
+    after.clock.at += 180
+    assert after.finds(800) == []
+    assert after.finds(1200) == [("pigeon:9", ROOM_AGAIN)]
+    assert after.operators.book == Book()

@@ -174,6 +174,45 @@ async def test_too_large_a_body_is_refused_whether_its_size_was_said_or_not(
     assert (await client.post("/echo", content=b"x" * 1_000)).status_code == 200
 
 
+@pytest.mark.parametrize("said", [True, False])
+async def test_who_sends_all_of_too_large_a_body_before_it_listens_is_still_told(
+    client: httpx2.AsyncClient, *, said: bool
+) -> None:
+    reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+    length = b"Content-Length: 8000000" if said else b"Transfer-Encoding: chunked"
+    writer.write(b"POST /echo HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n")
+    async with asyncio.timeout(8):
+        for _ in range(100):
+            writer.write(b"x" * 80_000 if said else b"13880\r\n" + b"x" * 80_000 + b"\r\n")
+            await writer.drain()
+        if not said:
+            writer.write(b"0\r\n\r\n")
+        answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b'"This request is too large."' in answer
+
+
+async def test_a_body_that_does_not_end_is_not_waited_for(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.http.guard.LINGER", 0.05)
+    reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+    writer.write(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\nx")
+    async with asyncio.timeout(5):
+        assert (await reader.read()).startswith(b"HTTP/1.1 413 ")
+    writer.close()
+
+
+async def test_who_asks_before_it_sends_is_answered_at_once(client: httpx2.AsyncClient) -> None:
+    reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+    asked = b"Content-Length: 9999\r\nExpect: 100-continue\r\n\r\n"
+    writer.write(b"POST /echo HTTP/1.1\r\nHost: localhost\r\n" + asked)
+    async with asyncio.timeout(2):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+    writer.close()
+
+
 async def test_every_answer_carries_the_security_headers(client: httpx2.AsyncClient) -> None:
     for path in ("/livez", "/echo", "/nothing", "/failing"):
         headers = (await client.get(path)).headers

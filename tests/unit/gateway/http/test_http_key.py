@@ -91,6 +91,37 @@ async def test_without_a_key_nobody_is_let_in(shown: str) -> None:
         assert (await client.get("/who", headers={"authorization": shown})).status_code == 401
 
 
+@pytest.mark.parametrize("key", ["two words", "a=b&c;d,e", "!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~", "x"])
+async def test_a_key_may_have_every_printable_character(key: str) -> None:
+    async with asked(key) as client:
+        headers = {"authorization": f"Bearer {key}"}
+        assert (await client.get("/who", headers=headers)).status_code == 200
+        headers = {"authorization": f"Bearer {key}."}
+        assert (await client.get("/who", headers=headers)).status_code == 401
+
+
+async def test_of_two_keys_none_is_tried_after_the_first() -> None:
+    async with asked() as client:
+        shown = [(b"authorization", b"Bearer guess"), (b"authorization", f"Bearer {KEY}".encode())]
+        assert (await client.get("/who", headers=shown)).status_code == 401
+
+
+async def test_how_much_of_a_key_was_right_shows_in_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = []
+
+    def comparing(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr("hmac.compare_digest", comparing)
+    async with asked() as client:
+        for guess in (KEY, KEY[:-1], "x"):
+            await client.get("/who", headers={"authorization": f"Bearer {guess}"})
+    assert compared == [(guess.encode(), KEY.encode()) for guess in (KEY, KEY[:-1], "x")]
+
+
 @given(st.text(), st.text(st.characters(codec="utf-8")))
 def test_only_the_same_text_is_the_same(shown: str, expected: str) -> None:
     assert _same(shown, expected) == (shown == expected)

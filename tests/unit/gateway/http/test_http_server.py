@@ -96,6 +96,8 @@ async def test_a_port_that_needs_more_rights_is_one_clear_error(
     [
         ("127.0.0.1", "http://127.0.0.1:8420/"),
         ("::1", "http://[::1]:8420/"),
+        ("[::1]", "http://[::1]:8420/"),
+        ("::ffff:127.0.0.1", "http://127.0.0.1:8420/"),
         ("::", "http://[::1]:8420/"),
         ("0.0.0.0", "http://127.0.0.1:8420/"),  # noqa: S104 - only the name, nothing is bound
         ("localhost", "http://localhost:8420/"),
@@ -103,6 +105,27 @@ async def test_a_port_that_needs_more_rights_is_one_clear_error(
 )
 def test_the_url_is_one_that_a_person_on_this_machine_can_open(host: str, url: str) -> None:
     assert HttpServer(host, 8420).url == url
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "private"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("localhost", "127.0.0.1", True),
+        ("::ffff:127.0.0.1", "127.0.0.1", True),
+        ("[::1]", "::1", True),
+        ("0.0.0.0", "0.0.0.0", False),  # noqa: S104 - nothing is served
+        ("::", "::", False),
+    ],
+)
+def test_what_is_listened_on_is_known_once_it_is(host: str, address: str, *, private: bool) -> None:
+    server = HttpServer(host, 0)
+    assert (server.listens_at, server.is_private) == ("", False)
+    server.bind()
+    try:
+        assert (server.listens_at, server.is_private) == (address, private)
+    finally:
+        server.close()
 
 
 async def test_the_port_is_free_again_after_serving() -> None:

@@ -88,6 +88,36 @@ async def test_behind_tls_the_cookie_stays_there(stage: Stage) -> None:
         assert "secure" in answer.headers["set-cookie"].lower()
 
 
+async def test_a_link_that_could_not_be_spent_is_not_written_into_the_log(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It still opens the door."""
+    link = await stage.link()
+    token = link.rpartition("/")[2]
+    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
+        stage.shelf.broken = True
+        assert (await visitor.get(link)).status_code == 500
+        assert "GET /enter/*** failed" in caplog.text
+        assert token not in caplog.text
+        stage.shelf.broken = False
+        assert (await visitor.get(link)).status_code == 303
+
+
+async def test_a_link_is_neither_kept_nor_passed_on(stage: Stage) -> None:
+    link = await stage.link()
+    async with httpx2.AsyncClient(base_url=stage.url, trust_env=False) as visitor:
+        for status in (303, 303):
+            answer = await visitor.get(link)
+            assert answer.status_code == status
+            assert answer.headers["cache-control"] == "no-store"
+            assert answer.headers["referrer-policy"] == "no-referrer"
+        visitor.cookies.clear()
+        spent = await visitor.get(link)
+    assert spent.status_code == 403
+    assert spent.headers["referrer-policy"] == "no-referrer"
+    assert link.rpartition("/")[2] not in spent.text
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

