@@ -15,6 +15,12 @@ from gateway.http.patience import Cut, Patience, patient
 
 _GRACE = 2.0  # seconds that open responses get at the end
 _LOOK = 0.005  # seconds between two looks whether they have ended
+_ON_THE_WAY = 65_536
+"""Bytes of a connection that the kernel holds unsent; by itself it would take some megabytes.
+
+What it takes from us we cannot tell from what was read, so a reader that has stopped would be
+noticed late, and each would cost that much memory.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +56,8 @@ class HttpServer:
         except OSError as error:
             raise PortTaken(_why(error, self._host, self._port)) from error
         self._socket.settimeout(0)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # connections take it over from here
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _ON_THE_WAY)
         self._port = self._socket.getsockname()[1]
 
     @property

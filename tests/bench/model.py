@@ -49,7 +49,7 @@ class _Words:
 
 def _long_text() -> str:
     """Words that do not repeat themselves: a model that did would be stopped."""
-    letters = random.Random(_LENGTH)
+    letters = random.Random(_LENGTH)  # noqa: S311 - they are no secret
     words = ("".join(letters.choices("abcdefghijklmno", k=6)) for _ in range(_LENGTH // 7))
     return " ".join(words)
 
