@@ -147,17 +147,21 @@ class Reader(asyncio.Protocol):
 class Readers:
     """All clients, and the delays of all that they read."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int) -> None:
         self.by_kind: dict[str, list[Reader]] = {}
+        self.all_came = asyncio.Event()
         self.delays: list[tuple[int, int]] = []  # nanoseconds: when, and how late
         self.begun = asyncio.Event()  # the first token
         self._open: set[Reader] = set()
         self._none_open = asyncio.Event()
+        self._expected = expected  # tokens
 
     def took(self, now: int, written: int) -> None:
         self.delays.append((now, now - written))
         if not self.begun.is_set():
             self.begun.set()
+        if len(self.delays) == self._expected:
+            self.all_came.set()
 
     def ended(self, reader: Reader) -> None:
         self._open.discard(reader)
@@ -181,13 +185,12 @@ class Readers:
             await loop.create_connection(lambda made=reader: made, sock=place)  # type: ignore[misc]  # bound now
 
     async def all_ended(self) -> None:
-        """Wait for those that read; whoever stalls finds out what became of it."""
+        """Wait for those that read; those that stall look what became of them in the meantime."""
         await self._none_open.wait()
         stalled = self.by_kind.get("stalled", [])
         for reader in stalled:
             self._open.add(reader)
-            if not reader.cut:
-                reader.transport.resume_reading()
+            reader.transport.resume_reading()
         self._none_open.clear()
         if stalled:
             await self._none_open.wait()
@@ -349,7 +352,7 @@ def _daemon(home: Path, url: str, load: Load) -> Daemon:
 
 async def measure(load: Load, home: Path, cores: Cores) -> Outcome:
     """Run a load on a daemon of its own."""
-    readers = Readers()
+    readers = Readers(load.speaking * load.times)
     _run_on(cores.service)
     async with _service(load) as (url, service):
         _run_on(cores.program)
@@ -382,8 +385,9 @@ async def _measured(
         full = Moment.of(daemon.pid, core)
         seen = [full]
         watching = group.create_task(_watch(daemon.pid, core, seen))
-        report = msgspec.json.decode(await service.stdout.readline(), type=Report)
+        await readers.all_came.wait()
         over = Moment.of(daemon.pid, core)
+        report = msgspec.json.decode(await service.stdout.readline(), type=Report)
         watching.cancel()
         await readers.all_ended()
     return Outcome(

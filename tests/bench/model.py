@@ -5,12 +5,13 @@ each of them at equal intervals, one stream after the other. Every token says wh
 by the monotonic clock that all processes of a machine share. Nothing is composed on the way: an
 event is a beginning, nineteen digits and an end.
 
-A stream whose request says `SILENT` hears nothing between its first words and its end, one whose
-request says `MUCH` gets long tokens.
+A stream whose request says `SILENT` hears nothing between its first words and its end. One whose
+request says `MUCH` gets long tokens and no end: it is waited for until it has gone.
 """
 
 import argparse
 import asyncio
+import contextlib
 import os
 import random
 import sys
@@ -30,6 +31,7 @@ MUCH = "much-for-each-token"
 
 _CLOSE_ENOUGH = 0.0005  # seconds; less is not worth a sleep
 _LENGTH = 4_000  # characters of a long token
+_PATIENCE = 20.0  # seconds to wait for those that get no end
 
 
 class _Words:
@@ -81,6 +83,7 @@ class _Stream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone_at = time.monotonic()
+        self._service.one_left.set()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -108,6 +111,7 @@ class _Service:
         self._expected = expected
         self._streams: list[_Stream] = []
         self._complete = asyncio.Event()
+        self.one_left = asyncio.Event()
 
     def asked(self, stream: _Stream, body: bytes) -> None:
         if SILENT.encode() not in body:
@@ -134,10 +138,16 @@ class _Service:
                     stream.transport.write(b"%b%019d%b" % (before, time.monotonic_ns(), after))
                     written += 1
             await asyncio.sleep(0)  # let go what could not be written at once
-        left = [stream.gone_at - begun for stream in self._streams if stream.gone_at]
+        endless = [stream for stream in self._streams if stream.token is self._words.long]
         for stream in self._streams:
-            if not stream.gone_at:
+            if stream not in endless:
                 stream.transport.write(self._words.tail)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while not all(stream.gone_at for stream in endless):
+                    self.one_left.clear()
+                    await self.one_left.wait()
+        left = [stream.gone_at - begun for stream in endless if stream.gone_at]
         return Report(written, latest, len(left), max(left, default=0.0))
 
 

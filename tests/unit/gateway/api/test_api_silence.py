@@ -1,6 +1,7 @@
 """Signs of life of a stream, to the second: time jumps here when all wait."""
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import pairwise
 from typing import Any
@@ -122,16 +123,14 @@ def test_signs_of_life_come_after_every_interval_of_silence(
 def test_whatever_is_told_each_silence_has_the_signs_that_belong_to_it(
     steps: list[tuple[int, News]], last: int
 ) -> None:
-    now, told = 0.25, []  # no word at the very moment of a sign
+    now, told = 0.25, list[tuple[float, News]]()  # no word at the very moment of a sign
     for after, news in steps:
         now += after
         told.append((now, news))
     client = streamed(told, now + last)
     for before, after in pairwise([0.0, *client.writes()]):
-        expected, at = [], before + INTERVAL
-        while at < after:
-            expected.append(at)
-            at += INTERVAL
+        count = math.ceil((after - before) / INTERVAL) - 1
+        expected = [before + INTERVAL * number for number in range(1, count + 1)]
         found = [at for at in client.signs() if before < at < after]
         if after - before != round(after - before) or (after - before) % INTERVAL:
             assert found == pytest.approx(expected)
