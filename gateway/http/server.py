@@ -1,11 +1,11 @@
 """Serves the application in the daemon's own loop."""
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -56,7 +56,8 @@ class HttpServer:
         except OSError as error:
             raise PortTaken(_why(error, self._host, self._port)) from error
         self._socket.settimeout(0)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # connections take it over from here
+        with contextlib.suppress(OSError, AttributeError):  # there are systems without it
+            # Connections take it over from here.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _ON_THE_WAY)
         self._port = self._socket.getsockname()[1]
 
@@ -141,7 +142,7 @@ class _Receiving:
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers, which are the daemon's, and without its 100 ms ticks."""
 
-    @contextmanager
+    @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
