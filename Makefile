@@ -58,6 +58,7 @@ markdown: dev-environment
 bench: dev-environment
 	$(BIN)/python -m tests.bench.decoder
 	$(BIN)/python -m tests.bench.streams
+	$(BIN)/python -m tests.bench.api_streams
 	$(BIN)/python -m tests.bench.table $(ARGS)
 
 format: dev-environment

@@ -84,13 +84,15 @@ class Reading:
         self.given_up = True
         self._news.set()
 
-    async def take(self, within: float | None = None) -> Sequence[News | End]:
-        """Give what is new, once there is something; nothing after so many seconds without."""
+    def look_up(self) -> None:
+        """Have `take` return, also with nothing."""
+        self._news.set()
+
+    async def take(self) -> Sequence[News | End]:
+        """Give what is new, once there is something, or the reader was made to look up."""
         if not (self._has_more or self.given_up):
             self._news.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(within):
-                    await self._news.wait()
+            await self._news.wait()
         found: list[News | End] = list(self._told[self._given :])
         self._given = len(self._told)
         if self._feed.end:

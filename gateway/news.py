@@ -1,10 +1,11 @@
 """Sans-IO: what is told of a turn to those who wait for it, and how that ends."""
 
 import enum
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from agent.events import AnswerEvent, TurnDone
+from agent.events import AnswerEvent, TextDelta, TurnDone
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -34,3 +35,21 @@ class End(msgspec.Struct, frozen=True):
 
 
 News = AnswerEvent | Told
+
+
+def joined(news: Iterable[News | End]) -> Iterator[News | End]:
+    """Put pieces of text together that came one right after the other.
+
+    Whoever is behind tells them as one, which costs little more than one.
+    """
+    texts: list[str] = []
+    for each in news:
+        if isinstance(each, TextDelta):
+            texts.append(each.text)
+            continue
+        if texts:
+            yield TextDelta("".join(texts))
+            texts = []
+        yield each
+    if texts:
+        yield TextDelta("".join(texts))

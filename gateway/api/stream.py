@@ -1,7 +1,6 @@
 """A turn as an HTTP response: piece by piece as it happens, or whole at its end."""
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -13,14 +12,9 @@ from gateway.api.outcome import INTERRUPTED, Outcome, cleaned, outcome_of
 from gateway.api.requests import Following
 from gateway.api.story import Piece, Story
 from gateway.feeds import Reading
-from gateway.news import End, News
+from gateway.news import End, News, joined
 from gateway.observe.redact import Redactor
 from sessions.values.clock import Clock
-
-log = logging.getLogger(__name__)
-
-SEND_TIMEOUT = 30.0
-"""Seconds after which a reader that takes nothing is let go, and its turn with it."""
 
 KEEPALIVE = b": keepalive\n\n"
 _STATE = "x-session-state"
@@ -63,16 +57,16 @@ class AnswerResponse(msgspec.Struct, frozen=True):
     redactor: Redactor
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
-        try:
-            with self.following, self.following.feed.reading() as reading:
-                async with asyncio.TaskGroup() as group:
-                    leaving = group.create_task(_wait_until_gone(receive, reading))
-                    writer = _Writer(self, send)
-                    await (writer.stream(reading) if self.stream else writer.whole(reading))
-                    leaving.cancel()
-        except* TimeoutError:
-            log.info("A client that took nothing for %g s was let go.", SEND_TIMEOUT)
+        """Answer the request; a reader that takes nothing is cut off by `gateway.http.patience`."""
+        with self.following, self.following.feed.reading() as reading:
+            async with asyncio.TaskGroup() as group:
+                writer = _Writer(self, send)
+                beside = [group.create_task(_wait_until_gone(receive, reading))]
+                if self.stream:
+                    beside.append(group.create_task(writer.mind_silence(reading)))
+                await (writer.stream(reading) if self.stream else writer.whole(reading))
+                for task in beside:
+                    task.cancel()
 
 
 class _Writer:
@@ -84,7 +78,7 @@ class _Writer:
         self._keepalive = answer.keepalive
         state = answer.following.state
         self._more = {_STATE: state} if state else {}
-        self._send_on = send
+        self._send = send
         self._redactor = answer.redactor
         self._story = Story(answer.redactor)
         self._started = self._begun = False
@@ -93,18 +87,31 @@ class _Writer:
     async def stream(self, reading: Reading) -> None:
         """Write events until the end, and a sign of life whenever nothing else was written."""
         while not reading.given_up:
-            silent = self._clock.monotonic() - self._wrote_at
-            news = await reading.take(max(0.0, self._keepalive - silent))
+            news = await reading.take()
             events = self._events(news)
             if news and isinstance(news[-1], End):
                 await self._end(events, self._outcome(news[-1]))
                 return
             if events:
                 await self._write(events)
-            elif self._clock.monotonic() - self._wrote_at >= self._keepalive:
+            elif self._silence >= self._keepalive:
                 # With it the status is out: whoever waits may as well know what for.
                 await self._write(KEEPALIVE + self._beginning())
         await self._given_up()
+
+    async def mind_silence(self, reading: Reading) -> None:
+        """Let the writer look up when it is time for a sign of life: no timer for each write."""
+        while True:
+            left = self._keepalive - self._silence
+            if left <= 0:
+                reading.look_up()
+                left = self._keepalive
+            await asyncio.sleep(left)
+
+    @property
+    def _silence(self) -> float:
+        """Seconds since the last write."""
+        return self._clock.monotonic() - self._wrote_at
 
     async def whole(self, reading: Reading) -> None:
         """Wait for the end, then write the answer."""
@@ -146,7 +153,7 @@ class _Writer:
 
     def _pieces(self, news: Iterable[News | End]) -> list[Piece]:
         found: list[Piece] = []
-        for each in news:
+        for each in joined(news):
             found.extend(self._story.end() if isinstance(each, End) else self._story.hear(each))
         return found
 
@@ -170,10 +177,6 @@ class _Writer:
     async def _respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
         await self._send(_start(status, headers | {"content-length": str(len(body))}))
         await self._send({"type": "http.response.body", "body": body})
-
-    async def _send(self, message: Message) -> None:
-        async with asyncio.timeout(SEND_TIMEOUT):
-            await self._send_on(message)
 
 
 def _start(status: int, headers: dict[str, str]) -> Message:

@@ -1,11 +1,11 @@
 """Serves the application in the daemon's own loop."""
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,6 +16,12 @@ from gateway.loopback import is_loopback, plain
 
 _GRACE = 2.0  # seconds that open responses get at the end
 _LOOK = 0.005  # seconds between two looks whether they have ended
+_ON_THE_WAY = 65_536
+"""Bytes of a connection that the kernel holds unsent; by itself it would take some megabytes.
+
+What it takes from us we cannot tell from what was read, so a reader that has stopped would be
+noticed late, and each would cost that much memory.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +57,9 @@ class HttpServer:
         except OSError as error:
             raise PortTaken(_why(error, self._host, self._port)) from error
         self._socket.settimeout(0)
+        with contextlib.suppress(OSError, AttributeError):  # there are systems without it
+            # Connections take it over from here.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _ON_THE_WAY)
         self._port = self._socket.getsockname()[1]
 
     @property
@@ -144,7 +153,7 @@ class _Receiving:
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers, which are the daemon's, and without its 100 ms ticks."""
 
-    @contextmanager
+    @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 

@@ -11,6 +11,9 @@ from gateway.observe.redact import Redactor
 
 _MOST_HELD = 20_000
 
+_KEY = "-----BEGIN"  # of shapes with blanks inside there are two, this one and
+_BEARER = ("Bearer ", "bearer ")
+
 _SIGNS = (
     "sk-",
     "xox",
@@ -41,7 +44,7 @@ def _unfinished() -> Iterator[str]:
     yield r"(?<![0-9])[0-9]{1,12}(?::[\w-]*)?\Z"
     for sign in _SIGNS:
         yield rf"\b{_begun(sign)}\S*\Z"
-    yield rf"\b(?:{_begun('Bearer ')}|{_begun('bearer ')})\S*\Z"
+    yield rf"\b(?:{'|'.join(map(_begun, _BEARER))})\S*\Z"
     yield r":/{0,2}\Z"
     yield r"://[^\s/@]*\Z"
     # Discord's begin with an encoded number: two signs of few.
@@ -71,8 +74,9 @@ class Veil:
         return self._shown(len(self._held))
 
     def _safe_until(self) -> int:
-        found = _UNFINISHED.search(self._before + self._held, len(self._before))
-        until = found.start() - len(self._before) if found else len(self._held)
+        text, shown = self._before + self._held, len(self._before)
+        found = _UNFINISHED.search(text, max(shown, _begins(text)))
+        until = found.start() - shown if found else len(self._held)
         for value in self._redactor.values:
             until = min(until, _value_begins(self._held, value, until))
         return until
@@ -89,6 +93,18 @@ class Veil:
         )
         self._before = part[-1]
         return cleaned
+
+
+def _begins(text: str) -> int:
+    """Find the place before which nothing begins that may go on at the end.
+
+    That is the last word, but for a private key, and for the word behind "Bearer": to look through
+    what comes before it would cost more than all else that is done with a piece of text.
+    """
+    if _KEY in text:
+        return 0
+    blank = text.rfind(" ") + 1
+    return blank - len(_BEARER[0]) if text.endswith(_BEARER, 0, blank) else blank
 
 
 def _value_begins(held: str, value: str, until: int) -> int:

@@ -4,11 +4,16 @@ It waits until all streams that it is told to expect have been asked for, and th
 each of them at equal intervals, one stream after the other. Every token says when it was written,
 by the monotonic clock that all processes of a machine share. Nothing is composed on the way: an
 event is a beginning, nineteen digits and an end.
+
+A stream whose request says `SILENT` hears nothing between its first words and its end. One whose
+request says `MUCH` gets long tokens and no end: it is waited for until it has gone.
 """
 
 import argparse
 import asyncio
+import contextlib
 import os
+import random
 import sys
 import time
 
@@ -21,7 +26,12 @@ from tests.fakes.model_script import Done, Finish, Head, Text, Usage
 STAMP = "0" * 19
 """Where the nanoseconds stand in a token."""
 
+SILENT = "silent-stream"
+MUCH = "much-for-each-token"
+
 _CLOSE_ENOUGH = 0.0005  # seconds; less is not worth a sleep
+_LENGTH = 4_000  # characters of a long token
+_PATIENCE = 20.0  # seconds to wait for those that get no end
 
 
 class _Words:
@@ -32,15 +42,28 @@ class _Words:
         first = dialect.feed(Head()) + dialect.feed(Text("It begins."))
         lines = "".join(f"{name}: {value}\r\n" for name, value in dialect.headers.items())
         head = f"HTTP/1.1 200 OK\r\n{lines}transfer-encoding: chunked\r\n\r\n"
-        token = dialect.feed(Text(f" {STAMP} word"))
         self.head = head.encode() + _chunk(first)
-        self.before, self.after = _chunk(token).split(STAMP.encode())
+        self.token = _parts(dialect.feed(Text(f" {STAMP} word")))
+        self.long = _parts(dialect.feed(Text(f" {STAMP} word {_long_text()}")))
         ending = (dialect.feed(step) for step in (Finish("stop"), Usage(), Done()))
         self.tail = _chunk(b"".join(ending)) + b"0\r\n\r\n"
 
 
+def _long_text() -> str:
+    """Words that do not repeat themselves: a model that did would be stopped."""
+    letters = random.Random(_LENGTH)  # noqa: S311 - they are no secret
+    words = ("".join(letters.choices("abcdefghijklmno", k=6)) for _ in range(_LENGTH // 7))
+    return " ".join(words)
+
+
 def _chunk(raw: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(raw), raw)
+
+
+def _parts(token: bytes) -> tuple[bytes, bytes]:
+    """What stands before the time of writing, and behind it."""
+    before, after = _chunk(token).split(STAMP.encode())
+    return before, after
 
 
 class _Stream(asyncio.Protocol):
@@ -51,10 +74,16 @@ class _Stream(asyncio.Protocol):
     def __init__(self, service: "_Service") -> None:
         self._service = service
         self._received = b""
+        self.token: tuple[bytes, bytes] | None = None
+        self.gone_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone_at = time.monotonic()
+        self._service.one_left.set()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -64,7 +93,7 @@ class _Stream(asyncio.Protocol):
         lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
         if len(body) >= int(lines.get(b"content-length", b"0")):
             self._received = b""
-            self._service.asked(self)
+            self._service.asked(self, body)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -72,6 +101,8 @@ class Report(msgspec.Struct, frozen=True):
 
     tokens: int
     latest: float  # seconds that it was behind its own schedule, at most
+    left: int = 0  # streams whose reader went away before the end
+    left_within: float = 0.0  # seconds from the first token until the last of them had gone
 
 
 class _Service:
@@ -80,8 +111,11 @@ class _Service:
         self._expected = expected
         self._streams: list[_Stream] = []
         self._complete = asyncio.Event()
+        self.one_left = asyncio.Event()
 
-    def asked(self, stream: _Stream) -> None:
+    def asked(self, stream: _Stream, body: bytes) -> None:
+        if SILENT.encode() not in body:
+            stream.token = self._words.long if MUCH.encode() in body else self._words.token
         self._streams.append(stream)
         stream.transport.write(self._words.head)
         if len(self._streams) == self._expected:
@@ -89,22 +123,32 @@ class _Service:
 
     async def play(self, interval: float, times: int) -> Report:
         await self._complete.wait()
-        words, latest = self._words, 0.0
+        latest, written = 0.0, 0
         apart = interval / len(self._streams)
-        due = time.monotonic() + 0.2
+        due = begun = time.monotonic() + 0.2
         for _ in range(times):
             for stream in self._streams:
                 early = due - time.monotonic()
                 if early > _CLOSE_ENOUGH:
                     await asyncio.sleep(early)
                 latest = max(latest, -early)
-                token = b"%b%019d%b" % (words.before, time.monotonic_ns(), words.after)
-                stream.transport.write(token)
                 due += apart
+                if stream.token and not stream.gone_at:
+                    before, after = stream.token
+                    stream.transport.write(b"%b%019d%b" % (before, time.monotonic_ns(), after))
+                    written += 1
             await asyncio.sleep(0)  # let go what could not be written at once
+        endless = [stream for stream in self._streams if stream.token is self._words.long]
         for stream in self._streams:
-            stream.transport.write(words.tail)
-        return Report(times * len(self._streams), latest)
+            if stream not in endless:
+                stream.transport.write(self._words.tail)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while not all(stream.gone_at for stream in endless):
+                    self.one_left.clear()
+                    await self.one_left.wait()
+        left = [stream.gone_at - begun for stream in endless if stream.gone_at]
+        return Report(written, latest, len(left), max(left, default=0.0))
 
 
 async def _serve(chosen: argparse.Namespace) -> None:

@@ -7,14 +7,16 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import openai
 import pytest
 from openai import AsyncOpenAI
 
-from gateway.api import stream
 from gateway.settings import HttpSettings, RouteSettings
+from sessions.values.duration import Duration
 from sessions.values.secret import Secret
 from tests.e2e.api_kit import (
+    HTTP,
     KEY,
     Event,
     Wire,
@@ -670,12 +672,13 @@ async def test_a_key_in_an_error_of_the_model_service_is_not_shown(tmp_path: Pat
         assert "***" in body["error"]["message"]
 
 
-async def test_a_reader_that_takes_nothing_is_let_go_and_its_turn_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stream, "SEND_TIMEOUT", 0.3)
+async def test_a_reader_that_takes_nothing_is_let_go_and_its_turn_ends(tmp_path: Path) -> None:
+    impatient = msgspec.structs.replace(HTTP, slow_after=Duration(0.3))
     script = f'H [T"{"many words " * 2000}"]*200 HANG'
-    async with ModelServer(script) as model, served(tmp_path, model) as api:
+    async with (
+        ModelServer(script) as model,
+        served(tmp_path, model, http=impatient) as api,
+    ):
         port = int(api.wire.base.rpartition(":")[2].partition("/")[0])
         lazy = socket.socket()
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

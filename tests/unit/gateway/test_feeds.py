@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from agent.events import TextDelta
+from agent.events import StepDone, TextDelta
 from gateway.feeds import Feed, Feeds
-from gateway.news import End, News, Over
+from gateway.news import End, News, Over, joined
 from sessions.changes import EndTurn, SetInbox
 from sessions.records import InboxState, TurnState
 
@@ -35,14 +35,25 @@ async def test_a_second_reader_gets_everything_from_the_beginning() -> None:
     assert await first == await second == [A, B, End(Over.ANSWERED)]
 
 
-async def test_silence_is_told_by_nothing() -> None:
+async def test_a_reader_looks_up_from_silence_when_it_is_told_to() -> None:
     feed = Feed("o1")
+    loop = asyncio.get_running_loop()
     with feed.reading() as reading:
-        assert await reading.take(0.01) == []
-        feed.tell(A)
-        assert await reading.take(5) == [A]
+        loop.call_soon(reading.look_up)
+        assert await reading.take() == []
+        loop.call_soon(feed.tell, A)
+        assert await reading.take() == [A]
         reading.give_up()
         assert await reading.take() == []
+
+
+def test_pieces_that_came_together_are_told_as_one() -> None:
+    done, end = StepDone(), End(Over.ANSWERED)
+    together: list[News | End] = [A, B, done, done, B, A, B, end]
+    assert list(joined(together)) == [TextDelta("ab"), done, done, TextDelta("bab"), end]
+    assert list(joined([A])) == [A]
+    assert list(joined([done, B])) == [done, B]
+    assert list(joined([])) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""Streams of the API: many at once, readers that stop reading, and tools in between."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
+from tests.bench.api_streams import Load, measure
+from tests.bench.contestants import Cores
+from tests.e2e.api_kit import finish_of, named, served, text_of
+from tests.fakes.agent_kit import Workshop
+from tests.fakes.model_script import calls, ok
+from tests.fakes.model_server import ModelServer
+
+PROGRESS = "hermes.tool.progress"
+
+
+@pytest.mark.timeout(60)
+async def test_fifty_streams_at_once_of_which_ten_are_silent_and_ten_not_read(
+    tmp_path: Path,
+) -> None:
+    """A short form of `tests.bench.api_streams`: what does not depend on how busy the machine is."""
+    load = Load(
+        speaking=30, silent=10, stalled=10, interval=0.05, seconds=4, keepalive=2.0, judged=False
+    )
+    outcome = await measure(load, tmp_path, Cores())
+    assert outcome.broken() == []  # threads and memory among others
+    assert outcome.turns == {"done": 40, "stopped (left)": 10}
+    assert outcome.service.left == 10
+    assert len(outcome.delays) == load.speaking * load.times
+    assert outcome.keepalives["silent"] >= load.silent
+    assert "50 streams (10 silent, 10 with readers that take nothing)" in outcome.words()
+
+
+async def test_a_stream_survives_the_boundaries_of_several_tools(tmp_path: Path) -> None:
+    """Seed 19: where text stops for a tool, the stream goes on."""
+    shop = Workshop()
+    scripts = (
+        'H T"One." C(0,c1,read,{"path":"a"}) F tool_calls U D',
+        'H T"Two." C(0,c2,read,{"path":"b"}) C(1,c3,pay,{"amount":3}) F tool_calls U D',
+        ok("Three."),
+    )
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        found = await api.wire.stream("go")
+    assert text_of(found) == "One.\n\nTwo.\n\nThree."
+    assert finish_of(found) == ["stop"]
+    assert [event.data for event in found].count("[DONE]") == 1
+    assert found[-1].data == "[DONE]"
+
+
+async def test_each_tool_is_told_by_exactly_two_events_of_one_id_in_order(tmp_path: Path) -> None:
+    """Seed 39, with three tools of which two run side by side."""
+    shop = Workshop()
+    scripts = (
+        calls(("c1", "read", '{"path":"a"}'), ("c2", "read", '{"path":"b"}')),
+        calls(("c3", "pay", '{"amount":3}')),
+        ok("done"),
+    )
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        told = named(await api.wire.stream("go"), PROGRESS)
+    by_id = {
+        call: [event for event in told if event["toolCallId"] == call]
+        for call in ("c1", "c2", "c3")
+    }
+    assert sum(map(len, by_id.values())) == len(told) == 6
+    for call, (running, completed) in by_id.items():
+        name = "pay" if call == "c3" else "read"
+        assert running.keys() == {"tool", "emoji", "label", "toolCallId", "status"}
+        assert completed == {"tool": name, "toolCallId": call, "status": "completed"}
+        assert (running["tool"], running["status"]) == (name, "running")
+    assert [event["toolCallId"] for event in told][-2:] == ["c3", "c3"]
+
+
+def hidden() -> Tool:
+    @tool(risk=Risk.READ)
+    async def _peek(_context: ToolContext) -> str:
+        """Look at something that nobody needs to see."""
+        return "seen"
+
+    return _peek
+
+
+async def test_a_tool_whose_name_begins_with_an_underscore_is_not_told(tmp_path: Path) -> None:
+    """Seed 40."""
+    scripts = (calls(("c1", "_peek", "{}")), ok("done"))
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=(hidden(),)) as api,
+    ):
+        found = await api.wire.stream("go")
+        (row,) = [each for each in await api.house.asked(2) if each["role"] == "tool"]
+    assert row["content"] == "seen"  # it did run
+    assert named(found, PROGRESS) == []
+    assert text_of(found) == "done"
+
+
+async def test_a_call_that_never_ran_has_no_event_of_its_end(tmp_path: Path) -> None:
+    """Seed 40: no `completed` without a `running`, here of a tool that does not exist."""
+    shop = Workshop()
+    scripts = (
+        calls(("c1", "nonexistent", "{}"), ("c2", "read", '{"path":"a"}')),
+        ok("done"),
+    )
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        found = await api.wire.stream("go")
+    told = [(event["toolCallId"], event["status"]) for event in named(found, PROGRESS)]
+    assert told == [("c2", "running"), ("c2", "completed")]
+    assert text_of(found) == "done"
+
+
+async def test_a_tool_that_takes_too_long_is_completed_and_the_stream_goes_on(
+    tmp_path: Path,
+) -> None:
+    shop = Workshop()
+    scripts = (calls(("c1", "slow", "{}")), ok("It took too long."))
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        found = await api.wire.stream("go")
+        (row,) = [each for each in await api.house.asked(2) if each["role"] == "tool"]
+    assert "timed out" in row["content"]
+    told = [(event["toolCallId"], event["status"]) for event in named(found, PROGRESS)]
+    assert told == [("c1", "running"), ("c1", "completed")]
+    assert text_of(found) == "It took too long."

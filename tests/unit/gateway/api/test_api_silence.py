@@ -1,0 +1,165 @@
+"""Signs of life of a stream, to the second: time jumps here when all wait."""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.types import Message
+
+from agent.events import ReasoningDelta, TextDelta, ToolFinished, ToolStarted
+from gateway.api.chat_form import ChatForm
+from gateway.api.requests import Following
+from gateway.api.stream import KEEPALIVE, AnswerResponse
+from gateway.feeds import Feed
+from gateway.news import News, Over
+from gateway.observe.redact import Redactor
+from sessions.records import InboxEntry, InboxState
+from tests.unit.delivery.simulation import World
+
+INTERVAL = 10.0
+WORD = TextDelta("word ")
+THOUGHT = ReasoningDelta("hm ")
+TOOL = ToolStarted("c1", "read", "a"), ToolFinished("c1", "read", ok=True)
+
+ASKED = InboxEntry("i1", "api", "e1", "api:1", "api:1", InboxState.RUNNING, b"", 0)
+
+Told = Sequence[tuple[float, News]]
+"""What a turn tells, and when."""
+
+
+class Client:
+    """Notes when what came; may take nothing for a while."""
+
+    def __init__(self, takes_nothing_until: float = 0.0) -> None:
+        self.came: list[tuple[float, bytes]] = []
+        self.left = asyncio.Event()
+        self._until = takes_nothing_until
+
+    async def receive(self) -> Message:
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        loop = asyncio.get_running_loop()
+        if self.came:
+            await asyncio.sleep(max(0.0, self._until - loop.time()))
+        if body := message.get("body"):
+            self.came.append((loop.time(), body))
+
+    def signs(self) -> list[float]:
+        """When signs of life came."""
+        return [at for at, body in self.came if body.startswith(KEEPALIVE)]
+
+    def writes(self) -> list[float]:
+        """When anything else came."""
+        return [at for at, body in self.came if not body.startswith(KEEPALIVE)]
+
+
+def jumping(work: Callable[[World], Coroutine[Any, Any, Client]]) -> Client:
+    with asyncio.Runner(loop_factory=World) as runner:
+        world = runner.get_loop()
+        assert isinstance(world, World)
+        return runner.run(work(world))
+
+
+def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Client:
+    """Stream a turn that ends at a moment."""
+
+    async def work(world: World) -> Client:
+        feed, client = Feed("o1"), Client(takes_nothing_until)
+
+        async def turn() -> None:
+            for at, news in told:
+                await asyncio.sleep(at - world.time())
+                feed.tell(news)
+            await asyncio.sleep(end - world.time())
+            feed.finish(Over.ANSWERED)
+
+        answer = AnswerResponse(
+            Following(feed, "a1", ASKED, 0, "m", "", lambda: None),
+            ChatForm("a1", "m", 0),
+            world,
+            INTERVAL,
+            stream=True,
+            redactor=Redactor(),
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(turn())
+            await answer({}, client.receive, client.send)
+            assert world.time() == max(end, takes_nothing_until)
+        assert client.came[-1][1].endswith(b"data: [DONE]\n\n")
+        return client
+
+    return jumping(work)
+
+
+CASES: dict[str, tuple[Told, float, list[float]]] = {
+    "nothing at all but an end": ([], 9.9, []),
+    "a long wait for the first word": ([(25, WORD)], 30, [10, 20]),
+    "silence between two words": ([(1, WORD), (36, WORD)], 37, [11, 21, 31]),
+    "a word at every ninth second": ([(9.0 * number, WORD) for number in range(9)], 81, []),
+    "every write begins the silence anew": ([(9, WORD), (18, WORD)], 40, [28, 38]),
+    "a silent tool": ([(1, TOOL[0]), (34, TOOL[1])], 35, [11, 21, 31]),
+    "thoughts are not written": ([(number, THOUGHT) for number in range(1, 33)], 33, [10, 20, 30]),
+    "a sign of life begins the silence anew as well": ([(2, WORD), (13, WORD)], 24, [12, 23]),
+}
+
+
+@pytest.mark.parametrize(("told", "end", "signs"), CASES.values(), ids=CASES)
+def test_signs_of_life_come_after_every_interval_of_silence(
+    told: Told, end: float, signs: list[float]
+) -> None:
+    """Seed 18."""
+    assert streamed(told, end).signs() == signs
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from([WORD, THOUGHT, *TOOL])), max_size=12),
+    st.integers(0, 40),
+)
+def test_whatever_is_told_each_silence_has_the_signs_that_belong_to_it(
+    steps: list[tuple[int, News]], last: int
+) -> None:
+    now, told = 0.25, list[tuple[float, News]]()
+    for pause, news in steps:
+        now += pause
+        told.append((now, news))
+    client = streamed(told, now + last)
+    for before, after in pairwise([0.0, *client.writes()]):
+        count = math.ceil((after - before) / INTERVAL) - 1
+        expected = [before + INTERVAL * number for number in range(1, count + 1)]
+        found = [at for at in client.signs() if before < at < after]
+        assert found == pytest.approx(expected)
+
+
+def test_signs_of_life_do_not_pile_up_before_a_reader_that_takes_nothing() -> None:
+    client = streamed([(1, WORD), (2, WORD)], 75, takes_nothing_until=55)
+    assert client.signs() == [65]
+    assert client.writes() == [1, 55, 75]
+
+
+def test_no_stream_outlives_its_reader() -> None:
+    async def work(world: World) -> Client:
+        feed, client = Feed("o1"), Client()
+        left: list[float] = []
+        answer = AnswerResponse(
+            Following(feed, "a1", ASKED, 0, "m", "", lambda: left.append(world.time())),
+            ChatForm("a1", "m", 0),
+            world,
+            INTERVAL,
+            stream=True,
+            redactor=Redactor(),
+        )
+        world.call_later(23, client.left.set)
+        await answer({}, client.receive, client.send)
+        assert left == [23]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return client
+
+    assert jumping(work).signs() == [10, 20]
