@@ -5,7 +5,6 @@ that is being written gives way to all of that; it shows its newest state whenev
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -150,11 +149,13 @@ class Until(msgspec.Struct, frozen=True):
 class Queue:
     """The items of one chat, in order."""
 
+    __slots__ = ("_capabilities", "_clean", "_entries", "_recent")
+
     def __init__(self, capabilities: Capabilities, clean: Callable[[str], str]) -> None:
         self._capabilities = capabilities
         self._clean = clean
         self._entries: dict[str, Entry] = {}
-        self._recent: OrderedDict[str, Shown] = OrderedDict()
+        self._recent: dict[str, Shown] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -180,7 +181,7 @@ class Queue:
         if entry.shown.parts:
             self._recent[entry.item.id] = entry.shown
             if len(self._recent) > _REMEMBERED:
-                self._recent.popitem(last=False)
+                del self._recent[next(iter(self._recent))]
 
     def has_work(self, *, urgent: bool) -> bool:
         """Tell whether there is anything of this urgency."""
