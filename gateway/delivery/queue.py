@@ -177,6 +177,7 @@ class Queue:
     def remove(self, entry: Entry) -> None:
         """Forget an item, but for a while not what is shown of it."""
         entry.gone = True
+        entry.read = str  # lets go of its writer, who holds it: the collector need not find them
         self._entries.pop(entry.item.id, None)
         if entry.shown.parts:
             self._recent[entry.item.id] = entry.shown
