@@ -95,8 +95,10 @@ _ANNOUNCES = (
     rf"{_ZH_SAYS}.{{0,8}}?{_ZH_DO}",
 )
 _WAIT = (
-    r"^(?:please )?(?:(?:just )?(?:one|a) (?:moment|second|sec|minute)|hold on|bear with me|"
-    r"give me (?:a|one) (?:moment|second|sec|minute))(?: please|, please)?\W*$",
+    (
+        r"^(?:please )?(?:(?:just )?(?:one|a) (?:moment|second|sec|minute)|hold on|bear with me|"
+        r"give me (?:a|one) (?:moment|second|sec|minute))(?: please|, please)?\W*$"
+    ),
     r"^(?:einen? )?(?:kleinen )?(?:moment|augenblick)(?:,? bitte)?\W*$",
     r"^un (?:instant|moment|momento)(?:,? (?:s['’]il (?:vous|te) pla[iî]t|por favor))?\W*$",  # noqa: RUF001
     r"^(?:请)?稍(?:等|候)\W*$",
