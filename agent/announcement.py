@@ -6,6 +6,7 @@ asks nothing and leaves nothing to somebody else or to a later time. What is not
 for an answer: one request too many is worse than a promise that somebody has to recall.
 """
 
+import functools
 import re
 
 _LONGEST = 300  # characters of the whole text
@@ -17,7 +18,9 @@ _MARKS = re.compile(r"[*_`]+")
 _SENTENCE = re.compile(r"(?<=[.!:…])\s+|(?<=[。！：])|\n+")  # noqa: RUF001
 
 
-def _of(*patterns: str) -> re.Pattern[str]:
+@functools.cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    # Only when it is used: it takes longer than most of our modules take to load.
     return re.compile("|".join(f"(?:{each})" for each in patterns), re.IGNORECASE)
 
 
@@ -79,7 +82,7 @@ _ES_FILLS = r"(?:(?:ahora|primero|rápidamente|a)\s+){0,2}"
 _ZH_SAYS = "(?:让我|我来|我先|我将|我会|我要|我现在|接下来|现在|首先|下面|继续|正在)"
 _ZH_DO = "(?:读取|查看|检查|搜索|查找|查询|运行|执行|打开|创建|写入|修改|分析|获取|下载|列出|读|看)"
 
-_ANNOUNCES = _of(
+_ANNOUNCES = (
     rf"{_EN_BEFORE}{_EN_SAYS}\s+{_EN_FILLS}(?:{_EN_DO}|{_EN_DOING}|start|begin|proceed|continue)\b",
     rf"{_EN_BEFORE}let(?: us|['’]s)\s+{_EN_FILLS}{_EN_DO}\b",  # noqa: RUF001 - and not "let's start!"
     rf"{_EN_BEFORE}{_EN_DOING}\b.*(?:\bnow\W*|\.\.\.|…|:)$",
@@ -91,16 +94,18 @@ _ANNOUNCES = _of(
     rf"\b(?:voy a|vamos a|d[ée]jame|d[ée]jeme|perm[ií]t[ea]me)\s+{_ES_FILLS}{_ES_DO}\b",
     rf"{_ZH_SAYS}.{{0,8}}?{_ZH_DO}",
 )
-_WAIT = _of(
-    r"^(?:please )?(?:(?:just )?(?:one|a) (?:moment|second|sec|minute)|hold on|bear with me|"
-    r"give me (?:a|one) (?:moment|second|sec|minute))(?: please|, please)?\W*$",
+_WAIT = (
+    (
+        r"^(?:please )?(?:(?:just )?(?:one|a) (?:moment|second|sec|minute)|hold on|bear with me|"
+        r"give me (?:a|one) (?:moment|second|sec|minute))(?: please|, please)?\W*$"
+    ),
     r"^(?:einen? )?(?:kleinen )?(?:moment|augenblick)(?:,? bitte)?\W*$",
     r"^un (?:instant|moment|momento)(?:,? (?:s['’]il (?:vous|te) pla[iî]t|por favor))?\W*$",  # noqa: RUF001
     r"^(?:请)?稍(?:等|候)\W*$",
 )
 """Asks for patience while the model does what it did not begin to do."""
 
-_NOT_NOW = _of(
+_NOT_NOW = (
     r"\b(?:tomorrow|later|next time|from now on|in (?:the )?future|as soon as|whenever|until|unless)\b",
     r"\b(?:if|once|when|after|before)\s+you\b|^(?:if|once|when|after)\b",
     r"\b(?:morgen|später|nächstes mal|künftig|sobald|falls|nachdem)\b",
@@ -109,7 +114,7 @@ _NOT_NOW = _of(
     r"\b(?:mañana|más tarde|en cuanto|la próxima vez)\b|\b(?:si|cuando) (?:me|usted|quier|dese)",
     "如果|等你|等您|明天|稍后|以后|之后",
 )
-_FOR_OTHERS = _of(
+_FOR_OTHERS = (
     r"\blet me know\b|\b(?:could|would|can|do) you\b|\btell me\b",
     r"\bplease (?:confirm|tell|provide|share|send|give|choose|specify|upload)\b",
     r"\bsag(?:en sie)? mir\b|\bsoll ich\b|\bmöchte(?:st du|n sie)\b",
@@ -126,7 +131,7 @@ def only_announces(text: str) -> bool:
     if len(text) > _LONGEST or _QUESTION.search(text) or _CONTENT.search(text):
         return False
     plain = _MARKS.sub("", text)
-    if _FOR_OTHERS.search(plain):
+    if _any_of(_FOR_OTHERS).search(plain):
         return False
     sentences = [each.strip() for each in _SENTENCE.split(plain) if each.strip()]
     announced = 0
@@ -139,6 +144,6 @@ def only_announces(text: str) -> bool:
 
 
 def _announces(sentence: str) -> bool:
-    if _WAIT.search(sentence):
+    if _any_of(_WAIT).search(sentence):
         return True
-    return bool(_ANNOUNCES.search(sentence)) and not _NOT_NOW.search(sentence)
+    return bool(_any_of(_ANNOUNCES).search(sentence)) and not _any_of(_NOT_NOW).search(sentence)

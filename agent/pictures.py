@@ -60,4 +60,5 @@ def in_view(rows: Sequence[Message]) -> tuple[Attachment, ...]:
 
 def _newest_first(rows: Sequence[Message]) -> Iterable[Attachment]:
     for row in reversed(rows):
-        yield from filter(is_picture, reversed(row.files))
+        if row.files:  # hardly any has one
+            yield from filter(is_picture, reversed(row.files))

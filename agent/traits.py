@@ -167,14 +167,11 @@ def _row(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?:^|[^a-z0-9])(?:{name})(?!\d|\.\d|-\d(?![\da-z]))")
 
 
-_ROWS = tuple((_row(name), known) for name, known in _TABLE)
-_ANNOUNCING_ROWS = tuple(map(_row, _ANNOUNCING))
-
-
 @functools.lru_cache(maxsize=256)
 def facts(model: str) -> Facts:
     """Tell what is known of a model; of an unknown one, nothing."""
     name = model.lower().rpartition("/")[2]
-    known = next((known for row, known in _ROWS if row.search(name)), _UNKNOWN)
-    announces = any(row.search(name) for row in _ANNOUNCING_ROWS)
+    # A start need not wait for patterns of models that nobody uses.
+    known = next((known for row, known in _TABLE if _row(row).search(name)), _UNKNOWN)
+    announces = any(_row(row).search(name) for row in _ANNOUNCING)
     return msgspec.structs.replace(known, announces=True) if announces else known

@@ -26,6 +26,7 @@ from platforms.core.contract import (
     Live,
     Op,
     Post,
+    React,
     Receipt,
     Repeat,
     Typing,
@@ -68,6 +69,10 @@ class Office(Protocol):
         """Run a pump of a lane, now or as soon as there is somebody to own its task."""
         ...
 
+    def show(self, lane: "Lane", sign: React, wait: float) -> None:
+        """Run `show_sign` of a lane."""
+        ...
+
     def settled(self, item_id: str, state: ItemState) -> None:
         """An item is done, and that is committed."""
         ...
@@ -82,7 +87,21 @@ class Office(Protocol):
 
 
 class Lane:
-    """Delivers to one chat."""
+    """Delivers to one chat. There is one for each that was used lately, so it is kept small."""
+
+    __slots__ = (
+        "_can",
+        "_hurry",
+        "_news",
+        "_office",
+        "_saving",
+        "_unsaved",
+        "key",
+        "link",
+        "pace",
+        "queue",
+        "signs",
+    )
 
     def __init__(self, key: str, link: Link, office: Office, can: Capabilities) -> None:
         self.key = key
@@ -97,9 +116,15 @@ class Lane:
             account=link.account,
         )
         self.queue = Queue(self._can, office.clean)
-        self.signs = Signs(link, self.pace, office.clock, self.queue.owes)
-        self._news = {True: asyncio.Event(), False: asyncio.Event()}
-        self._running: set[bool] = set()
+        self.signs = Signs(
+            link,
+            self.pace,
+            office.clock,
+            owes=self.queue.owes,
+            show=self._begin_sign,
+            rested=self._rest,
+        )
+        self._news: dict[bool, asyncio.Event] = {}  # of the pumps that run: urgent, and not
         self._unsaved: dict[str, SetItem] = {}
         self._hurry = False  # something unsaved must not be lost
         self._saving = 0  # commits under way
@@ -107,7 +132,7 @@ class Lane:
     def wake(self) -> None:
         """Look again: something is new."""
         for urgent in (True, False):
-            if urgent in self._running:
+            if urgent in self._news:
                 self._news[urgent].set()
             elif self.link.up and self.queue.has_work(urgent=urgent):
                 self._office.start(self, urgent=urgent)
@@ -118,13 +143,14 @@ class Lane:
 
     def started(self, *, urgent: bool) -> None:
         """A pump has an owner now, so it need not be started again."""
-        self._running.add(urgent)
+        self._news[urgent] = asyncio.Event()
 
     async def pump(self, *, urgent: bool) -> None:
         """Do what there is to do, until there is nothing left or the platform is gone."""
+        news = self._news[urgent]
         try:
             while True:
-                self._news[urgent].clear()
+                news.clear()
                 move = self._next_move(urgent=urgent)
                 if (move is None or isinstance(move, Until)) and self._hurry:
                     await self._commit()
@@ -133,22 +159,24 @@ class Lane:
                     case None:
                         break
                     case Until():
-                        await self._wait(move.moment, self._news[urgent])
+                        await self._wait(move.moment, news)
                     case Settle():
                         self._settle(move.entry, move.settled)
                     case Do():
                         await self._do(move)
         finally:
-            self._running.discard(urgent)
+            del self._news[urgent]
         self._rest()
 
-    async def show_signs(self) -> None:
-        """Put the signs that wait on people's messages."""
-        await self.signs.pump()
-        self._rest()
+    def _begin_sign(self, sign: React, wait: float) -> None:
+        self._office.show(self, sign, wait)
+
+    async def show_sign(self, sign: React, wait: float) -> None:
+        """Put a sign on a person's message after a while."""
+        await self.signs.deliver(sign, wait)
 
     def _rest(self) -> None:
-        if not self._running and not self.queue and not self.signs.busy:
+        if not self._news and not self.queue and not self.signs.busy:
             self._office.idle(self)
 
     # --- one op ------------------------------------------------------------------------------

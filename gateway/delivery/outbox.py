@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 IDLE_LANES = 256
 """Chats whose pace and last messages are remembered although nothing is to be done there."""
 
+MOST_SIGNING = 512
+"""Chats in which signs may wait; at Telegram's 30 a second the last is shown 17 s late."""
+
 ABANDONED_AFTER = 5.0
 """Seconds after the start in which somebody may take over an answer whose writer died."""
 
@@ -107,6 +110,7 @@ class Delivery:
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
         self._idle: OrderedDict[str, Lane] = OrderedDict()
+        self._signing: dict[str, Lane] = {}  # in which signs wait, the longest first
         self._pauses: dict[str, int] = {}
         self._waiting: dict[str, list[asyncio.Future[ItemState]]] = {}
         self._changed = asyncio.Event()
@@ -209,9 +213,11 @@ class Delivery:
         if self._group is None:
             return
         lane = self._lane_at(address, link)
-        if lane.signs.put(React(f"{message}.s", address, message, emoji)):
-            self._idle.pop(lane.key, None)  # a lane whose signs are under way is not forgotten
-            self._group.create_task(lane.show_signs(), name=f"signs {lane.key}")
+        self._idle.pop(lane.key, None)  # a lane in which a sign waits is not forgotten
+        lane.signs.put(React(f"{message}.s", address, message, emoji))
+        self._signing[lane.key] = lane
+        if len(self._signing) > MOST_SIGNING:
+            self._signing.pop(next(iter(self._signing))).signs.drop()
 
     async def wait_sent(self, item_id: str) -> ItemState:
         """Wait until an item that was woken is sent or dead."""
@@ -262,6 +268,11 @@ class Delivery:
             lane.started(urgent=urgent)
             self._group.create_task(lane.pump(urgent=urgent), name=f"lane {lane.key}")
 
+    def show(self, lane: Lane, sign: React, wait: float) -> None:
+        """See `gateway.delivery.lane.Office`."""
+        if self._group:  # else it is lost, as signs may be
+            self._group.create_task(lane.show_sign(sign, wait), name=f"sign {lane.key}")
+
     def settled(self, item_id: str, state: ItemState) -> None:
         """See `gateway.delivery.lane.Office`."""
         for future in self._waiting.get(item_id, ()):
@@ -272,6 +283,7 @@ class Delivery:
     def idle(self, lane: Lane) -> None:
         """See `gateway.delivery.lane.Office`. The longest idle lanes are forgotten."""
         self._changed.set()
+        self._signing.pop(lane.key, None)
         self._idle[lane.key] = lane
         self._idle.move_to_end(lane.key)
         now = self.clock.monotonic()

@@ -89,6 +89,19 @@ class Pace:
     Never more than `per_minute` of them in any minute, if there is such a limit.
     """
 
+    __slots__ = (
+        "_account",
+        "_at",
+        "_blocked_until",
+        "_burst",
+        "_lately",
+        "_left",
+        "_per_minute",
+        "_per_second",
+        "_share",
+        "_turns",
+    )
+
     def __init__(
         self,
         burst: int,
@@ -103,7 +116,7 @@ class Pace:
         self._per_minute = per_minute
         self._account = account
         self._turns: dict[Weight, float] = {}  # our moments in the account's lines
-        self._lately: deque[float] = deque()  # ops of the last minute
+        self._lately: deque[float] | None = deque() if per_minute else None  # ops of it
         self._share = 1.0  # of the documented pace, learnt from 429s
         self._left = self._burst
         self._at = now
@@ -135,7 +148,7 @@ class Pace:
         """Count an op, and say when it goes: now, or when it is its turn among all chats'."""
         self._refill(now)
         self._left -= 1.0
-        if self._per_minute:
+        if self._lately is not None:
             self._lately.append(now)
         self._turns = {weight: turn for weight, turn in self._turns.items() if turn > now}
         return self._account.take(weight, now) if self._account else now
@@ -171,7 +184,7 @@ class Pace:
 
     def _minute_ready_at(self, weight: Weight, now: float) -> float:
         """Say when the minute has room again."""
-        if not self._per_minute:
+        if self._lately is None:
             return now
         room = max(1, int(self._per_minute * self._share))
         if weight in CAN_BE_LEFT_OUT:

@@ -5,7 +5,6 @@ that is being written gives way to all of that; it shows its newest state whenev
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -150,11 +149,13 @@ class Until(msgspec.Struct, frozen=True):
 class Queue:
     """The items of one chat, in order."""
 
+    __slots__ = ("_capabilities", "_clean", "_entries", "_recent")
+
     def __init__(self, capabilities: Capabilities, clean: Callable[[str], str]) -> None:
         self._capabilities = capabilities
         self._clean = clean
         self._entries: dict[str, Entry] = {}
-        self._recent: OrderedDict[str, Shown] = OrderedDict()
+        self._recent: dict[str, Shown] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -176,11 +177,12 @@ class Queue:
     def remove(self, entry: Entry) -> None:
         """Forget an item, but for a while not what is shown of it."""
         entry.gone = True
+        entry.read = str  # lets go of its writer, who holds it: the collector need not find them
         self._entries.pop(entry.item.id, None)
         if entry.shown.parts:
             self._recent[entry.item.id] = entry.shown
             if len(self._recent) > _REMEMBERED:
-                self._recent.popitem(last=False)
+                del self._recent[next(iter(self._recent))]
 
     def has_work(self, *, urgent: bool) -> bool:
         """Tell whether there is anything of this urgency."""

@@ -5,8 +5,10 @@ the group `holdfast.platforms`. Nothing is imported before it is asked for.
 """
 
 import difflib
+import functools
 import logging
 import pkgutil
+import sys
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
@@ -67,6 +69,12 @@ def _modules() -> list[str]:
 
 
 def _others() -> dict[str, EntryPoint]:
+    return _offered(tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=1)
+def _offered(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """To look takes a walk through all distributions on the path, and a start asks four times."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 

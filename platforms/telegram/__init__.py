@@ -20,6 +20,9 @@ between
   errors        what can go wrong, as the contract's errors
 """
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -36,9 +39,23 @@ if find_spec(_LIBRARY) is None:
 
 
 def _build(config: Any, surroundings: Surroundings) -> Adapter:  # noqa: ANN401 - the registry knows no config type
-    from platforms.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - loads the library
+    with _left_out("cryptography"):  # 7 MB, with which the library reads passports; we do not
+        from platforms.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - loads the library
 
     return TelegramAdapter(config, surroundings)
+
+
+@contextlib.contextmanager
+def _left_out(name: str) -> Iterator[None]:
+    """Have what is loaded here do without a module as if it were not installed."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]  # so Python itself marks what is not there
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 SPEC = PlatformSpec(

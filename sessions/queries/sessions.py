@@ -159,6 +159,10 @@ _BEHIND_SUMMARY = (
     )
     .order_by(schema.messages.c.id)
 )
+# SQLite joins them in a fraction of the time in which a thousand rows become a thousand objects. It
+# keeps the order of what an aggregate is made of; PostgreSQL does not promise that, and hands out
+# rows more quickly.
+_JOINED = sa.select(sa.func.group_concat(_BEHIND_SUMMARY.subquery().c.body, ","))
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
 
 
@@ -178,7 +182,10 @@ def up_to(connection: Connection, session_id: str, turn_id: str) -> tuple[Messag
 def context(connection: Connection, session_id: str) -> tuple[str, tuple[Message, ...]]:
     """Read what a model is to see: the summary of the oldest rows, and the rows behind it."""
     summary, mark = connection.execute(_SUMMARY, {"session": session_id}).first() or ("", 0)
-    rows = connection.scalars(_BEHIND_SUMMARY, {"session": session_id, "mark": mark})
+    found = {"session": session_id, "mark": mark}
+    if connection.dialect.name == "sqlite":
+        return summary, _decode((connection.scalar(_JOINED, found) or "",))
+    rows = connection.scalars(_BEHIND_SUMMARY, found)
     return summary, _decode(rows.all())  # all at once: one by one takes three times as long
 
 

@@ -32,6 +32,22 @@ async def test_without_a_summary_a_model_sees_the_history(store: SessionStore) -
     assert await store.context("s2") == ("", ())
 
 
+async def test_a_long_history_comes_whole_and_in_order_whatever_is_in_it(
+    store: SessionStore,
+) -> None:
+    texts = ("plain", 'a "quoted", comma', "line\nbreak \x00 \\ end", "Grüße 🎉 讨论", "]},{[", "")
+    for number in range(300):  # two at a time, so that their rows lie between each other's
+        for session in ("s1", "s2"):
+            if number == 0:
+                await store.apply(opened(session, key=f"web:{session}"))
+            row = Message("user", f"{session} {number} {texts[number % len(texts)]}")
+            await store.apply(AppendMessages(session, "t", (row,), 1000))
+    for session in ("s1", "s2"):
+        _, rows = await store.context(session)
+        assert rows == await store.history(session)
+        assert [row.content.split()[1] for row in rows] == [str(number) for number in range(300)]
+
+
 @pytest.mark.parametrize(
     ("keep", "left"),
     [

@@ -1,10 +1,13 @@
 """What a person sees of answers, notices and questions; the start and the end."""
 
 import asyncio
+import gc
+import weakref
 
 import msgspec
 import pytest
 
+from gateway.delivery.outbox import Delivery
 from platforms import memory
 from platforms.core.contract import (
     Button,
@@ -354,3 +357,33 @@ def test_what_cannot_be_shown_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     scene()
     assert "a_3 cannot be shown in memory@:1001: The platform refused" in caplog.text
     assert 'a_2 waits: nothing delivers to {"platform":"nowhere"' in caplog.text
+
+
+class Writer:
+    """Writes an answer, and holds what shows it, as a turn does."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.live = delivery.live(item("a_1", final=False))
+        self.live.follow(self.text)
+
+    def text(self) -> str:
+        return "Answer"
+
+
+@simulated
+async def test_whoever_wrote_an_answer_is_freed_with_it_and_not_by_the_collector(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    async with running(store, platform) as delivery:
+        writer = Writer(delivery)
+        freed = weakref.ref(writer)
+        await asyncio.sleep(1)
+        await put(store, delivery, item("a_1", "Answer"))
+        await delivery.settle(10)
+        gc.disable()
+        try:
+            del writer
+            assert freed() is None
+        finally:
+            gc.enable()

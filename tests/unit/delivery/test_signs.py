@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery.outbox import Delivery
+from gateway.delivery.outbox import MOST_SIGNING, Delivery
 from gateway.delivery.signs import MOST_SIGNS, PATIENCE, SIGN_DEADLINE
 from platforms import memory
 from platforms.core.contract import Address, Post, React
@@ -292,3 +292,55 @@ async def test_a_chat_whose_sign_is_under_way_is_not_forgotten(world: World, sto
             delivery.react(Address("other", str(number)), "m2", "👀")
         await _quiet()
         assert set(delivery._idle) == set(delivery._lanes)
+
+
+@simulated
+async def test_signs_that_wait_in_many_chats_take_no_tasks(world: World, store: Store) -> None:
+    platform = Platform(clock=world)
+    async with signing(store, platform) as delivery:
+        delivery.disconnected("memory")
+        before = len(asyncio.all_tasks())
+        for number in range(100):
+            delivery.react(Address("memory", str(number)), "m1", "👀")
+        await asyncio.sleep(1)
+        assert len(asyncio.all_tasks()) == before
+        delivery.connected("memory")
+        await _quiet()
+        assert len(signs(platform)) == 100
+
+
+@simulated
+async def test_when_signs_wait_in_too_many_chats_the_longest_waiting_are_dropped(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    chats = [str(number) for number in range(MOST_SIGNING + 20)]
+    async with signing(store, platform) as delivery:
+        delivery.disconnected("memory")
+        for chat in chats:
+            delivery.react(Address("memory", chat), "m1", "👀")
+        assert len(delivery._idle) == 20  # nothing waits in them any more
+        delivery.connected("memory")
+        await _quiet()
+        assert [op.address.chat for op in platform.ops if isinstance(op, React)] == chats[20:]
+        assert not delivery._signing
+
+
+@simulated
+async def test_a_sign_that_is_under_way_is_not_taken_back_when_others_are_dropped(
+    world: World, store: Store
+) -> None:
+    platform = Platform(clock=world)
+    platform.fail(memory.hanging(), React)
+    async with signing(store, platform) as delivery:
+        delivery.react(HERE, "m1", "👀")
+        await until(lambda: bool(platform.ops))
+        (lane,) = delivery._lanes.values()
+        delivery.react(HERE, "m2", "👀")
+        lane.signs.drop()
+        assert not delivery._idle
+        await _quiet()
+        assert list(delivery._idle.values()) == [lane]
+        delivery.react(HERE, "m3", "👀")
+        await _quiet()
+    assert [message for message, _ in signs(platform)] == ["m1", "m3"]

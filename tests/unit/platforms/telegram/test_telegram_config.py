@@ -49,3 +49,24 @@ def test_the_library_is_loaded_only_when_it_is_used() -> None:
     assert find("telegram") is SPEC
     program = "import sys, platforms.telegram; sys.exit(1 if 'telegram' in sys.modules else 0)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_what_the_library_reads_passports_with_is_not_loaded_and_others_can_load_it() -> None:
+    code = """
+import sys
+from platforms.core.contract import Surroundings
+from platforms.telegram import SPEC, TelegramConfig
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+from sessions.values.secret import Secret
+from tests.fakes.archive import MemoryArchive, MemoryShelf
+
+clock = SystemClock()
+around = Surroundings(clock, Ids(clock), MemoryShelf(), MemoryArchive())
+SPEC.build(TelegramConfig(token=Secret("123:abc")), around)
+print("telegram" in sys.modules, "cryptography" in sys.modules)
+import cryptography
+print(cryptography.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False", "cryptography"]
