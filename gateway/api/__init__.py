@@ -2,6 +2,8 @@
 
 asked       what is asked, in no form's words
 chat_form   the form of `/v1/chat/completions`: what comes in, and what goes out
+chat_shapes what it takes and gives, as it stands on the wire
+bodies      what all bodies have in common; beside: events that are no words of the answer
 pictures    pictures inside of a request
 story       a turn's news as what a program is told; outcome: how that ends
 failures    refusals and errors in OpenAI's shape

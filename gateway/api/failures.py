@@ -2,6 +2,8 @@
 
 import msgspec
 
+from gateway.refusals import Error, error_body
+
 UNFIT = "invalid_request_error"
 BROKEN = "server_error"
 
@@ -17,18 +19,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     retry_after: int | None = None  # seconds
     again: bool = False  # a client that repeats it by itself does no harm
 
-    def error(self) -> dict[str, str | None]:
-        """Write what stands under `error`."""
-        return {
-            "message": self.message,
-            "type": self.type,
-            "param": self.param,
-            "code": self.code,
-        }
+    def error(self) -> Error:
+        """Give what stands under `error`."""
+        return Error(self.message, self.type, self.param, self.code)
 
     def body(self) -> bytes:
         """Write the body of a response."""
-        return msgspec.json.encode({"error": self.error()})
+        return error_body(self.error())
 
     def headers(self) -> dict[str, str]:
         """Give what goes in front of it.

@@ -14,7 +14,15 @@ REMOTE = (
     "data: address (`data:image/png;base64,…`)."
 )
 LARGEST = 15_000_000  # bytes, as much as is kept of one file
-_DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,60})(?:;[^;,]*)*;base64,", re.IGNORECASE)
+# Capitals count as little as in any address; JSON Schema has no other way to say so.
+_BEGINNING = (
+    r"[Dd][Aa][Tt][Aa]:([Ii][Mm][Aa][Gg][Ee]/[A-Za-z0-9.+-]{1,60})(?:;[^;,]*)*"
+    r";[Bb][Aa][Ss][Ee]64,"
+)
+ADDRESS = f"^{_BEGINNING}(?:[A-Za-z0-9+/]{{4}})*(?:[A-Za-z0-9+/]{{2}}(?:==|[A-Za-z0-9+/]=|[A-Za-z0-9+/]{{2}}))$"
+"""The form of a picture's address, as JSON Schema has patterns."""
+
+_DATA = re.compile(_BEGINNING)
 
 
 def picture(url: str, param: str, number: int) -> Picture:

@@ -8,10 +8,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
-import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.refusals import Error, error_body
 
 MAX_BODY = 16 * 1024 * 1024
 
@@ -39,8 +40,9 @@ def refusal(
     status: int, kind: str, message: str, headers: dict[str, str] | None = None
 ) -> Response:
     """Answer with the one shape that all errors over HTTP have."""
-    body = msgspec.json.encode({"error": {"type": kind, "message": message}})
-    return Response(body, status, headers=headers, media_type="application/json")
+    return Response(
+        error_body(Error(message, kind)), status, headers=headers, media_type="application/json"
+    )
 
 
 class Guard:

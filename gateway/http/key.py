@@ -10,10 +10,10 @@ Any route may ask:
 import hmac
 import ipaddress
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.refusals import Error, error_body
 from sessions.values.secret import Secret
 
 HOLDER = "api:key"
@@ -61,8 +61,7 @@ def openai_error(
     headers: dict[str, str] | None = None,
 ) -> Response:
     """Refuse in the shape in which OpenAI's clients expect it."""
-    error = {"message": message, "type": kind, "param": None, "code": code}
-    body = msgspec.json.encode({"error": error})
+    body = error_body(Error(message, kind, code=code))
     return Response(body, status, headers=headers, media_type="application/json")
 
 
