@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
-from gateway import api_key, disk
+from gateway import api_key, disk, openapi
 from gateway.access import by_membership
 from gateway.announcer import Announcer
 from gateway.api.adapter import ApiAdapter
@@ -235,6 +235,7 @@ class GatewayRunner:
             key=self._key,
             crowd=self._crowd,
             figures=Figures(self._ledger, self, store, self._clock, self._home).page,
+            document=openapi.page,
         )
 
     def _own_key(self) -> Secret:

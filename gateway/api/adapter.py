@@ -19,7 +19,9 @@ from gateway.api.failures import (
     WRONG_KEY,
     Failure,
     Refused,
+    no_model,
 )
+from gateway.api.listing import Model, ModelList
 from gateway.api.requests import PLATFORM, Requests
 from gateway.api.stream import AnswerResponse
 from gateway.feeds import Feeds
@@ -149,19 +151,17 @@ class ApiAdapter:
 
     async def _models(self, _: Request, requests: Requests) -> ASGIApp:
         listed = [self._described(*each) for each in requests.naming.listed()]
-        return _json({"object": "list", "data": listed})
+        return _json(ModelList(data=listed))
 
     async def _model(self, request: Request, requests: Requests) -> ASGIApp:
         name = request.path_params["name"]
         for known, provider in requests.naming.listed():
             if known == name:
                 return _json(self._described(known, provider))
-        message = f"There is no model “{name[:80]}” here. `GET /v1/models` lists them."
-        failure = Failure(status=404, message=message, param="model", code="model_not_found")
-        raise Refused(failure)
+        raise Refused(no_model(name))
 
-    def _described(self, name: str, provider: str) -> dict[str, object]:
-        return {"id": name, "object": "model", "created": self._since, "owned_by": provider}
+    def _described(self, name: str, provider: str) -> Model:
+        return Model(id=name, created=self._since, owned_by=provider)
 
     # --- who is let in --------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class ApiAdapter:
             raise Refused(WRONG_KEY)
 
 
-def _json(body: object) -> Response:
+def _json(body: msgspec.Struct) -> Response:
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 

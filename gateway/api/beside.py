@@ -45,7 +45,10 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     choices: NoChoices | UnsetType = UNSET
 
 
-EVENTS: dict[str, object] = {PROGRESS: ToolRunning | ToolCompleted, NOTICE: Notice}
+EVENTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    PROGRESS: (ToolRunning, ToolCompleted),
+    NOTICE: (Notice,),
+}
 """What is told under which name."""
 
 

@@ -50,12 +50,13 @@ def read_request(content: bytes) -> Asked:
         raise unfit(msg, "n", "unsupported_parameter")
     *before, message = _said(body.messages)
     options = body.stream_options
+    limit = body.max_completion_tokens or body.max_tokens
     return Asked(
         message=message,
         before=tuple(before),
         system="\n\n".join(_prompts(body.messages)),
         model=(body.model or "").strip(),
-        max_output_tokens=body.max_completion_tokens or body.max_tokens,
+        max_output_tokens=int(limit) if limit else None,
         temperature=body.temperature,
         effort=body.reasoning_effort,
         stream=bool(body.stream),

@@ -101,8 +101,10 @@ class StreamOptions(msgspec.Struct, frozen=True):
     )
 
 
-MOST_TOKENS = 2_147_483_647
-Tokens = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
+Tokens = Annotated[
+    float,  # to JSON Schema 7.0 is an integer too
+    Meta(ge=1, le=2_147_483_647, multiple_of=1, extra_json_schema={"type": "integer"}),
+]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 _ONE = Meta(description="There is one answer to a request.", extra_json_schema={"enum": [1, None]})
@@ -134,7 +136,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     ] = None
     temperature: Temperature | None = None
     reasoning_effort: Effort | None = None
-    n: Annotated[int | None, _ONE] = None
+    n: Annotated[float | None, _ONE] = None
     tools: Annotated[list[Any] | None, _NO_TOOLS] = None
     tool_choice: Any = None
     functions: Annotated[list[Any] | None, _NO_FUNCTIONS] = None

@@ -9,9 +9,10 @@ let in.
 from collections.abc import Callable
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.key import openai_error
+from gateway.refusals import Error, error_body
 
 MOST = 512
 RETRY_AFTER = 1
@@ -19,7 +20,11 @@ RETRY_AFTER = 1
 
 WATCHING = frozenset({"/livez", "/readyz", "/metrics"})
 
-_FULL = "This server is busy with as many requests as it takes at once. Please try again."
+FULL = Error(
+    "This server is busy with as many requests as it takes at once. Please try again.",
+    "rate_limit_error",
+    code="too_many_requests",
+)
 
 
 class Crowd:
@@ -69,9 +74,7 @@ class Turnstile:
 
 def _full() -> ASGIApp:
     headers = {"retry-after": str(RETRY_AFTER)}
-    return openai_error(
-        429, _FULL, kind="rate_limit_error", code="too_many_requests", headers=headers
-    )
+    return Response(error_body(FULL), 429, headers, "application/json")
 
 
 def _begins_events(message: Message) -> bool:

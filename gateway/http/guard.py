@@ -26,7 +26,14 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 
-_WRONG_HOST = "This server is not called that. Please open it under the address it prints at start."
+WRONG_HOST = Error(
+    "This server is not called that. Please open it under the address it prints at start.", "host"
+)
+OTHER_SITE = Error("Requests from other web sites are not taken.", "origin")
+MALFORMED = Error("This is no HTTP request that can be read.", "invalid_request_error")
+TOO_LARGE = Error("This request is too large.", "too_large")
+INTERNAL = Error("Something went wrong here; the log says what.", "internal")
+
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]+)?")
 
 _log = logging.getLogger(__name__)
@@ -36,13 +43,9 @@ class _TooLarge(Exception):
     """The body has grown beyond the limit while it was read."""
 
 
-def refusal(
-    status: int, kind: str, message: str, headers: dict[str, str] | None = None
-) -> Response:
+def refusal(status: int, error: Error, headers: dict[str, str] | None = None) -> Response:
     """Answer with the one shape that all errors over HTTP have."""
-    return Response(
-        error_body(Error(message, kind)), status, headers=headers, media_type="application/json"
-    )
+    return Response(error_body(error), status, headers=headers, media_type="application/json")
 
 
 class Guard:
@@ -78,10 +81,10 @@ class Guard:
     def _judge(self, headers: Headers, here: Collection[str]) -> Response | None:
         host = headers.get("host", "").lower()
         if not (_names(self._allowed, host) or _names(here, host) or _name(host) in _LOOPBACK):
-            return refusal(403, "host", _WRONG_HOST)
+            return refusal(403, WRONG_HOST)
         origin = headers.get("origin")
         if origin is not None and not self._origin_allowed(origin.lower(), host):
-            return refusal(403, "origin", "Requests from other web sites are not taken.")
+            return refusal(403, OTHER_SITE)
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._max_body:
             return _too_large()
@@ -116,7 +119,7 @@ class Boundary:
                 answer = _too_large()
             else:
                 _log.exception("%s %s failed.", scope.get("method"), scope.get("path"))
-                answer = refusal(500, "internal", "Something went wrong here; the log says what.")
+                answer = refusal(500, INTERNAL)
             if not started:
                 await answer(scope, receive, send)
 
@@ -135,7 +138,7 @@ def _name(host: str) -> str:
 
 def _too_large() -> Response:
     # The rest of the body is not read, so the connection cannot be used again.
-    return refusal(413, "too_large", "This request is too large.", {"connection": "close"})
+    return refusal(413, TOO_LARGE, {"connection": "close"})
 
 
 def _counted(receive: Receive, most: int) -> Receive:

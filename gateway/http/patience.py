@@ -13,6 +13,9 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gateway.http.guard import MALFORMED
+from gateway.refusals import error_body
+
 Cut = Callable[[str], None]
 """Told why a connection was cut: `slow_headers`, `slow_body` or `slow_reader`."""
 
@@ -84,6 +87,27 @@ class _Connection(H11Protocol):
             self._expect()  # it is we who do not read
         else:
             self._end("slow_body")
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - ours says it in our shape
+        """Refuse what is no HTTP; where an answer has begun, that one can only be cut off."""
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.abort()
+            return
+        if self.tasks and self.cycle:  # type: ignore[truthy-bool]  # None before the first request
+            self.cycle.disconnected = True  # whatever it still wants to say has no place here
+        body = error_body(MALFORMED)
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+        ]
+        for event in (
+            h11.Response(status_code=400, headers=headers),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     # --- what it takes ----------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ class Content(msgspec.Struct, frozen=True):
     media: str
     shape: Any = None  # a type that is written as JSON; none: text
     examples: Mapping[str, Any] = {}
-    events: Mapping[str, Any] = {}  # of a stream: shapes by the event's name
+    events: Mapping[str, Sequence[Any]] = {}  # of a stream: shapes by the event's name
 
 
 class Reply(msgspec.Struct, frozen=True):
