@@ -30,7 +30,7 @@ WRONG_HOST = Error(
     "This server is not called that. Please open it under the address it prints at start.", "host"
 )
 OTHER_SITE = Error("Requests from other web sites are not taken.", "origin")
-MALFORMED = Error("This is no HTTP request that can be read.", "invalid_request_error")
+MALFORMED = Error("This is no HTTP request that can be read.", "malformed")
 TOO_LARGE = Error("This request is too large.", "too_large")
 INTERNAL = Error("Something went wrong here; the log says what.", "internal")
 

@@ -10,14 +10,14 @@ _numbers = count()
 
 
 @schemathesis.hook
-def before_call(_: HookContext, case: Case, __: dict[str, Any]) -> None:
+def before_call(_: HookContext, case: Case[Any], __: dict[str, Any]) -> None:
     """Where everything fits the schema, let the last message ask something, under a key of its own.
 
     A schema cannot speak of the last of a list, nor of what was sent before.
     """
     if not (case.meta and case.meta.generation.mode.is_positive and isinstance(case.body, dict)):
         return
-    if messages := case.body.get("messages"):
+    if isinstance(messages := case.body.get("messages"), list):
         case.body = {**case.body, "messages": [*messages, {"role": "user", "content": "Hello."}]}
     if "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = f"key {next(_numbers)}"
