@@ -33,9 +33,14 @@ class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
     temperature: float | None = None
     effort: str | None = None
     before: tuple[Row, ...] = ()
+    rows: tuple[Message, ...] = ()  # of another conversation, which this one branches off
+    after: str = ""  # the session that goes on
     once: bool = False  # the conversation is this request, and is closed with its answer
     keyed: bool = False  # it may be sent again, and then means the same
     digest: str = ""  # of the request: under the same key nothing else may be asked
+    kept: bool = False  # the answer may be asked for again by its id
+    called: str = ""  # the model, as the answer names it
+    echo: bytes = b""  # what the answer says of its request, in the words of the request's form
 
 
 _write = msgspec.json.Encoder().encode
@@ -57,7 +62,7 @@ def requested(entry: InboxEntry, event: InboundMessage, origin: str) -> Pending:
     wishes = read_wishes(event.wishes)
     parts: list[Part] = [file for row in wishes.before for file in row.files]
     files = iter(attachments(entry.id, (*parts, *event.parts)))
-    before = tuple(_message(row, files) for row in wishes.before)
+    before = (*wishes.rows, *(_message(row, files) for row in wishes.before))
     message = Message("user", event.text, files=tuple(files))
     return Pending(
         entry.id,
@@ -66,8 +71,9 @@ def requested(entry: InboxEntry, event: InboundMessage, origin: str) -> Pending:
         message,
         origin=origin,
         before=before,
-        wishes=write_wishes(msgspec.structs.replace(wishes, before=())),
+        wishes=write_wishes(msgspec.structs.replace(wishes, before=(), rows=())),
         once=wishes.once,
+        after=wishes.after,
     )
 
 

@@ -31,9 +31,10 @@ class Pending(msgspec.Struct, frozen=True):
     mode: Busy = Busy.QUEUE
     reply_to: str = ""  # the message that its answer should be a reply to; empty: none
     origin: str = ""  # made of what was received, for the ids of all that answers it
-    before: tuple[Message, ...] = ()  # what a session that it opens begins with
+    before: tuple[Message, ...] = ()  # what a session that it opens begins with; or `after`: more
     wishes: bytes = b""  # how it is to be answered; for whoever runs the turn
     once: bool = False  # its session is for it alone, and ends with its turn
+    after: str = ""  # the session that it goes on in, also when that was closed
 
 
 class RunningTurn(msgspec.Struct, frozen=True):

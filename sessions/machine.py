@@ -154,7 +154,8 @@ def _arrived(result: Result, event: Arrived, env: Env) -> None:
         result.changes.append(SetInbox((pending.id,), InboxState.REFUSED, env.now))
         result.acts.append(Say("N16", pending.address, {"limit": env.queue_limit}))
         return
-    if event.expired and state.turn is None and state.session:
+    meant = pending.after == state.session  # whoever names a session does not mean a fresh one
+    if event.expired and state.turn is None and state.session and not meant:
         result.changes.append(
             SetSession(state.session, SessionState.CLOSED, event.expired, env.now)
         )
@@ -203,7 +204,11 @@ def _start_next(result: Result, env: Env) -> None:
         return
     taken = _next_taken(state.waiting)
     _set(result, waiting=state.waiting[len(taken) :])
-    if state.goes_on and state.earlier and state.fresh_after in _INTERRUPTED:
+    after = taken[0].after
+    if after and state.session is None:
+        _bring_back(result, after, (), env)
+        state = result.state
+    elif state.goes_on and state.earlier and state.fresh_after in _INTERRUPTED:
         _bring_back(result, state.earlier.session, (), env)
         state = result.state
     fresh_after, request = state.fresh_after, state.earlier.request if state.earlier else ""
@@ -217,6 +222,8 @@ def _start_next(result: Result, env: Env) -> None:
             result.acts.append(Say("N14", taken[-1].address, origin=taken[-1].origin))
     else:
         fresh_after = None
+        if after == state.session:
+            before = taken[0].before
     told = fresh_after in _INTERRUPTED
     _start_turn(
         result,

@@ -169,6 +169,10 @@ class SessionStore:
         """The rows of a session that were not taken back, in order; `limit`: the newest of them."""
         return await self.database.read(lambda c: sessions.history(c, session_id, limit))
 
+    async def history_up_to(self, session_id: str, turn_id: str) -> tuple[Message, ...]:
+        """The rows of a session as far as a turn, that one included; none when it left no row."""
+        return await self.database.read(lambda c: sessions.up_to(c, session_id, turn_id))
+
     async def context(self, session_id: str) -> tuple[str, tuple[Message, ...]]:
         """What a model is to see of a session: a summary of its oldest rows, and the rows behind.
 
@@ -251,6 +255,10 @@ class SessionStore:
     async def inbox_entry(self, source: str, event: str) -> InboxEntry | None:
         """Something received, by what a redelivery of it would repeat."""
         return await self.database.read(lambda c: inbox.entry(c, source, event))
+
+    async def received(self, inbox_id: str) -> InboxEntry | None:
+        """Something received, by its id here."""
+        return await self.database.read(lambda c: inbox.received(c, inbox_id))
 
     async def turn_inbox(self, turn_id: str) -> tuple[InboxEntry, ...]:
         """What a turn answers."""

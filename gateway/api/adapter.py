@@ -23,6 +23,7 @@ from gateway.api.failures import (
 )
 from gateway.api.listing import Model, ModelList
 from gateway.api.requests import PLATFORM, Requests
+from gateway.api.responses_routes import ResponsesRoutes
 from gateway.api.stream import AnswerResponse
 from gateway.feeds import Feeds
 from gateway.news import Told
@@ -85,6 +86,7 @@ class ApiAdapter:
         self._redactor = redactor
         self._pictures = Attachments(folder, clock)
         self._requests: Requests | None = None
+        self._responses = ResponsesRoutes(clock, keepalive, redactor)
         self._since = clock.now() // 1000
 
     def open(self, requests: Requests) -> None:
@@ -115,8 +117,14 @@ class ApiAdapter:
 
     def routes(self) -> Sequence[BaseRoute]:
         """See `OffersRoutes`."""
+        responses = self._responses
         return [
             Route("/v1/chat/completions", self._inside(self._chat), methods=["POST"]),
+            Route("/v1/responses", self._inside(responses.create), methods=["POST"]),
+            Route("/v1/responses/{id}", self._inside(responses.retrieve), methods=["GET"]),
+            Route("/v1/responses/{id}", self._inside(responses.delete), methods=["DELETE"]),
+            Route("/v1/responses/{id}/cancel", self._inside(responses.cancel), methods=["POST"]),
+            Route("/v1/responses/{id}/input_items", self._inside(responses.input_items)),
             Route("/v1/models", self._inside(self._models)),
             Route("/v1/models/{name:path}", self._inside(self._model)),
         ]

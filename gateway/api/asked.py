@@ -37,6 +37,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None = None
     stream: bool = False
     usage: bool = False  # a stream ends with what it cost
+    previous: str = ""  # the id of the answer from which the conversation goes on
+    keep: bool = False  # the answer may be asked for again by its id
+    echo: bytes = b""  # see `gateway.wishes.Wishes.echo`
     digest: str = ""
 
 

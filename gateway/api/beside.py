@@ -52,18 +52,16 @@ EVENTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
 """What is told under which name."""
 
 
-def named(piece: ToolRuns | ToolOver | Told, *, chunk_like: bool = False) -> bytes:
-    """Write an event; one that is like a chunk holds an empty `choices` besides."""
+def told(
+    piece: ToolRuns | ToolOver | Told, *, chunk_like: bool = False
+) -> tuple[str, ToolRunning | ToolCompleted | Notice]:
+    """Give an event: its name, and what it says. One like a chunk has empty `choices` besides."""
     none: list[Any] | UnsetType = [] if chunk_like else UNSET
     match piece:
         case ToolRuns(call, tool, label, emoji):
             running = ToolRunning(tool=tool, emoji=emoji, label=label, call_id=call, choices=none)
-            return _event(PROGRESS, running)
+            return PROGRESS, running
         case ToolOver(call, tool):
-            return _event(PROGRESS, ToolCompleted(tool=tool, call_id=call, choices=none))
+            return PROGRESS, ToolCompleted(tool=tool, call_id=call, choices=none)
         case Told(id_, text):
-            return _event(NOTICE, Notice(id=id_, text=text, choices=none))
-
-
-def _event(name: str, data: msgspec.Struct) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(data) + b"\n\n"
+            return NOTICE, Notice(id=id_, text=text, choices=none)

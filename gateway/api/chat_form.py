@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from agent.spend import Usage
 from gateway.api.asked import Asked, Picture, Said, clean, digest_of
-from gateway.api.beside import named
+from gateway.api.beside import told
 from gateway.api.bodies import OWN_TOOLS, read_body
 from gateway.api.chat_shapes import (
     AnswerChoice,
@@ -148,7 +148,8 @@ class ChatForm:
             case More():
                 return self._chunk(Delta(content=piece.text))
             case _:
-                return named(piece, chunk_like=self._chunk_like)
+                name, said = told(piece, chunk_like=self._chunk_like)
+                return b"event: " + name.encode() + b"\n" + _data(said)
 
     def end(self, outcome: Outcome) -> bytes:
         """Write how it ended."""

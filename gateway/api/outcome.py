@@ -1,8 +1,10 @@
 """Sans-IO: how a turn ended, in the words of OpenAI's API."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.events import TurnDone
 from agent.spend import Usage
@@ -70,6 +72,14 @@ def outcome_of(end: End) -> Outcome:
             return Outcome("error", QUEUE_FULL)
         case Over.NOT_BEGUN:
             return Outcome("error", NOT_BEGUN)
+
+
+def cleaned(outcome: Outcome, clean: Callable[[str], str]) -> Outcome:
+    """Hide secrets: what a service says of an error may hold a key."""
+    failure = outcome.failure
+    if failure:
+        failure = replace(failure, message=clean(failure.message))
+    return replace(outcome, failure=failure, declined=clean(outcome.declined))
 
 
 def _failed(done: TurnDone | None, cause: str, usage: Usage) -> Outcome:

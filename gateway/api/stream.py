@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
-from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.failures import Failure
-from gateway.api.outcome import INTERRUPTED, Outcome, outcome_of
+from gateway.api.outcome import INTERRUPTED, Outcome, cleaned, outcome_of
 from gateway.api.requests import Following
 from gateway.api.story import Piece, Story
 from gateway.feeds import Reading
@@ -103,7 +102,8 @@ class _Writer:
             if events:
                 await self._write(events)
             elif self._clock.monotonic() - self._wrote_at >= self._keepalive:
-                await self._write(KEEPALIVE)
+                # With it the status is out: whoever waits may as well know what for.
+                await self._write(KEEPALIVE + self._beginning())
         await self._given_up()
 
     async def whole(self, reading: Reading) -> None:
@@ -129,19 +129,14 @@ class _Writer:
             await self._refuse(INTERRUPTED)
 
     def _outcome(self, end: End) -> Outcome:
-        """Say how it ended; what a service says of an error may hold a key."""
-        outcome = outcome_of(end)
-        failure, clean = outcome.failure, self._redactor.clean
-        if failure:
-            failure = replace(failure, message=clean(failure.message))
-        return replace(outcome, failure=failure, declined=clean(outcome.declined))
+        return cleaned(outcome_of(end), self._redactor.clean)
 
     def _events(self, news: Iterable[News | End]) -> bytes:
         pieces = self._pieces(news)
         if not pieces:
             return b""
-        events = b"".join(map(self._form.piece, pieces))
-        return self._beginning() + events
+        beginning = self._beginning()  # first: a form may count its events
+        return beginning + b"".join(map(self._form.piece, pieces))
 
     def _beginning(self) -> bytes:
         if self._begun:

@@ -29,6 +29,7 @@ _TURN_INBOX = _ENTRIES.where(schema.inbox.c.turn_id == given("turn"))
 _ENTRY_BY_EVENT = sa.select(*ENTRY).where(
     schema.inbox.c.source == given("source"), schema.inbox.c.event == given("event")
 )
+_ENTRY_BY_ID = sa.select(*ENTRY).where(schema.inbox.c.id == given("entry"))
 _SAID = both_ways(
     ENTRY,
     (schema.inbox.c.address == given("address"), schema.inbox.c.payload.is_not(None)),
@@ -96,4 +97,10 @@ def of_turn(connection: Connection, turn_id: str) -> tuple[InboxEntry, ...]:
 def entry(connection: Connection, source: str, event: str) -> InboxEntry | None:
     """Find something received."""
     row = connection.execute(_ENTRY_BY_EVENT, {"source": source, "event": event}).first()
+    return read_entry(row) if row else None
+
+
+def received(connection: Connection, id_: str) -> InboxEntry | None:
+    """Find something received by its id here."""
+    row = connection.execute(_ENTRY_BY_ID, {"entry": id_}).first()
     return read_entry(row) if row else None

@@ -131,6 +131,22 @@ _HISTORY = (
     .order_by(schema.messages.c.id.desc())
     .limit(LIMIT)
 )
+_last_of_turn = (
+    sa.select(sa.func.max(schema.messages.c.id))
+    .where(
+        schema.messages.c.session_id == given("session"), schema.messages.c.turn_id == given("turn")
+    )
+    .scalar_subquery()
+)
+_UP_TO_TURN = (
+    sa.select(schema.messages.c.body)
+    .where(
+        schema.messages.c.session_id == given("session"),
+        schema.messages.c.id <= _last_of_turn,
+        schema.messages.c.taken_back == sa.false(),
+    )
+    .order_by(schema.messages.c.id)
+)
 _SUMMARY = sa.select(schema.summaries.c.text, schema.summaries.c.upto).where(
     schema.summaries.c.session_id == given("session")
 )
@@ -151,6 +167,12 @@ def history(connection: Connection, session_id: str, limit: int | None) -> tuple
     most = EVERYTHING if limit is None else limit
     rows = connection.scalars(_HISTORY, {"session": session_id, "limit": most}).all()
     return _decode(reversed(rows))
+
+
+def up_to(connection: Connection, session_id: str, turn_id: str) -> tuple[Message, ...]:
+    """Read a session's history as it stood at the end of a turn, in order."""
+    rows = connection.scalars(_UP_TO_TURN, {"session": session_id, "turn": turn_id})
+    return _decode(rows.all())
 
 
 def context(connection: Connection, session_id: str) -> tuple[str, tuple[Message, ...]]:

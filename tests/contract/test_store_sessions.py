@@ -306,3 +306,30 @@ async def test_a_store_is_read_only_beside_the_one_that_writes(
     finally:
         await beside.close()
     assert await store.get_value("a", "b") is None
+
+
+async def test_a_history_is_read_as_it_stood_at_the_end_of_a_turn(store: SessionStore) -> None:
+    await store.apply(opened("s1"), opened("s2", key="telegram:1002"))
+    await store.apply(started("t1", "s1", said="one"))
+    await store.apply(AppendMessages("s1", "t1", (Message("assistant", "two"),), 1), ended("t1"))
+    await store.apply(started("x1", "s2", key="telegram:1002", said="elsewhere"), ended("x1"))
+    await store.apply(started("t2", "s1", said="three"), ended("t2"))
+    await store.apply(started("t3", "s1", said="four"), ended("t3"))
+
+    async def read(session: str, turn: str) -> list[str]:
+        return [row.content for row in await store.history_up_to(session, turn)]
+
+    assert await read("s1", "t1") == ["one", "two"]
+    assert await read("s1", "t2") == ["one", "two", "three"]
+    assert await read("s1", "x1") == await read("s1", "t9") == await read("s9", "t1") == []
+    await store.apply(TakeBack("s1", "t1", 9))
+    assert await read("s1", "t2") == ["three"]
+
+
+async def test_what_was_received_is_found_by_its_id(store: SessionStore) -> None:
+    await store.accept(entry("i1"))
+    await store.accept(entry("i2"))
+    found = await store.received("i2")
+    assert found
+    assert (found.id, found.event) == ("i2", "event of i2")
+    assert await store.received("i3") is None

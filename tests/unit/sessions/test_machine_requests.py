@@ -147,3 +147,49 @@ def test_wishes_are_never_joined_into_one_turn() -> None:
     (start,) = changes(result, StartTurn)
     assert start.inbox == ("i2",)
     assert msgspec.structs.asdict(result.state)["waiting"][0].id == "i3"
+
+
+# --- going on from an answer -----------------------------------------------------------------
+
+
+def test_a_closed_session_goes_on_for_whoever_names_it() -> None:
+    more = (Message("user", "a"),)
+    result = begun(after="s1", once=True, before=more)
+    assert changes(result, OpenSession) == []
+    assert changes(result, SetSession) == [SetSession("s1", SessionState.ACTIVE, None, 5)]
+    (start,) = changes(result, StartTurn)
+    assert (start.session_id, start.messages) == ("s1", (*more, Message("user", "i1")))
+    result = step(result.state, Ended("t_new", TurnState.DONE), env())
+    assert changes(result, SetSession) == [
+        SetSession("s1", SessionState.CLOSED, Reason.ANSWERED, 5)
+    ]
+
+
+@pytest.mark.parametrize("reason", [*INTERRUPTED, Reason.STOP])
+def test_a_suspended_session_goes_on_for_whoever_names_it(reason: Reason) -> None:
+    result = begun(suspended(reason, goes_on=True), after="s1")
+    assert changes(result, SetSession) == [SetSession("s1", SessionState.ACTIVE, None, 5)]
+    (task,) = acts(result, StartTask)
+    assert (task.turn.session, task.fresh_after, task.interrupted_request) == ("s1", None, "")
+    assert (acts(result, Say), result.state.earlier) == ([], None)
+
+
+def test_another_than_the_suspended_session_may_be_named() -> None:
+    (set_,) = changes(begun(suspended(Reason.CRASH, goes_on=True), after="s2"), SetSession)
+    assert (set_.id, set_.state) == ("s2", SessionState.ACTIVE)
+
+
+def test_an_active_session_goes_on_with_all_that_is_said() -> None:
+    more = (Message("user", "a"),)
+    result = begun(State(KEY, session="s1"), after="s1", before=more)
+    assert changes(result, SetSession) == changes(result, OpenSession) == []
+    (start,) = changes(result, StartTurn)
+    assert (start.session_id, start.messages) == ("s1", (*more, Message("user", "i1")))
+
+
+@pytest.mark.parametrize(("after", "goes_on"), [("s1", True), ("", False), ("s2", False)])
+def test_an_old_session_goes_on_only_for_whoever_names_it(after: str, goes_on: bool) -> None:
+    asked = Arrived(pending(after=after), expired=Reason.IDLE)
+    result = step(State(KEY, session="s1"), asked, env())
+    (start,) = changes(result, StartTurn)
+    assert (start.session_id == "s1") is goes_on

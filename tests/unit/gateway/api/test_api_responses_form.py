@@ -1,0 +1,358 @@
+"""Bodies of `/v1/responses` as they are read, and answers as they are written."""
+
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.spend import Usage
+from gateway.api.asked import Asked
+from gateway.api.failures import Failure, Refused
+from gateway.api.input_items import page
+from gateway.api.outcome import Outcome
+from gateway.api.responses_body import read_request
+from gateway.api.responses_form import ResponsesForm
+from gateway.api.story import More, Piece, ToolOver, ToolRuns
+from gateway.news import Told
+from gateway.wishes import Row, Wishes
+from platforms.core.contract import Address, File, InboundMessage, Sender, Text
+from sessions.records import ToolCall
+from tests.fakes.responses_order import from_wire
+
+PICTURE = "data:image/png;base64,QUJD"
+
+
+def asked(given_input: Any, **more: Any) -> Asked:
+    return read_request(msgspec.json.encode({"input": given_input, **more}))
+
+
+def by(role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
+
+
+def call(name: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": name, "name": "read", "arguments": '{"a":1}'}
+
+
+def result(name: str, output: Any = "result") -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": name, "output": output}
+
+
+# --- what comes in ---------------------------------------------------------------------------
+
+
+def test_a_string_is_what_the_user_says() -> None:
+    found = asked("one", instructions=" ", model=" m ")
+    assert (found.message.role, found.message.text, found.system) == ("user", "one", "")
+    assert (found.model, found.before, found.keep) == ("m", (), True)
+
+
+def test_the_last_message_is_asked_and_the_others_came_before() -> None:
+    found = asked([by("user", "one"), by("assistant", "two", type="message"), by("user", "three")])
+    assert found.message.text == "three"
+    assert [(each.role, each.text) for each in found.before] == [
+        ("user", "one"),
+        ("assistant", "two"),
+    ]
+
+
+def test_what_is_said_as_the_maker_stands_behind_the_instructions() -> None:
+    found = asked([by("system", "a"), by("user", "x"), by("developer", "b")], instructions="i")
+    assert found.system == "i\n\na\n\nb"
+
+
+def test_calls_that_stand_together_are_one_step() -> None:
+    items = [
+        by("user", "one"),
+        by("assistant", "let me see"),
+        {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"},
+        call("c1"),
+        call("c2"),
+        result("c1"),
+        result("c2", [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]),
+        call("c3"),
+        result("c3"),
+        by("user", "two"),
+    ]
+    _, first, one, two, second, three = asked(items).before
+    calls = tuple(ToolCall(name, "read", '{"a":1}') for name in ("c1", "c2", "c3"))
+    assert (first.text, first.tool_calls) == ("let me see", calls[:2])
+    assert [(each.role, each.text, each.tool_call_id) for each in (one, two, three)] == [
+        ("tool", "result", "c1"),
+        ("tool", "a\nb", "c2"),
+        ("tool", "result", "c3"),
+    ]
+    assert (second.text, second.tool_calls) == ("", calls[2:])
+
+
+def test_pictures_stay_with_their_messages() -> None:
+    def looking(text: str) -> dict[str, Any]:
+        parts = [
+            {"type": "input_text", "text": text},
+            {"type": "input_image", "image_url": PICTURE},
+        ]
+        return by("user", parts)
+
+    found = asked([looking("a"), looking("b")])
+    assert [each.name for each in found.before[0].pictures] == ["picture-1.png"]
+    assert [each.name for each in found.message.pictures] == ["picture-2.png"]
+
+
+WISHES: dict[str, tuple[dict[str, Any], str, object]] = {
+    "length": ({"max_output_tokens": 5}, "max_output_tokens", 5),
+    "temperature": ({"temperature": 0.25}, "temperature", 0.25),
+    "effort": ({"reasoning": {"effort": "high"}}, "effort", "high"),
+    "stream": ({"stream": True}, "stream", True),
+    "previous": ({"previous_response_id": "resp_1"}, "previous", "resp_1"),
+    "not kept": ({"store": False}, "keep", False),
+    "store by name": ({"store": True}, "keep", True),
+    "store null": ({"store": None}, "keep", True),
+    "tools not used": ({"tools": [{}], "tool_choice": "none"}, "system", ""),
+    "plain text": ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, "system", ""),
+    "unknown": ({"whatever": [1], "include": ["x"], "service_tier": "auto"}, "system", ""),
+    "not in the background": ({"background": False, "conversation": None}, "system", ""),
+}
+
+
+@pytest.mark.parametrize(("more", "name", "value"), WISHES.values(), ids=WISHES)
+def test_wishes_are_read(more: dict[str, Any], name: str, value: object) -> None:
+    assert getattr(asked("x", **more), name) == value
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
+    "no input": ({}, None, "input"),
+    "blank": ({"input": " \n"}, "input", "nothing in"),
+    "nothing": ({"input": []}, "input", "role `user`"),
+    "nobody asks": ({"input": [by("assistant", "x")]}, "input", "role `user`"),
+    "a result at the end": ({"input": [call("c"), result("c")]}, "input", "role `user`"),
+    "blank message": ({"input": [by("user", "")]}, "input", "nothing in"),
+    "role": ({"input": [by("king", "x")]}, "input[0].role", "king"),
+    "no role": ({"input": [{"type": "message", "content": "x"}]}, "input[0].role", "role"),
+    "reference": (
+        {"input": [{"type": "item_reference", "id": "msg_1"}]},
+        "input[0]",
+        "not looked up",
+    ),
+    "other item": ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
+    "file": (
+        {"input": [by("user", [{"type": "input_file", "file_id": "f"}])]},
+        "input[0].content[0]",
+        "input_file",
+    ),
+    "picture by id": (
+        {"input": [by("user", [{"type": "input_image", "file_id": "f"}])]},
+        "input[0].content[0]",
+        "input_image",
+    ),
+    "remote picture": (
+        {"input": [by("user", [{"type": "input_image", "image_url": "https://example.org/a"}])]},
+        "input[0].content[0].image_url",
+        "not fetched",
+    ),
+    "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools", "tools of its own"),
+    "background": ({"input": "x", "background": True}, "background", "Idempotency-Key"),
+    "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Session-Id"),
+    "prompt": ({"input": "x", "prompt": {"id": "p"}}, "prompt", "instructions"),
+    "format": (
+        {"input": "x", "text": {"format": {"type": "json_schema", "name": "a"}}},
+        "text.format",
+        "plain words",
+    ),
+    "length": ({"input": "x", "max_output_tokens": 0}, "max_output_tokens", ">= 1"),
+    "metadata": ({"input": "x", "metadata": {"a": "b" * 513}}, "metadata[...]", "<= 512"),
+}
+
+
+@pytest.mark.parametrize(("body", "param", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_done_is_refused_in_one_sentence(
+    body: dict[str, Any], param: str | None, words: str
+) -> None:
+    with pytest.raises(Refused) as error:
+        read_request(msgspec.json.encode(body))
+    failure = error.value.failure
+    assert (failure.status, failure.type, failure.param) == (400, "invalid_request_error", param)
+    assert words in failure.message
+
+
+def test_other_forms_and_bodies_are_told_apart() -> None:
+    assert asked("x").digest == asked("x").digest != asked("y").digest
+
+
+_plain = st.none() | st.booleans() | st.integers(-2, 2) | st.text(max_size=3)
+_parts = st.lists(st.fixed_dictionaries({"type": st.sampled_from(["input_text", "input_image"])}))
+_item = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["message", "function_call", "function_call_output", "reasoning"]),
+        "role": st.sampled_from(["user", "system", "assistant", "x"]),
+        "content": _plain | _parts,
+        "output": _plain | _parts,
+        "call_id": _plain,
+    },
+)
+_more = st.dictionaries(
+    st.sampled_from(["model", "store", "stream", "tools", "metadata", "reasoning", "text"]), _plain
+)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.builds(lambda i, more: {"input": i, **more}, _plain | st.lists(_item), _more))
+def test_whatever_a_body_holds_it_is_read_or_refused(body: dict[str, Any]) -> None:
+    with contextlib.suppress(Refused):
+        assert read_request(msgspec.json.encode(body)).message.text.strip()
+
+
+# --- what goes out ---------------------------------------------------------------------------
+
+BROKEN = Failure(status=502, message="It broke.")
+ENDS = {
+    "whole": (Outcome("stop"), "completed", "response.completed"),
+    "too long": (Outcome("length"), "incomplete", "response.incomplete"),
+    "declined": (
+        Outcome("content_filter", declined="No."),
+        "incomplete",
+        "response.incomplete",
+    ),
+    "broken": (Outcome("error", BROKEN), "failed", "response.failed"),
+    "stopped": (
+        Outcome("error", Failure(status=409, message="Stopped.", code="stopped")),
+        "cancelled",
+        "response.failed",
+    ),
+}
+
+
+def form(*, javascript: bool = False) -> ResponsesForm:
+    return ResponsesForm("resp_1", "m", 7, b'{"metadata":{}}', javascript=javascript)
+
+
+@pytest.mark.parametrize("texts", [(), ("one",), ("one ", "two")], ids=len)
+@pytest.mark.parametrize(("outcome", "status", "name"), ENDS.values(), ids=ENDS)
+def test_every_end_is_told_in_order_and_as_in_one_piece(
+    outcome: Outcome, status: str, name: str, texts: tuple[str, ...]
+) -> None:
+    outcome = msgspec.structs.replace(outcome, usage=Usage(3, 4, 2))
+    writer = form()
+    told = [writer.begin(), *(writer.piece(More(text)) for text in texts), writer.end(outcome)]
+    found = from_wire(b"".join(told))
+    assert (found.text, found.ended_by) == ("".join(texts), name)
+    assert found.response["status"] == status
+    assert found.response == json.loads(form().whole("".join(texts), outcome))
+    assert found.response["usage"] == {
+        "input_tokens": 3,
+        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
+        "output_tokens": 4,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 7,
+    }
+
+
+def test_an_answer_that_is_not_over_has_no_output_yet() -> None:
+    found = json.loads(form().running())
+    assert (found["status"], found["output"], found["usage"]) == ("in_progress", [], None)
+
+
+def test_too_many_requests_have_a_code_of_their_own() -> None:
+    outcome = Outcome("error", Failure(status=429, message="Later."))
+    found = json.loads(form().whole("x", outcome))
+    assert found["error"] == {"code": "rate_limit_exceeded", "message": "Later."}
+
+
+_texts = st.builds(More, st.text(min_size=1, max_size=5))
+_tools = st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=2).map(
+    lambda names: [
+        *(ToolRuns(name, "read", "", "") for name in names),
+        *(ToolOver(name, "read") for name in names),
+    ]
+)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(
+    before=st.lists(_texts, max_size=3),
+    tools=_tools,
+    after=st.lists(_texts | st.builds(Told, st.just("N3"), st.text()), max_size=3),
+    end=st.sampled_from([outcome for outcome, _, _ in ENDS.values()]),
+    javascript=st.booleans(),
+)
+def test_whatever_happens_the_order_holds(
+    before: list[Piece],
+    tools: list[Piece],
+    after: list[Piece],
+    end: Outcome,
+    javascript: bool,
+) -> None:
+    writer = form(javascript=javascript)
+    pieces = [*before, *tools, *after]
+    found = from_wire(
+        b"".join([writer.begin(), *(writer.piece(each) for each in pieces), writer.end(end)])
+    )
+    assert found.text == "".join(each.text for each in pieces if isinstance(each, More))
+    assert len(found.tools) == len(tools)
+    assert len(found.notices) == sum(isinstance(each, Told) for each in after)
+
+
+# --- what was sent, as it is listed ----------------------------------------------------------
+
+SENT = InboundMessage(
+    id="q1",
+    at=1,
+    address=Address("api", "~x"),
+    sender=Sender(id="key", name="API"),
+    parts=(Text("three"), File("a.png", "image/png", "ref")),
+    direct=True,
+    addressed=True,
+)
+BEFORE = Wishes(
+    before=(
+        Row("user", "one"),
+        Row("assistant", "two", tool_calls=(ToolCall("c1", "read", "{}"),)),
+        Row("tool", "result", tool_call_id="c1"),
+    )
+)
+
+
+def listed(**query: str) -> Any:
+    return json.loads(page(SENT, BEFORE, query))
+
+
+def test_items_are_listed_the_newest_first() -> None:
+    found = listed()
+    kinds = [item["type"] for item in found["data"]]
+    assert kinds == ["message", "function_call_output", "function_call", "message", "message"]
+    assert [part["type"] for part in found["data"][0]["content"]] == ["input_text", "input_image"]
+    assert found["data"][3]["content"][0]["type"] == "output_text"
+    assert found["has_more"] is False
+    assert listed(order="asc")["data"] == found["data"][::-1]
+
+
+def test_items_come_in_pages() -> None:
+    whole = listed(order="asc")["data"]
+    first = listed(order="asc", limit="2")
+    assert (first["data"], first["has_more"]) == (whole[:2], True)
+    rest = listed(order="asc", after=first["last_id"])
+    assert (rest["data"], rest["has_more"]) == (whole[2:], False)
+    nothing = listed(order="asc", after=whole[-1]["id"])
+    assert (nothing["data"], nothing["first_id"], nothing["has_more"]) == ([], None, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ({"limit": "0"}, "limit"),
+        ({"limit": "101"}, "limit"),
+        ({"limit": "many"}, "limit"),
+        ({"limit": "²"}, "limit"),
+        ({"limit": "9" * 9_999}, "limit"),
+        ({"after": "nobody"}, "after"),
+    ],
+    ids=["none", "too many", "no number", "no plain digit", "endless", "nobody"],
+)
+def test_pages_that_there_cannot_be_are_refused(query: dict[str, str], param: str) -> None:
+    with pytest.raises(Refused) as error:
+        listed(**query)
+    assert error.value.failure.param == param
