@@ -6,7 +6,6 @@ Plain ASGI, so that a stream passes through piece by piece.
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -34,6 +33,7 @@ MALFORMED = Error("This is no HTTP request that can be read.", "malformed")
 TOO_LARGE = Error("This request is too large.", "too_large")
 INTERNAL = Error("Something went wrong here; the log says what.", "internal")
 
+_ORIGIN = re.compile(r"https?://(?P<place>[^/?#\s]+)")
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]+)?")
 
 _log = logging.getLogger(__name__)
@@ -92,7 +92,8 @@ class Guard:
 
     def _origin_allowed(self, origin: str, host: str) -> bool:
         """The page's own origin; names of this machine on other ports are other programs'."""
-        place = urlsplit(origin).netloc if origin.startswith(("http://", "https://")) else ""
+        match = _ORIGIN.fullmatch(origin)
+        place = match["place"] if match else ""
         return bool(place) and (place == host or place in self._allowed)
 
 

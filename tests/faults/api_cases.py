@@ -3,6 +3,7 @@
 Everything is bytes, since most of it no library would send. A case comes from a seed and a number.
 """
 
+import copy
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -100,7 +101,7 @@ class Cases:
             body = self._messages(text, pictures=pictures)
         for name, value in MORE[path].items():
             if self.dice.random() < 0.3:
-                body[name] = value
+                body[name] = copy.deepcopy(value)
         return body
 
     def _messages(self, text: str, *, pictures: bool) -> dict[str, Any]:
@@ -113,7 +114,7 @@ class Cases:
         ]
         parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": PNG}}]
         last = {"role": "user", "content": parts if pictures else text}
-        return {"messages": [*earlier[: self.dice.choice([0, 0, 1, 5])], last]}
+        return {"messages": copy.deepcopy([*earlier[: self.dice.choice([0, 0, 1, 5])], last])}
 
     def _asking(self, text: str, *, pictures: bool) -> dict[str, Any]:
         parts = [{"type": "input_text", "text": text}, {"type": "input_image", "image_url": PNG}]
@@ -274,12 +275,12 @@ def change(body: dict[str, Any], dice: random.Random) -> str:
         del holder[key]
     elif what == "added" and isinstance(holder, dict):
         holder[dice.choice(["", "\ud800", "role", "type", "stream", "input", "messages"])] = (
-            dice.choice(ODD_VALUES)
+            copy.deepcopy(dice.choice(ODD_VALUES))
         )
     elif what == "doubled" and isinstance(holder, list):
         holder.extend([holder[key]] * dice.choice([1, 30, 1000]))
     else:
-        holder[key] = dice.choice(ODD_VALUES)
+        holder[key] = copy.deepcopy(dice.choice(ODD_VALUES))
     return f"{what} at {key}"
 
 
