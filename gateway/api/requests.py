@@ -192,7 +192,7 @@ class Requests:
     async def _after(self, asked: Asked, previous: Kept, fresh: Address, event: str) -> _Where:
         """Go on behind an answer; where others did so before, or nothing is to stay, branch off.
 
-        `event` is looked for in both places, so that a repeat finds what it repeats.
+        `event` names what may be asked twice: where it went on before, it is found again.
         """
         there = _Where(
             previous.place, once=previous.place.chat.startswith(_OWN), before=asked.before
@@ -203,8 +203,7 @@ class Requests:
             return there
         if turn is None:
             return branch
-        taken = event and await self._store.inbox_entry(branch.source, event)
-        if asked.keep and not taken and await self._is_newest(previous, there.key):
+        if asked.keep and await self._is_newest(previous, there.key):
             return msgspec.structs.replace(there, after=turn.session_id)
         rows = await self._store.history_up_to(turn.session_id, turn.id)
         return msgspec.structs.replace(branch, rows=rows)

@@ -325,7 +325,13 @@ async def test_what_is_not_to_be_kept_leaves_its_conversation_as_it_was(tmp_path
         assert (beside.store, beside.output_text) == (False, "echo: aside")
         await client.ask("two", previous_response_id=one.id)
         assert await client.seen(3) == ["one", "echo: one", "two"]
-        assert len(await client.api.sessions()) == 2
+        store = client.api.house.runner._store
+        assert store
+        aside, first = await store.sessions()
+        said = [row.content for row in await store.history(first.id)]
+        assert said == ["one", "echo: one", "two", "echo: two"]
+        said = [row.content for row in await store.history(aside.id)]
+        assert said == ["one", "echo: one", "aside", "echo: aside"]
 
 
 async def test_what_is_deleted_is_gone_with_its_conversation(tmp_path: Path) -> None:
