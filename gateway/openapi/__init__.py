@@ -5,7 +5,7 @@ of a version, tells nothing of this one, and generators of clients and viewers f
 
 terms       what an operation and its answers are
 refused     every refusal and error, with the words that are really sent
-chat        `/v1/chat/completions`, `/v1/models`
+chat        `/v1/chat/completions`, `/v1/models`; responses: `/v1/responses`
 watching    `/livez`, `/readyz`, `/metrics`, `/openapi.json`
 document    all of it as one text
 """

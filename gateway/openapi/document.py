@@ -8,12 +8,18 @@ from typing import Any
 import msgspec
 
 from gateway.api.chat_shapes import TOOLS_RULE, ChatRequest
-from gateway.openapi import chat, watching
+from gateway.api.responses_shapes import RULES
+from gateway.openapi import chat, responses, watching
 from gateway.openapi.terms import Access, Content, Field, Operation, Reply
 
-OPERATIONS: tuple[Operation, ...] = (*chat.OPERATIONS, *watching.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *chat.OPERATIONS,
+    *responses.OPERATIONS,
+    *watching.OPERATIONS,
+)
 EVENTS = "x-events"
-"""Under a stream: the schema of each event's data, by the event's name; "" has none."""
+"""Under a stream: the schema of each event's data, by the event's name; "" has
+none, and a name may end with `*`."""
 
 _REF = "#/components/schemas/{name}"
 _KEY = "key"
@@ -32,6 +38,7 @@ page and of chat platforms are no part of this.
 """
 _TAGS = {
     "chat": "Ask the agent.",
+    "responses": "Ask the agent, and come back to its answers.",
     "models": "Who answers.",
     "watching": "How the daemon does.",
 }
@@ -83,7 +90,8 @@ def _schemas() -> tuple[_Schemas, dict[str, Any]]:
     """Give the schema of each shape in use, and the named ones that these refer to."""
     taken, of_taken = _described(each.body.shape for each in OPERATIONS if each.body)
     given, of_given = _described(_given())
-    of_taken[ChatRequest.__name__] |= TOOLS_RULE
+    for name, rule in {ChatRequest.__name__: TOOLS_RULE, **RULES}.items():
+        of_taken[name] |= rule
     for each in of_given.values():
         _complete(each)
     return taken | given, of_taken | of_given

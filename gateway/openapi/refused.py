@@ -87,6 +87,11 @@ def missing(failure: Failure) -> Reply:
     return _reply(404, [failure], _SHOULD_RETRY)
 
 
+def asking(failure: Failure) -> list[Reply]:
+    """Give what may become of a request about something that may not be there."""
+    return _joined(keyed(), [_reply(400, [_UNFIT], _SHOULD_RETRY), missing(failure)])
+
+
 def answering() -> list[Reply]:
     """Give what may become of a request for an answer."""
     state = (SESSION_STATE, _SHOULD_RETRY)

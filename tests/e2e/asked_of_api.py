@@ -17,7 +17,8 @@ def before_call(_: HookContext, case: Case[Any], __: dict[str, Any]) -> None:
     """
     if not (case.meta and case.meta.generation.mode.is_positive and isinstance(case.body, dict)):
         return
-    if isinstance(messages := case.body.get("messages"), list):
-        case.body = {**case.body, "messages": [*messages, {"role": "user", "content": "Hello."}]}
+    for name in ("messages", "input"):
+        if isinstance(said := case.body.get(name), list):
+            case.body = {**case.body, name: [*said, {"role": "user", "content": "Hello."}]}
     if "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = f"key {next(_numbers)}"

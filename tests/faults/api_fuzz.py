@@ -32,6 +32,7 @@ from tests.faults.api_cases import SLOW, Case, Cases
 from tests.faults.api_schema import ODD, served
 
 CLIENTS = 8
+PARTS = 5
 PATIENCE = 30.0  # for an answer
 SHORT = 0.2  # for what may never be answered, since it is no whole request
 
@@ -69,8 +70,7 @@ class Tally:
     statuses: Counter[int] = field(default_factory=Counter)
     silent: int = 0
     wrong: list[str] = field(default_factory=list)
-    early: Weight | None = None
-    late: Weight | None = None
+    weights: list[Weight] = field(default_factory=list)  # after each fifth
     lag: str = ""
     turns: int = 0
     seconds: float = 0.0
@@ -83,7 +83,7 @@ class Tally:
             f"{self.kinds.total()} requests ({kinds}) in {self.seconds:.0f} s",
             f"answers: {statuses}; none: {self.silent}",
             f"turns: {self.turns}; loop lag: {self.lag}",
-            f"after a fifth: {self.early}; at the end: {self.late}",
+            *(f"after {n} fifths: {each}" for n, each in enumerate(self.weights, 1)),
             *self.wrong[:40],
             f"{len(self.wrong)} wrong",
         ]
@@ -245,11 +245,10 @@ async def fuzz(requests: int, seed: int, home: Path) -> Tally:
     tally, cases, began = Tally(), Cases(seed), time.monotonic()
     async with ModelServer(_script) as model:
         async with served(model, home, "gateway.drain_seconds=0") as daemon:
-            numbers = iter(range(requests // 5))
-            await _crowd(daemon, cases, numbers, tally, model)
-            tally.early = await settled(daemon)
-            await _crowd(daemon, cases, iter(range(requests // 5, requests)), tally, model)
-            tally.late = await settled(daemon)
+            for part in range(PARTS):
+                numbers = iter(range(requests * part // PARTS, requests * (part + 1) // PARTS))
+                await _crowd(daemon, cases, numbers, tally, model)
+                tally.weights.append(await settled(daemon))
             tally.lag = await _lag(daemon, tally)
         tally.log = daemon.said
         tally.wrong += [f"log: {line}" for line in daemon.said if ODD.search(line)]
@@ -342,9 +341,7 @@ def _left(database: Path, tally: Tally) -> int:
 
 
 def _weigh(tally: Tally) -> None:
-    early, late = tally.early, tally.late
-    assert early
-    assert late
+    early, late = tally.weights[0], tally.weights[-1]
     if late.memory - early.memory > GROWTH:
         tally.wrong.append(f"it grew by {(late.memory - early.memory) / 2**20:.1f} MB")
     if late.files > early.files + 4:
