@@ -121,8 +121,7 @@ class ApiAdapter:
         return [
             Route("/v1/chat/completions", self._inside(self._chat), methods=["POST"]),
             Route("/v1/responses", self._inside(responses.create), methods=["POST"]),
-            Route("/v1/responses/{id}", self._inside(responses.retrieve), methods=["GET"]),
-            Route("/v1/responses/{id}", self._inside(responses.delete), methods=["DELETE"]),
+            Route("/v1/responses/{id}", self._inside(responses.one), methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", self._inside(responses.cancel), methods=["POST"]),
             Route("/v1/responses/{id}/input_items", self._inside(responses.input_items)),
             Route("/v1/models", self._inside(self._models)),

@@ -62,6 +62,11 @@ class ResponsesRoutes:
             redactor=self._redactor,
         )
 
+    async def one(self, request: Request, requests: Requests) -> ASGIApp:
+        """`/v1/responses/{id}`: one route, for a refused method is told all that there are."""
+        act = self.delete if request.method == "DELETE" else self.retrieve
+        return await act(request, requests)
+
     async def retrieve(self, request: Request, requests: Requests) -> ASGIApp:
         """`GET /v1/responses/{id}`."""
         if request.query_params.get("stream", "").lower() == "true":

@@ -13,10 +13,16 @@ _numbers = count()
 def before_call(_: HookContext, case: Case[Any], __: dict[str, Any]) -> None:
     """Where everything fits the schema, let the last message ask something, under a key of its own.
 
-    A schema cannot speak of the last of a list, nor of what was sent before.
+    A schema cannot speak of the last of a list, nor of what was sent or answered before.
     """
-    if not (case.meta and case.meta.generation.mode.is_positive and isinstance(case.body, dict)):
+    if not (case.meta and case.meta.generation.mode.is_positive):
         return
+    if case.query:
+        case.query.pop("after", None)
+    if not isinstance(case.body, dict):
+        return
+    case.body = {**case.body}
+    case.body.pop("previous_response_id", None)
     for name in ("messages", "input"):
         if isinstance(said := case.body.get(name), list):
             case.body = {**case.body, name: [*said, {"role": "user", "content": "Hello."}]}

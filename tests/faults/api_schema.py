@@ -40,7 +40,9 @@ class Report(msgspec.Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def served(model: ModelServer, home: Path, *more: str) -> AsyncIterator[Daemon]:
+async def served(
+    model: ModelServer, home: Path, *more: str, env: dict[str, str] | None = None
+) -> AsyncIterator[Daemon]:
     """A daemon that answers with a scripted model, as fast as it can."""
     settings = (
         "model.provider=openai",
@@ -51,7 +53,7 @@ async def served(model: ModelServer, home: Path, *more: str) -> AsyncIterator[Da
         "limits.messages_per_minute=1000000",
         *more,
     )
-    async with Daemon(home, *settings) as daemon:
+    async with Daemon(home, *settings, env=env) as daemon:
         yield daemon
         await daemon.stop()
 
