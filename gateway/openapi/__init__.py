@@ -16,6 +16,10 @@ from importlib import import_module, metadata
 
 async def page() -> bytes:
     """Give the document; nothing of it is imported or made before somebody asks."""
-    document = await asyncio.to_thread(import_module, "gateway.openapi.document")
+    return await asyncio.to_thread(_made)
+
+
+def _made() -> bytes:
+    document = import_module("gateway.openapi.document")
     written: bytes = document.written(metadata.version("holdfast"))
     return written
