@@ -99,7 +99,7 @@ OPERATIONS = (
                 Field(
                     "stream",
                     "An answer is not streamed again: `true` is refused.",
-                    {"type": "string", "enum": ["false"]},
+                    {"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
                 ),
             ),
         ],
