@@ -22,7 +22,7 @@ from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
 from agent.web.fetch import Fetcher
 from agent.web.urls import Rules
-from gateway import api_key
+from gateway import api_key, openapi
 from gateway.access import by_membership
 from gateway.adapters import Adapters
 from gateway.announcer import Announcer
@@ -251,6 +251,7 @@ class GatewayRunner:
             key=self._key,
             crowd=self._crowd,
             figures=Figures(self._ledger, self, store, self._clock, self._gauge).page,
+            document=openapi.page,
         )
 
     def _fetcher(self) -> Fetcher | None:

@@ -17,9 +17,10 @@ from gateway.api.failures import (
     NOT_NOW,
     NOT_STORED,
     WRONG_KEY,
-    Failure,
     Refused,
+    no_model,
 )
+from gateway.api.listing import Model, ModelList
 from gateway.api.requests import PLATFORM, Requests
 from gateway.api.responses_routes import ResponsesRoutes
 from gateway.api.stream import AnswerResponse
@@ -120,8 +121,7 @@ class ApiAdapter:
         return [
             Route("/v1/chat/completions", self._inside(self._chat), methods=["POST"]),
             Route("/v1/responses", self._inside(responses.create), methods=["POST"]),
-            Route("/v1/responses/{id}", self._inside(responses.retrieve), methods=["GET"]),
-            Route("/v1/responses/{id}", self._inside(responses.delete), methods=["DELETE"]),
+            Route("/v1/responses/{id}", self._inside(responses.one), methods=["GET", "DELETE"]),
             Route("/v1/responses/{id}/cancel", self._inside(responses.cancel), methods=["POST"]),
             Route("/v1/responses/{id}/input_items", self._inside(responses.input_items)),
             Route("/v1/models", self._inside(self._models)),
@@ -158,19 +158,17 @@ class ApiAdapter:
 
     async def _models(self, _: Request, requests: Requests) -> ASGIApp:
         listed = [self._described(*each) for each in requests.naming.listed()]
-        return _json({"object": "list", "data": listed})
+        return _json(ModelList(data=listed))
 
     async def _model(self, request: Request, requests: Requests) -> ASGIApp:
         name = request.path_params["name"]
         for known, provider in requests.naming.listed():
             if known == name:
                 return _json(self._described(known, provider))
-        message = f"There is no model “{name[:80]}” here. `GET /v1/models` lists them."
-        failure = Failure(status=404, message=message, param="model", code="model_not_found")
-        raise Refused(failure)
+        raise Refused(no_model(name))
 
-    def _described(self, name: str, provider: str) -> dict[str, object]:
-        return {"id": name, "object": "model", "created": self._since, "owned_by": provider}
+    def _described(self, name: str, provider: str) -> Model:
+        return Model(id=name, created=self._since, owned_by=provider)
 
     # --- who is let in --------------------------------------------------------------------------
 
@@ -204,5 +202,5 @@ class ApiAdapter:
             raise Refused(WRONG_KEY)
 
 
-def _json(body: object) -> Response:
+def _json(body: msgspec.Struct) -> Response:
     return Response(msgspec.json.encode(body), media_type="application/json")

@@ -6,13 +6,15 @@ from typing import TypeVar
 
 import msgspec
 
-from gateway.api.failures import unfit
+from gateway.api.failures import Refused, unfit
 
 OWN_TOOLS = (
     "The agent behind this API has tools of its own and cannot call those of a request; "
     "leave `tools` out."
 )
 _WHERE = re.compile(r"(?P<what>.*) - at `\$\.?(?P<param>[^`]*)`", re.DOTALL)
+_UNKNOWN = re.compile(r"Invalid value '(?P<kind>.*)'", re.DOTALL)
+_PART = re.compile(r"(?P<part>.+\.content\[.+\])\.type")
 
 B = TypeVar("B")
 
@@ -23,9 +25,16 @@ def read_body(read: Callable[[bytes], B], content: bytes) -> B:
         return read(content)
     except msgspec.ValidationError as error:
         found = _WHERE.fullmatch(str(error))
-        what, param = (found["what"], found["param"]) if found else (str(error), None)
-        msg = f"{what}."
-        raise unfit(msg, param or None) from error
+        what, param = (found["what"], found["param"]) if found else (str(error), "")
+        raise _misfit(what, param) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = "The body of this request is not JSON."
         raise unfit(msg) from error
+
+
+def _misfit(what: str, param: str) -> Refused:
+    kind, part = _UNKNOWN.fullmatch(what), _PART.fullmatch(param)
+    if kind and part:
+        msg = f"Parts of type “{kind['kind'][:80]}” are not taken here, only text and pictures."
+        return unfit(msg, part["part"])
+    return unfit(f"{what}.", param or None)

@@ -72,3 +72,9 @@ def too_many(limit: int) -> Failure:
         code="rate_limit_exceeded",
         retry_after=60,
     )
+
+
+def no_model(name: str, hint: str = "") -> Failure:
+    """Refuse a model that nobody knows."""
+    message = f"There is no model “{name[:80]}” here.{hint} `GET /v1/models` lists them."
+    return Failure(status=404, message=message, param="model", code="model_not_found")

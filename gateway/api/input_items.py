@@ -1,10 +1,12 @@
 """Sans-IO: what was sent with a request of `/v1/responses`, as it is listed afterwards."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from gateway.api.failures import unfit
+from gateway.api.responses_shapes import ItemList, Kind, ListedItem
 from gateway.wishes import Row, Wishes
 from platforms.core.contract import File, InboundMessage
 
@@ -18,20 +20,19 @@ def page(asked: InboundMessage, wishes: Wishes, query: Mapping[str, str]) -> byt
     items = list(_items(asked, wishes))
     if query.get("order", "desc") != "asc":
         items.reverse()
-    names = [str(item["id"]) for item in items]
+    names = [item.id for item in items]
     after = query.get("after", "")
     if after and after not in names:
         msg = f"There is no item “{after[:80]}” in this list."
         raise unfit(msg, "after")
     first = names.index(after) + 1 if after else 0
     shown = items[first : first + _limit(query)]
-    listed = {
-        "object": "list",
-        "data": shown,
-        "first_id": shown[0]["id"] if shown else None,
-        "last_id": shown[-1]["id"] if shown else None,
-        "has_more": first + len(shown) < len(items),
-    }
+    listed = ItemList(
+        data=shown,
+        first_id=shown[0].id if shown else None,
+        last_id=shown[-1].id if shown else None,
+        has_more=first + len(shown) < len(items),
+    )
     return msgspec.json.encode(listed)
 
 
@@ -43,33 +44,25 @@ def _limit(query: Mapping[str, str]) -> int:
     return int(given)
 
 
-def _items(asked: InboundMessage, wishes: Wishes) -> Iterator[Item]:
+def _items(asked: InboundMessage, wishes: Wishes) -> Iterator[ListedItem]:
     number = 0
     files = tuple(part for part in asked.parts if isinstance(part, File))
     for row in (*wishes.before, Row("user", asked.text, files)):
-        for item in _of_row(row):
-            yield {"id": f"item_{asked.id}_{number}", "status": "completed", **item}
+        for name, item in _of_row(row):
+            yield ListedItem(id=f"item_{asked.id}_{number}", type=name, **item)
             number += 1
 
 
-def _of_row(row: Row) -> Iterator[Item]:
+def _of_row(row: Row) -> Iterator[tuple[Kind, dict[str, Any]]]:
     if row.role == "tool":
-        yield {
-            "type": "function_call_output",
-            "call_id": row.tool_call_id or "",
-            "output": row.text,
-        }
+        yield "function_call_output", {"call_id": row.tool_call_id or "", "output": row.text}
         return
     content = list(_content(row.role, row.text, row.files))
     if content:
-        yield {"type": "message", "role": row.role, "content": content}
+        yield "message", {"role": row.role, "content": content}
     for call in row.tool_calls:
-        yield {
-            "type": "function_call",
-            "call_id": call.id,
-            "name": call.name,
-            "arguments": call.arguments,
-        }
+        called = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+        yield "function_call", called
 
 
 def _content(role: str, text: str, files: Iterable[File]) -> Iterator[Item]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.api.failures import Failure, Refused
+from gateway.api.failures import Failure, Refused, no_model
 from gateway.model_names import Named, Several, meant, quoted
 from gateway.models import Models
 from sessions.values.clock import Clock
@@ -41,7 +41,7 @@ class Naming:
                 msg = f"“{name[:80]}” may be any of these models: {quoted(found)}."
             case near:
                 hint = f" Did you mean {quoted(near.nearest)}?" if near.nearest else ""
-                msg = f"There is no model “{name[:80]}” here.{hint} `GET /v1/models` lists them."
+                raise Refused(no_model(name, hint))
         raise Refused(Failure(status=404, message=msg, param="model", code="model_not_found"))
 
     async def _offers(self) -> tuple[str, ...] | None:

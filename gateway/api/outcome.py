@@ -14,7 +14,7 @@ from gateway.news import End, Over
 FinishReason = Literal["stop", "length", "content_filter", "error"]
 
 _DECLINED, _THOUGHT_TOO_LONG = "N9", "N8"
-_QUEUE_FULL = Failure(
+QUEUE_FULL = Failure(
     status=429,
     message="Too many requests wait in this session already. Please send this one again later.",
     type=TOO_MANY,
@@ -22,7 +22,7 @@ _QUEUE_FULL = Failure(
     retry_after=5,
     again=True,
 )
-_STOPPED = Failure(
+STOPPED = Failure(
     status=409,
     message="This was stopped before the answer was whole.",
     type="stopped",
@@ -36,7 +36,7 @@ INTERRUPTED = Failure(
     code="interrupted",
     retry_after=2,
 )
-_NOT_BEGUN = Failure(
+NOT_BEGUN = Failure(
     status=503,
     message="The gateway is restarting; this was not begun. Please send it again in a moment.",
     type=BROKEN,
@@ -65,13 +65,13 @@ def outcome_of(end: End) -> Outcome:
         case Over.FAILED:
             return _failed(end.done, end.cause, usage)
         case Over.STOPPED:
-            return Outcome("error", _STOPPED, usage=usage)
+            return Outcome("error", STOPPED, usage=usage)
         case Over.INTERRUPTED:
             return Outcome("error", INTERRUPTED, usage=usage)
         case Over.REFUSED:
-            return Outcome("error", _QUEUE_FULL)
+            return Outcome("error", QUEUE_FULL)
         case Over.NOT_BEGUN:
-            return Outcome("error", _NOT_BEGUN)
+            return Outcome("error", NOT_BEGUN)
 
 
 def cleaned(outcome: Outcome, clean: Callable[[str], str]) -> Outcome:
@@ -84,16 +84,17 @@ def cleaned(outcome: Outcome, clean: Callable[[str], str]) -> Outcome:
 
 def _failed(done: TurnDone | None, cause: str, usage: Usage) -> Outcome:
     if done is None:
-        return Outcome("error", _model_failed(cause, 500), usage=usage)
+        return Outcome("error", turn_failed(cause, 500), usage=usage)
     if done.notice == _DECLINED or done.last == "refused":
         return Outcome("content_filter", declined=cause, usage=usage)
     if done.notice == _THOUGHT_TOO_LONG or done.last == "capped":
         return Outcome("length", usage=usage)
     status = 503 if done.tell_operator else 502
-    return Outcome("error", _model_failed(cause, status), usage=usage)
+    return Outcome("error", turn_failed(cause, status), usage=usage)
 
 
-def _model_failed(cause: str, status: int) -> Failure:
+def turn_failed(cause: str, status: int) -> Failure:
+    """Say that the model, or the way to it, failed."""
     why = cause.rstrip(". ") or "the log says why"
     message = f"The answer could not be finished: {why}."
     return Failure(status=status, message=message, type=BROKEN, code="turn_failed")

@@ -16,7 +16,23 @@ REMOTE = (
 )
 OTHER_KIND = "what lies there is no picture that a model can be shown (JPEG, PNG, GIF or WebP)"
 LARGEST = 15_000_000  # bytes, as much as is kept of one file
-_DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,60})(?:;[^;,]*)*;base64,", re.IGNORECASE)
+# Capitals count as little as in any address; JSON Schema has no other way to say so.
+_BEGINNING = (
+    r"[Dd][Aa][Tt][Aa]:([Ii][Mm][Aa][Gg][Ee]/[A-Za-z0-9.+-]{1,60})(?:;[^;,]*)*"
+    r";[Bb][Aa][Ss][Ee]64,"
+)
+_ITSELF = f"^{_BEGINNING}(?:[A-Za-z0-9+/]{{4}})*(?:[A-Za-z0-9+/]{{2}}(?:==|[A-Za-z0-9+/]=|[A-Za-z0-9+/]{{2}}))$"
+_ELSEWHERE = r"[Hh][Tt][Tt][Pp][Ss]?://"
+SCHEMA = {
+    "type": "string",
+    "description": "The picture itself, as a `data:` address; or, where `http.fetch_pictures` is set, "
+    "where it lies.",
+    "anyOf": [{"pattern": _ITSELF}, {"pattern": f"^{_ELSEWHERE}"}],
+}
+"""The forms of a picture's address, as JSON Schema has patterns."""
+
+_DATA = re.compile(_BEGINNING)
+_WEB = re.compile(_ELSEWHERE)
 
 
 def picture(url: str, param: str, number: int) -> Picture:
@@ -24,12 +40,15 @@ def picture(url: str, param: str, number: int) -> Picture:
     if number > MOST:
         msg = f"There are more than {MOST} pictures in this request."
         raise unfit(msg, param)
-    if url[:5].lower() != "data:":
+    if _WEB.match(url):
         return Picture(f"picture-{number}", url=url, param=param)
     head = _DATA.match(url)
     if head is None:
-        msg = "This is no picture in base64; one begins like `data:image/png;base64,`."
-        raise unfit(msg, param)
+        msg = (
+            "This is no picture in base64 (one begins like `data:image/png;base64,`), and no "
+            "address that begins with `https://`."
+        )
+        raise unfit(msg, param, "invalid_image_url")
     try:
         content = base64.b64decode(url[head.end() :], validate=True)
     except (binascii.Error, ValueError):

@@ -41,8 +41,8 @@ PLATFORM = "api"
 Keep = Callable[[AsyncIterator[bytes]], Awaitable[tuple[str, int]]]
 
 _HOLDER = Sender(id="key", name="API")
-_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}")
-_LONGEST_KEY = 255
+SESSION = r"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}"
+LONGEST_KEY = 255
 _OWN = "~"  # the names that we give begin so
 _MOST_TRIES = 20  # of one Idempotency-Key, where none came to an answer
 _GOES_ON = {Reason.CRASH, Reason.RESTART, Reason.STUCK}
@@ -354,11 +354,11 @@ def goes_on(key: str) -> bool:
 
 
 def _check(session: str, key: str) -> None:
-    if session and not _SESSION.fullmatch(session):
+    if session and not re.fullmatch(SESSION, session):
         msg = "X-Session-Id takes up to 128 letters, digits and . _ : @ / + = -"
         raise unfit(msg, "X-Session-Id")
-    if len(key) > _LONGEST_KEY:
-        msg = f"An Idempotency-Key has at most {_LONGEST_KEY} characters."
+    if len(key) > LONGEST_KEY:
+        msg = f"An Idempotency-Key has at most {LONGEST_KEY} characters."
         raise unfit(msg, "Idempotency-Key")
 
 

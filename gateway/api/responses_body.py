@@ -1,13 +1,20 @@
 """Sans-IO: reads the requests of `/v1/responses`."""
 
-from typing import Annotated, Any, Literal
-
 import msgspec
 
 from gateway.api.asked import Asked, Picture, Said, clean, digest_of
 from gateway.api.bodies import OWN_TOOLS, read_body
 from gateway.api.failures import unfit
 from gateway.api.pictures import picture
+from gateway.api.responses_shapes import (
+    TEXTS,
+    Echo,
+    InputItem,
+    Parts,
+    Reasoning,
+    ResponseRequest,
+    ToldReasoning,
+)
 from sessions.records import ToolCall
 
 NO_CONVERSATION = (
@@ -25,68 +32,10 @@ NO_REFERENCES = (
 )
 NOBODY_ASKS = "The last item must be a message of role `user`: that is the one that is answered."
 
-_TEXTS = {"input_text", "output_text", "text", "summary_text", "refusal"}
 _PROMPTS = {"system", "developer"}
 
 
-class _Part(msgspec.Struct, frozen=True):
-    type: str
-    text: str = ""
-    refusal: str = ""
-    image_url: str | None = None
-
-
-_Parts = str | list[_Part] | None
-
-
-class _Item(msgspec.Struct, frozen=True):
-    type: str | None = None
-    role: Literal["system", "developer", "user", "assistant"] | None = None
-    content: _Parts = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    output: _Parts = None
-
-
-class _Reasoning(msgspec.Struct, frozen=True):
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    summary: str | None = None
-
-
-class _Format(msgspec.Struct, frozen=True):
-    type: str = "text"
-
-
-class _Text(msgspec.Struct, frozen=True):
-    format: _Format | None = None
-
-
-_Name = Annotated[str, msgspec.Meta(max_length=64)]
-_Value = Annotated[str, msgspec.Meta(max_length=512)]
-
-
-class _Body(msgspec.Struct, frozen=True):
-    input: str | list[_Item]
-    model: str | None = None
-    instructions: str | None = None
-    stream: bool | None = None
-    store: bool | None = None
-    previous_response_id: str | None = None
-    metadata: Annotated[dict[_Name, _Value], msgspec.Meta(max_length=16)] | None = None
-    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    reasoning: _Reasoning | None = None
-    text: _Text | None = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
-    background: bool | None = None
-    conversation: Any = None
-    prompt: Any = None
-
-
-_read = msgspec.json.Decoder(_Body).decode
+_read = msgspec.json.Decoder(ResponseRequest).decode
 
 
 def read_request(content: bytes) -> Asked:
@@ -101,7 +50,7 @@ def read_request(content: bytes) -> Asked:
         before=tuple(before),
         system="\n\n".join(prompt for prompt in prompts if prompt.strip()),
         model=(body.model or "").strip(),
-        max_output_tokens=body.max_output_tokens,
+        max_output_tokens=_whole(body.max_output_tokens),
         temperature=body.temperature,
         effort=body.reasoning.effort if body.reasoning else None,
         stream=bool(body.stream),
@@ -112,11 +61,11 @@ def read_request(content: bytes) -> Asked:
     )
 
 
-def _check(body: _Body) -> None:
+def _check(body: ResponseRequest) -> None:
     asked = {
-        "conversation": (bool(body.conversation), NO_CONVERSATION),
+        "conversation": (body.conversation is not None, NO_CONVERSATION),
         "background": (bool(body.background), NO_BACKGROUND),
-        "prompt": (bool(body.prompt), NO_PROMPT),
+        "prompt": (body.prompt is not None, NO_PROMPT),
         "tools": (bool(body.tools) and body.tool_choice != "none", OWN_TOOLS),
         "text.format": (
             bool(body.text and body.text.format and body.text.format.type != "text"),
@@ -128,27 +77,30 @@ def _check(body: _Body) -> None:
             raise unfit(message, param, "unsupported_parameter")
 
 
-def _echo(body: _Body, *, store: bool) -> bytes:
+def _echo(body: ResponseRequest, *, store: bool) -> bytes:
     """What an answer repeats of its request."""
-    reasoning = body.reasoning or _Reasoning()
-    return msgspec.json.encode(
-        {
-            "instructions": body.instructions,
-            "max_output_tokens": body.max_output_tokens,
-            "metadata": body.metadata or {},
-            "previous_response_id": body.previous_response_id or None,
-            "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
-            "store": store,
-            "temperature": body.temperature,
-            "top_p": body.top_p,
-        }
+    reasoning = body.reasoning or Reasoning()
+    echo = Echo(
+        instructions=body.instructions,
+        max_output_tokens=_whole(body.max_output_tokens),
+        metadata=body.metadata or {},
+        previous_response_id=body.previous_response_id or None,
+        reasoning=ToldReasoning(reasoning.effort, reasoning.summary),
+        store=store,
+        temperature=body.temperature,
+        top_p=body.top_p,
     )
+    return msgspec.json.encode(echo)
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
 
 
 # --- the items of a conversation ---------------------------------------------------------------
 
 
-def _said(given: str | list[_Item], prompts: list[str]) -> list[Said]:
+def _said(given: str | list[InputItem], prompts: list[str]) -> list[Said]:
     """Read what was said; what is said to the model as its maker goes to the `prompts`."""
     if isinstance(given, str):
         if not given.strip():
@@ -168,7 +120,7 @@ def _said(given: str | list[_Item], prompts: list[str]) -> list[Said]:
 
 
 def _add(
-    said: list[Said], item: _Item, where: str, prompts: list[str], pictures: list[Picture]
+    said: list[Said], item: InputItem, where: str, prompts: list[str], pictures: list[Picture]
 ) -> None:
     match item.type:
         case None | "message":
@@ -205,14 +157,14 @@ def _add_call(said: list[Said], call: ToolCall) -> None:
         said.append(Said("assistant", tool_calls=(call,)))
 
 
-def _words(parts: _Parts, where: str, role: str, pictures: list[Picture]) -> str:
+def _words(parts: Parts, where: str, role: str, pictures: list[Picture]) -> str:
     """Give the words; pictures go to those of the request so far."""
     if not isinstance(parts, list):
         return clean(parts or "")
     texts = []
     for place, part in enumerate(parts):
         here = f"{where}[{place}]"
-        if part.type in _TEXTS:
+        if part.type in TEXTS:
             texts.append(clean(part.text or part.refusal))
         elif part.type == "input_image" and part.image_url and role == "user":
             pictures.append(picture(part.image_url, f"{here}.image_url", len(pictures) + 1))

@@ -1,31 +1,41 @@
 """Sans-IO: `/v1/responses`: writes its answers, as events or whole."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from agent.spend import Usage
+from gateway.api.beside import told
 from gateway.api.failures import Failure
 from gateway.api.outcome import Outcome
-from gateway.api.story import More, Piece, named
+from gateway.api.responses_shapes import (
+    Echo,
+    Incomplete,
+    InputDetails,
+    OutputMessage,
+    OutputPart,
+    OutputRefusal,
+    OutputText,
+    Response,
+    ResponseError,
+    ResponseEvent,
+    ResponseUsage,
+    Status,
+)
+from gateway.api.story import More, Piece
 
 _LIFE = {"completed": "completed", "incomplete": "incomplete"}  # events of an end; else: failed
-_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_REASONS: dict[str, Literal["max_output_tokens", "content_filter"]] = {
+    "length": "max_output_tokens",
+    "content_filter": "content_filter",
+}
 _STOPPED = "stopped"
 _TOO_MANY = 429
 _IGNORED = "keepalive"
 """What OpenAI's library for JavaScript calls an event without meaning; it fails at what it does not
 know."""
 
-_FIXED: dict[str, object] = {
-    "background": False,
-    "parallel_tool_calls": True,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "truncation": "disabled",
-}
+_read_echo = msgspec.json.Decoder(Echo).decode
 
 
 class ResponsesForm:
@@ -34,14 +44,10 @@ class ResponsesForm:
     def __init__(
         self, answer_id: str, model: str, created: int, echo: bytes, *, javascript: bool = False
     ) -> None:
-        self._head: dict[str, object] = {
-            "id": answer_id,
-            "object": "response",
-            "created_at": created,
-            "model": model,
-            **_FIXED,
-            **(msgspec.json.decode(echo) if echo else {}),
-        }
+        self._id = answer_id
+        self._model = model
+        self._created = created
+        self._echo = _read_echo(echo) if echo else Echo()
         self._item_id = f"msg_{answer_id.partition('_')[2]}"
         self._javascript = javascript
         self._number = 0
@@ -64,8 +70,10 @@ class ResponsesForm:
             return opened + self._in_part(
                 "response.output_text.delta", 0, delta=piece.text, logprobs=[]
             )
-        name, data = named(piece)
-        return self._named(name, _IGNORED if self._javascript else name, data)
+        name, said = told(piece)
+        type_ = _IGNORED if self._javascript else name
+        numbered = {"type": type_, "sequence_number": self._next()}
+        return _written(name, numbered | msgspec.to_builtins(said))
 
     def end(self, outcome: Outcome) -> bytes:
         """Write how it ended."""
@@ -75,7 +83,7 @@ class ResponsesForm:
         if parts and not self._given:
             events.append(self._item_added())
             if not outcome.declined:
-                events.append(self._part_added(0, _text("")))
+                events.append(self._part_added(0, OutputText("")))
         if parts:
             events.extend(self._closing(parts))
             item = self._item(status, parts)
@@ -86,19 +94,19 @@ class ResponsesForm:
         return b"".join(events)
 
     def _open(self) -> bytes:
-        return self._item_added() + self._part_added(0, _text(""))
+        return self._item_added() + self._part_added(0, OutputText(""))
 
-    def _closing(self, parts: list[dict[str, object]]) -> list[bytes]:
+    def _closing(self, parts: list[OutputPart]) -> list[bytes]:
         events = []
         for index, part in enumerate(parts):
-            if part["type"] == "refusal":
-                why = part["refusal"]
-                events.append(self._part_added(index, _refusal("")))
+            if isinstance(part, OutputRefusal):
+                why = part.refusal
+                events.append(self._part_added(index, OutputRefusal("")))
                 events.append(self._in_part("response.refusal.delta", index, delta=why))
                 events.append(self._in_part("response.refusal.done", index, refusal=why))
             else:
                 done = "response.output_text.done"
-                events.append(self._in_part(done, index, text=part["text"], logprobs=[]))
+                events.append(self._in_part(done, index, text=part.text, logprobs=[]))
             events.append(self._in_part("response.content_part.done", index, part=part))
         return events
 
@@ -106,19 +114,19 @@ class ResponsesForm:
         item = self._item("in_progress", [])
         return self._event("response.output_item.added", output_index=0, item=item)
 
-    def _part_added(self, index: int, part: dict[str, object]) -> bytes:
+    def _part_added(self, index: int, part: OutputPart) -> bytes:
         return self._in_part("response.content_part.added", index, part=part)
 
-    def _in_part(self, name: str, index: int, **more: object) -> bytes:
+    def _in_part(self, name: str, index: int, **more: Any) -> bytes:  # noqa: ANN401 - fields of an event
         return self._event(name, item_id=self._item_id, output_index=0, content_index=index, **more)
 
-    def _event(self, name: str, **data: object) -> bytes:
-        return self._named(name, name, data)
+    def _event(self, name: str, **data: Any) -> bytes:  # noqa: ANN401 - fields of an event
+        event = ResponseEvent(type=name, sequence_number=self._next(), **data)
+        return _written(name, event)
 
-    def _named(self, name: str, type_: str, data: Mapping[str, object]) -> bytes:
-        numbered = {"type": type_, "sequence_number": self._number, **data}
+    def _next(self) -> int:
         self._number += 1
-        return f"event: {name}\ndata: ".encode() + msgspec.json.encode(numbered) + b"\n\n"
+        return self._number - 1
 
     # --- whole ----------------------------------------------------------------------------------
 
@@ -130,47 +138,39 @@ class ResponsesForm:
         """Write an answer that is not over."""
         return msgspec.json.encode(self._response("in_progress", []))
 
-    def _over(self, parts: list[dict[str, object]], outcome: Outcome) -> dict[str, object]:
+    def _over(self, parts: list[OutputPart], outcome: Outcome) -> Response:
         status = _status(outcome)
         output = [self._item(status, parts)] if parts else []
-        reason = _REASONS.get(outcome.finish)
+        cut = outcome.finish if outcome.finish in _REASONS else ""
         return self._response(
             status,
             output,
             error=_error(outcome.failure) if outcome.failure else None,
-            incomplete={"reason": reason} if reason else None,
+            incomplete_details=Incomplete(_REASONS[cut]) if cut else None,
             usage=_usage(outcome.usage),
         )
 
-    def _response(
-        self,
-        status: str,
-        output: list[dict[str, object]],
-        *,
-        error: dict[str, str] | None = None,
-        incomplete: dict[str, str] | None = None,
-        usage: dict[str, object] | None = None,
-    ) -> dict[str, object]:
-        return {
-            **self._head,
-            "status": status,
-            "error": error,
-            "incomplete_details": incomplete,
-            "output": output,
-            "usage": usage,
-        }
+    def _response(self, status: Status, output: list[OutputMessage], **more: Any) -> Response:  # noqa: ANN401
+        return Response(
+            id=self._id,
+            created_at=self._created,
+            model=self._model,
+            status=status,
+            output=output,
+            **more,
+            **msgspec.structs.asdict(self._echo),
+        )
 
-    def _item(self, status: str, content: list[dict[str, object]]) -> dict[str, Any]:
-        return {
-            "id": self._item_id,
-            "type": "message",
-            "role": "assistant",
-            "status": status if status in {"in_progress", "completed"} else "incomplete",
-            "content": content,
-        }
+    def _item(self, status: Status, content: list[OutputPart]) -> OutputMessage:
+        known = status if status in {"in_progress", "completed"} else "incomplete"
+        return OutputMessage(id=self._item_id, status=known, content=content)
 
 
-def _status(outcome: Outcome) -> str:
+def _written(name: str, data: object) -> bytes:
+    return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+def _status(outcome: Outcome) -> Status:
     if outcome.finish == "stop":
         return "completed"
     if outcome.finish in _REASONS:
@@ -179,33 +179,25 @@ def _status(outcome: Outcome) -> str:
     return "cancelled" if stopped else "failed"
 
 
-def _parts(text: str, outcome: Outcome) -> list[dict[str, object]]:
+def _parts(text: str, outcome: Outcome) -> list[OutputPart]:
     """What a message holds; a whole answer without a word is a message without words."""
-    parts = [_text(text)] if text or outcome.finish == "stop" else []
+    parts: list[OutputPart] = [OutputText(text)] if text or outcome.finish == "stop" else []
     if outcome.declined:
-        parts.append(_refusal(outcome.declined))
+        parts.append(OutputRefusal(outcome.declined))
     return parts
 
 
-def _text(text: str) -> dict[str, object]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _refusal(why: str) -> dict[str, object]:
-    return {"type": "refusal", "refusal": why}
-
-
-def _error(failure: Failure) -> dict[str, str]:
+def _error(failure: Failure) -> ResponseError:
     """OpenAI's clients know few codes; the sentence says the rest."""
-    code = "rate_limit_exceeded" if failure.status == _TOO_MANY else "server_error"
-    return {"code": code, "message": failure.message}
+    if failure.status == _TOO_MANY:
+        return ResponseError("rate_limit_exceeded", failure.message)
+    return ResponseError("server_error", failure.message)
 
 
-def _usage(usage: Usage) -> dict[str, object]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.tokens,
-    }
+def _usage(usage: Usage) -> ResponseUsage:
+    return ResponseUsage(
+        input_tokens=usage.input_tokens,
+        input_tokens_details=InputDetails(usage.cached_tokens),
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.tokens,
+    )

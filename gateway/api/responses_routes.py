@@ -14,6 +14,7 @@ from gateway.api.outcome import cleaned, outcome_of
 from gateway.api.requests import Requests
 from gateway.api.responses_body import read_request
 from gateway.api.responses_form import ResponsesForm
+from gateway.api.responses_shapes import ResponseDeleted
 from gateway.api.stream import AnswerResponse
 from gateway.observe.redact import Redactor
 from sessions.values.clock import Clock
@@ -61,6 +62,11 @@ class ResponsesRoutes:
             redactor=self._redactor,
         )
 
+    async def one(self, request: Request, requests: Requests) -> ASGIApp:
+        """`/v1/responses/{id}`: one route, for a refused method is told all that there are."""
+        act = self.delete if request.method == "DELETE" else self.retrieve
+        return await act(request, requests)
+
     async def retrieve(self, request: Request, requests: Requests) -> ASGIApp:
         """`GET /v1/responses/{id}`."""
         if request.query_params.get("stream", "").lower() == "true":
@@ -73,8 +79,7 @@ class ResponsesRoutes:
         if kept.end is None:
             raise unfit(_STILL_RUNS, code="response_in_progress")
         await requests.forget(kept)
-        gone = {"id": kept.id, "object": "response", "deleted": True}
-        return _json(msgspec.json.encode(gone))
+        return _json(msgspec.json.encode(ResponseDeleted(kept.id)))
 
     async def cancel(self, request: Request, requests: Requests) -> ASGIApp:
         """`POST /v1/responses/{id}/cancel`: also of one that is not kept, as long as it runs."""

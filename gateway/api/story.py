@@ -42,25 +42,6 @@ class ToolOver(msgspec.Struct, frozen=True):
 Piece = More | ToolRuns | ToolOver | Told
 
 
-def named(piece: ToolRuns | ToolOver | Told) -> tuple[str, dict[str, str]]:
-    """Give what is told beside the text as an event: its name, and what it says."""
-    match piece:
-        case ToolRuns():
-            running = {
-                "tool": piece.tool,
-                "emoji": piece.emoji,
-                "label": piece.label,
-                "toolCallId": piece.id,
-                "status": "running",
-            }
-            return "hermes.tool.progress", running
-        case ToolOver():
-            over = {"tool": piece.tool, "toolCallId": piece.id, "status": "completed"}
-            return "hermes.tool.progress", over
-        case Told():
-            return "holdfast.notice", {"id": piece.id, "text": piece.text}
-
-
 class Story:
     """One reader's view of a turn.
 

@@ -33,6 +33,16 @@ class Health(Protocol):
 Figures = Callable[[], Awaitable[tuple[bytes, str]]]
 """Gives the page `/metrics` and its content type."""
 
+Document = Callable[[], Awaitable[bytes]]
+"""Gives `/openapi.json`."""
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether the daemon can do its work."""
+
+    ready: bool
+    not_ready: list[str]
+
 
 def build_app(
     routes: Sequence[BaseRoute],
@@ -44,6 +54,7 @@ def build_app(
     key: Secret | None = None,
     crowd: Crowd | None = None,
     figures: Figures | None = None,
+    document: Document | None = None,
 ) -> Starlette:
     """Put routes, health checks and guards together.
 
@@ -55,6 +66,8 @@ def build_app(
     own = [Route("/livez", _live), Route("/readyz", _ready(health))]
     if figures:
         own.append(Route("/metrics", _metrics(figures)))
+    if document:
+        own.append(Route("/openapi.json", _described(document)))
     app = Starlette(
         routes=[*own, *routes],
         exception_handlers={HTTPException: _refused},
@@ -82,7 +95,7 @@ def _ready(health: Health) -> Callable[[Request], Awaitable[Response]]:
                 problems = list(await health.problems())
         except TimeoutError:
             problems = [f"health: no answer within {_HEALTH_TIMEOUT:g} s"]
-        body = msgspec.json.encode({"ready": not problems, "not_ready": problems})
+        body = msgspec.json.encode(Readiness(not problems, problems))
         return Response(body, 503 if problems else 200, media_type="application/json")
 
     return ready
@@ -96,6 +109,14 @@ def _metrics(figures: Figures) -> Callable[[Request], Awaitable[Response]]:
         return Response(page, headers={"content-type": kind, "cache-control": "no-store"})
 
     return metrics
+
+
+def _described(document: Document) -> Callable[[Request], Awaitable[Response]]:
+    async def described(_: Request) -> Response:
+        headers = {"cache-control": "no-cache"}
+        return Response(await document(), headers=headers, media_type="application/json")
+
+    return described
 
 
 async def _refused(_: Request, error: Exception) -> Response:

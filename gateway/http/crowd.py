@@ -20,7 +20,7 @@ RETRY_AFTER = 1
 
 WATCHING = frozenset({"/livez", "/readyz", "/metrics"})
 
-_FULL = Failure(
+FULL = Failure(
     status=429,
     message="This server is busy with as many requests as it takes at once. Please try again.",
     type=TOO_MANY,
@@ -54,7 +54,7 @@ class Turnstile:
             return
         if crowd.at_work >= crowd.most:
             crowd.turned_away()
-            await refusal(_FULL)(scope, receive, send)
+            await refusal(FULL)(scope, receive, send)
             return
         crowd.at_work += 1
         counted = True

@@ -10,6 +10,22 @@ TOO_MANY = "rate_limit_error"
 _OURS = 500  # from here on it is not the request's fault
 
 
+class Error(msgspec.Struct, frozen=True):
+    """Why something was not done."""
+
+    message: str
+    type: str
+    param: str | None = None
+    """The part of the request that is meant."""
+    code: str | None = None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """The body of every response that is a refusal or an error."""
+
+    error: Error
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no answer, or no whole one."""
 
@@ -21,18 +37,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     retry_after: int | None = None  # seconds
     again: bool = False  # a client that repeats it by itself does no harm
 
-    def error(self) -> dict[str, str | None]:
-        """Write what stands under `error`."""
-        return {
-            "message": self.message,
-            "type": self.type,
-            "param": self.param,
-            "code": self.code,
-        }
+    def error(self) -> Error:
+        """Give what stands under `error`."""
+        return Error(self.message, self.type, self.param, self.code)
 
     def body(self) -> bytes:
         """Write the body of a response."""
-        return msgspec.json.encode({"error": self.error()})
+        return msgspec.json.encode(ErrorBody(self.error()))
 
     def headers(self) -> dict[str, str]:
         """Give what goes in front of it.
@@ -99,3 +110,9 @@ def plain(status: int, detail: str) -> Failure:
     """Say what is known by its status alone; `detail` is said of any other."""
     kind = BROKEN if status >= _OURS else UNFIT
     return _KNOWN.get(status) or Failure(status=status, message=f"{detail}.", type=kind)
+
+
+def unreadable(status: int) -> Failure:
+    """Say that what came is no HTTP; the status is what its reader thinks of it."""
+    ours = status >= _OURS  # it means what nobody need know, as odd codings
+    return plain(400 if ours else status, "This is no request that can be read")

@@ -8,7 +8,6 @@ import contextlib
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -35,6 +34,7 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 
+_ORIGIN = re.compile(r"https?://(?P<place>[^/?#\s]+)")
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]+)?")
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,8 @@ class Guard:
 
     def _origin_allowed(self, origin: str, host: str) -> bool:
         """The page's own origin; names of this machine on other ports are other programs'."""
-        place = urlsplit(origin).netloc if origin.startswith(("http://", "https://")) else ""
+        match = _ORIGIN.fullmatch(origin)
+        place = match["place"] if match else ""
         return bool(place) and (place == host or place in self._allowed)
 
 

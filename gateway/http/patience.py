@@ -16,7 +16,7 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from gateway.http.failure import TOO_SLOW, Failure, plain
+from gateway.http.failure import TOO_SLOW, Failure, unreadable
 
 Cut = Callable[[str], None]
 """Told why a connection was cut: `slow_headers`, `slow_body` or `slow_reader`."""
@@ -129,7 +129,7 @@ class _Connection(H11Protocol):
         """What came is no HTTP; uvicorn asks for this where h11 has raised."""
         error = sys.exception()
         hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
-        self._refuse(plain(hint, "This is no request that can be read"))
+        self._refuse(unreadable(hint))
         self.transport.close()
 
     def _something_came(self) -> bool:
@@ -144,6 +144,8 @@ class _Connection(H11Protocol):
         """
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             return
+        if self.tasks and self.cycle:  # type: ignore[truthy-bool]  # None before the first request
+            self.cycle.disconnected = True  # whatever it still wants to say has no place here
         body = failure.body()
         ends = {"content-length": str(len(body)), "connection": "close"}
         status = HTTPStatus(failure.status)

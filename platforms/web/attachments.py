@@ -1,6 +1,7 @@
 """Files that come from the page: kept in a folder of ours until the gateway has fetched them."""
 
 import asyncio
+import contextlib
 import os
 import re
 import secrets
@@ -70,8 +71,9 @@ class Attachments:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         before = self._clock.now() / 1000 - KEPT_SECONDS
         for each in folder.iterdir():
-            if each.stat().st_mtime < before:
-                each.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another that arrives just now is renamed
+                if each.stat().st_mtime < before:
+                    each.unlink()
 
 
 async def _written(path: Path, pieces: AsyncIterator[bytes]) -> int:

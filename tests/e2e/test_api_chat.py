@@ -220,7 +220,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "nobody asks": ({"messages": [{"role": "system", "content": "x"}]}, "messages", "role `user`"),
     "blank": ({"messages": user("  ")}, "messages[0].content", "nothing in"),
     "role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "king"),
-    "type": ({"max_tokens": "many"}, "max_tokens", "int"),
+    "type": ({"max_tokens": "many"}, "max_tokens", "got `str`"),
     "remote picture": (
         {"messages": looking("https://example.org/cat.png")},
         "messages[0].content[1].image_url.url",

@@ -144,6 +144,8 @@ async def test_a_path_may_have_names_of_its_own(
         ("http://127.0.0.1:8420.evil.example", 403),
         ("ftp://127.0.0.1:8420", 403),
         ("null", 403),
+        ("http://[::1", 403),  # no address at all
+        ("http://127.0.0.1:8420/", 403),  # an origin has no path
         ("", 403),
     ],
 )

@@ -1,6 +1,7 @@
 """Clients that take too long, over real connections."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -239,3 +240,29 @@ async def test_requests_sent_one_behind_the_other_are_all_answered() -> None:
         answers = await hasty.reader.read(-1)
         assert answers.count(b"HTTP/1.1 200") == 4
         assert place.cut.empty()
+
+
+# --- what is no HTTP -----------------------------------------------------------------------------
+
+
+async def test_what_is_no_http_is_refused_in_our_shape() -> None:
+    async with served(Patience()) as place, client(place) as odd:
+        odd.writer.write(b"\x16\x03\x01 what is this?\r\n\r\n")
+        head, _, body = (await odd.reader.read()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert b"content-type: application/json" in head
+        error = json.loads(body)["error"]
+        assert error["message"] == "This is no request that can be read."
+        assert error["type"] == "invalid_request_error"
+
+
+async def test_a_body_that_breaks_while_it_is_answered_ends_the_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with served(Patience()) as place, client(place) as odd:
+        odd.ask("/stream", "Transfer-Encoding: chunked", method="POST")
+        assert (await odd.reader.readline()).startswith(b"HTTP/1.1 200")
+        odd.writer.write(b"no size\r\n")
+        assert await odd.ended_within(5)
+        await place.left.wait()
+    assert {record.levelname for record in caplog.records} <= {"WARNING"}

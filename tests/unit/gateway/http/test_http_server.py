@@ -42,6 +42,17 @@ async def test_the_real_port_is_known_before_anything_is_served() -> None:
     server.close()
 
 
+async def test_nothing_that_is_written_waits_for_what_went_before() -> None:
+    server = HttpServer("127.0.0.1", 0)
+    server.bind()
+    assert server._socket
+    with socket.create_connection(("127.0.0.1", server.port)):
+        accepted, _ = server._socket.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    server.close()
+
+
 async def test_a_connection_made_before_serving_is_answered() -> None:
     server = HttpServer("127.0.0.1", 0)
     server.bind()

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -10,7 +11,8 @@ import pytest
 
 from platforms.core.contract import File, InboundMessage, Text
 from platforms.core.errors import Rejected
-from platforms.web.attachments import KEPT_SECONDS, LARGEST
+from platforms.web.attachments import KEPT_SECONDS, LARGEST, Attachments
+from sessions.values.clock import SystemClock
 from tests.e2e.stage import Stage
 
 FILES = "/web/chats/chat1/files"
@@ -41,6 +43,17 @@ async def test_a_file_reaches_the_gateway_byte_by_byte(
     file = event.parts[1]
     assert isinstance(file, File)
     assert b"".join([piece async for piece in stage.adapter.fetch(file)]) == content
+
+
+async def test_a_file_is_taken_while_another_is_put_in_its_place(tmp_path: Path) -> None:
+    """What was listed a moment ago may have another name by now; here it never had one."""
+    (tmp_path / "another.part").symlink_to("nowhere")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"words"
+
+    ref, size = await Attachments(tmp_path, SystemClock()).take(pieces())
+    assert ((tmp_path / ref).read_bytes(), size) == (b"words", 5)
 
 
 async def test_a_message_may_be_files_alone(stage: Stage, client: httpx2.AsyncClient) -> None:

@@ -1,0 +1,56 @@
+"""Sans-IO: what an operation of the API is, and what it answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+TEXT = "text/plain"
+
+Method = Literal["get", "post", "delete"]
+Access = Literal["key", "open", "key unless local"]
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A header, or a part of a path or query."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    example: str | int | None = None
+    always: bool = False
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A body in one of its media types."""
+
+    media: str
+    shape: Any = None  # a type that is written as JSON; none: text
+    examples: Mapping[str, Any] = {}
+    events: Mapping[str, Sequence[Any]] = {}  # of a stream: shapes by the event's name
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What is answered with one status."""
+
+    status: int
+    description: str
+    content: Sequence[Content] = ()
+    headers: Sequence[Field] = ()
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """A method of an address."""
+
+    path: str
+    method: Method
+    id: str
+    tag: str
+    summary: str
+    description: str = ""
+    access: Access = "key"
+    parameters: Sequence[tuple[Literal["path", "query", "header"], Field]] = ()
+    body: Content | None = None
+    replies: Sequence[Reply]

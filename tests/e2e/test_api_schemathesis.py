@@ -1,0 +1,15 @@
+"""The API before a program that has read its document; `make api-fuzz` asks at length."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.api_schema import ask
+
+
+@pytest.mark.timeout(120)
+async def test_the_api_keeps_what_its_document_promises(tmp_path: Path) -> None:
+    report = await ask(5, 1, tmp_path)
+    assert report.code == 0, report.text
+    assert report.cases > 800, report.text
+    assert report.odd == []
