@@ -2,13 +2,28 @@
 
 import asyncio
 import os
+from collections.abc import Callable, Mapping
 
+import hypothesis
 import pytest
+
+from tests.fakes.quick_time import QuickLoop
+
+hypothesis.settings.register_profile("holdfast", deadline=None)  # the machine may be busy
+hypothesis.settings.load_profile("holdfast")
 
 
 def pytest_configure() -> None:
     """The test runner makes a loop for the first test that is not async, and never closes it."""
     asyncio.set_event_loop(None)
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests with the mark `quick` do not wait for the time that passes in them."""
+    quick = item.get_closest_marker("quick")
+    return {"quick": QuickLoop} if quick else {"real": asyncio.new_event_loop}
 
 
 def _skipped(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:
