@@ -35,6 +35,8 @@ from platforms.core.errors import (
 from tests.fakes.discord.life import Life
 from tests.fakes.discord.server import CONTENT_INTENT, Fault, discord_server
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 async def life() -> AsyncIterator[Life]:

@@ -1,18 +1,25 @@
 """A loop whose time runs faster than ours whenever everybody waits, with real sockets and threads.
 
-Time stands still while there is something to do, so it does not matter how fast the machine is;
-what sockets, threads and the disk take appears longer than it is by the same factor.
+Time stands still while there is something to do, so it does not matter how fast the machine is.
+While a thread works for the loop, the database's or another, it takes as long as it takes; what
+sockets and other processes take appears longer than it is by the factor.
 """
 
 import asyncio
+import contextlib
 import selectors
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
-from sessions.values.clock import SystemClock
+from sqlalchemy import Connection
+
+from sessions.database import Database
+from sessions.values.clock import Clock, SystemClock
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 FACTOR = 32.0
 _LONGEST = 0.1
@@ -23,15 +30,17 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self.busy = 0  # threads that work for us
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
         if events or (timeout is not None and timeout <= 0):
             return events
         longest = _LONGEST if timeout is None else min(timeout, _LONGEST)
+        factor = 1.0 if self.busy else FACTOR
         began = time.perf_counter()
-        events = super().select(longest / FACTOR)
-        self.now += min(longest, (time.perf_counter() - began) * FACTOR)
+        events = super().select(longest / factor)
+        self.now += min(longest, (time.perf_counter() - began) * factor)
         return events
 
 
@@ -45,6 +54,24 @@ class QuickLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._quick.now
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """A thread works for us."""
+        self._quick.busy += 1
+        try:
+            yield
+        finally:
+            self._quick.busy -= 1
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        working = contextlib.ExitStack()
+        working.enter_context(self.busy())
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(lambda _: working.close())
+        return future
 
     def now(self) -> int:
         """See `Clock`."""
@@ -66,3 +93,21 @@ def clock() -> QuickLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, QuickLoop)
     return loop
+
+
+def clock_here() -> Clock:
+    """The clock of the loop that runs, or the machine's."""
+    loop = asyncio.get_running_loop()
+    return loop if isinstance(loop, QuickLoop) else SystemClock()
+
+
+_done = Database._done
+
+
+async def _watched(self: Database, jobs: Any, work: Callable[[Connection], T]) -> T:
+    loop = asyncio.get_running_loop()
+    with loop.busy() if isinstance(loop, QuickLoop) else contextlib.nullcontext():
+        return await _done(self, jobs, work)
+
+
+Database._done = _watched  # type: ignore[method-assign] # nobody else knows of its threads

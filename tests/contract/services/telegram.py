@@ -1,7 +1,6 @@
 """Telegram as tests play it: the real library, and a Telegram of our own."""
 
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.contract.services.contract import (
     Trouble,
     quick,
 )
+from tests.fakes.quick_time import clock_here
 from tests.fakes.telegram.faults import Fault, cut_after, cut_before, failed, too_many
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
 from tests.fakes.telegram.stage import config
@@ -218,7 +218,7 @@ def _in(place: Place) -> dict[str, Any]:
 
 
 def _now() -> int:
-    return int(time.time())  # noqa: TID251 - the gateway's own clock tells what is stale
+    return clock_here().now() // 1000  # the gateway's own clock tells what is stale
 
 
 @contextlib.asynccontextmanager

@@ -28,6 +28,8 @@ from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_se
 from tests.fakes.slack.server import Fault, SlackServer, sign
 from tests.fakes.slack.workspace import BOT_USER, TEAM
 
+pytestmark = pytest.mark.quick
+
 
 class Inbox:
     """Keeps what comes in, each event once."""
