@@ -19,7 +19,7 @@ def pytest_configure() -> None:
 
 
 def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
+    item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Tests with the mark `quick` do not wait for the time that passes in them."""
     quick = item.get_closest_marker("quick")

@@ -35,8 +35,6 @@ from platforms.core.errors import (
 from tests.fakes.discord.life import Life
 from tests.fakes.discord.server import CONTENT_INTENT, Fault, discord_server
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.fixture
 async def life() -> AsyncIterator[Life]:
@@ -216,6 +214,7 @@ async def test_a_long_text_that_waits_for_its_end_outlasts_the_process(life: Lif
         assert await life.inbox.texts(1) == ["c" * 1_990]
 
 
+@pytest.mark.quick
 async def test_a_slow_answer_about_roles_holds_nobody_up_for_long(life: Life) -> None:
     gate = asyncio.Event()
     life.discord.fail("GET member", Fault(gate=gate))
