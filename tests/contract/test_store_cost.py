@@ -144,7 +144,7 @@ def urls(store_url: str, request: pytest.FixtureRequest) -> tuple[str, str]:
     return store_url, request.getfixturevalue("postgres_server").database()
 
 
-LARGE = {"sqlite": 10_000, "postgresql": 1_000}  # filling the latter takes its time
+LARGE = {"sqlite": 3_000, "postgresql": 1_000}  # filling the latter takes its time
 
 
 @pytest.mark.timeout(60)
