@@ -7,13 +7,18 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import hypothesis
 import pytest
 from pytest_asyncio.plugin import LoopFactory
 
-from tests.patient import PatientLoop, QuickLoop
+from tests.fakes.patient_time import PatientLoop
+from tests.fakes.quick_time import QuickLoop
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 ENOUGH = 4 * 1024**3
+
+hypothesis.settings.register_profile("holdfast", deadline=None)  # the machine may be busy
+hypothesis.settings.load_profile("holdfast")
 
 
 def pytest_configure() -> None:
@@ -33,7 +38,7 @@ def _keep_files_in_memory() -> None:
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:
-    """Every test has a loop that a busy machine does not hurry."""
+    """No test is hurried by a busy machine; those with the mark `quick` do not wait either."""
     quick = item.get_closest_marker("quick")
     return {"quick": QuickLoop} if quick else {"patient": PatientLoop}
 

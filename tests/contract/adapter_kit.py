@@ -30,13 +30,13 @@ from platforms.core.contract import (
     capabilities_in,
 )
 from platforms.core.errors import PlatformError
-from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 from tests.contract.services import console, discord, memory, slack, telegram, web
 from tests.contract.services.contract import PATIENCE, Service
 from tests.fakes.archive import MemoryArchive, MemoryShelf
 from tests.fakes.discord.server import DiscordHost
 from tests.fakes.inbox import Inbox
+from tests.fakes.quick_time import clock_here
 
 AT_ONCE = 20
 """Cases that run side by side."""
@@ -60,7 +60,7 @@ class Stage:
         self.shelf = MemoryShelf()
         self.archive = MemoryArchive()
         self.folder = Path(tempfile.gettempdir(), f"holdfast-{secrets.token_hex(8)}")
-        self.clock = SystemClock()
+        self.clock = clock_here()
         self.place = service.direct
         self.adapter: Adapter = self._built()
 

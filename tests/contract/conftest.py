@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sessions import opening
+from sessions.engine import place
 from sessions.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.fakes import postgres
@@ -17,8 +19,28 @@ def postgres_server() -> Iterator[postgres.Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: postgres.Server) -> str:
+    """A database with our tables, for one test after the other."""
+    url = postgres_server.database()
+    opening.prepare(place(url))
+    return url
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database in which nothing is stored."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'holdfast.db'}"
+        return
+    url: str = request.getfixturevalue("postgres_url")
+    yield url
+    request.getfixturevalue("postgres_server").empty(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database that has no tables, and of SQLite not even a file."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'holdfast.db'}"
         return

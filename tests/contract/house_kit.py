@@ -14,6 +14,7 @@ from tests.e2e.house import talkative
 from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import clock_here
 
 SLOWLY = "one two three four five"
 
@@ -56,6 +57,7 @@ async def house(
         specs={service.name: service.spec()},
         http=service.served,
         tools=tools,
+        clock=clock_here(),
     )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())

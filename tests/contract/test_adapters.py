@@ -38,6 +38,8 @@ from platforms.core.split import SMALLEST_LIMIT
 from tests.contract.adapter_kit import Stage, available, several, side_by_side, staged
 from tests.contract.services.contract import Service, Trouble
 
+pytestmark = pytest.mark.quick
+
 BYTES = bytes(range(256)) * 1_000  # more than one piece of any adapter
 
 

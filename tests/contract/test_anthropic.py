@@ -40,6 +40,8 @@ from tests.fakes.agent_kit import SCALED, settings_for
 from tests.fakes.model_script import Script, body_of, ok, status
 from tests.fakes.model_server import Handler, ModelServer, Received, always
 
+pytestmark = pytest.mark.quick
+
 READ = ToolSchema("read", "Reads.", {"type": "object"})
 REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),), (READ,))
 OPENED = OpenedChunk("req_scripted")

@@ -19,6 +19,8 @@ from tests.contract.services.contract import Place, Seen, Service
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 
 def _unpaced() -> AbstractAsyncContextManager[Service]:
     return discord.opened(pace=(1_000, 1.0))

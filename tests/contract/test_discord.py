@@ -214,6 +214,7 @@ async def test_a_long_text_that_waits_for_its_end_outlasts_the_process(life: Lif
         assert await life.inbox.texts(1) == ["c" * 1_990]
 
 
+@pytest.mark.quick
 async def test_a_slow_answer_about_roles_holds_nobody_up_for_long(life: Life) -> None:
     gate = asyncio.Event()
     life.discord.fail("GET member", Fault(gate=gate))

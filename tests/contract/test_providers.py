@@ -35,6 +35,8 @@ from tests.fakes.agent_kit import openai_settings, settings_for
 from tests.fakes.model_script import End, Head, Raw, Script, ok, status
 from tests.fakes.model_server import Handler, ModelServer, Received, always
 
+pytestmark = pytest.mark.quick
+
 Available = Callable[[], AbstractAsyncContextManager[Provider]]
 REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),))
 

@@ -39,6 +39,8 @@ from sessions.values.secret import Secret
 from tests.fakes.model_script import Script, body_of, cut, ok, status
 from tests.fakes.model_server import Handler, ModelServer, always
 
+pytestmark = pytest.mark.quick
+
 REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),))
 OPENED = OpenedChunk("req_scripted")
 

@@ -17,6 +17,8 @@ from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script, ok, status
 from tests.fakes.model_server import Handler, ModelServer, always
 
+pytestmark = pytest.mark.quick
+
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 DATA = base64.b64encode(b"picture").decode()

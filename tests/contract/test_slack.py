@@ -17,6 +17,8 @@ from tests.fakes.slack.kit import slack_server
 from tests.fakes.slack.server import SlackServer
 from tests.fakes.slack.workspace import BOT_USER, STREAM_LIFE
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackServer]:

@@ -138,13 +138,13 @@ async def cost(url: str, sessions: int, history: int, summary: str = "") -> tupl
 
 
 @pytest.fixture
-def urls(store_url: str, request: pytest.FixtureRequest) -> tuple[str, str]:
-    if store_url.startswith("sqlite"):
-        return f"{store_url}.small", f"{store_url}.large"
-    return store_url, request.getfixturevalue("postgres_server").database()
+def urls(new_url: str, request: pytest.FixtureRequest) -> tuple[str, str]:
+    if new_url.startswith("sqlite"):
+        return f"{new_url}.small", f"{new_url}.large"
+    return new_url, request.getfixturevalue("postgres_server").database()
 
 
-LARGE = {"sqlite": 10_000, "postgresql": 1_000}  # filling the latter takes its time
+LARGE = {"sqlite": 3_000, "postgresql": 1_000}  # filling the latter takes its time
 
 
 @pytest.mark.timeout(60)

@@ -33,6 +33,11 @@ from tests.contract.store_kit import question, talk
 
 
 @pytest.fixture
+def store_url(new_url: str) -> str:
+    return new_url
+
+
+@pytest.fixture
 def connection(store_url: str) -> Iterator[sa.Connection]:
     """To a database in which nothing was made yet."""
     where = place(store_url)

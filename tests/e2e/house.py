@@ -20,7 +20,7 @@ from sessions.values.clock import Clock, SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
-from tests.patient import PatientClock
+from tests.fakes.quick_time import clock_here
 
 PATIENCE = 8.0
 ME = "1001"
@@ -141,7 +141,7 @@ async def gateway(
         specs={"memory": PlatformSpec("memory", Nothing, lambda _config, _given: used)},
         http=served,
         tools=tools,
-        clock=clock or PatientClock(),
+        clock=clock or clock_here(),
     )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())

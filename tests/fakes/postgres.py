@@ -25,6 +25,23 @@ _SETTINGS = (
 )
 _START_SECONDS = 15
 
+_ALONE = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+_EMPTY = """
+DO $$
+DECLARE each record;
+BEGIN
+    SET LOCAL session_replication_role = replica;  -- in any order
+    FOR each IN SELECT tablename AS name FROM pg_tables
+        WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+    LOOP EXECUTE 'DELETE FROM ' || quote_ident(each.name); END LOOP;
+    FOR each IN SELECT sequencename AS name FROM pg_sequences WHERE schemaname = 'public'
+    LOOP EXECUTE 'ALTER SEQUENCE ' || quote_ident(each.name) || ' RESTART'; END LOOP;
+END $$
+"""
+
 
 def _binaries(folder: Path) -> Path:
     """The folder with the newest server's programs; copied where its user could not reach them."""
@@ -109,8 +126,13 @@ class Server:
         """Take a database away: each is a thousand files."""
         self._say(f"DROP DATABASE IF EXISTS {sa.make_url(url).database} WITH (FORCE)")
 
-    def _say(self, statement: str) -> None:
-        url = sa.make_url(self.url("postgres")).set(drivername="postgresql+psycopg")
+    def empty(self, url: str) -> None:
+        """Take away all that is in the tables, and whoever is still connected."""
+        self._say(_ALONE, str(sa.make_url(url).database))
+        self._say(_EMPTY, str(sa.make_url(url).database))
+
+    def _say(self, statement: str, database: str = "postgres") -> None:
+        url = sa.make_url(self.url(database)).set(drivername="postgresql+psycopg")
         engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
         with engine.connect() as connection:
             connection.exec_driver_sql(statement)

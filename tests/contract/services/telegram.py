@@ -1,7 +1,6 @@
 """Telegram as tests play it: the real library, and a Telegram of our own."""
 
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.contract.services.contract import (
     Words,
     quick,
 )
+from tests.fakes.quick_time import clock_here
 from tests.fakes.telegram.faults import Fault, cut_after, cut_before, failed, too_many
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
 from tests.fakes.telegram.stage import config
@@ -204,7 +204,7 @@ def _in(place: Place) -> dict[str, Any]:
 
 
 def _now() -> int:
-    return int(time.time())  # noqa: TID251 - the gateway's own clock tells what is stale
+    return clock_here().now() // 1000  # the gateway's own clock tells what is stale
 
 
 @contextlib.asynccontextmanager

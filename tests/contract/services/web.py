@@ -61,6 +61,9 @@ class _Page:
         return [*lasting, *(Seen(text, passing=True) for text in self.drafts.values() if text)]
 
 
+_RETRY = 0.05  # seconds between two attempts to reach a port where nobody listens
+
+
 class WebService(LocalService):
     """The owner in a browser."""
 
@@ -173,12 +176,16 @@ class WebService(LocalService):
         page = self._pages[place]
         while self._http:
             url = f"{self._url}/web/chats/{place.chat}/events?after={page.last}"
-            with contextlib.suppress(aiohttp.ClientError):
+            try:
                 timeout = aiohttp.ClientTimeout(total=None)
                 async with self._http.get(url, timeout=timeout) as stream:
                     if stream.status != 200:
                         return  # the gateway is ending
                     await self._follow(place, page, stream)
+            except aiohttp.ClientConnectorError:
+                await asyncio.sleep(_RETRY)
+            except aiohttp.ClientError:
+                pass  # at once, as a browser does
 
     async def _follow(self, place: Place, page: _Page, stream: aiohttp.ClientResponse) -> None:
         name = ""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pytest_asyncio.plugin import LoopFactory
 
-from tests.patient import QuickLoop
+from tests.fakes.quick_time import QuickLoop
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, LoopFactory]:

@@ -13,6 +13,7 @@ from platforms.slack import SPEC
 from sessions.values.clock import Clock
 from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import clock_here
 from tests.fakes.slack.kit import config_for
 from tests.fakes.slack.server import SlackServer
 
@@ -55,7 +56,7 @@ async def slack_house(
         specs={"slack": SPEC},
         http=served,
         tools=tools,
-        clock=clock,
+        clock=clock or clock_here(),
     )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())

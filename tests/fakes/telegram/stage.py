@@ -7,10 +7,11 @@ from typing import Any
 from platforms.core.contract import Surroundings
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig
-from sessions.values.clock import Clock, SystemClock
+from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 from sessions.values.secret import Secret
 from tests.fakes.archive import MemoryArchive, MemoryShelf
+from tests.fakes.quick_time import clock_here
 from tests.fakes.telegram.server import TOKEN, TelegramServer
 
 
@@ -32,7 +33,7 @@ async def telegram(
     memberships: bool = True,
     **configured: Any,
 ) -> AsyncIterator[TelegramAdapter]:
-    used = clock or SystemClock()
+    used = clock or clock_here()
     surroundings = Surroundings(
         used,
         Ids(used),

@@ -22,6 +22,8 @@ from tests.fakes.agent_kit import SCALED, LoopClock, openai_target
 from tests.fakes.model_script import Script, steps, text
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 CLOCKS = msgspec.structs.replace(
     SCALED, first_token=0.6, gap_text=0.4, gap_tool=0.5, gap_reasoning=0.5, wire_dead=0.3
 )

@@ -12,6 +12,8 @@ from agent.verdict import Capped, Complete, Cut, Phase, SoftComplete, Verdict
 from sessions.records import Message, ToolCall
 from tests.fakes.agent_kit import openai_target
 
+pytestmark = pytest.mark.quick
+
 TARGET = openai_target("http://127.0.0.1:1/v1")
 STORY = "many words of an old story, told slowly. " * 50
 U, A = Message("user", f"Tell me. {STORY}"), Message("assistant", STORY)

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from agent.events import Ending
 from agent.spend import Usage
@@ -17,6 +18,8 @@ from tests.unit.agent.turn_kit import (
     TOO_LONG,
     Play,
 )
+
+pytestmark = pytest.mark.quick
 
 
 async def test_a_conversation_that_is_too_long_is_summarised_and_asked_again(play: Play) -> None:

@@ -35,6 +35,8 @@ from tests.unit.agent.turn_kit import (
     note,
 )
 
+pytestmark = pytest.mark.quick
+
 # --- turns in which nothing goes wrong --------------------------------------------------------
 
 

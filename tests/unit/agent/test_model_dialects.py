@@ -24,6 +24,8 @@ from tests.fakes.model_script import reasoning as thought
 from tests.fakes.model_script import text as said
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.quick
+
 ANSWER = (
     'H R"hm" R" so" P T"Hel" B T"lo" C(0,c1,read,\'{"path"\') C(0,-,-,\':"a"}\') '
     'C(1,c2,pay,{"amount": 1}) F tool_calls U(7,100,60) D'

@@ -13,6 +13,8 @@ from tests.fakes.model_script import Event, calls, ok, steps, text
 from tests.fakes.model_server import always
 from tests.unit.agent.turn_kit import CLOCKS, LOST_PAY, READ_A, Play
 
+pytestmark = pytest.mark.quick
+
 # --- asking again -----------------------------------------------------------------------------
 
 

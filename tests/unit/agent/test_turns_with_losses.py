@@ -15,6 +15,8 @@ from tests.fakes.model_script import Script, body_of, call_delta, calls, cut, ok
 from tests.fakes.model_server import always
 from tests.unit.agent.turn_kit import GO, LOST_PAY, PAY, Play, lost_file, lost_note, note
 
+pytestmark = pytest.mark.quick
+
 # --- calls that were cut off ------------------------------------------------------------------
 
 

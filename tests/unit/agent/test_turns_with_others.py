@@ -10,6 +10,8 @@ from agent.events import Ending
 from tests.fakes.model_script import Script, calls, ok
 from tests.unit.agent.turn_kit import OLD, READ_A, Play, lost_note
 
+pytestmark = pytest.mark.quick
+
 
 async def test_another_model_takes_over_and_it_is_said_once(play: Play) -> None:
     stage = await play("S401")

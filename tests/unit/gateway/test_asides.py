@@ -33,6 +33,8 @@ from tests.contract.store_kit import ended, opened, started
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import Handler, ModelServer, always
 
+pytestmark = pytest.mark.quick
+
 KEY = "memory:7"
 ADDRESS = '{"platform":"memory","chat":"7"}'
 PERSON = "memory:1001"

@@ -13,6 +13,8 @@ from starlette.types import Receive, Scope, Send
 from gateway.http import HttpServer
 from gateway.http.patience import Patience
 
+pytestmark = pytest.mark.quick
+
 START = {"type": "http.response.start", "status": 200, "headers": []}
 MUCH = b"x" * 16_000_000  # more than the kernel keeps on the way
 SHORT = Patience(headers=0.15, body=0.15, reader=0.15)

@@ -29,6 +29,8 @@ from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_se
 from tests.fakes.slack.server import Fault, SlackServer, sign
 from tests.fakes.slack.workspace import BOT_USER, TEAM
 
+pytestmark = pytest.mark.quick
+
 
 class Gateway(Inbox):
     """Turns away whom it does not know, and what is said to others."""

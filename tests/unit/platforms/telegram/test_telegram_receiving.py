@@ -36,6 +36,8 @@ from tests.fakes.telegram.faults import (
 from tests.fakes.telegram.server import BOT_NAME, Shown, TelegramServer
 from tests.fakes.telegram.stage import telegram
 
+pytestmark = pytest.mark.quick
+
 GROUP = -1001234
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import itertools
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,11 @@ from tests.e2e.house import talkative
 from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
+from tests.fakes.quick_time import clock_here
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
 from tests.fakes.telegram.stage import config
+
+pytestmark = pytest.mark.quick
 
 ME, GROUP = 1001, -1001234
 
@@ -40,6 +42,7 @@ async def gateway(
         home,
         specs={"telegram": PlatformSpec("telegram", TelegramConfig, _build)},
         http=False,
+        clock=clock_here(),
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(runner.run())
@@ -60,7 +63,7 @@ async def server() -> AsyncIterator[TelegramServer]:
 
 
 def now() -> int:
-    return int(time.time())  # noqa: TID251 - the gateway's own clock tells what is stale
+    return clock_here().now() // 1000  # the gateway's own clock tells what is stale
 
 
 async def test_an_answer_is_seen_growing_and_can_be_stopped_where_it_is_shown(
