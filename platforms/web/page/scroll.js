@@ -4,6 +4,7 @@ const NEAR = 48; // pixels that still count as the bottom
 
 export class Scroll {
   #pinned = true;
+  #at = 0; // where the box stood when it was last looked at
   #box;
   #jump;
 
@@ -20,13 +21,12 @@ export class Scroll {
   /** Something was added. */
   follow() {
     if (this.#pinned) this.#box.scrollTop = this.#box.scrollHeight;
-    else this.#look();
+    this.#look();
   }
 
   toBottom() {
     this.#pinned = true;
     this.follow();
-    this.#look();
   }
 
   /** Add content above what is in view without moving it. */
@@ -38,9 +38,13 @@ export class Scroll {
     this.#look();
   }
 
+  /** A reader who goes up lets go. Text that grew since the box moved puts the end far away, too. */
   #look() {
     const { scrollTop, scrollHeight, clientHeight } = this.#box;
-    this.#pinned = scrollHeight - scrollTop - clientHeight < NEAR;
+    const near = scrollHeight - scrollTop - clientHeight < NEAR;
+    if (near) this.#pinned = true;
+    else if (scrollTop < this.#at) this.#pinned = false;
+    this.#at = scrollTop;
     this.#jump.hidden = this.#pinned;
   }
 }

@@ -77,6 +77,27 @@ async def test_the_reader_who_scrolls_up_is_left_in_peace(stage: Stage, page: Pa
     await expect(newest).to_be_hidden()
 
 
+async def test_text_that_grows_while_the_page_moves_does_not_look_like_a_reader_who_goes_up(
+    stage: Stage, page: Page
+) -> None:
+    for number in range(60):
+        stage.archive.put(chat_of(page), f"old{number}", f"row {number}")
+    await page.reload()
+    await expect(rows(page).last).to_be_in_viewport()
+    await page.evaluate(
+        """() => {
+          const tall = document.createElement("div");
+          tall.style.height = "3000px";
+          document.querySelector("#log").append(tall);
+          document.querySelector("#scroll").dispatchEvent(new Event("scroll"));
+        }"""
+    )
+    await stage.post(chat_of(page), "something new")
+    await expect(rows(page).last).to_contain_text("something new")
+    await expect(rows(page).last).to_be_in_viewport()
+    await expect(page.get_by_role("button", name="Newest")).to_be_hidden()
+
+
 async def test_writing_and_stopping_need_no_mouse(page: Page) -> None:
     box = page.get_by_label("Message", exact=True)
     await expect(box).to_be_focused()

@@ -63,10 +63,14 @@ def plan(statement: sa.ClauseElement, database: sa.Connection) -> list[str]:
     return [str(row[3]) for row in database.exec_driver_sql(text, (1,) * text.count("?"))]
 
 
+FOUND = "SCAN anon_1"
+"""A walk over what a statement inside of this one has found."""
+
+
 @pytest.mark.parametrize("name", sorted(ALL.keys() - LISTS.keys()))
 def test_a_statement_finds_its_rows_by_an_index(name: str, database: sa.Connection) -> None:
     for step in plan(ALL[name], database):
-        if step.startswith("SCAN"):
+        if step.startswith("SCAN") and step != FOUND:
             assert step.rsplit(maxsplit=1)[-1] in PARTIAL, step
         assert "TEMP B-TREE" not in step
 
