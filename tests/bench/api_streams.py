@@ -49,6 +49,7 @@ _MOST_KEPT = 2.0  # megabytes more of one that is not read
 _MOST_WAITED = 0.1  # share of the time; above it a delay says nothing about us
 _PATIENCE = 60.0  # beyond the time that the streams themselves take
 _TICKS = os.sysconf("SC_CLK_TCK")
+_SIGN = b": keepalive"
 _STAMP = re.compile(rb" (\d{19}) word")
 _LONGEST = 25  # bytes of it
 
@@ -109,6 +110,7 @@ class Reader(asyncio.Protocol):
         now = time.monotonic_ns()
         at = now / 1e9
         self.wrote.append(at)
+        new = max(0, len(self._torn) - len(_SIGN) + 1)  # a sign that ends before was seen before
         data = self._torn + data
         end = 0
         for found in _STAMP.finditer(data):
@@ -117,7 +119,7 @@ class Reader(asyncio.Protocol):
             self.tokens += 1
             self.spoke_at = self.spoke_at or at
             end = found.end()
-        if b": keepalive" in data:
+        if data.find(_SIGN, new) >= 0:
             self.signs.append(at)
         if b"data: [DONE]" in data:
             self.whole = True
