@@ -18,6 +18,7 @@ _KEPT_IN_A_MINUTE = 0.1  # of a chat's minute, for what must be shown
 _KEPT_OF_ALL = 0.4  # of what an account takes at once, for the same
 _AFTER_LIVE = 0.7  # seconds for which final ops make way for live updates that were just shown
 _LONGEST_LINE = 5.0  # seconds that live updates make way at most after all has been said
+_ASKS_AGAIN = 5.0  # seconds after which at most; those before it may have no more to show
 
 
 class Weight(enum.Enum):
@@ -64,7 +65,8 @@ class Account:
 
     def turn(self, weight: Weight, now: float) -> float:
         """Give away a moment at which something that can be left out may ask again."""
-        self._turns[weight] = max(now, self._turns[weight]) + self._each
+        before = max(now, min(self._turns[weight], now + _ASKS_AGAIN))
+        self._turns[weight] = before + self._each
         return self._turns[weight]
 
     def take(self, weight: Weight, now: float) -> float:

@@ -148,6 +148,32 @@ def test_chats_take_turns_at_live_updates_and_use_the_accounts_budget() -> None:
     assert max(times) - min(times) <= 1
 
 
+def test_those_who_asked_and_left_keep_nobody_waiting() -> None:
+    """Answers that end give back no moment: after a rush the line would be a minute long."""
+    *rush, late = _chats(2_001, Account(4, 25.0, 0.0))
+    for chat in rush:
+        if chat.ready_at(Weight.COSMETIC, 0.0) <= 0.0:
+            chat.take(0.0, Weight.COSMETIC)
+    assert late.ready_at(Weight.COSMETIC, 1.0) <= 7.0
+    again = late.ready_at(Weight.COSMETIC, 1.0)
+    assert late.ready_at(Weight.COSMETIC, again) == again
+
+
+@pytest.mark.parametrize("count", [200, 1_000])
+def test_many_more_than_there_is_room_for_still_use_the_accounts_budget(count: int) -> None:
+    chats = _chats(count, Account(4, 25.0, 0.0))
+    asks = dict.fromkeys(range(count), 0.0)
+    taken = 0
+    for tick in range(3_000):  # 30 seconds; every chat asks when it was told to
+        now = tick / 100
+        for number in [number for number, at in asks.items() if at <= now]:
+            asks[number] = chats[number].ready_at(Weight.COSMETIC, now)
+            if asks[number] <= now:
+                chats[number].take(now, Weight.COSMETIC)
+                taken += 1
+    assert taken >= 0.95 * 25 * 30
+
+
 def test_who_comes_later_does_not_go_before_those_who_wait() -> None:
     account = Account(4, 10.0, 0.0)
     first, second, waits, late = _chats(4, account)
