@@ -36,7 +36,7 @@ PARTS = 5
 PATIENCE = 30.0  # for an answer
 SHORT = 0.2  # for what may never be answered, since it is no whole request
 
-STATUSES = {200, 303, 307, 400, 401, 403, 404, 405, 413, 422, 429}
+STATUSES = {200, 303, 307, 400, 401, 403, 404, 405, 408, 413, 422, 429, 431}
 """With nothing broken behind it, whatever is asked."""
 
 ENOUGH = 5_000  # requests; a fifth of fewer does not fill what is kept on purpose
