@@ -355,6 +355,19 @@ async def test_what_is_deleted_is_gone_with_its_conversation(tmp_path: Path) -> 
             assert ("closed", "deleted") in await client.api.sessions()
 
 
+async def test_answers_of_a_deleted_conversation_are_gone(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
+        one = await client.ask("one")
+        runner = client.api.house.runner
+        assert runner._store
+        (session,) = await runner._store.sessions()
+        await runner.operations["delete"](session=session.id)
+        with pytest.raises(openai.NotFoundError):
+            await client.library.retrieve(one.id)
+        with pytest.raises(openai.BadRequestError):
+            await client.ask("two", previous_response_id=one.id)
+
+
 # --- the same request again ------------------------------------------------------------------
 
 

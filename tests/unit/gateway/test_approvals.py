@@ -20,7 +20,7 @@ from gateway.delivery.view import write_address
 from gateway.entitlement import code_of
 from gateway.notices import render
 from gateway.people import People
-from gateway.question import NO_ADMIN, UNATTENDED, USED_UP
+from gateway.question import NO_ADMIN, UNATTENDED, USED_UP, refused
 from gateway.settings import AccessSettings
 from platforms.core.contract import Address, Capabilities, Op, Receipt
 from platforms.memory import MemoryAdapter, Visible
@@ -48,7 +48,8 @@ def a_tool(risk: Risk) -> Tool:
             context: Not part of the call.
             command: What to do.
         """
-        raise NotImplementedError(command)
+        msg = f"{command}: here it is only asked whether a call may run; none does"
+        raise NotImplementedError(msg)
 
     return run
 
@@ -543,6 +544,15 @@ async def test_an_answer_in_the_moment_in_which_the_time_is_over_counts(tmp_path
         await desk.store.apply(AnswerApproval(asked.id, ApprovalState.ALLOWED, ANN, now))
         assert await said(task) is None
         assert await desk.state(asked.id) is ApprovalState.USED
+
+
+async def test_a_permission_that_is_found_used_up_is_called_that(tmp_path: Path) -> None:
+    async with office(tmp_path) as desk:
+        task = desk.asks(NET)
+        asked = await desk.asked()
+        assert not task.done()
+        used = msgspec.structs.replace(asked, state=ApprovalState.USED)
+        assert refused(used) == USED_UP
 
 
 async def test_a_permission_that_somebody_else_used_up_serves_no_second_call(

@@ -32,7 +32,8 @@ class Witness:
         return ()
 
     def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
-        raise NotImplementedError
+        msg = "here conversations are only looked at after a crash; no turn begins"
+        raise NotImplementedError(msg)
 
     async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
         self.found.append(running)
