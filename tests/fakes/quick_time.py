@@ -1,8 +1,9 @@
 """A loop whose time runs faster than ours whenever everybody waits, with real sockets and threads.
 
-Time stands still while there is something to do, so it does not matter how fast the machine is.
-While a thread works for the loop, the database's or another, it takes as long as it takes; what
-sockets and other processes take appears longer than it is by the factor.
+Time stands still while there is something to do, so it does not matter how fast the machine is: for
+what is computed, and while a thread works for the loop, the database's or another. Only who computes
+or works for longer than a moment sees it pass as it does for us, for there may be a timer that is to
+end him. What sockets and other processes take appears longer than it is by the factor.
 """
 
 import asyncio
@@ -26,7 +27,9 @@ FACTOR = 32.0
 _LONGEST = 0.1
 """Seconds that pass at most until the sockets are looked at again."""
 _BUSY = 2.0
-"""Seconds of ours that may be worked through in no time at all."""
+"""Seconds of computing without a rest that take no time at all."""
+_WORKING = 1.0
+"""Seconds that a thread may work without that any time passes."""
 
 
 class _Selector(selectors.DefaultSelector):
@@ -34,7 +37,8 @@ class _Selector(selectors.DefaultSelector):
         super().__init__()
         self.now = 0.0
         self.busy = 0  # threads that work for us
-        self._rested = time.perf_counter()
+        self.waited = 0.0  # seconds, since one of them began or was done
+        self._free_until = time.thread_time() + _BUSY
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
@@ -44,17 +48,21 @@ class _Selector(selectors.DefaultSelector):
         longest = _LONGEST if timeout is None else min(timeout, _LONGEST)
         factor = 1.0 if self.busy else FACTOR
         began = time.perf_counter()
-        events = super().select(longest / factor)
-        self._rested = time.perf_counter()
-        self.now += min(longest, (self._rested - began) * factor)
+        events = super().select(max(longest / factor, 0.001 if self.busy else 0.0))
+        passed = time.perf_counter() - began
+        self._free_until = time.thread_time() + _BUSY
+        if self.busy:
+            self.waited += passed
+            passed = min(passed, max(self.waited - _WORKING, 0.0))
+        self.now += min(longest, passed * factor)
         return events
 
     def _work(self) -> None:
-        """Who is never at rest meets our time in the end: it may be a timer that he waits for."""
-        now = time.perf_counter()
-        if now - self._rested > _BUSY:
-            self.now += now - self._rested
-            self._rested = now
+        """Who is never at rest ages as he computes: it may be a timer that he waits for."""
+        computed = time.thread_time()
+        if computed > self._free_until:
+            self.now += computed - self._free_until
+            self._free_until = computed
 
 
 class QuickLoop(asyncio.SelectorEventLoop):
@@ -72,10 +80,12 @@ class QuickLoop(asyncio.SelectorEventLoop):
     def busy(self) -> Iterator[None]:
         """A thread works for us."""
         self._quick.busy += 1
+        self._quick.waited = 0.0
         try:
             yield
         finally:
             self._quick.busy -= 1
+            self._quick.waited = 0.0
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
