@@ -1,7 +1,6 @@
 """The platform `api`: its routes, and what the gateway would show in a chat that nobody looks at."""
 
 import asyncio
-import hmac
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -12,19 +11,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from gateway.api.asking import begun
 from gateway.api.chat_form import ChatForm, read_request
-from gateway.api.failures import (
-    NOT_NOW,
-    NOT_STORED,
-    WRONG_KEY,
-    Refused,
-    no_model,
-)
+from gateway.api.failures import NOT_NOW, NOT_STORED, Refused, no_model
 from gateway.api.listing import Model, ModelList
 from gateway.api.requests import PLATFORM, Requests
 from gateway.api.responses_routes import ResponsesRoutes
 from gateway.api.stream import AnswerResponse
 from gateway.feeds import Feeds
+from gateway.http.key import WRONG_KEY, shows_key
 from gateway.http.refusal import refusal
 from gateway.news import Told
 from gateway.observe.redact import Redactor
@@ -56,8 +51,6 @@ CAPABILITIES = Capabilities(
     per_second=1_000.0,
     command="`holdfast sessions {word}`",  # commands of a chat do not exist there
 )
-
-_LARGE = 200_000  # bytes of a body that is read beside the loop
 
 _Handler = Callable[[Request, Requests], Awaitable[ASGIApp]]
 
@@ -131,21 +124,13 @@ class ApiAdapter:
     # --- what is served -------------------------------------------------------------------------
 
     async def _chat(self, request: Request, requests: Requests) -> ASGIApp:
-        body = await request.body()
-        if len(body) > _LARGE:
-            asked = await asyncio.to_thread(read_request, body)
-        else:
-            asked = read_request(body)
-        headers = request.headers
-        following = await requests.begin(
-            asked, headers.get("x-session-id", ""), headers.get("idempotency-key", "")
-        )
+        asked, following = await begun(request, requests, read_request)
         form = ChatForm(
             following.id,
             following.model,
             following.created,
             usage=asked.usage,
-            sdk="x-stainless-lang" in headers,
+            sdk="x-stainless-lang" in request.headers,
         )
         return AnswerResponse(
             following,
@@ -176,8 +161,9 @@ class ApiAdapter:
         """Let in whoever has the key; every refusal is one that OpenAI's clients can read."""
 
         async def answer(request: Request) -> ASGIApp:
+            if not shows_key(request, self._key):
+                return refusal(WRONG_KEY)
             try:
-                self._let_in(request)
                 return await handler(request, self._opened())
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
@@ -193,13 +179,6 @@ class ApiAdapter:
         if self._requests is None:
             raise Refused(NOT_NOW)
         return self._requests
-
-    def _let_in(self, request: Request) -> None:
-        kind, _, shown = request.headers.get("authorization", "").partition(" ")
-        key = self._key.reveal().encode() if self._key else b""
-        right = hmac.compare_digest(shown.strip().encode(), key)
-        if kind.lower() != "bearer" or not right or not key:
-            raise Refused(WRONG_KEY)
 
 
 def _json(body: msgspec.Struct) -> Response:

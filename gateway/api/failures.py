@@ -10,7 +10,6 @@ __all__ = [
     "OTHER_REQUEST",
     "TOO_MANY",
     "UNFIT",
-    "WRONG_KEY",
     "Failure",
     "Refused",
     "too_many",
@@ -31,12 +30,6 @@ def unfit(message: str, param: str | None = None, code: str | None = None) -> Re
     return Refused(Failure(status=400, message=message, param=param, code=code))
 
 
-WRONG_KEY = Failure(
-    status=401,
-    message="This is not the key of this gateway's API. Send the one that "
-    "`holdfast config show --secrets` prints (http.api_key) as `Authorization: Bearer KEY`.",
-    code="invalid_api_key",
-)
 NOT_NOW = Failure(
     status=503,
     message="The gateway is starting or stopping. Please send this again in a moment.",

@@ -334,7 +334,9 @@ class Requests:
             return "continued"
         last = stored.newest
         resumed = last and last == stored.suspended and last.reason in _GOES_ON
-        return "resumed" if resumed else "new"
+        if resumed:
+            return "resumed"
+        return "continued" if stored.waiting else "new"  # whose turn is yet to begin
 
     def _new_id(self) -> str:
         return self._ids.new("q").partition("_")[2]

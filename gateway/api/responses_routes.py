@@ -1,13 +1,12 @@
 """What is served below `/v1/responses`."""
 
-import asyncio
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from gateway.api import input_items
+from gateway.api.asking import begun
 from gateway.api.failures import unfit
 from gateway.api.kept import Kept, answer_id, unknown
 from gateway.api.outcome import cleaned, outcome_of
@@ -19,7 +18,6 @@ from gateway.api.stream import AnswerResponse
 from gateway.observe.redact import Redactor
 from sessions.values.clock import Clock
 
-_LARGE = 200_000  # bytes of a body that is read beside the loop
 _NO_REPLAY = (
     "An answer that was begun is not streamed again; ask for it without `stream`, or repeat the "
     "request with its Idempotency-Key."
@@ -37,21 +35,13 @@ class ResponsesRoutes:
 
     async def create(self, request: Request, requests: Requests) -> ASGIApp:
         """`POST /v1/responses`."""
-        body = await request.body()
-        if len(body) > _LARGE:
-            asked = await asyncio.to_thread(read_request, body)
-        else:
-            asked = read_request(body)
-        headers = request.headers
-        following = await requests.begin(
-            asked, headers.get("x-session-id", ""), headers.get("idempotency-key", "")
-        )
+        asked, following = await begun(request, requests, read_request)
         form = ResponsesForm(
             answer_id(following.entry),
             following.model,
             following.created,
             asked.echo,
-            javascript=headers.get("x-stainless-lang") == "js",
+            javascript=request.headers.get("x-stainless-lang") == "js",
         )
         return AnswerResponse(
             following,

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.http.crowd import Crowd, Turnstile
 from gateway.http.failure import plain
 from gateway.http.guard import MAX_BODY, Boundary, Guard
-from gateway.http.key import is_local, require_key
+from gateway.http.key import WRONG_KEY, is_local, shows_key
 from gateway.http.refusal import refusal
 from sessions.values.secret import Secret
 
@@ -60,7 +60,7 @@ def build_app(
 
     `allowed_hosts` names the hosts under which the daemon may be called besides the loopback ones,
     each as in a Host header, with or without a port; "*" allows all. `hosts_of` allows more for
-    single paths. `key` is what `gateway.http.key.require_key` asks for; without one it lets nobody
+    single paths. `key` is what `gateway.http.key.shows_key` asks for; without one it lets nobody
     in. `crowd` counts what is at work.
     """
     own = [Route("/livez", _live), Route("/readyz", _ready(health))]
@@ -103,8 +103,8 @@ def _ready(health: Health) -> Callable[[Request], Awaitable[Response]]:
 
 def _metrics(figures: Figures) -> Callable[[Request], Awaitable[Response]]:
     async def metrics(request: Request) -> Response:
-        if not is_local(request) and isinstance(asked := require_key(request), Response):
-            return asked
+        if not is_local(request) and not shows_key(request, request.app.state.key):
+            return refusal(WRONG_KEY)
         page, kind = await figures()
         return Response(page, headers={"content-type": kind, "cache-control": "no-store"})
 

@@ -1,43 +1,30 @@
-"""Who may use the API: whoever shows the key, as `Authorization: Bearer KEY`.
-
-Any route may ask:
-
-    asked = require_key(request)
-    if isinstance(asked, Response):
-        return asked
-"""
+"""Who may use the API: whoever shows the key, as `Authorization: Bearer KEY`."""
 
 import hmac
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from gateway.http.failure import Failure
-from gateway.http.refusal import refusal
 from gateway.loopback import is_loopback
 from sessions.values.secret import Secret
 
-HOLDER = "api:key"
-"""The principal that whoever shows the key is."""
+WRONG_KEY = Failure(
+    status=401,
+    message="This is not the key of this gateway's API. Send the one that "
+    "`holdfast config show --secrets` prints (http.api_key) as `Authorization: Bearer KEY`.",
+    code="invalid_api_key",
+)
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _PASSED_ON = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-_NO_KEY = (
-    "Show the API key as `Authorization: Bearer KEY`; `holdfast config show --secrets` names it."
-)
-_WRONG_KEY = "This is not the API key; `holdfast config show --secrets` shows the right one."
 
 
-def require_key(request: Request) -> str | Response:
-    """Give the principal that asks, or the answer that turns it away."""
-    shown = request.headers.get("authorization", "")
-    scheme, _, value = shown.partition(" ")
-    if scheme.lower() != "bearer" or not value.strip():
-        return _refused(_NO_KEY)
-    key: Secret | None = request.app.state.key
-    if key is None or not _same(value.strip(), key.reveal()):
-        return _refused(_WRONG_KEY)
-    return HOLDER
+def shows_key(request: Request, key: Secret | None) -> bool:
+    """Whether a request shows the key; where there is none, nobody does."""
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or key is None:
+        return False
+    return _same(value.strip(), key.reveal())
 
 
 def is_local(request: Request) -> bool:
@@ -51,10 +38,6 @@ def is_local(request: Request) -> bool:
     host = request.headers.get("host", "").lower()
     name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
     return name in _LOCAL_NAMES and request.client is not None and is_loopback(request.client.host)
-
-
-def _refused(message: str) -> Response:
-    return refusal(Failure(status=401, message=message, code="invalid_api_key"))
 
 
 def _same(shown: str, expected: str) -> bool:

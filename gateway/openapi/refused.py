@@ -14,6 +14,7 @@ from gateway.http.failure import (
     ErrorBody,
     unreadable,
 )
+from gateway.http.key import WRONG_KEY
 from gateway.openapi.terms import JSON, Content, Field, Reply
 
 SESSION_STATE = Field(
@@ -81,7 +82,7 @@ def counted() -> list[Reply]:
 
 def without_key() -> Reply:
     """Refuse who has no key."""
-    return _reply(401, [failures.WRONG_KEY], _KIND_OF_KEY, _SHOULD_RETRY)
+    return _reply(401, [WRONG_KEY], _KIND_OF_KEY, _SHOULD_RETRY)
 
 
 def keyed() -> list[Reply]:

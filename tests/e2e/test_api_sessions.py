@@ -70,6 +70,22 @@ async def test_a_session_goes_on_with_what_the_store_knows(tmp_path: Path) -> No
         assert await api.sessions("api:mine") == [("active", None)]
 
 
+async def test_of_several_first_requests_one_makes_the_session(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    shop, script = gated(go)
+    async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
+        async with asyncio.TaskGroup() as group:
+            asking = [
+                group.create_task(api.wire.ask(f"number {number}", headers=SESSION))
+                for number in range(4)
+            ]
+            await shop.entered.wait()
+            await waiting(api, 3)
+            go.set()
+        states = sorted(each.result()[1]["x-session-state"] for each in asking)
+    assert states == ["continued", "continued", "continued", "new"]
+
+
 async def test_a_session_survives_a_restart(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         async with served(tmp_path, model) as api:

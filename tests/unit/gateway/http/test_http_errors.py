@@ -15,8 +15,9 @@ from starlette.routing import Route
 
 from gateway.http import HttpServer, build_app
 from gateway.http.crowd import Crowd
-from gateway.http.key import require_key
+from gateway.http.key import WRONG_KEY, shows_key
 from gateway.http.patience import Patience
+from gateway.http.refusal import refusal
 from sessions.values.secret import Secret
 
 UNFIT, FORBIDDEN = "invalid_request_error", "permission_error"
@@ -43,8 +44,8 @@ class Place:
         ]
 
     async def _models(self, request: Request) -> Response:
-        asked = require_key(request)
-        return asked if isinstance(asked, Response) else PlainTextResponse("[]")
+        right = shows_key(request, request.app.state.key)
+        return PlainTextResponse("[]") if right else refusal(WRONG_KEY)
 
     async def _failing(self, _: Request) -> Response:
         msg = "broke"
