@@ -173,7 +173,7 @@ class _Turnstile:
 
     async def __aenter__(self) -> Self:
         now = self._clock.monotonic()
-        blocked = max(self._gate.blocked(now), self._bucket.refused(now))
+        blocked = self._gate.blocked(now)
         if blocked:
             msg = f"Discord refuses this for another {blocked:.1f} s"
             raise Unavailable(msg, blocked)

@@ -1,7 +1,8 @@
 """Sans-IO: when a REST call may go, so that Discord need not say 429.
 
 Discord counts calls per route and channel in windows that it announces in headers, and all calls
-of a bot together (50 a second). What was refused once waits until Discord's own time is over.
+of a bot together (50 a second). What everything was refused for waits until its time is over; one
+route that was refused waits in the lane of its chat.
 Moments are seconds of one monotonic clock.
 """
 
@@ -22,15 +23,6 @@ class Bucket:
     def __init__(self) -> None:
         self._left: int | None = None  # unknown until Discord has answered once
         self._renews_at = 0.0
-        self._refused_until = 0.0
-
-    def refuse(self, seconds: float, now: float) -> None:
-        """Discord has said 429: nothing may go before its time is over."""
-        self._refused_until = max(self._refused_until, now + seconds)
-
-    def refused(self, now: float) -> float:
-        """Seconds for which Discord has refused this route."""
-        return max(0.0, self._refused_until - now)
 
     def wait(self, now: float) -> float:
         """Seconds until a call may go."""
