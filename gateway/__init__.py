@@ -8,6 +8,7 @@ settings    what can be configured; config: read from files and elsewhere, in th
             and toml_lines; to_come: keys that this version refuses; nearest: what was meant
 ending      how the program ends when something is wrong; errors: what may be; lock: one daemon on
             one state folder; notify: systemd is told how it is
+reload      reads the configuration anew while all runs; reloading: what of it can change then
 control     how the command line reaches a running daemon; operations: what it can ask
 inbound, routing, access, people, pairing
             from a message to a conversation, and who may; limits: how often; messages: stored ones

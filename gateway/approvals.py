@@ -69,7 +69,7 @@ class Approvals:
         delivery: Delivery,
         people: People,
         *,
-        mode: Literal["ask", "never"],
+        mode: Callable[[], Literal["ask", "never"]],
         capabilities: Callable[[Address], Capabilities | None],
         tasks: Callable[[Coroutine[Any, Any, None]], object],
         wait_seconds: float = WAIT_SECONDS,
@@ -90,7 +90,9 @@ class Approvals:
 
     async def ask(self, asking: Asking, tool: Tool, call: ToolCall) -> str | None:
         """Find out whether a call may run: None, it may, once; else why not, for the model."""
-        if self._mode == "never" and tool.must_ask:  # a repeat in doubt is asked about all the same
+        if (
+            self._mode() == "never" and tool.must_ask
+        ):  # a repeat in doubt is asked about all the same
             return None
         known = await self._asked_before(asking, call)
         if known is None and (nobody := self._nobody(asking, tool)):

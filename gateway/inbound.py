@@ -75,7 +75,7 @@ class Reception:
         store: SessionStore,
         clock: Clock,
         ids: Ids,
-        settings: Settings,
+        settings: Callable[[], Settings],
         reader: Reader,
         policy: Callable[[], Policy],
         words: frozenset[str],
@@ -152,7 +152,7 @@ class Reception:
             word = known.word if isinstance(known, routing.Command) else "unknown command"
             return await self._command(event, allowed, word)
         now = self._clock.now()
-        if routing.is_stale(event, now, float(self._settings.gateway.stale_after)):
+        if routing.is_stale(event, now, float(self._settings().gateway.stale_after)):
             fields = {"when": rfc3339(event.at)[:16].replace("T", " ")}
             return await self._not_taken(event, "stale", "stale", fields)
         limit = self._limit_of(allowed.principal)
@@ -244,7 +244,7 @@ class Reception:
             id=self._ids.new("i"),
             source=source_of(event),
             event=event.id,
-            key=str(routing.key_of(event, self._settings.sessions.group_scope)),
+            key=str(routing.key_of(event, self._settings().sessions.group_scope)),
             address=write_address(place),
             state=state,
             payload=msgspec.json.encode(event),
@@ -254,7 +254,7 @@ class Reception:
 
     def _limit_of(self, principal: str) -> int | None:
         """Messages a minute; the owner at this machine has a limit only where one is written."""
-        limits = self._settings.limits
+        limits = self._settings().limits
         own = limits.users.get(principal)
         usual = None if principal in OWNERS else limits.messages_per_minute
         return (own and own.messages_per_minute) or usual

@@ -1,5 +1,7 @@
 """Sans-IO: stored events as messages for a turn."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from gateway import routing
@@ -26,7 +28,7 @@ _MODES = {"queue": Busy.QUEUE, "steer": Busy.STEER}
 class Reader:
     """Reads what the inbox holds."""
 
-    def __init__(self, busy: Busy) -> None:
+    def __init__(self, busy: Callable[[], Busy]) -> None:
         self._busy = busy
 
     def pending(self, entry: InboxEntry) -> Pending:
@@ -68,7 +70,7 @@ class Reader:
         command = routing.parse_command(text, _MODES)
         if isinstance(command, routing.Command) and command.args:
             return _MODES[command.word], command.args
-        return self._busy, text
+        return self._busy(), text
 
 
 def read_event(entry: InboxEntry) -> Inbound:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.errors import ProviderError, ToolError
@@ -40,6 +41,13 @@ log = logging.getLogger(__name__)
 _LIST_SECONDS = 5.0
 
 
+class Prepared(Struct, frozen=True):
+    """Settings that can be used, with the system prompt that they name."""
+
+    settings: Settings
+    system: str
+
+
 class Models:
     """The settings of every conversation's turns."""
 
@@ -63,9 +71,7 @@ class Models:
         self._clock = clock
         self._system = _system_prompt(settings)
         self._tools = (*BUILT_IN, *from_entry_points(), *tools)
-        self._limits = TurnLimits(
-            max_steps=settings.agent.max_steps, tool_timeout=settings.agent.tool_timeout
-        )
+        self._retired: list[tuple[int, Provider]] = []  # since when nothing new begins with them
 
     @property
     def tool_names(self) -> frozenset[str]:
@@ -77,7 +83,8 @@ class Models:
         route = self._route(key)
         wishes = read_wishes(written) if written else Wishes()
         system = (route and route.system_prompt) or self._system
-        limits = self._limits
+        agent = self._settings.agent
+        limits = TurnLimits(max_steps=agent.max_steps, tool_timeout=agent.tool_timeout)
         if wishes.max_output_tokens:
             limits = replace(limits, ends_at_cap=True)
         return Setting(
@@ -88,7 +95,7 @@ class Models:
             drafts=Drafts(self._home / "drafts" / quote(key, safe=""), self._clock),
             limits=limits,
             experience=self.experience,
-            show_reasoning=self._settings.agent.show_reasoning,
+            show_reasoning=agent.show_reasoning,
         )
 
     # --- which models there are -----------------------------------------------------------------
@@ -175,10 +182,32 @@ class Models:
             except ToolError as error:  # what stands in the way there is nobody else's trouble
                 log.warning("%s: %s", each, error)
 
+    # --- another configuration --------------------------------------------------------------------
+
+    def prepare(self, settings: Settings) -> "Prepared":
+        """Read what turns need of other settings; raises `ConfigError`, and changes nothing."""
+        return Prepared(settings, _system_prompt(settings))
+
+    def adopt(self, prepared: "Prepared", targets: Sequence[Target] | None) -> None:
+        """Use other settings, and other models if there are, for turns that begin from now on."""
+        self._settings, self._system = prepared.settings, prepared.system
+        if targets is not None:
+            now = self._clock.now()
+            self._retired += [(now, target.provider) for target in self.targets]
+            self.targets = tuple(targets)
+
+    async def close_retired(self, oldest: int) -> None:
+        """Let go of models that no turn uses any more; the oldest that runs began at this moment."""
+        done = [provider for since, provider in self._retired if since < oldest]
+        self._retired = [each for each in self._retired if each[0] >= oldest]
+        for provider in done:
+            await provider.aclose()
+
     async def aclose(self) -> None:
         """Let go of all connections."""
-        for target in self.targets:
-            await target.provider.aclose()
+        retired = [provider for _, provider in self._retired]
+        for provider in (*retired, *(target.provider for target in self.targets)):
+            await provider.aclose()
 
 
 def _led_by(name: str, targets: Sequence[Target], provider: str = "") -> list[Target]:
@@ -212,14 +241,19 @@ async def open_models(
     settings: Settings, home: Path, tools: Iterable[Tool] = (), *, clock: Clock
 ) -> Models:
     """Build the providers and find the model's name; says plainly what is missing."""
+    return Models(settings, home, await open_targets(settings), clock=clock, tools=tools)
+
+
+async def open_targets(settings: Settings) -> list[Target]:
+    """Build the providers and find the models' names; whoever takes them closes them."""
     targets: list[Target] = []
     async with contextlib.AsyncExitStack() as opened:
         for each in (settings.model, *settings.model.fallback):
             target = await _target(each)
             opened.push_async_callback(target.provider.aclose)
             targets.append(target)
-        opened.pop_all()  # all are there: they are closed by `Models`
-    return Models(settings, home, targets, clock=clock, tools=tools)
+        opened.pop_all()  # all are there
+    return targets
 
 
 async def _target(settings: TargetSettings) -> Target:

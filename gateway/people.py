@@ -96,6 +96,11 @@ class People:
         else:
             self._take(msgspec.json.decode(stored, type=Book))
 
+    def adopt(self, settings: AccessSettings) -> None:
+        """Other entries are configured from now on."""
+        self._settings = settings
+        self._take(self._book)
+
     def policy(self) -> Policy:
         """Who is let in at this moment."""
         return self._policy

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -53,12 +53,14 @@ from gateway.messages import Reader, read_event
 from gateway.models import Models, open_models
 from gateway.observe import pulse
 from gateway.observe.ledger import Ledger
+from gateway.observe.log import set_level
 from gateway.observe.redact import Redactor
 from gateway.operations import Operation, Operations
 from gateway.operators import Operators, Trouble
 from gateway.parcels import Parcels
 from gateway.people import People
 from gateway.receipts import Receipts
+from gateway.reload import Reload
 from gateway.settings import Settings
 from gateway.supervision import Standing
 from gateway.turns import Turns
@@ -109,8 +111,10 @@ class GatewayRunner:
         http: bool = True,
         redactor: Redactor | None = None,
         tools: Iterable[Tool] = (),
+        reread: Callable[[], Settings] | None = None,
     ) -> None:
         self._settings = settings
+        self._reread = reread  # the configuration, from where it came; None: it cannot change
         self._home = home
         self._specs = specs
         self._clock = clock or SystemClock()
@@ -202,6 +206,15 @@ class GatewayRunner:
         people = People(store, self._clock, self._settings.access)
         await people.open()
         self._people = people
+        if self._reread:
+            self.operations["reload"] = Reload(
+                self._reread,
+                current=lambda: self._settings,
+                use=self._use,
+                models=models,
+                people=people,
+                redactor=self._redactor,
+            )
         ground = Ground(
             store=store, models=models, delivery=delivery, announcer=announcer, people=people
         )
@@ -235,6 +248,11 @@ class GatewayRunner:
             await delivery.settle(SETTLE_SECONDS)
             for task in reversed(tasks):
                 task.cancel()
+
+    def _use(self, settings: Settings) -> None:
+        """Go by other settings from now on; see `gateway.reloading` for what they may change."""
+        self._settings = settings
+        set_level(settings.gateway.log_level)
 
     def _door(self) -> HttpServer:
         http = self._settings.http
@@ -274,7 +292,7 @@ class GatewayRunner:
         ground.models.choice = choices.of
         self._turns = self._make_turns(ground, tasks)
         settings = self._settings
-        reader = Reader(Busy(settings.gateway.busy))
+        reader = Reader(lambda: Busy(self._settings.gateway.busy))
         receipts = Receipts(delivery.react if settings.gateway.reactions else None)
         self._pool = pool = SessionPool(
             Shared(
@@ -282,8 +300,8 @@ class GatewayRunner:
                 hands=GatewayHands(reader, self._turns, announcer, delivery, receipts, self._feeds),
                 clock=self._clock,
                 ids=self._ids,
-                expiry=_expiry(settings.sessions),
-                queue_limit=settings.gateway.queue_limit,
+                expiry=lambda: _expiry(self._settings.sessions),
+                queue_limit=lambda: self._settings.gateway.queue_limit,
                 tasks=tasks,
                 goes_on=goes_on,
             )
@@ -302,7 +320,7 @@ class GatewayRunner:
             store=store,
             clock=self._clock,
             ids=self._ids,
-            settings=settings,
+            settings=lambda: self._settings,
             reader=reader,
             policy=people.policy,
             words=COMMANDS.words,
@@ -339,7 +357,7 @@ class GatewayRunner:
             ground.announcer,
             ground.delivery,
             ground.people,
-            mode=settings.tools.approval,
+            mode=lambda: self._settings.tools.approval,
             capabilities=self._adapters.capabilities,
             tasks=tasks.create_task,
         )
@@ -376,8 +394,11 @@ class GatewayRunner:
             asks=self._turn_asks,
             spoke=lambda turn: self._ledger.spoke(turn, self._clock.now()),
         )
-        take_up = settings.sessions.on_interrupted == "resume"
-        return Turns(shop, ground.models.setting, self._feeds, take_up=take_up)
+        return Turns(shop, ground.models.setting, self._feeds, take_up=self._takes_up)
+
+    def _takes_up(self) -> bool:
+        """Whether turns that a restart interrupts go on by themselves."""
+        return self._settings.sessions.on_interrupted == "resume"
 
     def _make_desk(self, ground: Ground, pool: SessionPool) -> Desk:
         desk = Desk(
@@ -445,12 +466,18 @@ class GatewayRunner:
             try:
                 await store.sweep(self._clock.now() - IGNORED_KEPT_MILLISECONDS)
                 await models.sweep()
+                await models.close_retired(self._oldest_turn())
                 await self._parcels.sweep()
                 await self._attachments.clear(models.workspaces(), self._settings.media.keep)
                 await self._approvals.expire()
             except (StoreError, OSError) as error:
                 log.warning("cannot tidy up: %s", error)
             await asyncio.sleep(TIDY_SECONDS)
+
+    def _oldest_turn(self) -> int:
+        """When the oldest of the running turns began; now, where none runs."""
+        running = self._pool.running() if self._pool else ()
+        return min((turn.started_at for _, turn in running), default=self._clock.now())
 
     async def _first_chances(self) -> None:
         """Wait until every platform was connected, or could not be, for the first time."""
@@ -463,10 +490,8 @@ class GatewayRunner:
             self._pool.look_again()
 
     async def _drain(self, pool: SessionPool) -> None:
-        resume = self._settings.sessions.on_interrupted == "resume"
-
         def farewell(_key: str, turn: RunningTurn) -> Interrupt:
-            take_up = resume and not turn.once
+            take_up = self._takes_up() and not turn.once
             return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=take_up)
 
         grace = self._settings.gateway.drain_seconds

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.control import Operation, Stream, Wire, serving, socket_path
-from gateway.errors import CannotStart
+from gateway.errors import CannotStart, HoldfastError
 from gateway.lock import only_daemon
 from gateway.notify import Systemd
 from platforms.console import CHAT, ConsoleAdapter, Screen
@@ -68,11 +69,13 @@ async def serve(
     stops, and a second one skips the wait for running turns.
     """
     manager = Systemd(environ)
-    with only_daemon(home), _on_signals(runner) if signals else contextlib.nullcontext():
+    hung_up = asyncio.Event()
+    with only_daemon(home), _on_signals(runner, hung_up) if signals else contextlib.nullcontext():
         async with asyncio.TaskGroup() as beside:
             helpers = [
                 beside.create_task(_attend(runner, home, environ, manager, then)),
                 beside.create_task(_alive(manager)),
+                beside.create_task(_reloading(runner, hung_up)),
             ]
             try:
                 await runner.run()
@@ -85,7 +88,7 @@ async def serve(
 
 
 @contextlib.contextmanager
-def _on_signals(runner: Runner) -> Iterator[None]:
+def _on_signals(runner: Runner, hung_up: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def told() -> None:
@@ -96,11 +99,36 @@ def _on_signals(runner: Runner) -> Iterator[None]:
 
     for number in SIGNALS:
         loop.add_signal_handler(number, told)
+    with _on_hangup(loop, told if sys.stdin.isatty() else hung_up.set):
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _on_hangup(loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> Iterator[None]:
+    """SIGHUP means to read the configuration anew, or, in a terminal, that this is gone."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        yield  # started by nohup: it wants to hear nothing of it
+        return
+    loop.add_signal_handler(signal.SIGHUP, then)
     try:
         yield
     finally:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+async def _reloading(runner: Runner, hung_up: asyncio.Event) -> None:
+    """Read the configuration anew whenever SIGHUP comes; what is wrong with it is in the log."""
+    await runner.ready.wait()  # one that comes while everything starts is not forgotten
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        with contextlib.suppress(HoldfastError):
+            if reload := runner.operations.get("reload"):
+                await reload()
 
 
 async def _attend(

@@ -24,7 +24,7 @@ class Turns:
         setting: Callable[[str, str, bytes], Setting],
         feeds: Feeds,
         *,
-        take_up: bool,
+        take_up: Callable[[], bool],
     ) -> None:
         self._shop = shop
         self._store = shop.store
@@ -84,5 +84,5 @@ class Turns:
         history = await self._store.history(turn.session_id)
         runs = await self._store.tool_runs(turn.id)
         # What was for one request alone is not gone on with: whoever asked has seen it break off.
-        take_up = self._take_up and not running.once
+        take_up = self._take_up() and not running.once
         return salvage(turn, running, history, runs, self._clock.now(), may_take_up=take_up)

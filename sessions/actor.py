@@ -124,8 +124,8 @@ class Shared(msgspec.Struct, frozen=True):
     hands: Hands
     clock: Clock
     ids: Ids
-    expiry: Expiry
-    queue_limit: int
+    expiry: Callable[[], Expiry]
+    queue_limit: Callable[[], int]
     tasks: asyncio.TaskGroup
     goes_on: Callable[[str], bool] = _never  # by key, see `State.goes_on`
 
@@ -249,7 +249,7 @@ class Actor:
 
     async def _make_true(self, event: Event, state: State) -> None:
         shared = self._shared
-        env = Env(shared.clock.now(), shared.ids.new, shared.queue_limit)
+        env = Env(shared.clock.now(), shared.ids.new, shared.queue_limit())
         result = step(state, event, env)
         self._cut(result)
         changes = (*self._kept, *result.changes)
@@ -373,7 +373,7 @@ class Actor:
             return await self._prepared(await self._found(event, state), state)
         if isinstance(event, Arrived):
             if state.session and state.turn is None:
-                expired = shared.expiry.expired(state.session_used_at, shared.clock.now())
+                expired = shared.expiry().expired(state.session_used_at, shared.clock.now())
                 return msgspec.structs.replace(event, expired=expired)
         elif isinstance(event, Resume):
             return await self._prepared_resume(event, state)

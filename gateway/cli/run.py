@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import shutil
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -14,15 +15,18 @@ gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
     from gateway.cli.common import configured, settings_of
-    from gateway.config import Loaded, Options, environment
+    from gateway.config import Loaded, Options, environment, load
     from gateway.observe import log
     from gateway.observe.redact import Redactor, secrets_in
     from gateway.runner import GatewayRunner
     from gateway.service import serve
+    from gateway.settings import Settings
     from platforms.core.registry import specs
 finally:
     gc.freeze()  # the collector need not look at them again
     gc.enable()
+
+logger = logging.getLogger(__name__)
 
 _OBJECTS = 10_000
 """New objects after which the collector looks for garbage. A thousand turns make thousands of them
@@ -43,7 +47,7 @@ def run(options: Options) -> None:
     loaded = settings_of(options)
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
-        asyncio.run(_run(loaded, prepared_log(loaded)))
+        asyncio.run(_run(options, loaded, prepared_log(loaded)))
     finally:
         gc.enable()
 
@@ -61,8 +65,14 @@ def prepared_log(loaded: Loaded, *, quiet: bool = False) -> Redactor:
     return redactor
 
 
-async def _run(loaded: Loaded, redactor: Redactor) -> None:
-    runner = GatewayRunner(loaded.settings, loaded.home, specs=specs(), redactor=redactor)
+async def _run(options: Options, loaded: Loaded, redactor: Redactor) -> None:
+    runner = GatewayRunner(
+        loaded.settings,
+        loaded.home,
+        specs=specs(),
+        redactor=redactor,
+        reread=lambda: _reread(options),
+    )
 
     async def greet() -> None:
         spare_the_collector()
@@ -76,6 +86,14 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
             click.echo(line)
 
     await serve(runner, loaded.home, environment(), then=greet)
+
+
+def _reread(options: Options) -> Settings:
+    """Read the configuration as it is by now; what is odd about it goes to the log."""
+    loaded = load(options, environment(), specs())
+    for warning in loaded.warnings:
+        logger.warning("%s", warning)
+    return loaded.settings
 
 
 class Claim(Struct, frozen=True):

@@ -27,6 +27,8 @@ _LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+Level = Literal["debug", "info", "warning", "error"]
+
 _about: ContextVar[Mapping[str, str]] = ContextVar("about")
 # What every record carries; anything more was given as `extra`.
 _USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
@@ -45,7 +47,7 @@ def about(**fields: str) -> Iterator[None]:
 def configure(
     redactor: Redactor,
     *,
-    level: Literal["debug", "info", "warning", "error"] = "info",
+    level: Level = "info",
     form: Literal["text", "json"] = "text",
     stream: TextIO | None = None,
     journal: bool = False,
@@ -63,9 +65,14 @@ def configure(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
+    set_level(level)
+    logging.captureWarnings(capture=True)
+
+
+def set_level(level: Level) -> None:
+    """Write lines of ours from this level on."""
     for name in OURS:
         logging.getLogger(name).setLevel(_LEVELS[level])
-    logging.captureWarnings(capture=True)
 
 
 def into_journal(environ: Mapping[str, str], stream: TextIO | None = None) -> bool:

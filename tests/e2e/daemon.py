@@ -26,9 +26,11 @@ class Daemon:
         self.home = home
         self.settings = settings
         self.env = env or {}
+        self.input = asyncio.subprocess.DEVNULL  # or the file of a terminal
         self.port = 0
         self.link = ""
         self.said: list[str] = []  # what it logged, all starts together
+        self._heard = asyncio.Event()  # set with each line
         self._process: asyncio.subprocess.Process | None = None
         self._readers: list[asyncio.Task[None]] = []
 
@@ -56,6 +58,7 @@ class Daemon:
             f"http.port={self.port}",
             *sets,
             env={**environ, "HOLDFAST_HOME": str(self.home), **self.env},
+            stdin=self.input,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=2**24,
@@ -77,8 +80,17 @@ class Daemon:
     async def _read(self, stream: asyncio.StreamReader, linked: asyncio.Future[str]) -> None:
         while line := (await stream.readline()).decode():
             self.said.append(line.rstrip())
+            self._heard.set()
             if (match := LINK.search(line)) and not linked.done():
                 linked.set_result(match[0])
+
+    async def logs(self, text: str) -> str:
+        """Wait until it says something; gives the line."""
+        async with asyncio.timeout(PATIENCE):
+            while not (found := [line for line in self.said if text in line]):
+                self._heard.clear()
+                await self._heard.wait()
+        return found[-1]
 
     async def run(self, *words: str) -> str:
         """What another command of ours prints about this one."""

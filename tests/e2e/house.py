@@ -117,6 +117,7 @@ async def gateway(
     tools: tuple[Tool, ...] = (),
     clock: Clock | None = None,
     served: bool = False,
+    reread: Callable[[], Settings] | None = None,
     **changes: Any,
 ) -> AsyncIterator[House]:
     """Run a gateway on a state folder until the block ends; then it drains."""
@@ -142,6 +143,7 @@ async def gateway(
         http=served,
         tools=tools,
         clock=clock or clock_here(),
+        reread=reread,
     )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())

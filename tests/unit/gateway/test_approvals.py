@@ -251,7 +251,7 @@ async def office(
         Announcer(ids, clock, capabilities),
         made.delivery,
         people,
-        mode=mode,
+        mode=lambda: mode,
         capabilities=capabilities,
         tasks=tasks or made.own,
         wait_seconds=wait,

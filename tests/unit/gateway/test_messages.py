@@ -29,7 +29,7 @@ def entry(event: Inbound, key: str = "telegram:-100") -> InboxEntry:
 
 
 def test_a_message_in_a_dm_is_its_words() -> None:
-    pending = Reader(Busy.QUEUE).pending(entry(message()))
+    pending = Reader(lambda: Busy.QUEUE).pending(entry(message()))
     assert pending.person == "telegram:7"
     assert (pending.message.content, pending.message.sender) == ("hello", None)
     assert pending.mode is Busy.QUEUE
@@ -38,7 +38,9 @@ def test_a_message_in_a_dm_is_its_words() -> None:
 def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_nothing_else() -> None:
     def origin(**changes: object) -> str:
         return (
-            Reader(Busy.QUEUE).pending(msgspec.structs.replace(entry(message()), **changes)).origin
+            Reader(lambda: Busy.QUEUE)
+            .pending(msgspec.structs.replace(entry(message()), **changes))
+            .origin
         )
 
     here = origin(source="discord@:5", event="7")
@@ -49,7 +51,7 @@ def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_noth
 
 
 def test_in_a_shared_session_everybody_is_named_with_name_and_id() -> None:
-    reader = Reader(Busy.QUEUE)
+    reader = Reader(lambda: Busy.QUEUE)
     shared = reader.pending(entry(message(direct=False)))
     assert shared.message.sender == "Ada (7)"
     own = reader.pending(entry(message(direct=False), "telegram:-100:u=7"))
@@ -57,13 +59,13 @@ def test_in_a_shared_session_everybody_is_named_with_name_and_id() -> None:
 
 
 def test_only_in_a_room_an_answer_is_a_reply() -> None:
-    reader = Reader(Busy.QUEUE)
+    reader = Reader(lambda: Busy.QUEUE)
     assert reader.pending(entry(message(direct=False, id="55"))).reply_to == "55"
     assert reader.pending(entry(message(direct=True, id="55"))).reply_to == ""
 
 
 def test_words_in_front_say_how_one_message_is_handled() -> None:
-    reader = Reader(Busy.COLLECT)
+    reader = Reader(lambda: Busy.COLLECT)
     for text, mode, content in [
         ("/queue and then this", Busy.QUEUE, "and then this"),
         ("/steer no, left", Busy.STEER, "no, left"),
@@ -81,7 +83,7 @@ def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
         reply_to=Quote("Bob", "earlier"),
         context=(Quote("Eve", "before"),),
     )
-    said = Reader(Busy.QUEUE).pending(entry(event)).message
+    said = Reader(lambda: Busy.QUEUE).pending(entry(event)).message
     assert "Eve: before" in said.content
     assert "[In reply to Bob: earlier]" in said.content
     assert said.content.endswith("]\nlook")
@@ -91,7 +93,7 @@ def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
 
 
 def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
-    reader = Reader(Busy.QUEUE)
+    reader = Reader(lambda: Busy.QUEUE)
     photo = File("b.png", "image/png", "r2")
     edit = InboundEdit("e", 1, PLACE, Sender("7"), "1", (Text("better"), photo))
     old = message(parts=(Text("look"), File("a.png", "image/png", "r1")))
@@ -105,4 +107,4 @@ def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
 
 def test_a_button_is_nothing_for_a_model() -> None:
     pressed = InboundAction("2", 0, PLACE, Sender("7"), "stop")
-    assert Reader(Busy.QUEUE).pending(entry(pressed)).message.content == ""
+    assert Reader(lambda: Busy.QUEUE).pending(entry(pressed)).message.content == ""

@@ -58,7 +58,7 @@ async def awoken(store: SessionStore) -> tuple[Witness, State]:
     hands, clock = Witness(), SystemClock()
     handled: asyncio.Future[State] = asyncio.get_running_loop().create_future()
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        shared = Shared(store, hands, clock, Ids(clock), Expiry(), 20, tasks)
+        shared = Shared(store, hands, clock, Ids(clock), Expiry, lambda: 20, tasks)
         Actor(KEY, shared, draining=lambda: False, rested=lambda: None).post(Begin(), handled)
         state = await handled
     return hands, state

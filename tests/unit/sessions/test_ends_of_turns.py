@@ -166,7 +166,7 @@ async def talking(folder: Path, *, lingers: bool = False) -> AsyncIterator[Conve
     hands = Hands(store, lingers=lingers)
     try:
         async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-            shared = Shared(store, hands, clock, Ids(clock), Expiry(), 20, tasks)
+            shared = Shared(store, hands, clock, Ids(clock), Expiry, lambda: 20, tasks)
             rested = asyncio.Event()
             actor = Actor(KEY, shared, draining=lambda: False, rested=rested.set)
             await store.apply(OpenSession("s1", KEY, "there", 1))

@@ -1,0 +1,112 @@
+"""What of a changed configuration can take effect while the gateway runs."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from agent.settings import ModelSettings, Timeouts
+from gateway.reloading import GATEWAY_NEXT_START, NEXT_START, reload
+from gateway.settings import (
+    AccessSettings,
+    BusSettings,
+    GatewaySettings,
+    HttpSettings,
+    LimitSettings,
+    RouteSettings,
+    Settings,
+    UserLimits,
+)
+from platforms.telegram.config import TelegramConfig
+from sessions.settings import SessionSettings
+from sessions.values.secret import Secret
+
+OLD = Settings(
+    model=ModelSettings(provider="openai", name="old", api_key=Secret("sk-one")),
+    platforms={"telegram": TelegramConfig(token=Secret("1:one"))},
+    limits=LimitSettings(users={"telegram:1": UserLimits(messages_per_minute=1)}),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"access": AccessSettings(allow=("telegram:1",))}, "access.allow"),
+        ({"gateway": GatewaySettings(busy="steer")}, "gateway.busy"),
+        ({"model": replace(OLD.model, name="new")}, "model.name"),
+        ({"model": replace(OLD.model, api_key=Secret("sk-two"))}, "model.api_key"),
+        (
+            {"model": replace(OLD.model, timeouts=Timeouts(gap_text=7.0))},
+            "model.timeouts.gap_text",
+        ),
+        ({"sessions": SessionSettings(reset="idle", idle_minutes=5)}, "sessions.idle_minutes"),
+        ({"route": (RouteSettings(match="telegram:*"),)}, "route"),
+        (
+            {"limits": LimitSettings(users={"telegram:1": UserLimits(messages_per_minute=2)})},
+            "limits.users.telegram:1.messages_per_minute",
+        ),
+        ({"limits": LimitSettings()}, "limits.users.telegram:1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_turns_and_commands_look_at_counts_at_once(
+    changes: dict[str, Any], named: str
+) -> None:
+    new = replace(OLD, **changes)
+    found = reload(OLD, new)
+    assert found.settings == new
+    assert named in found.changed
+    assert found.later == ()
+    assert found.summary.startswith("Changed: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"http": HttpSettings(port=9000)}, "http.port"),
+        ({"bus": BusSettings(url="nats://127.0.0.1")}, "bus.url"),
+        ({"gateway": GatewaySettings(log_format="json")}, "gateway.log_format"),
+        (
+            {"platforms": {"telegram": TelegramConfig(token=Secret("1:two"))}},
+            "platforms.telegram.token",
+        ),
+        ({"platforms": {}}, "platforms.telegram"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_was_built_at_the_start_stays_until_the_next(
+    changes: dict[str, Any], named: str
+) -> None:
+    found = reload(OLD, replace(OLD, **changes))
+    assert found.settings == OLD
+    assert found.changed == ()
+    assert found.later == (named,)
+    assert found.summary == f"Only at the next start: {named}."
+
+
+def test_both_are_told_apart_in_one_reading() -> None:
+    new = replace(
+        OLD,
+        access=AccessSettings(admins=("telegram:1",)),
+        gateway=GatewaySettings(queue_limit=3, disk_low=OLD.gateway.disk_low + 1),
+        http=HttpSettings(ui=False),
+    )
+    found = reload(OLD, new)
+    assert found.changed == ("gateway.queue_limit", "access.admins")
+    assert found.later == ("gateway.disk_low", "http.ui")
+    assert found.settings.gateway.queue_limit == 3
+    assert found.settings.http == OLD.http
+
+
+def test_the_same_configuration_changes_nothing() -> None:
+    assert reload(OLD, replace(OLD)).summary == "Nothing has changed."
+
+
+def test_no_secret_is_named() -> None:
+    found = reload(OLD, replace(OLD, model=replace(OLD.model, api_key=Secret("sk-secret"))))
+    assert "sk-" not in found.summary
+
+
+def test_the_lists_name_keys_that_there_are() -> None:
+    assert set(Settings.__struct_fields__) > NEXT_START
+    assert set(GatewaySettings.__struct_fields__) > GATEWAY_NEXT_START
