@@ -11,8 +11,8 @@ ending      how the program ends when something is wrong; errors: what may be; l
 reload      reads the configuration anew while all runs; reloading: what of it can change then
 control     how the command line reaches a running daemon; operations: what it can ask
 inbound, routing, access, people, pairing
-            from a message to a conversation, and who may; limits: how often; messages: stored ones
-            as the model reads them; receipts: the signs on them; archive: what adapters read back
+            from a message to a conversation, and who may; limits: how often; steady: how old
+            something is; messages: stored ones as the model reads them; receipts: the signs on them; archive: what adapters read back
 commands    what people can say with a slash
 attachments fetches what people attach; received: its names and places, clearing: its end;
             hearing, transcription: speech becomes words

@@ -28,6 +28,7 @@ from gateway.notices import Fields
 from gateway.pairing import claim_in
 from gateway.receipts import Receipts
 from gateway.settings import Settings
+from gateway.steady import Steady
 from platforms.core.contract import (
     Accepted,
     Inbound,
@@ -98,6 +99,7 @@ class Reception:
         self._meet = meet
         self._receipts = receipts
         self._limit = MessageLimit()
+        self._steady = Steady(clock)
         self._begun: dict[str, None] = {}  # commands of late, by inbox row: none is begun twice
 
     async def receive(self, event: Inbound) -> Accepted:
@@ -152,7 +154,8 @@ class Reception:
             word = known.word if isinstance(known, routing.Command) else "unknown command"
             return await self._command(event, allowed, word)
         now = self._clock.now()
-        if routing.is_stale(event, now, float(self._settings().gateway.stale_after)):
+        stale_after = float(self._settings().gateway.stale_after)
+        if routing.is_stale(self._steady.age(event.at), stale_after):
             fields = {"when": rfc3339(event.at)[:16].replace("T", " ")}
             return await self._not_taken(event, "stale", "stale", fields)
         limit = self._limit_of(allowed.principal)

@@ -37,9 +37,9 @@ def route_of(routes: Sequence[RouteSettings], key: SessionKey) -> RouteSettings 
     return None
 
 
-def is_stale(event: Inbound, now: int, stale_after: float) -> bool:
-    """Tell whether something reached us too late to be answered; `now` in milliseconds."""
-    return now - event.at > stale_after * 1000
+def is_stale(age: int, stale_after: float) -> bool:
+    """Tell whether something reached us too late to be answered; its age is in milliseconds."""
+    return age > stale_after * 1000
 
 
 # --- commands ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import msgspec
 from gateway.delivery.outbox import Delivery
 from gateway.disk import Gauge
 from gateway.operators import Book, Operators, Trouble
+from gateway.steady import Steady, in_words
 from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
 from sessions.store import SessionStore
@@ -45,6 +46,7 @@ class Vigil:
         self._platforms = platforms
         self._gauge = gauge
         self._news = news
+        self._steady = Steady(clock)
         self._kept = Book()
         self._unsaid: tuple[PutItem, ...] = ()
 
@@ -62,6 +64,8 @@ class Vigil:
         """Watch until cancelled."""
         while True:
             self._news.clear()
+            if jump := self._steady.jump():
+                log.warning("the clock of this machine was set: %s", in_words(jump))
             try:
                 await self._look()
                 wait = self._until_next()

@@ -205,7 +205,7 @@ class Lane:
         office = self._office
         upload = isinstance(step.op, Upload)
         deadline = office.upload_deadline if upload else office.deadline
-        outcome = await self.link.deliver(step.op, deadline)
+        outcome = await self.link.deliver(plan.dated(step.op, self._office.clock.now()), deadline)
         if entry.gone:
             return
         if move.weight in CAN_BE_LEFT_OUT:

@@ -39,6 +39,7 @@ MOST_REPEATS = 5
 """Marked copies of one message that are tried before it is left at `unknown`."""
 
 _ELLIPSIS = "…"
+_DAY = 86_400_000
 
 
 class Form(enum.Enum):
@@ -240,6 +241,16 @@ class Planner(msgspec.Struct, frozen=True):
 
 def _looks(message: Wanted) -> str:
     return looks(message.text, message.buttons, streaming=message.streaming, tasks=message.tasks)
+
+
+def dated(op: Op, now: int) -> Op:
+    """An op as it is handed over: a first try that lies ahead of us means a clock that was set back.
+
+    Nobody knows then how long ago it was, so what it may have left is looked for in a whole day.
+    """
+    if isinstance(op, Post | Ask | Upload) and op.since > now:
+        return msgspec.structs.replace(op, since=now - _DAY)
+    return op
 
 
 # --- what is shown after an op was tried -----------------------------------------------------

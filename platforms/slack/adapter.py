@@ -115,7 +115,9 @@ class SlackAdapter:
         if config.mode == "socket" and config.app_token:
             self._sockets = Sockets(self._calls, config.app_token, surroundings.trouble)
         elif config.signing_secret:
-            self._signed = SignedRequests(config.signing_secret, surroundings.clock)
+            self._signed = SignedRequests(
+                config.signing_secret, surroundings.clock, surroundings.trouble
+            )
         self._us: Identity | None = None
         self._places = Places()
         self._directs: dict[str, str] = {}  # person -> channel; few: admins, and who is paired

@@ -17,24 +17,35 @@ from sessions.values.secret import Secret
 WINDOW = 300
 """Seconds that a request may be old, lest a copied one is sent again later."""
 
+_LATE_IN_A_ROW = 3
+
 Take = Callable[[str, Json], Awaitable[None]]
 
 
-def is_genuine(secret: Secret, timestamp: str, signature: str, body: bytes, now: float) -> bool:
-    """Check Slack's signature, version 0."""
-    if not (timestamp.isascii() and timestamp.isdigit()) or abs(now - int(timestamp)) > WINDOW:
+def is_genuine(secret: Secret, timestamp: str, signature: str, body: bytes) -> bool:
+    """Check Slack's signature, version 0; how old it is is another question."""
+    if not (timestamp.isascii() and timestamp.isdigit()):
         return False
     signed = b"v0:" + timestamp.encode() + b":" + body
     digest = hmac.new(secret.reveal().encode(), signed, hashlib.sha256).hexdigest()
     return hmac.compare_digest(f"v0={digest}".encode(), signature.encode())
 
 
+def seconds_apart(timestamp: str, now: float) -> float:
+    """By how much our clock is ahead of the moment at which a request was signed."""
+    return now - int(timestamp)
+
+
 class SignedRequests:
     """Reads requests and answers once what they carry is stored."""
 
-    def __init__(self, secret: Secret, clock: Clock) -> None:
+    def __init__(
+        self, secret: Secret, clock: Clock, trouble: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._secret = secret
         self._clock = clock
+        self._trouble = trouble  # told what keeps it from working, and when that is over
+        self._late = 0
         self.take: Take | None = None
         """Stores an event, by the kind of its envelope; None while nobody receives."""
 
@@ -43,8 +54,13 @@ class SignedRequests:
         body = await request.body()
         timestamp = request.headers.get("x-slack-request-timestamp", "")
         signature = request.headers.get("x-slack-signature", "")
-        if not is_genuine(self._secret, timestamp, signature, body, self._clock.now() / 1000):
+        if not is_genuine(self._secret, timestamp, signature, body):
             return Response("The signature does not fit.\n", 401, media_type="text/plain")
+        apart = seconds_apart(timestamp, self._clock.now() / 1000)
+        if abs(apart) > WINDOW:
+            self._is_out_of_time(apart)
+            return Response("The signature is of another time.\n", 401, media_type="text/plain")
+        self._is_in_time()
         try:
             kind, payload = _read(request.headers.get("content-type", ""), body)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
@@ -58,6 +74,21 @@ class SignedRequests:
         except PlatformError:  # not stored; the log says why
             return Response("Not now; please again.\n", 503, media_type="text/plain")
         return Response()
+
+    def _is_out_of_time(self, apart: float) -> None:
+        """One such request may be a copy; several in a row mean that a clock is wrong, ours."""
+        self._late += 1
+        if self._late >= _LATE_IN_A_ROW:
+            minutes, way = round(abs(apart) / 60), "ahead" if apart > 0 else "behind"
+            self._trouble(
+                f"the clock of this machine is {minutes} min {way} of Slack's, so what Slack "
+                "sends cannot be trusted; set it right"
+            )
+
+    def _is_in_time(self) -> None:
+        if self._late:
+            self._late = 0
+            self._trouble("")
 
 
 def _read(content_type: str, body: bytes) -> tuple[str, Json]:

@@ -387,6 +387,30 @@ async def test_the_daemons_own_port_takes_signed_requests(
         await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
 
 
+async def test_a_clock_that_is_far_from_slacks_is_named_and_what_came_meanwhile_comes_again(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    http = {"mode": "http", "app_token": None}
+    async with (
+        ModelServer(talkative) as model,
+        slack_house(tmp_path, slack, model, platform=http, served=True) as house,
+    ):
+        slack.requests_to = f"{house.runner.url}slack/events"
+        await slack.say("D1", "hello")
+        await slack.until(lambda: slack.workspace.screen("D1") == ["echo: hello"])
+        slack.workspace.offset = -3600
+        for text in ("one", "two", "three"):
+            slack.write("D1", text)
+            await slack.pass_time(0)
+        (problem,) = await house.runner.problems()
+        assert "the clock of this machine is 60 min ahead of Slack's" in problem
+        assert slack.workspace.screen("D1") == ["echo: hello"]
+        slack.workspace.offset = 0
+        await slack.pass_time(0)
+        await slack.until(lambda: len(slack.workspace.screen("D1")) == 4)
+        assert await house.runner.problems() == []
+
+
 async def test_an_event_that_nobody_acknowledges_comes_three_more_times_and_is_forgotten(
     tmp_path: Path, slack: SlackServer
 ) -> None:

@@ -240,6 +240,16 @@ def test_a_try_is_on_record_before_its_outcome() -> None:
     assert plan.after_restart(done) == done
 
 
+def test_after_a_clock_was_set_back_a_repeat_looks_through_a_whole_day() -> None:
+    step = _step(_next("one", shown=(UNKNOWN,)))
+    assert plan.dated(step.op, 9) == step.op
+    looked = plan.dated(step.op, 8)
+    assert isinstance(looked, Post)
+    assert looked.since == 8 - 86_400_000
+    edit = _step(_next("new", "two", shown=(_part(0, "one"), _part(1, "two")))).op
+    assert plan.dated(edit, 0) == edit
+
+
 def test_after_a_repeat_with_another_text_it_is_not_sure_what_is_shown() -> None:
     shown = Shown((UNKNOWN,))
     for text, known in (("one", _looks("one")), ("more", "")):

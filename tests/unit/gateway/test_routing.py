@@ -82,7 +82,7 @@ def test_a_name_does_not_change_the_conversation() -> None:
 
 @pytest.mark.parametrize(("age", "stale"), [(59_999, False), (60_000, False), (60_001, True)])
 def test_a_message_older_than_the_limit_is_stale(age: int, *, stale: bool) -> None:
-    assert is_stale(message(Address("telegram", "1")), now=age, stale_after=60.0) == stale
+    assert is_stale(age, stale_after=60.0) == stale
 
 
 # --- routes ------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+"""Sans-IO: the hour as it would be if nobody had set the machine's clock since the start.
+
+Wall time may jump, because somebody sets it or because it was wrong until the network was there.
+What is asked here is how old a message is: it is called old only when both clocks agree, or a
+machine whose clock is a day ahead would answer nobody.
+"""
+
+from sessions.values.clock import Clock
+
+NOTABLE = 30_000
+"""Milliseconds of a jump that is worth a word."""
+
+
+class Steady:
+    """Wall time at the start, and what has passed since."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._off = self._offset()
+        self._seen = self._off
+
+    def age(self, moment: int) -> int:
+        """How many milliseconds ago something was, by the clock that makes it younger."""
+        now = self._clock.now()
+        unset = now - (self._offset() - self._off)
+        return min(now, unset) - moment
+
+    def jump(self) -> int:
+        """By how much the clock was set since this was last asked; 0 when it was not."""
+        offset = self._offset()
+        by = offset - self._seen
+        if abs(by) < NOTABLE:
+            return 0
+        self._seen = offset
+        return by
+
+    def _offset(self) -> int:
+        return self._clock.now() - round(self._clock.monotonic() * 1000)
+
+
+def in_words(jump: int) -> str:
+    """Say a jump for the log."""
+    hours, rest = divmod(abs(jump) // 1000, 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d} {'forwards' if jump > 0 else 'back'}"
