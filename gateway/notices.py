@@ -87,6 +87,8 @@ CATALOGUE = {
     "{min|minute|minutes}: {cause}.",
     "disk": "🛠 The disk is nearly full: {left} left in {folder}. Please make room: when it is full "
     "nothing can be stored, and messages wait until it can.",
+    "damaged": "🛠 {cause}. Some conversations fail, the others go on. Stop Holdfast, look with "
+    "“holdfast db check”, and restore a backup.",
     "disk.over": "✅ There is room on the disk again: {left}. It was nearly full for {min} "
     "{min|minute|minutes}.",
     "ask": "🔐 {tool} wants to run[+  for {person}]:\n```json\n{arguments}\n```\n"

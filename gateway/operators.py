@@ -64,6 +64,7 @@ class Operators:
         self._told: dict[str, float] = {}
         self._failing: dict[str, _Failing] = {}
         self._low: Alarm | None = None  # the disk
+        self._damaged = False  # it was told
         self.alarms = Alarms()
 
     # --- the model ------------------------------------------------------------------------------
@@ -128,6 +129,15 @@ class Operators:
             return self._shown("disk", {"left": room.left, "folder": str(room.folder)})
         self._low = None
         return self._shown("disk.over", {"left": room.left, **self._fields(was)})
+
+    # --- the database ---------------------------------------------------------------------------
+
+    def look_at_store(self, damage: str) -> tuple[Change, ...]:
+        """What the admins are to be shown of damage to the database: once, for nothing ends it."""
+        if not damage or self._damaged:
+            return ()
+        self._damaged = True
+        return self._shown("damaged", {"cause": damage.rstrip(".")})
 
     # --- what is kept ---------------------------------------------------------------------------
 

@@ -570,6 +570,8 @@ class GatewayRunner:
     async def _store_problem(self) -> str:
         if self._store is None:
             return ""
+        if self._store.damage:
+            return f"store: {self._store.damage}"
         try:
             async with asyncio.timeout(WRITTEN_WITHIN):
                 await self._store.prove_writable()

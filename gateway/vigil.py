@@ -83,7 +83,11 @@ class Vigil:
         return DISK_SECONDS if left is None else min(left, DISK_SECONDS)
 
     async def _look(self) -> None:
-        told = (*self._operators.look(self._platforms()), *await self._look_at_the_disk())
+        told = (
+            *self._operators.look(self._platforms()),
+            *self._operators.look_at_store(self._store.damage),
+            *await self._look_at_the_disk(),
+        )
         self._unsaid += tuple(change for change in told if isinstance(change, PutItem))
         if self._unsaid:
             await self._store.apply(*self._unsaid)

@@ -48,7 +48,7 @@ from sessions.changes import (
     StartAttempt,
     StartTool,
 )
-from sessions.errors import StoreError
+from sessions.errors import StoreCorrupt, StoreError
 from sessions.events import Ended, Event, Heard, StartTask, SteersWanted
 from sessions.machine import REQUEST_LENGTH
 from sessions.records import Attachment, Item, Message, ToolCall, ToolRun, TurnState
@@ -231,6 +231,8 @@ class Work:
     def crashed(self, error: Exception) -> Ended:
         """See `sessions.actor.TurnHandle`."""
         cause = f"an error inside the gateway ({type(error).__name__})"
+        if isinstance(error, StoreCorrupt):
+            cause = "a part of the database is damaged"
         return self._failed(TurnDone(Ending.FAILED, "", cause, tries=1))
 
     def partial(self) -> str:

@@ -15,6 +15,7 @@ is done or counts as done. Until then no other write is done; those are refused,
 
 import asyncio
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -30,7 +31,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sessions.commits import Commits
 from sessions.courtesy import Courtesy
 from sessions.engine import Place, is_disconnect, reader, translated, writer
-from sessions.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from sessions.errors import OutcomeUnknown, StoreCorrupt, StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
 
 READERS = 3
 LARGEST_BATCH = 256
@@ -288,6 +291,8 @@ class Database:
 
     def __init__(self, where: Place, *, read_only: bool = False) -> None:
         self.name = where.name
+        self.damage = ""
+        """What was found to be damaged, by whoever came upon it first; empty: nothing so far."""
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._courtesy = Courtesy(self._loop.call_later)
@@ -339,6 +344,9 @@ class Database:
     def _settled(self, jobs: _Jobs) -> None:
         self._courtesy.ended(len(jobs))
         for job in jobs:
+            if isinstance(job.error, StoreCorrupt) and not self.damage:
+                self.damage = str(job.error)
+                log.error("%s", self.damage)
             job.settle()
 
     def stop(self) -> None:

@@ -311,6 +311,11 @@ class SessionStore:
         """All small values of one owner."""
         return await self.database.read(lambda c: values.values(c, shelf))
 
+    @property
+    def damage(self) -> str:
+        """What somebody found to be damaged since the start; empty: nothing so far."""
+        return self.database.damage
+
     async def integrity(self) -> str:
         """`ok`, or what is damaged."""
         try:

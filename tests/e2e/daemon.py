@@ -127,6 +127,14 @@ class Daemon:
             msg = f"{about!r} is not named: {told}"
             raise AssertionError(msg) from None
 
+    async def well(self) -> None:
+        """Wait until `/readyz` names nothing."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if not (await self.standing())["not_ready"]:
+                    return
+                await asyncio.sleep(0.05)
+
     async def kill(self) -> None:
         """As a power cut would."""
         self.signal(signal.SIGKILL)

@@ -207,3 +207,12 @@ def test_that_there_is_room_again_is_told_by_the_next_process_too() -> None:
     assert after.finds(800) == []
     assert after.finds(1200) == [("pigeon:9", ROOM_AGAIN)]
     assert after.operators.book == Book()
+
+
+def test_damage_to_the_database_is_told_once() -> None:
+    office = Office("pigeon:1")
+    assert office.operators.look_at_store("") == ()
+    ((where, text),) = shown(office.operators.look_at_store("The database x cannot be used"))
+    assert where == "pigeon:1"
+    assert text.startswith("🛠 The database x cannot be used. Some conversations fail")
+    assert office.operators.look_at_store("The database x cannot be used") == ()

@@ -1,0 +1,129 @@
+"""What befalls a machine: a real daemon says what is wrong, keeps what it has, and goes on after."""
+
+import contextlib
+import re
+import resource
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.daemon import Daemon, Page, answers
+from tests.e2e.house import talkative
+from tests.e2e.test_no_room import empty, fill, own_disk
+from tests.fakes.model_script import Script
+from tests.fakes.model_server import ModelServer, last_user_text
+
+KEY = {"OPENAI_API_KEY": "sk-none"}
+
+
+def settings(model: ModelServer) -> tuple[str, ...]:
+    return (
+        "model.provider=openai",
+        "model.name=scripted",
+        f"model.base_url={model.url}",
+        "gateway.disk_low=0",
+        "gateway.drain_seconds=0",
+    )
+
+
+async def until_answered(page: Page, chat: str, *texts: str) -> None:
+    rows = await page.until(chat, lambda rows: set(texts) <= set(answers(rows)))
+    assert sorted(answers(rows)) == sorted(texts)
+
+
+@pytest.mark.parametrize("how", ["the disk is full", "no file may grow"])
+async def test_what_was_accepted_is_answered_once_though_nothing_could_be_written_for_a_while(
+    tmp_path: Path, how: str
+) -> None:
+    def slow(body: dict[str, Any]) -> Script:
+        return 'H W1.5 T"at last" F stop D' if last_user_text(body) == "long" else talkative(body)
+
+    with own_disk(tmp_path / "state") as home:
+        async with (
+            ModelServer(slow) as model,
+            Daemon(home, *settings(model), env=KEY) as daemon,
+            Page(daemon) as page,
+        ):
+            assert await page.send("chat-one", "long", "message-1") == 202
+            await model.request(1)
+            if how == "the disk is full":
+                fill(home)
+            else:
+                resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            trouble = await daemon.in_trouble("store: ")
+            assert str(home / "holdfast.db") in trouble
+            assert await page.send("chat-two", "not now", "message-2") == 503
+            # The answer is there by now, and can be stored nowhere.
+            await model.requests[0].answered.wait()
+            if how == "the disk is full":
+                empty(home)
+            else:
+                unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+                resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, unlimited)
+            await daemon.well()
+            await until_answered(page, "chat-one", "at last")
+            assert await page.send("chat-two", "not now", "message-2") in {200, 202}
+            await until_answered(page, "chat-two", "echo: not now")
+
+
+async def test_a_state_folder_that_is_read_only_is_named_and_works_once_it_is_not(
+    tmp_path: Path,
+) -> None:
+    with own_disk(tmp_path / "state") as home:
+        async with ModelServer(talkative) as model:
+            async with Daemon(home, *settings(model), env=KEY) as daemon, Page(daemon) as page:
+                assert await page.send("chat-one", "before", "message-1") == 202
+                await until_answered(page, "chat-one", "echo: before")
+            remount(home, "ro")
+            with pytest.raises(AssertionError) as refused:
+                await daemon.start()
+            assert await daemon.ended() == 1
+            said = str(refused.value).partition("starting:\n")[2].splitlines()[-1]
+            assert str(home) in said
+            assert "Read-only file system" in said
+            assert "Traceback" not in str(refused.value)
+            remount(home, "rw")
+            async with daemon, Page(daemon) as page:
+                await until_answered(page, "chat-one", "echo: before")
+
+
+async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model:
+        daemon = Daemon(tmp_path, *settings(model), env=KEY)
+        async with daemon, Page(daemon) as page:
+            for number in range(4):
+                text = f"{'x' * 5_000} mark {number} {'x' * 4_000}"
+                assert await page.send(f"chat-{number}", text, f"message-{number}") == 202
+                await until_answered(page, f"chat-{number}", f"echo: {text}")
+            await daemon.stop()
+        damage(tmp_path / "holdfast.db", b"mark 2")
+        assert "damaged" in await daemon.run("db", "check")
+        async with daemon, Page(daemon) as page:
+            assert await page.send("chat-2", "go on", "another-2") == 202
+            assert "damaged; restore a backup" in await daemon.in_trouble("store: ")
+            for number in (0, 1, 3):
+                chat = f"chat-{number}"
+                assert await page.send(chat, "go on", f"another-{number}") == 202
+                await page.until(chat, lambda rows: "echo: go on" in answers(rows))
+            await daemon.logs("it is damaged; restore a backup")
+            assert await daemon.stop() == 0
+
+
+def remount(folder: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
+
+
+def damage(file: Path, near: bytes) -> None:
+    """Write over the pages, of long rows' second parts, in which something stands."""
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    raw = bytearray(file.read_bytes())
+    places = {found.start() // size * size for found in re.finditer(re.escape(near), raw)}
+    for place in places:
+        if raw[place] == 0:  # a page of a tree begins with its kind
+            raw[place : place + size] = b"\xff" * size
+    file.write_bytes(raw)
