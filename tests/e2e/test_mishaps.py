@@ -13,8 +13,9 @@ import pytest
 from tests.e2e.daemon import Daemon, Page, answers
 from tests.e2e.house import talkative
 from tests.e2e.test_no_room import empty, fill, own_disk
+from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
-from tests.fakes.model_server import ModelServer, last_user_text
+from tests.fakes.model_server import ModelServer
 
 KEY = {"OPENAI_API_KEY": "sk-none"}
 

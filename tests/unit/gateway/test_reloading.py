@@ -20,6 +20,7 @@ from gateway.settings import (
 from platforms.telegram.config import TelegramConfig
 from sessions.settings import SessionSettings
 from sessions.values.secret import Secret
+from sessions.values.size import Size
 
 OLD = Settings(
     model=ModelSettings(provider="openai", name="old", api_key=Secret("sk-one")),
@@ -88,7 +89,7 @@ def test_both_are_told_apart_in_one_reading() -> None:
     new = replace(
         OLD,
         access=AccessSettings(admins=("telegram:1",)),
-        gateway=GatewaySettings(queue_limit=3, disk_low=OLD.gateway.disk_low + 1),
+        gateway=GatewaySettings(queue_limit=3, disk_low=Size(1)),
         http=HttpSettings(ui=False),
     )
     found = reload(OLD, new)
