@@ -28,13 +28,14 @@ INBOX = Level(
 )
 TO_SHOW = Level("holdfast_outbox_items", "Answers and notices that are not delivered yet.")
 RUNNING = Level("holdfast_running_turns", "Turns under way.")
+TASKS = Level("holdfast_tasks", "Tasks of the event loop.")
 AT_WORK = Level("holdfast_http_requests", "HTTP requests at work.")
 CONNECTED = Level(
     "holdfast_platform_connected", "Whether a platform is connected and undisturbed.", "platform"
 )
 ROOM = Level("holdfast_disk_free_bytes", "Room left where the state folder is.")
 BUILD = Level("holdfast_build_info", "What runs; always 1.", "version", "python")
-LEVELS = (SESSIONS, INBOX, TO_SHOW, RUNNING, AT_WORK, CONNECTED, ROOM, BUILD)
+LEVELS = (SESSIONS, INBOX, TO_SHOW, RUNNING, TASKS, AT_WORK, CONNECTED, ROOM, BUILD)
 
 
 class House(Protocol):
@@ -91,6 +92,7 @@ class Figures:
         }
         found: list[tuple[Level, Mapping[Labels, float]]] = [
             (RUNNING, {_NOTHING: house.running_turns()}),
+            (TASKS, {_NOTHING: len(asyncio.all_tasks())}),
             (AT_WORK, {_NOTHING: house.requests_at_work()}),
             (CONNECTED, well),
             (BUILD, {(metadata.version("holdfast"), platform.python_version()): 1}),

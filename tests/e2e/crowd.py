@@ -9,6 +9,7 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,6 +43,7 @@ from tests.fakes.telegram.server import TOKEN as TELEGRAM_TOKEN
 from tests.fakes.telegram.server import TelegramServer, serving
 
 PAUSE = 0.5  # seconds between two words of the model
+_LATEST = 8
 _NUMBER = re.compile(r"question (\d+)")
 
 
@@ -65,6 +67,10 @@ class Crowd(Protocol):
 
     def shown(self, number: int) -> list[str]:
         """What that person sees of us."""
+        ...
+
+    def latest(self, number: int) -> list[str]:
+        """The newest of that; costs the same however much there is."""
         ...
 
     async def until(self, enough: Callable[[], bool], seconds: float) -> None:
@@ -96,40 +102,44 @@ class OnTelegram:
 
     def __init__(self, server: TelegramServer, *, together: bool) -> None:
         self.allowance = server.allowance
-        self._server = server
+        self.server = server
         self._together = together
 
     def config(self) -> dict[str, Any]:
         return {
             "token": TELEGRAM_TOKEN,
-            "base_url": self._server.url,
+            "base_url": self.server.url,
             "require_mention": False,
         }
 
     async def say(self, number: int, text: str) -> None:
         if self._together:
             topic = {"message_thread_id": 500 + number, "is_topic_message": True}
-            self._server.say(self.group, text, user=1001 + number, **topic)
+            self.server.say(self.group, text, user=1001 + number, **topic)
         else:
-            self._server.say(1001 + number, text, user=1001 + number)
+            self.server.say(1001 + number, text, user=1001 + number)
 
     def scope(self, number: int) -> str:
         return str(self.group if self._together else 1001 + number)
 
+    def latest(self, number: int) -> list[str]:
+        chat = self.group if self._together else 1001 + number
+        return [each.markdown for each in self.server.messages(chat)[-_LATEST:]]
+
     def shown(self, number: int) -> list[str]:
         if not self._together:
-            return [each.markdown for each in self._server.messages(1001 + number)]
-        messages = self._server.messages(self.group)
+            return [each.markdown for each in self.server.messages(1001 + number)]
+        messages = self.server.messages(self.group)
         return [each.markdown for each in messages if each.thread == 500 + number]
 
     async def until(self, enough: Callable[[], bool], seconds: float) -> None:
-        await self._server.until(enough, seconds)
+        await self.server.until(enough, seconds)
 
     def complaints(self) -> list[str]:
-        return self._server.complaints()
+        return self.server.complaints()
 
     def slow_files(self, line: SlowLine) -> None:
-        self._server.line = line
+        self.server.line = line
 
     def address(self, number: int) -> Address:
         return Address("telegram", str(1001 + number))
@@ -145,7 +155,7 @@ class OnDiscord:
 
     def __init__(self, server: DiscordServer, size: int, *, together: bool) -> None:
         self.allowance = server.allowance
-        self._server = server
+        self.server = server
         world = server.world
         self._people = [world.user(f"Person{number}") for number in range(size)]
         room = world.room(world.guild(*self._people))
@@ -155,31 +165,35 @@ class OnDiscord:
         ]
 
     def config(self) -> dict[str, Any]:
-        return {"token": DISCORD_TOKEN, "base_url": self._server.url, "require_mention": False}
+        return {"token": DISCORD_TOKEN, "base_url": self.server.url, "require_mention": False}
 
     async def say(self, number: int, text: str) -> None:
-        await self._server.say(self._places[number], self._people[number], text)
+        await self.server.say(self._places[number], self._people[number], text)
 
     def scope(self, number: int) -> str:
         return self._places[number].id
 
+    def latest(self, number: int) -> list[str]:
+        newest = islice(reversed(self._places[number].messages.values()), _LATEST)
+        return [message["content"] for message in newest]
+
     def shown(self, number: int) -> list[str]:
-        return self._server.screen(self._places[number])
+        return self.server.screen(self._places[number])
 
     async def until(self, enough: Callable[[], bool], seconds: float) -> None:
-        await self._server.until(enough, seconds)
+        await self.server.until(enough, seconds)
 
     def complaints(self) -> list[str]:
-        return self._server.violations()
+        return self.server.violations()
 
     def slow_files(self, line: SlowLine) -> None:
-        self._server.line = line
+        self.server.line = line
 
     def address(self, number: int) -> Address:
         return Address("discord", self._places[number].id)
 
     def file(self, number: int, size: int) -> File:
-        attached = self._server.world.attach(self._server.root, "big.bin", b"", "text/plain")
+        attached = self.server.world.attach(self.server.root, "big.bin", b"", "text/plain")
         ref = f"{self._places[number].id}/1/{attached['id']} {attached['url']}"
         return File("big.bin", "application/octet-stream", ref, size)
 
@@ -191,7 +205,7 @@ class OnSlack:
 
     def __init__(self, server: SlackServer, size: int, *, together: bool) -> None:
         self.allowance = server.workspace.allowance
-        self._server = server
+        self.server = server
         self._together = together
         self._roots: dict[int, str] = {}
         server.add_channel("C1")
@@ -200,43 +214,48 @@ class OnSlack:
             server.workspace.channels.setdefault(f"D{number + 10}", [])
 
     def config(self) -> dict[str, Any]:
-        return {"bot_token": BOT_TOKEN, "app_token": APP_TOKEN, "base_url": self._server.url}
+        return {"bot_token": BOT_TOKEN, "app_token": APP_TOKEN, "base_url": self.server.url}
 
     async def say(self, number: int, text: str) -> None:
         user = f"U{number + 10}"
         if self._together:
             root = self._roots.get(number, "")
-            said = self._server.write("C1", f"<@{BOT_USER}> {text}", user=user, thread=root)
+            said = self.server.write("C1", f"<@{BOT_USER}> {text}", user=user, thread=root)
             self._roots.setdefault(number, said)
         else:
-            self._server.write(f"D{number + 10}", text, user=user)
+            self.server.write(f"D{number + 10}", text, user=user)
 
     def scope(self, number: int) -> str:
         return "chat.appendStream" if self._together else "chat.update"
 
+    def latest(self, number: int) -> list[str]:
+        channel = "C1" if self._together else f"D{number + 10}"
+        newest = self.server.workspace.channels[channel][-_LATEST:]
+        return [message.shown for message in newest]
+
     def shown(self, number: int) -> list[str]:
         if self._together:
-            return self._server.workspace.screen("C1", self._roots.get(number, "?"))
-        return self._server.workspace.screen(f"D{number + 10}")
+            return self.server.workspace.screen("C1", self._roots.get(number, "?"))
+        return self.server.workspace.screen(f"D{number + 10}")
 
     async def until(self, enough: Callable[[], bool], seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while not enough():
-                self._server.changed.clear()
-                await self._server.changed.wait()
+                self.server.changed.clear()
+                await self.server.changed.wait()
 
     def complaints(self) -> list[str]:
-        return self._server.violations()
+        return self.server.violations()
 
     def slow_files(self, line: SlowLine) -> None:
-        self._server.line = line
+        self.server.line = line
 
     def address(self, number: int) -> Address:
         return Address("slack", f"T1/D{number + 10}")
 
     def file(self, number: int, size: int) -> File:
         kind = "application/octet-stream"
-        ref = self._server.workspace.add_file("big.bin", b"", kind)["id"]
+        ref = self.server.workspace.add_file("big.bin", b"", kind)["id"]
         return File("big.bin", kind, ref, size)
 
 

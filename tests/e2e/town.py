@@ -40,9 +40,9 @@ class Town:
 
 @contextlib.asynccontextmanager
 async def town(
-    size: int = 2, *, together: bool = False, quick: bool = False
+    size: int = 2, *, together: bool = False, quick: bool = False, judged: bool = True
 ) -> AsyncIterator[Town]:
-    """Open all platforms; they have nothing to complain about at the end."""
+    """Open all platforms; they have nothing to complain about at the end, if that is `judged`."""
     async with contextlib.AsyncExitStack() as stack:
         people: dict[str, Crowd] = {}
         doors: dict[str, Door] = {}
@@ -53,11 +53,12 @@ async def town(
             people[name] = made
             doors[name] = await stack.enter_async_context(door(made.config()["base_url"]))
         yield Town(people, doors)
-        for each in people.values():
-            assert each.complaints() == []
+        for each in people.values() if judged else ():
+            complaints = each.complaints()
+            assert not complaints, f"{each.platform}: {complaints}"
 
 
-def daemon_in(place: Town, home: Path, model: ModelServer) -> Daemon:
+def daemon_in(place: Town, home: Path, model: ModelServer, *more: str) -> Daemon:
     """The daemon on all of them; not started yet."""
     sets = [
         f"platforms.{name}.{key}={str(value).lower() if isinstance(value, bool) else value}"
@@ -73,5 +74,6 @@ def daemon_in(place: Town, home: Path, model: ModelServer) -> Daemon:
         f"model.base_url={model.url}",
         f"access.allow=[{allowed}]",
         *sets,
+        *more,
         env={"OPENAI_API_KEY": "sk-none"},
     )
