@@ -448,17 +448,20 @@ class GatewayRunner:
     async def _take_up_what_was_left(
         self, store: SessionStore, pool: SessionPool, reception: Reception
     ) -> None:
-        """Suspend what a crash interrupted, answer what was waiting, carry out what was said."""
+        """Suspend what a crash interrupted, carry out what was said, answer what was waiting.
+
+        In this order: a command that ends what runs must not end what was asked after it.
+        """
         running = await store.running_turns()
         if running:
             log.info("interrupted by the last end of the process: %d", len(running))
         waiting = await store.waiting_keys()
         for key in filter(goes_on, waiting):
             await forget_left(store, self._clock, key)
-        keys = dict.fromkeys((*(turn.key for turn in running), *waiting))
-        await pool.begin(keys)
         for entry in await store.commands():
             await reception.again(entry, read_event(entry))
+        keys = dict.fromkeys((*(turn.key for turn in running), *waiting))
+        await pool.begin(keys)
 
     async def _tidy(self, store: SessionStore, models: Models) -> None:
         """Forget what was only noted, and drafts and questions, once their time is over."""

@@ -183,6 +183,24 @@ async def test_a_command_that_was_stored_before_a_crash_is_carried_out_after_it(
         assert session.reason is Reason.NEW
 
 
+async def test_a_command_left_by_a_crash_does_not_stop_what_was_said_after_it(
+    tmp_path: Path,
+) -> None:
+    screen = Screen(live=Live.NONE)
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, screen) as house:
+            await screen.say(CHAT, "before")
+            await screen.shows(CHAT, "echo: before")
+            store = house.runner._store
+            assert store
+            (done,) = await store.trace(f"memory:{CHAT}")
+            await store.accept(_command(done.entry, "/new", "memory:1001"))
+            said = _command(done.entry, "and this?", "memory:1001")
+            await store.accept(msgspec.structs.replace(said, state=InboxState.WAITING))
+        async with gateway(tmp_path, model, screen):
+            await screen.shows(CHAT, "🆕 New conversation.", "echo: and this?")
+
+
 def _command(like: InboxEntry, text: str, sender: str) -> InboxEntry:
     name = sender.partition(":")[2]
     event = InboundMessage(

@@ -9,6 +9,7 @@ form; it wants an idle machine.
 
 import argparse
 import asyncio
+import contextlib
 import random
 import re
 import sys
@@ -36,7 +37,7 @@ from tests.fakes.telegram import faults as telegram
 MEGABYTES_FOR_10_000 = 1.0
 LAG = 0.05
 MARK = "duplicate"
-PATIENCE = 240.0  # for one answer, with kills and waits of a platform in between
+PATIENCE = 200.0  # for one answer, with kills and waits of a platform in between
 
 _ASKED = re.compile(r"question (\d+-\d+)")
 _ANSWERED = re.compile(r"that was (\d+-\d+)\.")
@@ -53,6 +54,7 @@ class Plan(msgspec.Struct, frozen=True):
     restart_every: float = 30.0
     trouble_every: float = 4.0
     seed: int = 1
+    home: str = ""  # kept, to be looked at; else one of its own
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -275,7 +277,8 @@ async def live(plan: Plan) -> int:
     each = plan.people // 3 + 1
     over, calm = asyncio.Event(), asyncio.Event()
     pause = plan.seconds * plan.people / plan.turns
-    with tempfile.TemporaryDirectory() as home:
+    with contextlib.ExitStack() as stack:
+        home = plan.home or stack.enter_context(tempfile.TemporaryDirectory())
         async with town(each, judged=False) as place, ModelServer(Model(chance)) as model:
             everybody = [
                 Person(crowd, number, at, random.Random(plan.seed * 1_000 + at * each + number))  # noqa: S311 - likewise
@@ -374,6 +377,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=Plan().seconds)
     parser.add_argument("--restart-every", type=float, default=Plan().restart_every)
     parser.add_argument("--seed", type=int, default=Plan().seed)
+    parser.add_argument("--home", default="", help="keep the state here, to look at it afterwards")
     chosen = parser.parse_args()
     plan = Plan(
         chosen.people,
@@ -381,6 +385,7 @@ def main() -> int:
         chosen.seconds,
         restart_every=chosen.restart_every,
         seed=chosen.seed,
+        home=chosen.home,
     )
     return asyncio.run(live(plan))
 
