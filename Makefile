@@ -1,6 +1,6 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz bench format lock clean run-environment dev-environment
+.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz soak bench format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON ARGS
 
@@ -17,6 +17,7 @@ help:
 	@echo "make markdown  show 5,000 texts and all beginnings of nasty ones on each platform (ARGS: --texts N)"
 	@echo "make api-fuzz  10,000 right and odd requests to the API, and all that its document promises"
 	@echo "                                                                 (ARGS: --requests N --seed N)"
+	@echo "make soak      a day of life in ten minutes; wants an idle machine (ARGS: --people N --turns N --seconds N)"
 	@echo "make format    format the code and repair what the linter can repair"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
@@ -56,6 +57,9 @@ many-chats: dev-environment
 
 markdown: dev-environment
 	$(BIN)/python -m tests.faults.markdown $(ARGS)
+
+soak: dev-environment
+	$(BIN)/python -m tests.faults.soak $(ARGS)
 
 api-fuzz: dev-environment
 	$(BIN)/python -m tests.faults.api_fuzz $(ARGS)
