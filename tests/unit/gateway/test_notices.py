@@ -42,6 +42,11 @@ BEGINNING = "❌ I could not finish: connection drops (3 tries, 1 min)."
         pytest.param(
             {"operator_told": "yes"}, f"{BEGINNING} The operator has been told.", id="told"
         ),
+        pytest.param(
+            {"too_long": "yes"},
+            f"{BEGINNING} /new starts a fresh one.",
+            id="too long a conversation",
+        ),
         pytest.param({"operator_told": "", "list": "", "draft": ""}, BEGINNING, id="all empty"),
     ],
 )
