@@ -12,7 +12,7 @@ import msgspec
 
 from agent import errors
 from agent.errors import ProviderError
-from agent.providers.body import DONE, PING, BodyReader, read_event, read_json
+from agent.providers.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.classify import complaint_in, failed_inside
 from agent.providers.contract import (
     CallChunk,
@@ -188,7 +188,7 @@ class ChatReader(BodyReader):
 def from_event(event: SseEvent | SseComment) -> Iterator[Chunk]:
     """Read one event; raises the `ProviderError` that the service put into the stream."""
     if isinstance(event, SseComment):
-        yield PING
+        yield BEAT
         return
     if event.data.strip() == b"[DONE]":
         yield DONE

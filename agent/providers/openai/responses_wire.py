@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agent import errors
-from agent.providers.body import DONE, PING, BodyReader, read_event, read_json
+from agent.providers.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.classify import complaint_in, failed_inside
 from agent.providers.contract import (
     CallChunk,
@@ -205,7 +205,7 @@ class ResponsesReader(BodyReader):
 
     def _event(self, event: SseEvent | SseComment) -> Iterator[Chunk]:
         if isinstance(event, SseComment):
-            yield PING
+            yield BEAT
             return
         if event.data.strip() == b"[DONE]":
             yield DONE

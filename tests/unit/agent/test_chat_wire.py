@@ -338,7 +338,7 @@ def test_reads_an_event(fields: object, chunks: list[Chunk]) -> None:
 
 
 def test_comments_and_the_end_mark_are_read() -> None:
-    assert list(from_event(SseComment())) == PING
+    assert list(from_event(SseComment())) == [PingChunk(beat=True)]
     assert list(from_event(SseEvent("", b" [DONE] "))) == [DoneChunk()]
 
 
