@@ -2,6 +2,7 @@
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from agent.settings import AgentSettings
 from platforms.core.contract import Live, Repeat
 from sessions.records import TurnState
 from tests.e2e.house import Screen
-from tests.e2e.scenarios.stage import SCALED, Stage, now, stage
+from tests.e2e.scenarios.stage import SCALED, UNHURRIED, Judged, Stage, now, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script
 
@@ -99,7 +100,8 @@ async def test_a_cut_text_is_joined_exactly(
     tmp_path: Path, protocol: ProtocolName, rest: str, ending: str
 ) -> None:
     cut, whole = f'H T"The quick brown " {ending}', f'H T"{rest}" F stop D'
-    async with stage(tmp_path, protocol, cut, whole, model={"max_output_tokens": 900}) as scene:
+    options: dict[str, Any] = {"max_output_tokens": 900}
+    async with stage(tmp_path, protocol, cut, whole, model=options, timeouts=UNHURRIED) as scene:
         turn = await scene.go()
         assert scene.shown() == ["The quick brown fox jumps."]
         assert await scene.history() == ["U:go", "A:The quick brown fox jumps."]
@@ -114,6 +116,24 @@ async def test_a_cut_text_is_joined_exactly(
         assert first.tools == second.tools
         assert first.max_tokens == second.max_tokens == 900
         assert turn.attempts == 2
+        broken, going_on = await scene.judged()
+        assert (broken.verdict, broken.phase, broken.received) == ("cut", "text", 16)
+        assert bool(broken.cause) == (ending == "RST")
+        assert going_on == Judged("complete", "", len(rest), "")
+        assert scene.told.ids == []
+        await scene.check()
+
+
+@each_protocol
+async def test_what_all_requests_of_an_answer_cost_is_summed(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    scripts = ('H T"The quick brown " F length U(3) D', 'H T"fox jumps." F stop U(4) D')
+    async with stage(tmp_path, protocol, *scripts) as scene:
+        turn = await scene.go()
+        assert turn.attempts == 2
+        spent = await scene._store.spent(turn_id=turn.id)
+        assert (spent.input_tokens, spent.output_tokens) == (20, 7)
         await scene.check()
 
 
