@@ -1,11 +1,14 @@
 """Turns whose model fails, breaks off, or thinks to no end."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
 from agent.events import Ending, ReasoningReplaced, TextDelta, TextReplaced
+from agent.providers.contract import Chunk, ModelRequest, TextChunk
 from agent.spend import Usage
 from agent.thoughts import Thoughts, read_thoughts
 from sessions.records import Message
@@ -290,3 +293,51 @@ async def test_a_last_word_once_heard_is_waited_for_again(play: Play) -> None:
     bare = 'H T"All is well here." EOF'
     stage = await play(bare, bare, ok("done"), *[bare] * 4)
     assert [(await stage.run()).tries for _ in range(4)] == [2, 1, 2, 2]
+
+
+# --- errors that are nobody's words -------------------------------------------------------------
+
+
+class Unsound:
+    """A provider that lets through what it should have put into our words."""
+
+    name = "unsound"
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.asked = 0
+        self.left = 0
+
+    @asynccontextmanager
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        self.asked += 1
+        try:
+            yield self._chunks()
+        finally:
+            self.left += 1
+
+    async def _chunks(self) -> AsyncIterator[Chunk]:
+        yield TextChunk("so far ")
+        raise self.error
+
+    async def aclose(self) -> None:
+        """There is nothing to let go of."""
+
+
+@pytest.mark.parametrize(
+    "error", [Exception("Connection reset by peer"), RuntimeError("stream broke")], ids=str
+)
+async def test_an_error_that_nobody_knows_comes_through_as_it_is_after_one_request(
+    play: Play, error: Exception
+) -> None:
+    stage = await play(ok("never asked"))
+    second = await stage.fallback(ok("never asked either"))
+    unsound = Unsound(error)
+    stage.target()
+    stage.targets[0] = msgspec.structs.replace(stage.targets[0], provider=unsound)
+    with pytest.raises(type(error)) as raised:
+        await stage.run()
+    assert raised.value is error
+    assert (unsound.asked, unsound.left) == (1, 1)
+    assert stage.server.requests == second.requests == []
+    assert stage.shown == "so far "
