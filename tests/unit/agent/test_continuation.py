@@ -211,6 +211,16 @@ class TestCutText:
         assert all(isinstance(action, Again) for action in actions[:-1])
         assert actions[-1] == Finish()
 
+    def test_only_a_text_that_just_ended_may_have_been_whole(self) -> None:
+        again = cut(TEXT, None, repeated=True, shown=True)
+        assert isinstance(last(cut(TEXT, None, shown=True), again), Finish)
+        assert isinstance(last(cut(REASONING, None, shown=True), again), Again)
+
+    def test_a_text_that_stalls_is_gone_on_with_by_the_same_model_first(self) -> None:
+        stalled = cut(TEXT, STALL, shown=True, others=True)
+        assert play(stalled, stalled) == [Again(), Again()]
+        assert isinstance(last(stalled, stalled, stalled), Switch)
+
     def test_a_bare_end_that_proves_whole_is_remembered(self) -> None:
         recovery = Recovery(Budget(0.0))
         assert isinstance(recovery.next(cut(TEXT, None, shown=True, grown=9), 0.0), Again)
@@ -232,7 +242,15 @@ def test_reasoning_is_restarted_then_with_less_effort_then_elsewhere() -> None:
     assert isinstance(actions[2], Switch)
 
 
+def test_the_numbers_are_those_that_were_agreed() -> None:
+    assert (MOST_RECOVERIES, MOST_SECONDS, PROGRESS) == (12, 20 * 60, 200)
+
+
 class TestLostCalls:
+    @pytest.mark.parametrize(("size", "action"), [(2047, Again), (2048, AskSmaller)])
+    def test_two_kilobytes_are_no_small_one(self, size: int, action: type[Action]) -> None:
+        assert isinstance(last(lost(size=size)), action)
+
     def test_a_small_one_is_simply_asked_for_again_the_first_time(self) -> None:
         assert last(lost(size=12)) == Again(wait=1.0)
         assert isinstance(last(lost(size=12), lost(size=12)), AskSmaller)

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from agent.events import Ending, ReasoningReplaced, TextDelta, TextReplaced
+from agent.events import Ending, Notice, ReasoningReplaced, TextDelta, TextReplaced
 from agent.providers.contract import Chunk, ModelRequest, TextChunk
+from agent.settings import Timeouts
 from agent.spend import Usage
 from agent.thoughts import Thoughts, read_thoughts
 from sessions.records import Message
@@ -293,6 +294,36 @@ async def test_a_last_word_once_heard_is_waited_for_again(play: Play) -> None:
     bare = 'H T"All is well here." EOF'
     stage = await play(bare, bare, ok("done"), *[bare] * 4)
     assert [(await stage.run()).tries for _ in range(4)] == [2, 1, 2, 2]
+
+
+# --- news ----------------------------------------------------------------------------------------
+
+
+def clocks(**changed: float) -> dict[str, Timeouts]:
+    return {"timeouts": msgspec.structs.replace(CLOCKS, **changed)}
+
+
+async def test_silence_is_told_with_its_length_and_the_moment_of_the_next_try(play: Play) -> None:
+    stage = await play("H HANG", ok("done"))
+    stage.settings = clocks(notice_after=3.0, first_token=5.0)
+    await stage.run()
+    told = [
+        event.fields for event in stage.events if isinstance(event, Notice) and event.id == "N1"
+    ]
+    assert [(fields["model"], fields["n"], fields["d"]) for fields in told] == [
+        ("scripted", 3, 5),
+        ("scripted", 4, 5),
+    ]
+
+
+@pytest.mark.parametrize(("backoff", "told"), [(0.9, []), (1.1, ["N2"])])
+async def test_a_recovery_is_told_when_it_takes_more_than_a_sixth_of_the_time_for_silence(
+    play: Play, backoff: float, told: list[str]
+) -> None:
+    stage = await play("H RST", ok("done"))
+    stage.settings = clocks(notice_after=6.0, backoff=backoff)
+    await stage.run()
+    assert stage.notices == told
 
 
 # --- errors that are nobody's words -------------------------------------------------------------
