@@ -143,9 +143,7 @@ OPENED = OpenedChunk("req_scripted")
             ],
             id="a call in pieces",
         ),
-        pytest.param(
-            "H P B EOF", [PingChunk(beat=True), PingChunk()], id="signs of life only"
-        ),
+        pytest.param("H P B EOF", [PingChunk(beat=True), PingChunk()], id="signs of life only"),
         pytest.param('H T"a" EOF', [TextChunk("a")], id="a body that just ends"),
         pytest.param('H T"a" D HANG', [TextChunk("a"), DoneChunk()], id="open after the end mark"),
         pytest.param('H T"a" D RST', [TextChunk("a"), DoneChunk()], id="reset after the end mark"),
