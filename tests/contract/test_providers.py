@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from agent import errors
-from agent.providers.connections import STREAMS_PER_CLIENT, keep_alive
+from agent.providers.connections import STREAMS_PER_CLIENT, backstop, keep_alive
 from agent.providers.contract import (
     CallChunk,
     Chunk,
@@ -29,7 +29,7 @@ from agent.providers.demo import Demo
 from agent.providers.openai.chat import OpenAIChat, build
 from agent.providers.openai.responses import OpenAIResponses
 from agent.providers.registry import ListsModels
-from agent.settings import TargetSettings
+from agent.settings import TargetSettings, Timeouts
 from sessions.records import Message
 from tests.fakes.agent_kit import openai_settings, settings_for
 from tests.fakes.model_script import End, Head, Raw, Script, ok, status
@@ -412,3 +412,13 @@ def test_connections_are_kept_alive_by_the_system() -> None:
     # Behind some proxies there is no such socket; that is no reason to fail.
     keep_alive(httpx2.Response(200, extensions={"network_stream": Stream(None)}))
     keep_alive(httpx2.Response(200))
+
+
+def test_the_sockets_clocks_stand_behind_our_own() -> None:
+    timeouts = Timeouts(lifetime=30.0, connect=4.0)
+    assert backstop(timeouts).as_dict() == {
+        "connect": 4.0,
+        "read": 35.0,
+        "write": 35.0,
+        "pool": 35.0,
+    }

@@ -480,6 +480,7 @@ async def test_a_failure_after_text_ends_the_stream_with_its_cause(tmp_path: Pat
         assert finish_of(found) == ["error"]
         *_, failed, done = found
         assert failed.data["error"]["code"] == "turn_failed"
+        assert failed.data["error"]["partial"] is True
         assert "not today" in failed.data["error"]["message"]
         assert done.data == "[DONE]"
 
@@ -535,6 +536,7 @@ async def test_a_whole_answer_that_was_cut_says_so(tmp_path: Path) -> None:
         assert (status, choice["finish_reason"]) == (200, "error")
         assert choice["message"]["content"] == "so far "
         assert "not today" in answer["error"]["message"]
+        assert answer["error"]["partial"] is True
 
 
 async def test_an_answer_ends_at_the_length_that_was_wanted(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """How the pieces of an answer arrive: what each of them shows, counts and keeps alive."""
 
+import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from platforms.core.contract import Edit, Live, Post, Repeat
 from sessions.records import TurnState
 from tests.e2e.house import Screen
-from tests.e2e.scenarios.stage import Stage, stage
+from tests.e2e.scenarios.stage import CHAT, SCALED, Stage, now, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script
 
@@ -128,4 +130,26 @@ async def test_a_stop_that_overtakes_the_first_request_ends_the_turn(
         await scene.go("and now this")
         assert len(await scene.sessions()) == 2
         assert await scene.history(back=1) == ["U:go"]
+        await scene.check()
+
+
+PATIENT = msgspec.structs.replace(SCALED, gap_text=60.0, lifetime=60.0, notice_after=60.0)
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "most"), [(100, 1.0, 2.5), (1023, 1.0, 2.5), (1024, 0.0, 0.9)]
+)
+async def test_what_is_shown_is_written_down_after_two_seconds_or_a_kilobyte(
+    tmp_path: Path, size: int, least: float, most: float
+) -> None:
+    async with stage(tmp_path, "chat", f'W.5 H T"{"x" * size}" HANG', timeouts=PATIENT) as scene:
+        await scene.say()
+        await scene.house.screen.shows(CHAT, "xxx")
+        began = now()
+        async with asyncio.timeout(10):
+            while not (await scene.turns())[0].partial:  # noqa: ASYNC110 - the store tells nobody
+                await asyncio.sleep(0.1)
+        assert least <= now() - began <= most
+        assert (await scene.turns())[0].partial == "x" * size
+        await scene.stop()
         await scene.check()
