@@ -100,7 +100,8 @@ async def run_attempt(
                 size = accumulator.received - before
                 if accumulator.progress is Progress.TOOL and size:
                     loops.called(chunk)
-                watch.saw(accumulator, size=size, ping=type(chunk) is PingChunk)
+                sign = chunk if type(chunk) is PingChunk else None
+                watch.saw(accumulator, size=size, sign=sign)
     except ProviderError as raised:
         error = raised
     except TimeoutError:
@@ -196,10 +197,10 @@ class _Watch:
         self._timer.cancel()
         await self._timeout.__aexit__(kind, error, traceback)
 
-    def saw(self, accumulator: Accumulator, *, size: int, ping: bool) -> None:
+    def saw(self, accumulator: Accumulator, *, size: int, sign: PingChunk | None) -> None:
         """A chunk came."""
         now = self._clock.monotonic()
-        nearer = self._dog.wire(now, ping=ping)
+        nearer = self._dog.wire(now, ping=sign is not None, beat=sign is not None and sign.beat)
         if size and accumulator.progress is not None:
             nearer = self._progress(now, accumulator.progress, size) or nearer
         if accumulator.ended and not self._ended:

@@ -53,6 +53,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     grown: int = 0  # visible characters that are new
     repeated: bool = False  # it went on with a text that was shown, and added nothing
+    unheard: bool = False  # it said something else instead, where what is shown cannot be changed
     shown: bool = False  # text of this step can be seen
     ready: int = 0  # calls that may go to the gate
     lost: tuple[str, ...] = ()  # tools whose calls were cut off
@@ -130,6 +131,7 @@ class GiveUp(msgspec.Struct, frozen=True):
     cause: str
     notice: str = "N7"
     tell_operator: bool = False
+    too_long: bool = False  # it is the conversation: only another one helps
 
 
 Action = Finish | RunTools | Again | AskSmaller | Reissue | Urge | Compact | Switch | GiveUp
@@ -206,6 +208,8 @@ class Recovery:
         self._backoff = backoff
         self._caps = 0
         self._repeated = 0
+        self._unheard = 0
+        self._kind = Kind.NETWORK  # how the present request explains why it goes on with a text
         self._bare = False  # the text broke off without an error
         self.confirmed_bare_end = False
         """A text ended without a word, and its continuation showed that it had been whole."""
@@ -221,6 +225,8 @@ class Recovery:
         if self._budget.grew(seen.grown, seen.drafted, now):
             self._failures = 0
         action = self._after(seen)
+        if isinstance(action, Again):
+            self._kind = action.kind
         if isinstance(action, Finish | RunTools | GiveUp | Urge):
             return action  # nothing is to be recovered
         self._budget.recoveries += 1
@@ -246,6 +252,12 @@ class Recovery:
     # --- by verdict ----------------------------------------------------------------------------
 
     def _finish(self, seen: Seen) -> Action:
+        if seen.unheard:
+            # What is shown is a beginning without its end, whatever was said behind it.
+            self._unheard += 1
+            if self._unheard == 1:
+                return Again(kind=self._kind)
+            return self._switch(seen, "the model began its answer anew and did not go on with it")
         if not seen.announced or self._budget.urged:
             return Finish()
         self._budget.urged = True
@@ -274,7 +286,7 @@ class Recovery:
         if seen.lost:
             return self._lost(seen, cause, capped=True)
         if seen.unsealed:
-            return self._reissue(seen, cause)
+            return self._reissue(seen, cause, capped=True)
         if seen.thought and not seen.said:
             self._exhausted += 1
             if self._exhausted == 1:
@@ -329,7 +341,7 @@ class Recovery:
             case errors.ContextTooLong(limit=limit):
                 self._budget.compactions += 1
                 if self._budget.compactions > MOST_COMPACTIONS:
-                    return GiveUp(cause)
+                    return GiveUp(cause, too_long=True)
                 return Compact(limit)
             case errors.BadRequest() | errors.OutputTooLong():
                 return self._switch(seen, cause)
@@ -376,11 +388,13 @@ class Recovery:
         smaller = self._budget.smaller(seen.lost)
         return msgspec.structs.replace(smaller, wait=wait, raise_cap=capped)
 
-    def _reissue(self, seen: Seen, cause: str) -> Action:
+    def _reissue(self, seen: Seen, cause: str, *, capped: bool = False) -> Action:
         self._failures += 1
-        if self._failures >= MOST_FAILURES:
-            return self._switch(seen, cause)
-        return Reissue()
+        if self._failures < MOST_FAILURES:
+            return Reissue()
+        # It never gets to the end of this call: it is as good as lost.
+        as_lost = msgspec.structs.replace(seen, lost=seen.unsealed, lost_size=_SMALL)
+        return self._lost(as_lost, cause, capped=capped)
 
     # --- parts ---------------------------------------------------------------------------------
 
@@ -393,7 +407,8 @@ class Recovery:
     def _wait(self, error: ProviderError | None) -> float:
         if isinstance(error, errors.Stalled):
             return 0.0  # we have waited long enough already
-        return min(self._backoff * 2.0 ** max(0, self._failures - 1), _LONGEST_BACKOFF)
+        longest = max(_LONGEST_BACKOFF, self._backoff)  # who configures more wants more
+        return min(self._backoff * 2.0 ** max(0, self._failures - 1), longest)
 
 
 def cause_of(error: ProviderError | None) -> str:

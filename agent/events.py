@@ -80,6 +80,7 @@ class TurnDone(msgspec.Struct, frozen=True):
     notice: str = "N7"  # what a failed turn says: an id of the catalogue
     drafts: tuple[str, ...] = ()  # files that were not finished, as people are told of them
     tell_operator: bool = False  # only the operator can mend it
+    too_long: bool = False  # the conversation is: only a fresh one helps
     last: str = ""  # how the last request was judged, see `agent.verdict.name_of`; empty: not known
 
 

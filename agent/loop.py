@@ -13,6 +13,7 @@ from agent.album import Album
 from agent.attempt import AttemptResult, run_attempt
 from agent.continuation import (
     MOST_FAILURES,
+    Action,
     Again,
     AskSmaller,
     Budget,
@@ -74,6 +75,7 @@ class _Answer(msgspec.Struct, frozen=True):
     result: AttemptResult
     salvage: Salvage
     drafts: tuple[Draft | None, ...]  # one for each lost call
+    cap: int | None = None  # the output limit for what was lost to the one before
 
 
 class _Turn:
@@ -98,6 +100,7 @@ class _Turn:
         self._unfinished: dict[str, Draft] = {}  # drafts of this turn, by path
         self._report: Report | None = None  # what the next request tells about lost calls
         self._form: AskSmaller | None = None  # in which form the next answer is asked for
+        self._cap: int | None = None  # the output limit of the next answer, where not the usual
         self._recovered = task.taken_up  # the next answer is the first after a recovery
         self._refused_steps = 0
         self._runner = ToolRunner(
@@ -169,12 +172,13 @@ class _Turn:
         salvage = answer.salvage
         missing = [call.name for call in (*salvage.lost, *salvage.unsealed)]
         self._recovered = bool(missing)
-        self._report = self._form = None
+        self._report = self._form = self._cap = None
         if not missing:
             return
+        self._cap = answer.cap
         names = [call.name for call in salvage.lost]
         self._budget.lost(names)
-        self._form = self._budget.smaller(names)
+        self._form = self._budget.smaller(names) if names else None
         done = tuple(f"{call.name} ({call.id})" for call in salvage.ready)
         self._report = self._reported(salvage, answer.drafts, self._form, done)
 
@@ -199,6 +203,7 @@ class _Turn:
             text=self._task.partial if number == 1 else "",
             report=self._report,
             form=self._form,
+            cap=self._cap,
             emit=self._emit,
             clock=self._clock,
             may_replace=self._task.may_replace,
@@ -235,7 +240,8 @@ class _Turn:
                 step.urge()  # nothing was lost, so nothing is told, and no call is a repetition
                 continue
             self._recovered = True
-            self._tell_losses(salvage, drafts)
+            if not isinstance(action, Again):  # it is small, and simply asked for again
+                self._tell_losses(salvage, drafts, asked_for=action)
             if isinstance(action, Again) and action.kind is Kind.CAP:
                 measured = None  # a text that is carried on takes ever more of the window
             given_up = await self._prepare_next(step, action, result, salvage, drafts)
@@ -256,7 +262,9 @@ class _Turn:
                 return self._answered(step.text, result)
             case RunTools():
                 self._tell_losses(salvage, drafts)
-                return _Answer(step.text, result, salvage, drafts)
+                capped = isinstance(result.verdict, Capped) and bool(salvage.lost)
+                cap = self._route.raised_cap(step.cap, result) if capped else None
+                return _Answer(step.text, result, salvage, drafts, cap)
             case GiveUp():
                 return self._failed(step.text, action, result)
 
@@ -274,8 +282,7 @@ class _Turn:
                 raised = self._route.raised_cap(step.cap, result)
                 step.ask_again(action, raised, self._route.lowered_cap(step.cap))
                 wait = action.wait if action.exact else self._spread(action.wait)
-                if not salvage.lost:  # that was told already
-                    self._tell(step, result, wait)
+                self._tell(step, result, wait)
                 await self._pause(step, wait)
             case AskSmaller():
                 report = self._reported(salvage, drafts, action)
@@ -289,11 +296,12 @@ class _Turn:
             case Compact(limit):
                 if not await self._compact(limit):
                     cause = "the conversation has become too long for the model"
-                    return self._failed(step.text, GiveUp(cause), result)
+                    return self._failed(step.text, GiveUp(cause, too_long=True), result)
             case Switch():
                 self._route.leave()
                 if salvage.lost or salvage.unsealed:  # it gets to know what the one before lost
-                    step.reissue(self._reported(salvage, drafts, None))
+                    lost = self._reported(salvage, drafts, None)
+                    step.reissue(replace(lost, taken_over=True))
         return None
 
     async def _pause(self, step: Step, wait: float) -> None:
@@ -440,9 +448,15 @@ class _Turn:
                 kept = await self._drafts.kept()
                 self._unfinished = {draft.path: draft for draft in kept if draft.id in ours}
 
-    def _tell_losses(self, salvage: Salvage, drafts: Sequence[Draft | None]) -> None:
-        if salvage.lost:
-            names = ", ".join(dict.fromkeys(call.name or "a tool" for call in salvage.lost))
+    def _tell_losses(
+        self,
+        salvage: Salvage,
+        drafts: Sequence[Draft | None],
+        asked_for: Action | None = None,
+    ) -> None:
+        lost = salvage.lost or (salvage.unsealed if isinstance(asked_for, AskSmaller) else ())
+        if lost:
+            names = ", ".join(dict.fromkeys(call.name or "a tool" for call in lost))
             self._emit(Notice("N4", {"tool": names}))
         for draft in drafts:
             if draft:
@@ -496,6 +510,7 @@ class _Turn:
             cause=cause,
             notice=why.notice,
             tell_operator=why.tell_operator,
+            too_long=why.too_long,
             last=name_of(result.verdict) if result else "",
         )
 

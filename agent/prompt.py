@@ -75,6 +75,7 @@ class Report(msgspec.Struct, frozen=True):
     limit: int = 8  # thousand tokens for each call
     withheld: str = ""  # this tool cannot be used now
     drafts: tuple[str, ...] = ()  # files begun earlier and not finished, in words for the model
+    taken_over: bool = False  # it was another model's answer
 
 
 def carried_on(text: str, kind: Kind, more: str = "") -> tuple[Message, ...]:
@@ -97,6 +98,8 @@ def carried_on(text: str, kind: Kind, more: str = "") -> tuple[Message, ...]:
 def lost_calls(report: Report) -> str:
     """Tell which calls did not arrive, and ask for them in a form that will."""
     parts: list[str] = []
+    if report.taken_over:
+        parts.append("Another model was asked before you; its answer broke off.")
     if report.lost:
         named = "; ".join(
             f"`{each.tool or 'a tool'}` (cut off after {each.received:,} bytes received)"

@@ -73,6 +73,11 @@ class Seam:
         return self._ended_alike
 
     @property
+    def unheard(self) -> bool:
+        """The model began anew and says something else, which nobody is shown."""
+        return self._deaf
+
+    @property
     def began_anew(self) -> bool:
         """The model began the answer from its beginning; final after `close`."""
         return self._anew

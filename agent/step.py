@@ -46,12 +46,13 @@ class Step:
         text: str,
         report: Report | None,
         form: AskSmaller | None,
+        cap: int | None = None,
         emit: Callable[[AgentEvent], None],
         clock: Clock,
         may_replace: bool,
     ) -> None:
         self._pieces = [text]
-        self.cap: int | None = None
+        self.cap = cap
         self.unstreamed = False
         self.failures = 0
         self._schemas = schemas
@@ -221,6 +222,7 @@ class Step:
             verdict=result.verdict,
             grown=max(0, len(self.text) - len(self._before)),
             repeated=self._seam.ended_alike and self.text == self._before,
+            unheard=self._seam.unheard,
             shown=bool(self.text.strip()),
             ready=len(salvage.ready),
             lost=tuple(call.name for call in salvage.lost),
@@ -287,10 +289,14 @@ class Step:
             Lost(call.name, len(call.arguments.encode()), _note(draft) if draft else "")
             for call, draft in zip(salvage.lost, drafts, strict=True)
         )
+        unsealed = salvage.unsealed
+        if form and not lost:  # to ask for the very same once more has not helped
+            lost = tuple(Lost(call.name, len(call.arguments.encode())) for call in unsealed)
+            unsealed = ()
         told = {draft.id for draft in drafts if draft}
         return Report(
             lost,
-            tuple(call.name for call in salvage.unsealed),
+            tuple(call.name for call in unsealed),
             tuple(done),
             form.limit if form else 8,
             form.withhold if form else "",

@@ -18,6 +18,7 @@ from agent.accumulate import Progress
 from agent.settings import Timeouts
 
 _PINGS_WITHIN = 25  # a ping comes alone: the time for which bytes may stay away, divided by this
+_REGULAR = 3  # empty events that came alone until they count as regular signs of life
 _LINGER = 2.0  # after the reason to stop, for token counts and the end mark
 _MOST_FIRST_TOKEN = 300.0
 _MOST_LEARNED_GAP = 300.0
@@ -204,22 +205,25 @@ class Watchdog:
         self._sent_at = sent_at
         self._wire_at = sent_at
         self._pings = False  # the service sends signs of life between pieces of an answer
+        self._alone = 0  # empty events that came after a while of silence
         self._progress_at = sent_at
         self._kind: Progress | None = None  # None: no progress yet
         self._rate = _Rate(limits.min_rate, limits.min_rate_window) if limits.min_rate else None
         self._ended_at: float | None = None
 
-    def wire(self, now: float, *, ping: bool) -> bool:
+    def wire(self, now: float, *, ping: bool, beat: bool = False) -> bool:
         """Something came; `ping` when there was nothing in it. True when the deadline is nearer.
 
         Empty events in one go, as they stand at the head of an answer, are no regular signs of
-        life; one that comes after a while of silence is.
+        life. A `beat`, sent for nothing else, is one when it comes after a while of silence; other
+        empty events only tell of the parts of an answer, so it takes several of them.
         """
         silent, self._wire_at = now - self._wire_at, now
         if self._pings or not ping or silent < self._limits.wire_dead / _PINGS_WITHIN:
             return False
-        self._pings = True
-        return True
+        self._alone += 1
+        self._pings = beat or self._alone >= _REGULAR
+        return self._pings
 
     def progress(self, now: float, kind: Progress, size: int = 1) -> bool:
         """The model said something, `size` characters; True when the deadline may be nearer now.

@@ -20,6 +20,7 @@ CATALOGUE = {
     "N6": "⏱ {provider} rate limit, retrying in {n}s",
     "N7": "❌ I could not finish: {cause} ({k} {k|try|tries}, {min} min).[+  Done so far: {list}.]"
     "[+  Kept for a day as a draft: {draft}.]"
+    "[+  {too_long}{c:new} starts a fresh one.]"
     "[+  {operator_told}The operator has been told.]",
     "N8": "⚠️ The model used its whole output budget on reasoning, twice. "
     "Try {c:reasoning} low or {c:model}.",
@@ -156,6 +157,9 @@ BUTTONS = {
 }
 """What stands under a notice: label and the action that comes back when it is pressed."""
 
+_CONDITIONS = frozenset({"operator_told", "too_long"})
+"""Fields that say whether a part is shown, and no word in it."""
+
 _OPTIONAL = re.compile(r"\[\+ (.*?)\]")
 _COMMAND = re.compile(r"\{c:(\w+)\}")
 _PLURAL = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")
@@ -178,7 +182,7 @@ def _complete(part: str, fields: Fields) -> bool:
 
 def _shown(name: str, fields: Fields) -> str:
     value = fields.get(name, "")
-    if name == "operator_told":  # a condition, not a word
+    if name in _CONDITIONS:
         return ""
     if name == "request":
         return _excerpt(str(value))

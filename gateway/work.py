@@ -489,6 +489,7 @@ class Work:
             "min": (self._clock.now() - turn.started_at) // 60_000,
             "list": ", ".join(done.tools),
             "draft": ", ".join(done.drafts),
+            "too_long": "yes" if done.too_long else "",
             "operator_told": "yes" if operator_told else "",
         }
         return self._announcer.item(

@@ -13,6 +13,7 @@ from agent.providers.sse import LONGEST_EVENT, EventTooLong, SseComment, SseEven
 
 DONE = DoneChunk()
 PING = PingChunk()
+BEAT = PingChunk(beat=True)
 
 T = TypeVar("T")
 

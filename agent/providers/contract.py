@@ -112,6 +112,8 @@ class WholeChunk(msgspec.Struct, frozen=True):
 class PingChunk(msgspec.Struct, frozen=True):
     """The connection lives, but nothing was said."""
 
+    beat: bool = False  # sent for no other reason than to show that
+
 
 Chunk = (
     OpenedChunk

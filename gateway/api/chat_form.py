@@ -137,6 +137,7 @@ class ChatForm:
         self._usage = usage
         # OpenAI's own libraries take every event for a chunk, whatever it is called.
         self._chunk_like = sdk
+        self._told = False  # some of the answer
 
     def begin(self) -> bytes:
         """Write the first event of an answer."""
@@ -146,6 +147,7 @@ class ChatForm:
         """Write what is told of a turn."""
         match piece:
             case More():
+                self._told = True
                 return self._chunk(Delta(content=piece.text))
             case _:
                 name, said = told(piece, chunk_like=self._chunk_like)
@@ -157,7 +159,7 @@ class ChatForm:
         if self._usage:
             events.append(_data(self._piece_of([], _usage(outcome.usage))))
         if outcome.failure:
-            events.append(_data(ErrorBody(outcome.failure.error())))
+            events.append(_data(ErrorBody(outcome.failure.error(partial=self._told))))
         events.append(b"data: [DONE]\n\n")
         return b"".join(events)
 
@@ -171,7 +173,7 @@ class ChatForm:
             model=self._model,
             choices=[AnswerChoice(message, outcome.finish)],
             usage=_usage(outcome.usage),
-            error=outcome.failure.error() if outcome.failure else UNSET,
+            error=outcome.failure.error(partial=bool(text)) if outcome.failure else UNSET,
         )
         return msgspec.json.encode(answer)
 

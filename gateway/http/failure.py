@@ -18,6 +18,8 @@ class Error(msgspec.Struct, frozen=True):
     param: str | None = None
     """The part of the request that is meant."""
     code: str | None = None
+    partial: bool | msgspec.UnsetType = msgspec.UNSET
+    """There and true where the beginning of the answer was given: it is not whole."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -37,9 +39,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     retry_after: int | None = None  # seconds
     again: bool = False  # a client that repeats it by itself does no harm
 
-    def error(self) -> Error:
-        """Give what stands under `error`."""
-        return Error(self.message, self.type, self.param, self.code)
+    def error(self, *, partial: bool = False) -> Error:
+        """Give what stands under `error`; `partial` where a part of the answer was given."""
+        mark = partial or msgspec.UNSET
+        return Error(self.message, self.type, self.param, self.code, mark)
 
     def body(self) -> bytes:
         """Write the body of a response."""

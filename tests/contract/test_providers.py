@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from agent import errors
-from agent.providers.connections import STREAMS_PER_CLIENT, keep_alive
+from agent.providers.connections import STREAMS_PER_CLIENT, backstop, keep_alive
 from agent.providers.contract import (
     CallChunk,
     Chunk,
@@ -29,7 +29,7 @@ from agent.providers.demo import Demo
 from agent.providers.openai.chat import OpenAIChat, build
 from agent.providers.openai.responses import OpenAIResponses
 from agent.providers.registry import ListsModels
-from agent.settings import TargetSettings
+from agent.settings import TargetSettings, Timeouts
 from sessions.records import Message
 from tests.fakes.agent_kit import openai_settings, settings_for
 from tests.fakes.model_script import End, Head, Raw, Script, ok, status
@@ -143,7 +143,7 @@ OPENED = OpenedChunk("req_scripted")
             ],
             id="a call in pieces",
         ),
-        pytest.param("H P B EOF", [PingChunk(), PingChunk()], id="signs of life only"),
+        pytest.param("H P B EOF", [PingChunk(beat=True), PingChunk()], id="signs of life only"),
         pytest.param('H T"a" EOF', [TextChunk("a")], id="a body that just ends"),
         pytest.param('H T"a" D HANG', [TextChunk("a"), DoneChunk()], id="open after the end mark"),
         pytest.param('H T"a" D RST', [TextChunk("a"), DoneChunk()], id="reset after the end mark"),
@@ -277,7 +277,7 @@ async def test_an_answer_in_one_piece_is_asked_for_and_read() -> None:
     async with serving(script) as (provider, server):
         chunks = await collect(provider, request)
         assert not server.requests[0].body.keys() & {"stream", "stream_options"}
-    assert [chunk for chunk in chunks if chunk != PingChunk()] == [
+    assert [chunk for chunk in chunks if not isinstance(chunk, PingChunk)] == [
         OPENED,
         WholeChunk(),
         ReasoningChunk("hm"),
@@ -412,3 +412,13 @@ def test_connections_are_kept_alive_by_the_system() -> None:
     # Behind some proxies there is no such socket; that is no reason to fail.
     keep_alive(httpx2.Response(200, extensions={"network_stream": Stream(None)}))
     keep_alive(httpx2.Response(200))
+
+
+def test_the_sockets_clocks_stand_behind_our_own() -> None:
+    timeouts = Timeouts(lifetime=30.0, connect=4.0)
+    assert backstop(timeouts).as_dict() == {
+        "connect": 4.0,
+        "read": 35.0,
+        "write": 35.0,
+        "pool": 35.0,
+    }

@@ -70,7 +70,7 @@ async def collect(provider: OpenAIResponses, request: ModelRequest = REQUEST) ->
 
 
 def telling(chunks: list[Chunk]) -> list[Chunk]:
-    return [chunk for chunk in chunks if chunk != PingChunk()]
+    return [chunk for chunk in chunks if not isinstance(chunk, PingChunk)]
 
 
 def collected(chunks: list[Chunk]) -> StepResult:

@@ -22,7 +22,9 @@ NOT_HERE = re.compile(rf"(?<![\w/.])/(?:{WORDS})\b")
 """A command as it is written elsewhere; an address or a path may hold the same words."""
 
 FIELD = re.compile(r"\{(\w+)[|}]")
-BY_ITSELF = {"N7": {"operator_told": "yes"}}  # conditions that no field of the text shows
+BY_ITSELF = {
+    "N7": {"operator_told": "yes", "too_long": "yes"}
+}  # conditions that no field of the text shows
 
 
 def filled(notice: str, number: int) -> dict[str, str | int]:

@@ -480,6 +480,7 @@ async def test_a_failure_after_text_ends_the_stream_with_its_cause(tmp_path: Pat
         assert finish_of(found) == ["error"]
         *_, failed, done = found
         assert failed.data["error"]["code"] == "turn_failed"
+        assert failed.data["error"]["partial"] is True
         assert "not today" in failed.data["error"]["message"]
         assert done.data == "[DONE]"
 
@@ -509,11 +510,11 @@ async def test_what_was_streamed_is_what_is_kept_also_when_the_model_begins_anew
     tmp_path: Path,
 ) -> None:
     old = f"{ANEW}one of them was very old and very wise. " * 3
-    scripts = (f'H T"{old}" RST', ok(f"{ANEW}they all lived happily."))
+    scripts = (f'H T"{old}" RST', ok(f"{ANEW}they all lived happily."), ok("The end."))
     headers = {"idempotency-key": "k"}
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         live = text_of(await api.wire.stream("go", headers=headers))
-        assert live.startswith(old)
+        assert live == f"{old}The end."
         assert text_of(await api.wire.stream("go", headers=headers)) == live
 
 
@@ -535,6 +536,7 @@ async def test_a_whole_answer_that_was_cut_says_so(tmp_path: Path) -> None:
         assert (status, choice["finish_reason"]) == (200, "error")
         assert choice["message"]["content"] == "so far "
         assert "not today" in answer["error"]["message"]
+        assert answer["error"]["partial"] is True
 
 
 async def test_an_answer_ends_at_the_length_that_was_wanted(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class Dialect(msgspec.Struct, frozen=True):
     temperature: bool = True
     eager: bool = True  # streams a call's arguments as they are made
     cache: bool = True  # keeps what it read, when asked to
+    schemas: bool = True  # takes schemas of tools with all that they say
     pictures: bool = True  # looks at pictures
     # Not of the model but of one conversation, and so not remembered:
     replay: bool = True  # its earlier thoughts are sent back
@@ -103,6 +104,7 @@ _RULES: tuple[tuple[tuple[str, ...], _Fields, _Fields], ...] = (
     ),
     (("image",), {"pictures": True, "these_pictures": True}, {"these_pictures": False}),
     (("eager_input_streaming",), {"eager": True}, {"eager": False}),
+    (("grammar", "schema conversion"), {"schemas": True}, {"schemas": False}),
     (("cache_control",), {"cache": True}, {"cache": False}),
     (("temperature",), {"temperature": True}, {"temperature": False}),
     (("block_binding", "anthropic-beta", BINDING_BETA), {"binding": True}, {"binding": False}),

@@ -8,6 +8,7 @@ import msgspec
 from agent.pictures import CANNOT_SEE
 from agent.providers.anthropic.dialect import BINDING_BETA, Dialect, Form, Off
 from agent.providers.contract import ModelRequest, ToolSchema
+from agent.providers.schemas import shape_of
 from agent.thoughts import read_thoughts
 from agent.traits import facts
 from sessions.records import Message, ToolCall
@@ -247,6 +248,6 @@ def _tool(tool: ToolSchema, dialect: Dialect) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
-        "input_schema": tool.parameters,
+        "input_schema": tool.parameters if dialect.schemas else shape_of(tool.parameters),
     }
     return described | ({"eager_input_streaming": True} if dialect.eager else {})

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agent.providers.anthropic.refusals import failed_with
-from agent.providers.body import DONE, PING, BodyReader, not_json, read_json
+from agent.providers.body import BEAT, DONE, PING, BodyReader, not_json, read_json
 from agent.providers.contract import (
     CallChunk,
     Chunk,
@@ -160,7 +160,7 @@ class _Events:
     def read(self, event: SseEvent | SseComment) -> Iterable[Chunk]:
         """Read one event; raises the `ProviderError` that the service put into the stream."""
         if isinstance(event, SseComment):
-            return (PING,)
+            return (BEAT,)
         try:
             decoded = _decode(event.data)
         except msgspec.DecodeError:
@@ -198,7 +198,7 @@ class _Events:
             case _MessageStop():
                 return (DONE,)
             case _Ping():
-                return (PING,)
+                return (BEAT,)
             case _Error(error):
                 raise failed_with(error or "the model service reports an error without a word")
             case _Whole():

@@ -12,7 +12,7 @@ import msgspec
 
 from agent import errors
 from agent.errors import ProviderError
-from agent.providers.body import DONE, PING, BodyReader, read_event, read_json
+from agent.providers.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.classify import complaint_in, failed_inside
 from agent.providers.contract import (
     CallChunk,
@@ -27,6 +27,7 @@ from agent.providers.contract import (
 )
 from agent.providers.openai.odd_forms import flat, usage_chunk, whole_number
 from agent.providers.openai.pictures import NO_PICTURES, REFUSED_PICTURE, data_url, pictures_of
+from agent.providers.schemas import GRAMMAR, shape_of
 from agent.providers.sse import SseComment, SseEvent
 from agent.thoughts import read_thoughts
 from sessions.records import Message, ToolCall
@@ -37,10 +38,12 @@ OPTIONAL = {
     "stream_options": re.compile(r"stream_options"),
     "max_tokens": re.compile(r"max_completion_tokens\W+instead"),
     "thoughts": re.compile(r"reasoning_details|reasoning_content"),
+    "grammar": GRAMMAR,
     "pictures": NO_PICTURES,
     "these_pictures": REFUSED_PICTURE,
 }
-"""What a service may refuse, and how it says so; `max_tokens` is then sent by its other name."""
+"""What a service may refuse, and how it says so; `max_tokens` is then sent by its other name, and
+without `grammar` the schemas of tools say no more than their shape."""
 
 _WANTS_THOUGHTS = ("deepseek", "kimi")
 """Models that refuse a call of theirs in the history without the thoughts that led to it."""
@@ -61,7 +64,8 @@ def to_body(request: ModelRequest, dialect: Dialect) -> bytes:
         if "stream_options" not in dialect.without:
             body["stream_options"] = {"include_usage": True}
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        plain = "grammar" in dialect.without
+        body["tools"] = [_tool(tool, plain=plain) for tool in request.tools]
     if request.max_output_tokens is not None:
         renamed = "max_tokens" in dialect.without
         limit = "max_completion_tokens" if renamed else dialect.output_limit
@@ -122,7 +126,9 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return fields | ({"extra_content": msgspec.Raw(call.extra)} if call.extra else {})
 
 
-def _tool(tool: ToolSchema) -> dict[str, Any]:
+def _tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
+    if plain:
+        tool = msgspec.structs.replace(tool, parameters=shape_of(tool.parameters))
     return {"type": "function", "function": tool}
 
 
@@ -188,7 +194,7 @@ class ChatReader(BodyReader):
 def from_event(event: SseEvent | SseComment) -> Iterator[Chunk]:
     """Read one event; raises the `ProviderError` that the service put into the stream."""
     if isinstance(event, SseComment):
-        yield PING
+        yield BEAT
         return
     if event.data.strip() == b"[DONE]":
         yield DONE

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agent import errors
-from agent.providers.body import DONE, PING, BodyReader, read_event, read_json
+from agent.providers.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.classify import complaint_in, failed_inside
 from agent.providers.contract import (
     CallChunk,
@@ -26,6 +26,7 @@ from agent.providers.contract import (
 )
 from agent.providers.openai.odd_forms import flat, usage_chunk, whole_number
 from agent.providers.openai.pictures import NO_PICTURES, REFUSED_PICTURE, data_url, pictures_of
+from agent.providers.schemas import GRAMMAR, shape_of
 from agent.providers.sse import SseComment, SseEvent
 from agent.thoughts import read_thoughts
 from sessions.records import Message
@@ -40,10 +41,12 @@ OPTIONAL = {
     "summary": re.compile(r"summary|summaries"),
     "include": re.compile(r"\binclude\b|encrypted.content"),
     "store": re.compile(r"\bstore\b"),
+    "grammar": GRAMMAR,
     "pictures": NO_PICTURES,
     "these_pictures": REFUSED_PICTURE,
 }
-"""What a service may refuse, and how it says so. `thoughts` are those of earlier answers."""
+"""What a service may refuse, and how it says so. `thoughts` are those of earlier answers; without
+`grammar` the schemas of tools say no more than their shape."""
 
 
 def to_body(request: ModelRequest, without: frozenset[str]) -> bytes:
@@ -55,7 +58,8 @@ def to_body(request: ModelRequest, without: frozenset[str]) -> bytes:
     if request.system:
         body["instructions"] = request.system
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        plain = "grammar" in without
+        body["tools"] = [_tool(tool, plain=plain) for tool in request.tools]
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = request.max_output_tokens
     if request.temperature is not None:
@@ -123,12 +127,12 @@ def _thoughts(row: Message, model: str) -> Iterator[dict[str, Any]]:
             yield part
 
 
-def _tool(tool: ToolSchema) -> dict[str, Any]:
+def _tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
     return {
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": tool.parameters,
+        "parameters": shape_of(tool.parameters) if plain else tool.parameters,
         "strict": False,
     }
 
@@ -205,7 +209,7 @@ class ResponsesReader(BodyReader):
 
     def _event(self, event: SseEvent | SseComment) -> Iterator[Chunk]:
         if isinstance(event, SseComment):
-            yield PING
+            yield BEAT
             return
         if event.data.strip() == b"[DONE]":
             yield DONE

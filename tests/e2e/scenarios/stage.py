@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from agent.settings import ModelSettings, TargetSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
@@ -21,6 +23,7 @@ from agent.tools.define import tool
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Edit, Live, Post, Repeat
 from sessions.records import Message, ToolRun, Turn, TurnState
+from sessions.schema import attempts
 from sessions.store import SessionStore
 from tests.e2e.house import House, Nothing, Screen, gateway
 from tests.fakes.agent_kit import settings_for
@@ -162,6 +165,15 @@ class Told(logging.Handler):
         return list(dict.fromkeys(notice for notice, _ in self.notices))
 
 
+class Judged(msgspec.Struct, frozen=True):
+    """What the journal says of one request."""
+
+    verdict: str
+    phase: str
+    received: int  # characters
+    cause: str
+
+
 class Stage:
     """A gateway on a scripted model, and the questions that a scenario asks afterwards."""
 
@@ -231,6 +243,17 @@ class Stage:
     async def tool_runs(self, turn: Turn) -> tuple[ToolRun, ...]:
         """What the journal holds about the tools of a turn."""
         return await self._store.tool_runs(turn.id)
+
+    async def judged(self) -> list[Judged]:
+        """What the journal holds about the requests of all turns, in order."""
+
+        def read(connection: Connection) -> list[Judged]:
+            kept = attempts.c
+            wanted = sa.select(kept.verdict, kept.phase, kept.received, kept.cause)
+            found = connection.execute(wanted.order_by(kept.turn_id, kept.number))
+            return [Judged(*row) for row in found]
+
+        return await self._store.database.read(read)
 
     async def sessions(self, chat: str = CHAT) -> list[str]:
         """The ids of the chat's sessions, the newest first."""

@@ -2,16 +2,30 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
+from msgspec import Meta
 
 from agent.settings import AgentSettings
+from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.define import tool
 from sessions.records import TurnState
 from tests.e2e.scenarios.stage import SCALED, UNHURRIED, now, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
-from tests.fakes.model_script import Event, Head, Raw, Script, Step, Text, Wait, body_of, steps
+from tests.fakes.model_script import (
+    Event,
+    Head,
+    Raw,
+    Script,
+    Step,
+    Text,
+    Wait,
+    body_of,
+    calls,
+    steps,
+)
 
 OK = 'H T"done" F stop U D EOF'
 GREETING = "Hello, wörld 👋!"
@@ -351,6 +365,35 @@ async def test_a_service_that_does_not_know_stream_options_is_asked_without_them
         sent = ["stream_options" in request.body for request in scene.requests]
         assert sent == [True, False, False]
         assert (first.attempts, second.attempts) == (1, 1)
+        assert scene.told.ids == []
+        await scene.check()
+
+
+def strict() -> Tool:
+    """A tool whose schema says more than its shape, as tools of other people do."""
+
+    @tool(risk=Risk.READ)
+    async def find(_context: ToolContext, code: Annotated[str, Meta(pattern="^[a-z]+$")]) -> str:
+        """Find something."""
+        return f"found {code}"
+
+    return find
+
+
+@each_protocol
+async def test_a_service_whose_grammar_cannot_say_a_schema_gets_its_shape_alone(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    refused = 'S400"Failed to initialize samplers: failed to parse grammar"'
+    wrong, right = (calls(("c1", "find", f'{{"code":"{code}"}}')) for code in ("7", "seven"))
+    async with stage(tmp_path, protocol, refused, wrong, right, OK, tools=(strict(),)) as scene:
+        turn = await scene.go()
+        assert turn.attempts == 3
+        patterns = [request.raw.count(b'pattern":"^[a-z]+$') for request in scene.requests]
+        assert patterns == [1, 0, 0, 0]
+        refusal, found = (row.content for row in await scene.rows() if row.role == "tool")
+        assert "find has NOT run, its arguments do not fit" in refusal
+        assert found == "found seven"
         assert scene.told.ids == []
         await scene.check()
 

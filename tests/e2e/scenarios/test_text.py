@@ -2,13 +2,16 @@
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from agent.settings import AgentSettings
+from platforms.core.contract import Live, Repeat
 from sessions.records import TurnState
-from tests.e2e.scenarios.stage import SCALED, Stage, now, stage
+from tests.e2e.house import Screen
+from tests.e2e.scenarios.stage import SCALED, UNHURRIED, Judged, Stage, now, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script
 
@@ -97,7 +100,8 @@ async def test_a_cut_text_is_joined_exactly(
     tmp_path: Path, protocol: ProtocolName, rest: str, ending: str
 ) -> None:
     cut, whole = f'H T"The quick brown " {ending}', f'H T"{rest}" F stop D'
-    async with stage(tmp_path, protocol, cut, whole, model={"max_output_tokens": 900}) as scene:
+    options: dict[str, Any] = {"max_output_tokens": 900}
+    async with stage(tmp_path, protocol, cut, whole, model=options, timeouts=UNHURRIED) as scene:
         turn = await scene.go()
         assert scene.shown() == ["The quick brown fox jumps."]
         assert await scene.history() == ["U:go", "A:The quick brown fox jumps."]
@@ -112,6 +116,24 @@ async def test_a_cut_text_is_joined_exactly(
         assert first.tools == second.tools
         assert first.max_tokens == second.max_tokens == 900
         assert turn.attempts == 2
+        broken, going_on = await scene.judged()
+        assert (broken.verdict, broken.phase, broken.received) == ("cut", "text", 16)
+        assert bool(broken.cause) == (ending == "RST")
+        assert going_on == Judged("complete", "", len(rest), "")
+        assert scene.told.ids == []
+        await scene.check()
+
+
+@each_protocol
+async def test_what_all_requests_of_an_answer_cost_is_summed(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    scripts = ('H T"The quick brown " F length U(3) D', 'H T"fox jumps." F stop U(4) D')
+    async with stage(tmp_path, protocol, *scripts) as scene:
+        turn = await scene.go()
+        assert turn.attempts == 2
+        spent = await scene._store.spent(turn_id=turn.id)
+        assert (spent.input_tokens, spent.output_tokens) == (20, 7)
         await scene.check()
 
 
@@ -227,6 +249,47 @@ async def test_cuts_that_bring_nothing_new_come_to_an_end(
         await scene.check()
 
 
+ANEW = "Once upon a time there was a king who had three sons, and "
+OTHERWISE = "Once upon a time there was a king who had three sons, but not for long: they left. "
+
+
+def fixed() -> Screen:
+    """A platform on which nothing that was shown can be changed."""
+    return Screen(live=Live.STREAM, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
+
+
+@each_protocol
+async def test_what_cannot_be_changed_is_gone_on_with_when_the_model_first_begins_anew(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    old = ANEW + "the youngest of them was very old and very wise. " * 3
+    scripts = (f'H T"{old}" RST', f'H T"{OTHERWISE}" F stop D', 'H T"The end." F stop D')
+    async with stage(tmp_path, protocol, *scripts, screen=fixed()) as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.DONE
+        assert await scene.history() == ["U:go", f"A:{old}The end."]
+        assert scene.shown() == [f"{old}The end."]
+        assert scene.asked(3) == scene.asked(2)
+        await scene.check()
+
+
+@each_protocol
+async def test_a_half_of_an_answer_is_not_passed_off_as_a_whole_one(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    old = ANEW + "the youngest of them was very old and very wise. " * 3
+    scripts = (f'H T"{old}" RST', *[f'H T"{OTHERWISE}" F stop D'] * 2)
+    async with stage(tmp_path, protocol, *scripts, screen=fixed()) as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.FAILED
+        assert len(scene.requests) == 3
+        text, notice = scene.shown()
+        assert text == old.strip()
+        assert "began its answer anew" in notice
+        assert await scene.history() == ["U:go", f"A!:{old}"]
+        await scene.check()
+
+
 async def test_eight_cuts_with_progress_still_give_the_whole_answer(tmp_path: Path) -> None:
     parts = [f"{number}:" + "abcdefghij" * 30 for number in range(9)]
     cuts = [f'H T"{part}" RST' for part in parts[:-1]]
@@ -300,13 +363,18 @@ async def test_a_limit_met_without_any_text_is_not_taken_for_exhausted_thinking(
         await scene.check()
 
 
-THOUGHTS = ["<think>so</think>", "<THINKING why='x'>so</THINKING>", "<reasoning>so"]
+THOUGHTS = [
+    "<think>so</think>",
+    "<THINKING why='x'>so</THINKING>",
+    "<reasoning>so",
+    "<REASONING_SCRATCHPAD>so</REASONING_SCRATCHPAD>",
+]
 
 
 @pytest.mark.parametrize(
     "script",
     ['H R"so" F length U D', *(f'H T"{text}" F length U D' for text in THOUGHTS)],
-    ids=["reasoning", "think", "thinking", "reasoning tag"],
+    ids=["reasoning", "think", "thinking", "reasoning tag", "scratchpad"],
 )
 async def test_thinking_that_uses_up_the_limit_gets_one_more_try_with_less(
     tmp_path: Path, script: str

@@ -494,6 +494,7 @@ def other(dialect: Dialect, said: str, **fields: Any) -> None:
             {"effort": False},
             id="effort",
         ),
+        pytest.param(FOREIGN, "failed to parse grammar", {"schemas": False}, id="grammar"),
         pytest.param(
             FOREIGN, "thinking: unknown field", {"form": Form.NONE}, id="no thinking at all"
         ),

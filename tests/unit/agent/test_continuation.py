@@ -121,6 +121,16 @@ class TestBeforeAnythingCame:
         assert isinstance(actions[2], GiveUp)
         assert actions[2].tell_operator  # an outage
 
+    def test_a_first_wait_that_is_configured_to_be_long_is_kept(self) -> None:
+        waits = [
+            each.wait for each in play(*[cut(BEFORE)] * 2, backoff=45.0) if isinstance(each, Again)
+        ]
+        assert waits == [45.0, 45.0]
+        waits = [
+            each.wait for each in play(*[cut(BEFORE)] * 2, backoff=20.0) if isinstance(each, Again)
+        ]
+        assert waits == [20.0, 30.0]
+
     def test_a_drop_waits_longer_each_time_and_goes_on_to_others_at_the_third(self) -> None:
         actions = play(*[cut(BEFORE, DROP, others=True)] * 3)
         assert actions[:2] == [Again(wait=1.0), Again(wait=2.0)]
@@ -201,6 +211,16 @@ class TestCutText:
         assert all(isinstance(action, Again) for action in actions[:-1])
         assert actions[-1] == Finish()
 
+    def test_only_a_text_that_just_ended_may_have_been_whole(self) -> None:
+        again = cut(TEXT, None, repeated=True, shown=True)
+        assert isinstance(last(cut(TEXT, None, shown=True), again), Finish)
+        assert isinstance(last(cut(REASONING, None, shown=True), again), Again)
+
+    def test_a_text_that_stalls_is_gone_on_with_by_the_same_model_first(self) -> None:
+        stalled = cut(TEXT, STALL, shown=True, others=True)
+        assert play(stalled, stalled) == [Again(), Again()]
+        assert isinstance(last(stalled, stalled, stalled), Switch)
+
     def test_a_bare_end_that_proves_whole_is_remembered(self) -> None:
         recovery = Recovery(Budget(0.0))
         assert isinstance(recovery.next(cut(TEXT, None, shown=True, grown=9), 0.0), Again)
@@ -222,7 +242,15 @@ def test_reasoning_is_restarted_then_with_less_effort_then_elsewhere() -> None:
     assert isinstance(actions[2], Switch)
 
 
+def test_the_numbers_are_those_that_were_agreed() -> None:
+    assert (MOST_RECOVERIES, MOST_SECONDS, PROGRESS) == (12, 20 * 60, 200)
+
+
 class TestLostCalls:
+    @pytest.mark.parametrize(("size", "action"), [(2047, Again), (2048, AskSmaller)])
+    def test_two_kilobytes_are_no_small_one(self, size: int, action: type[Action]) -> None:
+        assert isinstance(last(lost(size=size)), action)
+
     def test_a_small_one_is_simply_asked_for_again_the_first_time(self) -> None:
         assert last(lost(size=12)) == Again(wait=1.0)
         assert isinstance(last(lost(size=12), lost(size=12)), AskSmaller)
@@ -256,9 +284,17 @@ class TestLostCalls:
         assert last(stalled) == AskSmaller(wait=0.0)
 
     def test_a_whole_call_that_nothing_proves_ended_is_asked_for_again(self) -> None:
-        actions = play(*[cut(WHOLE, unsealed=("pay",))] * 3)
-        assert actions[:2] == [Reissue(), Reissue()]
-        assert isinstance(actions[2], GiveUp)
+        actions = play(*[cut(WHOLE, unsealed=("pay",))] * 2)
+        assert actions == [Reissue(), Reissue()]
+
+    @pytest.mark.parametrize("verdict", [Cut(WHOLE, DROP), Capped()], ids=["cut", "capped"])
+    def test_then_it_is_taken_for_lost_and_goes_the_way_of_the_lost(self, verdict: Verdict) -> None:
+        actions = play(*[seen(verdict, unsealed=("pay",))] * 7)
+        forms = [action for action in actions if isinstance(action, AskSmaller)]
+        assert [form.limit for form in forms] == [8, 4, 2, 1]
+        assert {form.raise_cap for form in forms} == {isinstance(verdict, Capped)}
+        assert [type(each) for each in actions[:2]] == [Reissue, Reissue]
+        assert isinstance(actions[6], GiveUp)
 
 
 class TestOutputLimit:
@@ -282,10 +318,44 @@ class TestOutputLimit:
         actions = play(*[seen(Capped())] * 3)
         assert [type(each) for each in actions] == [Again, Again, GiveUp]
 
+    def test_a_conversation_that_stays_too_long_says_that_it_is_that(self) -> None:
+        *_, end = play(*[cut(BEFORE, errors.ContextTooLong())] * 4)
+        assert isinstance(end, GiveUp)
+        assert end.too_long
+
     def test_with_progress_it_goes_on_twelve_times(self) -> None:
         actions = play(*[seen(Capped(), said=True, shown=True, grown=300)] * 13)
         assert all(isinstance(each, Again) for each in actions[:12])
         assert isinstance(actions[12], GiveUp)
+
+
+class TestAnswersThatBeginAnew:
+    """Where what is shown cannot be changed, nobody sees what the model says instead."""
+
+    ANEW = seen(Complete(), said=True, shown=True, unheard=True)
+
+    def test_it_is_asked_once_more_to_go_on(self) -> None:
+        assert play(self.ANEW) == [Again()]
+
+    def test_the_end_of_the_old_one_is_then_the_answer(self) -> None:
+        assert play(self.ANEW, seen(Complete(), said=True, shown=True, grown=9))[1] == Finish()
+
+    def test_a_half_of_an_answer_is_not_passed_off_as_a_whole_one(self) -> None:
+        end = play(self.ANEW, self.ANEW)[1]
+        assert isinstance(end, GiveUp)
+        assert "anew" in end.cause
+
+    def test_others_may_know_how_to_go_on(self) -> None:
+        other = seen(Complete(), said=True, shown=True, unheard=True, others=True)
+        assert isinstance(play(other, other)[1], Switch)
+
+    def test_the_reason_to_go_on_stays_the_same(self) -> None:
+        capped = seen(Capped(), said=True, shown=True, grown=500)
+        assert play(capped, self.ANEW)[1] == Again(kind=Kind.CAP)
+        assert play(cut(TEXT, grown=500), self.ANEW)[1] == Again(kind=Kind.NETWORK)
+
+    def test_calls_in_it_are_run(self) -> None:
+        assert play(seen(Complete(), ready=1, shown=True, unheard=True)) == [RunTools()]
 
 
 class TestRefusals:
@@ -385,6 +455,7 @@ STORIES = st.lists(
         verdict=VERDICTS,
         grown=st.sampled_from([0, 0, 0, 10]),
         repeated=st.booleans(),
+        unheard=st.booleans(),
         shown=st.booleans(),
         lost=st.sampled_from([(), ("a",), ("a", "b")]),
         lost_size=st.integers(0, 9000),

@@ -293,6 +293,10 @@ async def test_a_finished_file_makes_its_other_drafts_superfluous(bench: Bench) 
     assert {draft.id for draft in await bench.drafts.kept()} == {other.id, bad.id}
 
 
+def test_a_draft_is_kept_for_a_day() -> None:
+    assert LIFETIME == 24 * 60 * 60 * 1000
+
+
 async def test_drafts_are_swept_a_day_after_they_last_grew(bench: Bench) -> None:
     assert await bench.drafts.sweep() == 0
     old = await bench.begun("old", "old")

@@ -223,7 +223,7 @@ def read(*pieces: bytes) -> list[Chunk]:
 
 
 def telling(*pieces: bytes) -> list[Chunk]:
-    return [chunk for chunk in read(*pieces) if chunk != PingChunk()]
+    return [chunk for chunk in read(*pieces) if not isinstance(chunk, PingChunk)]
 
 
 def collected(*pieces: bytes) -> StepResult:
@@ -256,7 +256,7 @@ def message(*texts: str) -> dict[str, Any]:
             ],
             [
                 PingChunk(),
-                PingChunk(),
+                PingChunk(beat=True),
                 TextChunk("Hel"),
                 TextChunk("lo"),
                 PingChunk(),

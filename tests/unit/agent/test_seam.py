@@ -95,6 +95,14 @@ def test_an_answer_begun_anew_is_shown_once_wherever_it_was_cut(may_replace: boo
         assert not seam.no_op or not MARKDOWN[cut:].strip()
 
 
+@pytest.mark.parametrize(("said", "anew"), [(47, False), (48, True)])
+def test_forty_eight_characters_of_the_beginning_are_a_new_beginning(said: int, anew: bool) -> None:
+    new = MARKDOWN[:said] + "\u2026 and something else"
+    shown, seam = joined(MARKDOWN, new)
+    assert seam.began_anew is anew
+    assert shown == (new if anew else MARKDOWN + new)
+
+
 def test_an_answer_that_simply_goes_on_is_whole_wherever_that_can_be_told() -> None:
     told = 0
     for cut in range(1, len(MARKDOWN)):

@@ -67,6 +67,11 @@ GEN0, GEN1 = "call_t_1_0", "call_t_1_1"
             id="2: new id with a name at the same index",
         ),
         pytest.param(
+            [d(0, "c1", "read", '{"pa'), d(0, "c2", "read", B)],
+            [("c1", "read", '{"pa'), ("c2", "read", B)],
+            id="2: new id with a name behind a call that is not whole",
+        ),
+        pytest.param(
             [d(0, "c1", "read", A), d(0, "c2", args=B)],
             [("c1", "read", A), ("c2", "", B)],
             id="2: new id without name after a whole call",

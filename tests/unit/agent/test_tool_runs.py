@@ -16,8 +16,9 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
-from agent.tools.run import ToolRunner
+from agent.tools.run import BATCH_TIMEOUT, ToolRunner
 from agent.tools.spill import ResultCaps
+from agent.turn import TurnLimits
 from sessions.records import ToolCall, ToolRun
 from tests.fakes.agent_kit import LoopClock, MemoryJournal, Workshop
 
@@ -432,6 +433,11 @@ async def test_a_call_that_runs_alone_has_all_of_its_own_time(bench: Bench) -> N
     asyncio.get_running_loop().call_later(0.05, bench.shop.release.set)
     said = await bench.run(("c1", "linger", '{"number":1}'), ("c2", "linger", "{}"))
     assert said[0] == "1 woke up"
+
+
+def test_the_times_are_those_that_were_agreed() -> None:
+    assert (BATCH_TIMEOUT, deadline._GRACE, TurnLimits().tool_timeout) == (420, 3, 300)
+    assert deadline._STOP_GRACE <= 0.3  # who says stop is answered within this
 
 
 async def test_one_that_does_not_end_when_told_is_left_behind_and_what_it_says_reported(

@@ -1,11 +1,15 @@
 """Turns whose model fails, breaks off, or thinks to no end."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from agent.events import Ending, ReasoningReplaced, TextDelta, TextReplaced
+from agent.events import Ending, Notice, ReasoningReplaced, TextDelta, TextReplaced
+from agent.providers.contract import Chunk, ModelRequest, TextChunk
+from agent.settings import Timeouts
 from agent.spend import Usage
 from agent.thoughts import Thoughts, read_thoughts
 from sessions.records import Message
@@ -290,3 +294,81 @@ async def test_a_last_word_once_heard_is_waited_for_again(play: Play) -> None:
     bare = 'H T"All is well here." EOF'
     stage = await play(bare, bare, ok("done"), *[bare] * 4)
     assert [(await stage.run()).tries for _ in range(4)] == [2, 1, 2, 2]
+
+
+# --- news ----------------------------------------------------------------------------------------
+
+
+def clocks(**changed: float) -> dict[str, Timeouts]:
+    return {"timeouts": msgspec.structs.replace(CLOCKS, **changed)}
+
+
+async def test_silence_is_told_with_its_length_and_the_moment_of_the_next_try(play: Play) -> None:
+    stage = await play("H HANG", ok("done"))
+    stage.settings = clocks(notice_after=3.0, first_token=5.0)
+    await stage.run()
+    told = [
+        event.fields for event in stage.events if isinstance(event, Notice) and event.id == "N1"
+    ]
+    assert [(fields["model"], fields["n"], fields["d"]) for fields in told] == [
+        ("scripted", 3, 5),
+        ("scripted", 4, 5),
+    ]
+
+
+@pytest.mark.parametrize(("backoff", "told"), [(0.9, []), (1.1, ["N2"])])
+async def test_a_recovery_is_told_when_it_takes_more_than_a_sixth_of_the_time_for_silence(
+    play: Play, backoff: float, told: list[str]
+) -> None:
+    stage = await play("H RST", ok("done"))
+    stage.settings = clocks(notice_after=6.0, backoff=backoff)
+    await stage.run()
+    assert stage.notices == told
+
+
+# --- errors that are nobody's words -------------------------------------------------------------
+
+
+class Unsound:
+    """A provider that lets through what it should have put into our words."""
+
+    name = "unsound"
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.asked = 0
+        self.left = 0
+
+    @asynccontextmanager
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        self.asked += 1
+        try:
+            yield self._chunks()
+        finally:
+            self.left += 1
+
+    async def _chunks(self) -> AsyncIterator[Chunk]:
+        yield TextChunk("so far ")
+        raise self.error
+
+    async def aclose(self) -> None:
+        """There is nothing to let go of."""
+
+
+@pytest.mark.parametrize(
+    "error", [Exception("Connection reset by peer"), RuntimeError("stream broke")], ids=str
+)
+async def test_an_error_that_nobody_knows_comes_through_as_it_is_after_one_request(
+    play: Play, error: Exception
+) -> None:
+    stage = await play(ok("never asked"))
+    second = await stage.fallback(ok("never asked either"))
+    unsound = Unsound(error)
+    stage.target()
+    stage.targets[0] = msgspec.structs.replace(stage.targets[0], provider=unsound)
+    with pytest.raises(type(error)) as raised:
+        await stage.run()
+    assert raised.value is error
+    assert (unsound.asked, unsound.left) == (1, 1)
+    assert stage.server.requests == second.requests == []
+    assert stage.shown == "so far "

@@ -4,6 +4,7 @@ import json
 import shutil
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.events import Ending, TextDelta
@@ -13,7 +14,7 @@ from agent.tools.files.writing import write_file, write_file_continue
 from sessions.records import Message, ToolCall, ToolRun
 from tests.fakes.model_script import Script, body_of, call_delta, calls, cut, ok, steps
 from tests.fakes.model_server import always
-from tests.unit.agent.turn_kit import GO, LOST_PAY, PAY, Play, lost_file, lost_note, note
+from tests.unit.agent.turn_kit import CLOCKS, GO, LOST_PAY, PAY, Play, lost_file, lost_note, note
 
 pytestmark = pytest.mark.quick
 
@@ -35,10 +36,22 @@ async def test_a_long_call_that_broke_off_is_asked_for_in_smaller_parts(play: Pl
     assert "xxx" not in json.dumps(stage.sent(3))
 
 
-async def test_a_short_call_that_broke_off_is_told_as_not_run_too(play: Play) -> None:
-    stage = await play(f"H {LOST_PAY} RST", calls(PAY), ok("done"))
+async def test_a_short_call_that_broke_off_is_simply_asked_for_again_and_then_told_of(
+    play: Play,
+) -> None:
+    stage = await play(f"H {LOST_PAY} RST", f"H {LOST_PAY} RST", calls(PAY), ok("done"))
     await stage.run()
-    assert stage.notices == ["N4"]
+    assert stage.sent(2) == stage.sent(1)
+    assert "`pay`" in stage.asked(3)
+    assert stage.notices == ["N4"]  # smaller parts are asked for the second time only
+    assert stage.shop.effects == ["pay 5"]
+
+
+async def test_a_short_call_that_broke_off_is_told_of_when_it_takes_long(play: Play) -> None:
+    stage = await play(f"H {LOST_PAY} RST", calls(PAY), ok("done"))
+    stage.settings = {"timeouts": msgspec.structs.replace(CLOCKS, notice_after=0.06, backoff=1.0)}
+    await stage.run()
+    assert [each for each in stage.notices if each != "N1"] == ["N2"]
     assert stage.shop.effects == ["pay 5"]
 
 
@@ -78,6 +91,40 @@ async def test_a_call_that_nothing_proves_is_asked_for_again(play: Play) -> None
     assert [message["role"] for message in stage.sent(2)] == ["system", "user"]
     assert "smaller" not in stage.asked(2)
     assert stage.notices == []
+
+
+async def test_a_call_that_nothing_ever_proves_is_asked_for_in_smaller_parts_in_the_end(
+    play: Play,
+) -> None:
+    unproven = 'H C(0,c1,pay,{"amount":5}) EOF'
+    stage = await play(*[unproven] * 3, calls(PAY), ok("done"))
+    done = await stage.run()
+    assert (done.text, stage.shop.effects) == ("done", ["pay 5"])
+    assert "make the same call again" in stage.asked(3)
+    assert "`pay` (cut off after 12 bytes received)" in stage.asked(4)
+    assert "make the same call again" not in stage.asked(4)
+    assert "smaller calls" in stage.asked(4)
+    assert [each for each in stage.notices if each == "N4"] == ["N4"]
+    assert stage.notice("N4") == {"tool": "pay"}
+
+
+async def test_what_met_the_limit_behind_calls_that_ran_is_asked_for_with_more_room(
+    play: Play,
+) -> None:
+    first = f'H C(0,c2,read,{{"path":"a"}}) {LOST_PAY.replace("0,c1", "1,c3")} F length U(100) D'
+    stage = await play(first, calls(PAY), ok("done"))
+    stage.settings = {"max_output_tokens": 100}
+    await stage.run()
+    assert stage.shop.effects == ["read a", "pay 5"]
+    assert [request.max_tokens for request in stage.server.requests] == [100, 200, 100]
+
+
+async def test_a_cut_behind_calls_that_ran_asks_for_no_more_room(play: Play) -> None:
+    first = f'H C(0,c2,read,{{"path":"a"}}) {LOST_PAY.replace("0,c1", "1,c3")} RST'
+    stage = await play(first, calls(PAY), ok("done"))
+    stage.settings = {"max_output_tokens": 100}
+    await stage.run()
+    assert [request.max_tokens for request in stage.server.requests] == [100, 100, 100]
 
 
 async def test_a_whole_call_that_changes_nothing_runs_although_nothing_proves_it(

@@ -98,6 +98,17 @@ async def test_the_next_model_gets_to_know_what_the_one_before_lost(play: Play) 
     done = await stage.run()
     assert (done.text, done.tries) == ("done", 4)
     assert "`note` (cut off after 3,009 bytes" in second.requests[0].last_user_text
+    assert "Another model was asked before you" in second.requests[0].last_user_text
+    assert "Another model" not in stage.asked(3)
+
+
+async def test_the_next_model_is_not_told_that_it_is_another_where_nothing_was_lost(
+    play: Play,
+) -> None:
+    stage = await play("S401")
+    second = await stage.fallback(ok("done"))
+    await stage.run()
+    assert second.requests[0].last_user_text == "go"
 
 
 async def test_thoughts_of_one_model_are_not_given_to_another(play: Play) -> None:

@@ -66,18 +66,27 @@ def test_pings_do_not_keep_a_dead_answer_alive() -> None:
 
 def test_where_pings_came_their_absence_counts() -> None:
     dog = started()
-    dog.wire(101.0, ping=True)
+    assert dog.wire(101.0, ping=True, beat=True)
     assert dog.deadline() == Deadline(106.0, Cause.WIRE_DEAD)
-    dog.wire(105.5, ping=False)
+    assert not dog.wire(105.5, ping=False)
     assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
 
 
 def test_empty_pieces_in_one_go_are_no_regular_signs_of_life() -> None:
     dog = started()
-    assert [dog.wire(100.0 + at, ping=True) for at in (0.0, 0.1, 0.2)] == [False] * 3
+    assert [dog.wire(100.0 + at, ping=True, beat=True) for at in (0.0, 0.1, 0.2)] == [False] * 3
     assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
-    assert [dog.wire(101.0 + at, ping=True) for at in (0.0, 1.0)] == [True, False]
+    assert [dog.wire(101.0 + at, ping=True, beat=True) for at in (0.0, 1.0)] == [True, False]
     assert dog.deadline() == Deadline(107.0, Cause.WIRE_DEAD)
+
+
+def test_events_that_only_tell_of_the_parts_of_an_answer_are_none_until_they_are_regular() -> None:
+    """Between the thoughts of a model that are not shown, a service says when each one ended."""
+    dog = started()
+    assert [dog.wire(101.0 + at, ping=True) for at in (0.0, 1.0)] == [False, False]
+    assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
+    assert dog.wire(103.0, ping=True)
+    assert dog.deadline() == Deadline(108.0, Cause.WIRE_DEAD)
 
 
 def test_a_request_has_a_longest_life_whatever_it_says() -> None:

@@ -20,6 +20,58 @@ def test_optional_parts_appear_only_when_they_apply() -> None:
     )
 
 
+EVERYTHING: dict[str, str | int] = {
+    "model": "MODEL", "n": 4, "d": 9, "provider": "PROVIDER", "k": 2, "max": 3, "tool": "TOOL",
+    "a": "ONE", "b": "OTHER", "cause": "CAUSE", "min": 7, "list": "LIST", "draft": "DRAFT",
+    "operator_told": "yes", "text": "TEXT", "request": "REQUEST", "preview": "PREVIEW",
+    "path": "PATH", "limit": 20,
+}  # fmt: skip
+AGREED = {
+    "N1": "⏳ MODEL: no output for 4s, reconnecting at 9s",
+    "N2": "↻ Connection to PROVIDER dropped, retrying (2/3)",
+    "N3": "↻ Reply was cut off, continuing",
+    "N4": "⚠️ TOOL was cut off on the way and has NOT run. Asking for it in smaller parts; nothing "
+    "to do for you.",
+    "N5": "⇄ ONE is not responding, continuing with OTHER",
+    "N6": "⏱ PROVIDER rate limit, retrying in 4s",
+    "N7": "❌ I could not finish: CAUSE (2 tries, 7 min). Done so far: LIST. Kept for a day as a "
+    "draft: DRAFT. The operator has been told.",
+    "N8": "⚠️ The model used its whole output budget on reasoning, twice. Try /reasoning low or "
+    "/model.",
+    "N9": "⚠️ The model declined: TEXT",
+    "N10": "⏹ Stopped. Your next message starts a fresh conversation; /resume brings this one "
+    "back. TOOL was running and may have taken effect. 4 waiting messages are kept with it.",
+    "N10.idle": "No active task to stop.",
+    "N11": "♻️ I was restarted while working on “REQUEST” (7 min, 2 steps done). TOOL(PREVIEW) was "
+    "running: I do not know whether it finished and have not run it again. Your next message "
+    "starts fresh; /resume picks this one up.",
+    "N12": "🗜 Compacting the conversation",
+    "N13": "💾 Kept 4 lines of PATH as a draft, continuing from there",
+    "N14": "🆕 Fresh conversation: the previous session was stopped or interrupted. /resume brings "
+    "it back.",
+    "N15": "⏳ 4 waiting. Working on “REQUEST” for 7 min. /stop ends it.",
+    "N16": "⛔ 20 messages are already waiting here. This one was NOT taken; please send it again "
+    "later.",
+    "N17": "🔄 Restarting. Your message is kept and will be answered right after.",
+}
+
+
+@pytest.mark.parametrize("notice", AGREED)
+def test_a_numbered_notice_says_what_was_agreed_to_the_letter(notice: str) -> None:
+    assert render(notice, EVERYTHING, "/{word}") == AGREED[notice]
+
+
+def test_every_numbered_notice_has_agreed_words() -> None:
+    numbered = {name for name in CATALOGUE if re.fullmatch(r"N\d+(\.idle)?", name)}
+    assert numbered == AGREED.keys()
+    assert {f"N{number}" for number in range(1, 18)} <= numbered
+
+
+def test_the_ways_on_are_offered_under_what_ended_in_the_middle() -> None:
+    assert [label for label, _ in BUTTONS["N7"]] == ["Go on", "Start over"]
+    assert [label for label, _ in BUTTONS["N11"]] == ["Continue", "Start over"]
+
+
 FAILED: dict[str, str | int] = {"cause": "connection drops", "k": 3, "min": 1}
 BEGINNING = "❌ I could not finish: connection drops (3 tries, 1 min)."
 
@@ -41,6 +93,11 @@ BEGINNING = "❌ I could not finish: connection drops (3 tries, 1 min)."
         ),
         pytest.param(
             {"operator_told": "yes"}, f"{BEGINNING} The operator has been told.", id="told"
+        ),
+        pytest.param(
+            {"too_long": "yes"},
+            f"{BEGINNING} /new starts a fresh one.",
+            id="too long a conversation",
         ),
         pytest.param({"operator_told": "", "list": "", "draft": ""}, BEGINNING, id="all empty"),
     ],

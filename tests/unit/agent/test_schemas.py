@@ -1,0 +1,75 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.providers.schemas import GRAMMAR, shape_of
+
+RICH: dict[str, Any] = {
+    "type": "object",
+    "title": "Search",
+    "properties": {
+        "pattern": {"type": "string", "pattern": "\\d+", "format": "regex", "minLength": 1},
+        "limit": {"type": "integer", "minimum": 1, "default": 5, "description": "How many."},
+        "format": {"enum": ["pattern", {"format": "x"}]},
+        "places": {"type": "array", "items": {"$ref": "#/$defs/Place"}, "maxItems": 3},
+        "either": {"anyOf": [{"type": "null"}, {"type": "string", "format": "date"}]},
+    },
+    "required": ["pattern"],
+    "additionalProperties": False,
+    "$defs": {"Place": {"type": "object", "properties": {"title": {"type": "string"}}}},
+}
+
+
+def test_what_is_left_is_the_shape_and_names_are_no_words() -> None:
+    assert shape_of(RICH) == {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string"},
+            "limit": {"type": "integer", "description": "How many."},
+            "format": {"enum": ["pattern", {"format": "x"}]},
+            "places": {"type": "array", "items": {"$ref": "#/$defs/Place"}},
+            "either": {"anyOf": [{"type": "null"}, {"type": "string"}]},
+        },
+        "required": ["pattern"],
+        "additionalProperties": False,
+        "$defs": {"Place": {"type": "object", "properties": {"title": {"type": "string"}}}},
+    }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Failed to initialize samplers: failed to parse grammar",
+        "Unable to generate parser for this template: JSON schema conversion failed: Pattern must…",
+        "Failed to convert the grammar from JSON schema: …",
+        "The provided JSON schema contains features not supported by xgrammar.",
+        "Unsupported JSON schema: uniqueItems",
+    ],
+)
+def test_the_words_of_a_service_for_it_are_known(said: str) -> None:
+    assert GRAMMAR.search(said.lower())
+
+
+@pytest.mark.parametrize("said", ["no such model", "Unknown field: stream_options", "image"])
+def test_other_complaints_are_none_of_it(said: str) -> None:
+    assert not GRAMMAR.search(said.lower())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda each: (
+        st.lists(each, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "properties", "items", "enum", "pattern", "anyOf", "x"]),
+            each,
+            max_size=4,
+        )
+    ),
+)
+
+
+@given(JSON)
+def test_any_schema_has_a_shape_and_a_shape_is_its_own(schema: Any) -> None:
+    assert shape_of(shape_of(schema)) == shape_of(schema)
