@@ -95,8 +95,9 @@ def wanted(
 ) -> tuple[Wanted, ...]:
     """Say which messages should be there; only the last one has the buttons, or goes on."""
     if streaming:
-        last = len(texts) - 1
-        return tuple(Wanted(text, streaming=part == last) for part, text in enumerate(texts))
+        stop = _stop(item)[: capabilities.buttons]
+        whole = map(Wanted, texts[:-1])
+        return (*whole, *(Wanted(text, buttons=stop, streaming=True) for text in texts[-1:]))
     if item.kind == "upload":
         if len(texts) == 1 and fits_caption(texts[0], capabilities):
             return (Wanted(texts[0], Form.UPLOAD),)
@@ -106,6 +107,13 @@ def wanted(
     form = Form.ASK if item.kind == "ask" else Form.POST
     buttons = body.buttons[: capabilities.buttons]
     return (*map(Wanted, texts[:-1]), Wanted(texts[-1], form, buttons))
+
+
+def _stop(item: Item) -> tuple[Button, ...]:
+    """Below an answer that is being written stands what ends its turn, and no other one."""
+    if item.kind != "answer" or not item.turn_id:
+        return ()
+    return (Button("Stop", f"stop:{item.turn_id}"),)
 
 
 class Planner(msgspec.Struct, frozen=True):

@@ -508,12 +508,13 @@ async def test_the_menu_is_sent_only_when_it_has_changed(life: Life) -> None:
 async def test_an_answer_being_written_has_a_stop_button_until_it_is_done(life: Life) -> None:
     address = life.address(life.direct)
     async with life.running():
-        receipt = await life.adapter.deliver(Post("a.0", address, "So", streaming=True))
+        stop = (Button("Stop", "stop:t_1"),)
+        receipt = await life.adapter.deliver(Post("a.0", address, "So", None, stop, streaming=True))
         assert life.discord.buttons(life.direct) == ["Stop"]
         await life.discord.press(life.direct, life.ann, "Stop")
         (action,) = await life.inbox.wait(1)
         assert isinstance(action, InboundAction)
-        assert action.action == "stop"
+        assert action.action == "stop:t_1"
         await life.adapter.deliver(Edit("a.0.e", address, receipt.message, "So be it"))
         assert life.discord.buttons(life.direct) == []
     assert life.discord.screen(life.direct) == ["So be it"]

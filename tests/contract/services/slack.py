@@ -99,7 +99,7 @@ class SlackService(Service):
             if message.streaming:
                 await self.server.stop(place.chat, message.ts)
                 return
-        await self.command(place, "stop")
+        await self.press(place, "Stop")
 
     def spelled(self, word: str) -> str:
         return f"!{word}"

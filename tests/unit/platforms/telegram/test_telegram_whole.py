@@ -21,6 +21,7 @@ from tests.fakes.gateway_settings import scripted
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here
+from tests.fakes.telegram.faults import Fault
 from tests.fakes.telegram.server import BOT_NAME, TelegramServer, serving
 from tests.fakes.telegram.stage import config
 
@@ -80,6 +81,32 @@ async def test_an_answer_is_seen_growing_and_can_be_stopped_where_it_is_shown(
         messages = await server.shows(ME, "so far", "topped")
     assert not server.room(ME).drafts
     assert len(messages) == 2
+
+
+@pytest.mark.parametrize("why", ["the server knows none", "not in this chat"])
+async def test_where_there_are_no_drafts_an_answer_grows_in_its_message(
+    tmp_path: Path, why: str
+) -> None:
+    whole = "one two three four five six seven eight"
+
+    def slowly(_: dict[str, Any]) -> Script:
+        return words(whole, 0.5)
+
+    known = why != "the server knows none"
+    async with serving(rich=known, drafts=known) as server, ModelServer(slowly) as model:
+        if known:
+            refused = Fault(status=400, description="Bad Request: TEXTDRAFT_PEER_INVALID")
+            server.fail("sendMessageDraft", refused, 1)
+        async with gateway(tmp_path, model, server):
+            for said in ("count", "again"):
+                before = len(server.messages(ME))
+                server.say(ME, said, date=now())
+                await server.until(lambda before=before: len(server.messages(ME)) > before)
+                assert server.screen(ME)[-1] != whole
+                await server.until(lambda before=before: server.screen(ME)[before:] == [whole])
+        assert len(server.called("sendMessageDraft")) == 1  # it is not asked for again
+        assert len(server.called("editMessageText")) >= 4
+        assert server.complaints() == []
 
 
 async def test_in_a_group_an_answer_grows_in_its_message(
