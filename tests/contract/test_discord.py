@@ -189,6 +189,24 @@ async def test_edits_and_deletes_of_what_was_meant_for_us_are_handed_in(life: Li
     assert delete.direct
 
 
+async def test_what_was_said_before_a_restart_can_still_be_changed_and_taken_back(
+    life: Life,
+) -> None:
+    discord = life.discord
+    async with life.running():
+        changed = await discord.say(life.direct, life.ann, "Hlelo")
+        gone = await discord.say(life.room, life.ann, f"{life.call} look")
+        await life.inbox.wait(2)
+    async with life.running():
+        await discord.rewrite(life.direct, changed, "Hello")
+        await discord.erase(life.room, gone)
+        edit, delete = (await life.inbox.wait(4))[2:]
+    assert isinstance(edit, InboundEdit)
+    assert (edit.message, edit.parts) == (changed, (Text("Hello"),))
+    assert isinstance(delete, InboundDelete)
+    assert (delete.message, delete.sender.id) == (gone, life.ann["id"])
+
+
 async def test_a_long_text_that_was_cut_by_the_client_is_one_message(life: Life) -> None:
     life.options["join_seconds"] = 5.0
     first = "a" * 1_990
