@@ -1,6 +1,7 @@
 """What people see of the whole gateway, by the same bodies on every platform."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +17,7 @@ from tests.contract.adapter_kit import SERVICES, Opened
 from tests.contract.house_kit import SLOWLY, House, answering, house
 from tests.contract.services import discord
 from tests.contract.services.contract import Place, Seen, Service
-from tests.fakes.model_script import Script, words
+from tests.fakes.model_script import Script, calls, words
 from tests.fakes.model_server import ModelServer
 
 pytestmark = pytest.mark.quick
@@ -193,6 +194,35 @@ async def test_of_thirty_thousand_characters_with_code_and_tables_nothing_is_los
             assert all(text.count("```") % 2 == 0 for text in shown)
             assert len(shown) >= len(LONG) / 33_000
             assert len(shown) <= len(LONG) / min(limit, 30_000) * 1.6 + 1
+
+
+_PATH = re.compile(r"received/[\w./-]+?\.csv")
+
+
+async def test_a_file_that_somebody_sends_can_be_sent_back(
+    tmp_path: Path, service: Service
+) -> None:
+    content = b"name,value\n" + bytes(range(256)) * 400
+
+    def model_of(body: dict[str, Any]) -> Script:
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            return words("there it is")
+        path = _PATH.search(json.dumps(last["content"]))
+        assert path, last
+        return calls(("c1", "send_file", json.dumps({"path": path[0], "caption": "Your table"})))
+
+    if not service.sends_files:
+        return
+    async with ModelServer(model_of) as model, house(tmp_path, service, model):
+        for place in places(service):
+            given = ("table.csv", content, "text/csv")
+            await service.say(place, "give it back", file=given)
+            await service.shows(place, "Your table", "there it is")
+            (sent,) = (each for each in service.seen(place) if each.file)
+            assert (sent.file, sent.text) == ("table.csv", "Your table")
+            assert sent.content == content
+        await service.rests()
 
 
 # --- what people change, and how they command ------------------------------------------------------
