@@ -203,7 +203,8 @@ class Planner(msgspec.Struct, frozen=True):
     ) -> Step | None:
         if message.form is Form.UPLOAD or part.looks == _looks(message):
             return None
-        closes = self.capabilities.live is Live.STREAM and may_be_streaming(part)
+        stoppable = bool(_stop(self.item)[: self.capabilities.buttons])
+        closes = may_be_streaming(part) and (self.capabilities.live is Live.STREAM or stoppable)
         if self.phase is Phase.ABANDONED and not closes:
             return None
         if not (part.message and self.capabilities.edit):

@@ -285,15 +285,19 @@ async def test_an_answer_that_is_being_written_can_be_stopped_where_it_is_shown(
         await service.rests()
 
 
-@pytest.mark.parametrize("word", ["Continue", "Start over"])
+@pytest.mark.parametrize(
+    ("word", "crash"), [("Continue", False), ("Start over", False), ("Start over", True)]
+)
 async def test_after_a_restart_an_interrupted_answer_goes_on_when_asked(
-    tmp_path: Path, service: Service, model: ModelServer, word: str
+    tmp_path: Path, service: Service, model: ModelServer, word: str, crash: bool
 ) -> None:
     """By a button where there are buttons, by the command that the notice names where not."""
     here = service.direct
-    async with house(tmp_path, service, model):
+    async with house(tmp_path, service, model) as home:
         await service.say(here, "hang on")
         await service.until(lambda: any("so far" in text for text in service.screen(here)))
+        if crash:
+            await home.crash()
     model._handler = _going_on
     async with house(tmp_path, service, model) as home:
         await service.shows(here, "I was restarted")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from platforms.core.contract import Address, InboundAction, InboundMessage, Sender, Text
+from platforms.core.contract import Address, InboundAction, InboundMessage, Live, Sender, Text
 from platforms.memory import Visible
 from tests.e2e.house import House, Screen, gateway, talkative
 from tests.fakes.model_server import ModelServer
@@ -90,3 +90,23 @@ async def test_an_old_button_does_not_stop_what_runs_now(tmp_path: Path) -> None
         await press(screen, ANN, "p3", new)
         await closed(model, 1)
         assert await growing(house, 0) == []
+
+
+async def test_after_a_crash_nothing_looks_as_if_it_were_still_being_written(
+    tmp_path: Path,
+) -> None:
+    screen = Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, screen, allow=ALLOW) as house:
+            await ask(screen, ANN, "m1", "hang")
+            await growing(house, 1)
+            await house.crash()
+        async with gateway(tmp_path, model, screen, allow=ALLOW) as house:
+            await screen.shows(ROOM, "♻️ I was restarted")
+            shown = await screen.until(
+                ROOM,
+                lambda messages: (
+                    not any(button.label == "Stop" for each in messages for button in each.buttons)
+                ),
+            )
+            assert shown[0].text.strip() == "so far"

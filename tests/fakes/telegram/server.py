@@ -190,6 +190,13 @@ class TelegramServer:
             for room in self.rooms.values()
             if room.typing and room.messages
         ]
+        left += [
+            f"{room.id}: a message still says that it is being written"
+            for room in self.rooms.values()
+            for message in room.messages
+            for action in message.actions
+            if action.startswith("stop")
+        ]
         return self.violations + left
 
     async def until(self, enough: Callable[[], bool], seconds: float = PATIENCE) -> None:

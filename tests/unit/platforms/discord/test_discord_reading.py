@@ -255,9 +255,8 @@ def test_authors_of_the_newest_messages_are_known_after_a_restart() -> None:
     authors = read_authors(None)
     for number in range(150):
         authors.wrote(str(number), Sender(f"9{number}"))
-    assert authors.dirty
     again = read_authors(authors.write())
-    assert not authors.dirty
+    assert not again.dirty
     assert authors.of("0") == Sender("90")
     assert [number for number in range(150) if again.of(str(number))] == list(range(50, 150))
 

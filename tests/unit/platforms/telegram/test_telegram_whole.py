@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,14 @@ async def test_an_answer_is_seen_growing_and_can_be_stopped_where_it_is_shown(
     assert len(messages) == 2
 
 
+def _shows(server: TelegramServer, number: int) -> bool:
+    return len(server.messages(ME)) == number
+
+
+def _ends_with(server: TelegramServer, texts: list[str]) -> bool:
+    return server.screen(ME) == texts and not server.complaints()
+
+
 @pytest.mark.parametrize("why", ["the server knows none", "not in this chat"])
 async def test_where_there_are_no_drafts_an_answer_grows_in_its_message(
     tmp_path: Path, why: str
@@ -98,12 +107,11 @@ async def test_where_there_are_no_drafts_an_answer_grows_in_its_message(
             refused = Fault(status=400, description="Bad Request: TEXTDRAFT_PEER_INVALID")
             server.fail("sendMessageDraft", refused, 1)
         async with gateway(tmp_path, model, server):
-            for said in ("count", "again"):
-                before = len(server.messages(ME))
-                server.say(ME, said, date=now())
-                await server.until(lambda before=before: len(server.messages(ME)) > before)
+            for number in range(2):
+                server.say(ME, f"count {number}", date=now())
+                await server.until(partial(_shows, server, number + 1))
                 assert server.screen(ME)[-1] != whole
-                await server.until(lambda before=before: server.screen(ME)[before:] == [whole])
+                await server.until(partial(_ends_with, server, [whole] * (number + 1)))
         assert len(server.called("sendMessageDraft")) == 1  # it is not asked for again
         assert len(server.called("editMessageText")) >= 4
         assert server.complaints() == []
