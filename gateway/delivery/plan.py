@@ -166,6 +166,9 @@ class Planner(msgspec.Struct, frozen=True):
     def _create(
         self, index: int, message: Wanted, shown: Shown, op: str = "", since: int = 0
     ) -> Step:
+        if message.streaming and self.capabilities.repeat is Repeat.MARK:
+            # Cut off, it may stand there, and could not be changed: a button would stay for ever.
+            message = msgspec.structs.replace(message, buttons=())
         item, again = self.item, since > 0
         op, address = op or f"{item.id}.{index}", read_address(item.address)
         mark = again and self.capabilities.repeat is Repeat.MARK

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -274,15 +275,22 @@ async def test_a_command_is_obeyed_where_it_was_given(
 async def test_an_answer_that_is_being_written_can_be_stopped_where_it_is_shown(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model):
+    async with house(tmp_path, service, model) as home:
         for number, place in enumerate(places(service)):
             await service.say(place, "hang")
             await _begins(service, place, "so far")
+            here = can(home, service, place)
+            if here.live is Live.EDIT and here.buttons:
+                await service.until(partial(_can_be_stopped, service, place))
             await service.stop(place)
             await service.shows(place, "so far", "Stopped", service.spelled("resume"))
             async with asyncio.timeout(8):
                 await model.requests[number].closed.wait()
         await service.rests()
+
+
+def _can_be_stopped(service: Service, place: Place) -> bool:
+    return "Stop" in service.seen(place)[-1].buttons
 
 
 @pytest.mark.parametrize(

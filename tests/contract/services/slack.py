@@ -99,7 +99,7 @@ class SlackService(Service):
             if message.streaming:
                 await self.server.stop(place.chat, message.ts)
                 return
-        await self.press(place, "Stop")
+        await self.stop_as_shown(place)
 
     def spelled(self, word: str) -> str:
         return f"!{word}"
