@@ -73,7 +73,7 @@ def vacuum_into(file: Path, target: Path) -> None:
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
         raise translated(error, str(file)) from error
     finally:
-        if raw:
+        if raw is not None:
             raw.close()
         engine.dispose()
 

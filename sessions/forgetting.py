@@ -41,7 +41,7 @@ _OVER_INBOX = (InboxState.DONE.value, InboxState.REFUSED.value)
 _GONE = "deleted"
 
 _LIMIT = given("limit", type_=sa.BigInteger())
-_THEM = given("sessions", expanding=True)
+_THEM: sa.BindParameter[Sequence[str]] = given("sessions", expanding=True)
 _turn_of_them = sa.select(turns.c.id).where(turns.c.session_id.in_(_THEM))
 
 _IDLE = (

@@ -62,6 +62,7 @@ def prepare(file: Path, home: Path, store: str, now: int, *, moved: bool) -> Pre
     except OSError as error:
         msg = f"The state folder {home} cannot be used: {error.strerror}."
         raise CannotStart(msg) from error
+    ready = False
     try:
         manifest = unpack(file, work / "new")
         database = work / "new" / DATABASE
@@ -70,10 +71,11 @@ def prepare(file: Path, home: Path, store: str, now: int, *, moved: bool) -> Pre
         if where.file is None:
             copying.check_unused(where)
         aside = _aside(home, now)
+        ready = True
         return Prepared(manifest, over, home, where, aside, _replaces(home, where))
-    except BaseException:
-        discard(home)
-        raise
+    finally:
+        if not ready:
+            discard(home)
 
 
 def _check_version(file: Path, manifest: Manifest) -> None:

@@ -268,7 +268,7 @@ class _Archive:
 
     def _add(self, info: tarfile.TarInfo, source: _Measured | None = None) -> None:
         self.broken = True  # until it is known better
-        self._tar.addfile(info, source)  # type: ignore[arg-type]  # it only reads
+        self._tar.addfile(info, source)
         self.broken = False
 
     def _note(self, name: str, kind: str, size: int, digest: str) -> None:
