@@ -19,19 +19,19 @@ _AT_ONCE = 1000
 # Each gives the names of what breaks the rule.
 _RULES: tuple[tuple[str, str], ...] = (
     (
-        "conversations have more than one active session",
+        "Conversations have more than one active session",
         "SELECT key FROM sessions WHERE state = 'active' GROUP BY key HAVING count(*) > 1",
     ),
     (
-        "conversations have more than one turn under way",
+        "Conversations have more than one turn under way",
         "SELECT key FROM turns WHERE state = 'running' GROUP BY key HAVING count(*) > 1",
     ),
     (
-        "turns belong to a session of another conversation",
+        "Turns belong to a session of another conversation",
         "SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session_id WHERE s.key <> t.key",
     ),
     (
-        "sessions say that they have more or fewer rows than there are",
+        "Sessions have more or fewer rows than they should",
         (
             "SELECT s.id FROM sessions s LEFT JOIN ("
             "SELECT session_id, count(*) AS n FROM messages WHERE NOT taken_back GROUP BY session_id"
@@ -39,21 +39,21 @@ _RULES: tuple[tuple[str, str], ...] = (
         ),
     ),
     (
-        "messages wait for a turn that is not under way",
+        "Messages wait for a turn that is not under way",
         (
             "SELECT i.id FROM inbox i LEFT JOIN turns t ON t.id = i.turn_id "
             "WHERE i.state = 'running' AND (t.state IS NULL OR t.state <> 'running')"
         ),
     ),
     (
-        "messages are kept with a session that is not there",
+        "Messages are kept with a session that is not there",
         (
             "SELECT i.id FROM inbox i LEFT JOIN sessions s ON s.id = i.session_id "
             "WHERE i.state = 'held' AND s.id IS NULL"
         ),
     ),
     (
-        "things to be shown belong to a turn that is not there",
+        "Things to be shown belong to a turn that is not there",
         (
             "SELECT o.id FROM outbox o LEFT JOIN turns t ON t.id = o.turn_id "
             "WHERE o.state IN ('pending', 'attempting', 'unknown') "
@@ -77,15 +77,13 @@ def findings(connection: Connection) -> tuple[str, ...]:
     if broken:  # what a damaged file answers to other questions means nothing
         return broken
     found = [
-        _told(len(names), what, names)
+        _told(what, names)
         for what, question in _RULES
         if (names := list(connection.exec_driver_sql(question).scalars()))
     ]
     unanswered = list(_unanswered(connection))
     if unanswered:
-        found.append(
-            _told(len(unanswered), "calls of tools have no result behind them", unanswered)
-        )
+        found.append(_told("Calls of tools have no result behind them", unanswered))
     return tuple(found)
 
 
@@ -101,14 +99,15 @@ def damage(connection: Connection) -> tuple[str, ...]:
     for table, _, owner, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
         orphans[table, owner] = orphans.get((table, owner), 0) + 1
     return tuple(
-        f"{number} rows of {table} belong to rows of {owner} that are not there"
+        f"Rows of {table} belong to rows of {owner} that are not there: {number}"
         for (table, owner), number in orphans.items()
     )
 
 
-def _told(number: int, what: str, names: list[Any]) -> str:
+def _told(what: str, names: list[Any]) -> str:
     shown = ", ".join(str(name) for name in names[:_MOST_SHOWN])
-    return f"{number} {what}: {shown}{' …' if number > _MOST_SHOWN else ''}"
+    more = len(names) - _MOST_SHOWN
+    return f"{what}: {shown} and {more} more" if more > 0 else f"{what}: {shown}"
 
 
 def _unanswered(connection: Connection) -> Iterator[str]:
