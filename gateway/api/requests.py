@@ -234,6 +234,8 @@ class Requests:
         following: Following | None = None
         try:
             known = await self._found(source, event) if keyed else None
+            if known and known.payload is None:  # it was deleted with its conversation
+                return None
             if known is None or known.state is InboxState.WAITING:
                 message = await self._message(asked, where, event, keyed=keyed)
                 assert source_of(message) == source  # noqa: S101 - both name this place
