@@ -195,36 +195,53 @@ async def test_words_that_a_running_turn_leaves_behind_its_deletion_go_in_the_ne
 
 
 async def test_old_conversations_go_and_those_in_use_stay(tmp_path: Path) -> None:
+    keep, everybody = SessionSettings(keep_days=1), ("memory:*",)
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, allow=everybody) as house:
+            for chat in ("closed", "suspended", "active", "young"):
+                await house.screen.say(chat, f"hello from {chat}")
+                await house.screen.shows(chat, "echo: hello")
+            store = store_of(house)
+            by_key = {each.key.partition(":")[2]: each.id for each in await store.sessions()}
+            now = SystemClock().now()
+            long_ago = now - 2 * DAY
+            await store.apply(
+                SetSession(by_key["closed"], SessionState.CLOSED, Reason.NEW, long_ago),
+                SetSession(by_key["suspended"], SessionState.SUSPENDED, Reason.STOP, long_ago),
+                SetSession(by_key["active"], SessionState.ACTIVE, None, long_ago),
+                SetSession(by_key["young"], SessionState.CLOSED, Reason.NEW, now),
+            )
+        async with gateway(tmp_path, model, allow=everybody, sessions=keep) as house:
+            store, screen = store_of(house), house.screen
+
+            async def left() -> bool:
+                return len(await store.sessions()) > 2
+
+            await until(left, wanted=False)  # it tidies up right after the start
+            assert {each.id for each in await store.sessions()} == {
+                by_key["active"],
+                by_key["young"],
+            }
+            assert await store.turns(by_key["closed"]) == ()
+            assert await store.findings() == ()
+            await screen.say("suspended", "/resume")
+            await screen.shows("suspended", "no earlier conversation to bring back")
+            await screen.say("active", "and on")
+            await screen.shows("active", "echo: and on")
+            assert len(await house.asked(5)) == 3
+
+
+async def test_what_is_taken_up_at_that_very_moment_stays(tmp_path: Path) -> None:
+    """The store says that a session is idle; its owner knows better."""
     keep = SessionSettings(keep_days=1)
-    async with (
-        ModelServer(talkative) as model,
-        gateway(tmp_path, model, allow=("memory:*",), sessions=keep) as house,
-    ):
-        store, screen = store_of(house), house.screen
-        for chat in ("closed", "suspended", "active", "young"):
-            await screen.say(chat, f"hello from {chat}")
-            await screen.shows(chat, "echo: hello")
-        by_key = {each.key.partition(":")[2]: each for each in await store.sessions()}
-        long_ago = SystemClock().now() - 2 * DAY
-        await store.apply(
-            SetSession(by_key["closed"].id, SessionState.CLOSED, Reason.NEW, long_ago),
-            SetSession(by_key["suspended"].id, SessionState.SUSPENDED, Reason.STOP, long_ago),
-            SetSession(by_key["active"].id, SessionState.ACTIVE, None, long_ago),
-            SetSession(by_key["young"].id, SessionState.CLOSED, Reason.NEW, long_ago + 2 * DAY),
-        )
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, sessions=keep) as house:
+        store = store_of(house)
+        await house.screen.say(CHAT, "hello")
+        await house.screen.shows(CHAT, "echo: hello")
+        (session,) = await store.sessions()
+        await store.apply(SetSession(session.id, SessionState.SUSPENDED, Reason.STOP, 1))
         await house.runner._retention.round()
-        assert {each.key.partition(":")[2] for each in await store.sessions()} == {
-            "active",
-            "young",
-        }
-        assert await store.turns(by_key["closed"].id) == ()
-        assert (await store.census()).closed == 1
-        assert await store.findings() == ()
-        await screen.say("suspended", "/resume")
-        await screen.shows("suspended", "no earlier conversation to bring back")
-        await screen.say("active", "and on")
-        await screen.shows("active", "echo: and on")
-        assert len(await house.asked(5)) == 3
+        assert len(await store.history(session.id)) == 2
 
 
 async def test_without_keep_days_nothing_old_goes(tmp_path: Path) -> None:
