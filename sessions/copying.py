@@ -123,6 +123,12 @@ def fill(where: Place, file: Path, aside: str) -> bool:
     return there
 
 
+def is_there(where: Place) -> bool:
+    """Whether a PostgreSQL database has tables of ours."""
+    with opening.connected(where, reader(where, alone=True)) as connection, connection.begin():
+        return opening.revision(connection) is not None
+
+
 def check_unused(where: Place) -> None:
     """Make sure that no daemon works with a PostgreSQL database."""
     with opening.connected(where, reader(where, alone=True)) as connection, connection.begin():

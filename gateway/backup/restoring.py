@@ -139,9 +139,9 @@ def _aside(home: Path, now: int) -> str:
 
 
 def _replaces(home: Path, where: Place) -> bool:
-    return any(not stays(name) for name in os.listdir(home)) or bool(  # noqa: PTH208 - names only
-        where.file and where.file.exists()
-    )
+    if any(not stays(name) for name in os.listdir(home)):  # noqa: PTH208 - names only
+        return True
+    return where.file.exists() if where.file else copying.is_there(where)
 
 
 def _database_moves(file: Path, prepared: Prepared) -> Iterator[Move]:

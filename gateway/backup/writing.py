@@ -42,6 +42,7 @@ class Source(msgspec.Struct, frozen=True):
 
 def write_file(source: Source, target: Path, *, force: bool = False) -> Manifest:
     """Make a backup under a name that nothing has, or, by force, in place of what has it."""
+    _check_place(target.resolve(), source.home.resolve())
     if target.exists() and not force:
         msg = f"{target} is there already; give another name, or --force to replace it."
         raise CannotStart(msg)
@@ -64,6 +65,13 @@ def write_file(source: Source, target: Path, *, force: bool = False) -> Manifest
         msg = f"The backup cannot be written to {target}: {error.strerror or error}."
         raise CannotStart(msg) from error
     return manifest
+
+
+def _check_place(target: Path, home: Path) -> None:
+    """A backup must not take itself in."""
+    if target.is_relative_to(home) and target.parent not in {home, home / "backups"}:
+        msg = f"{target} lies in what is backed up; give a place outside of {home}."
+        raise CannotStart(msg)
 
 
 def write(source: Source, stream: BinaryIO, work: Path, *, packed: bool = True) -> Manifest:

@@ -183,6 +183,14 @@ def test_two_backups_to_one_name_do_not_meet(home: Path, tmp_path: Path) -> None
     write_file(source(home), file)
 
 
+def test_a_backup_takes_no_backup_in(home: Path) -> None:
+    with pytest.raises(CannotStart, match="lies in what is backed up; give a place outside of"):
+        write_file(source(home), home / "workspace" / "b.tgz")
+    for file in (home / "b.tgz", home / "backups" / "b.tgz"):
+        manifest = write_file(source(home), file)
+        assert not [each for each in manifest.members if each.name.endswith((".tgz", ".part"))]
+
+
 # --- archives that are damaged, or made by somebody else -------------------------------------
 
 
@@ -369,6 +377,15 @@ def test_what_was_prepared_can_be_forgotten(file: Path, home: Path) -> None:
         assert ready.replaces
         discard(home)
         assert tree(home) == before
+
+
+def test_a_backup_of_an_older_version_is_brought_up_to_date_on_the_way(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    opening.make(place(url(home)), "0001")
+    file = tmp_path / "b.tar"
+    assert write_file(source(home), file).schema == "0001"
+    restored(file, tmp_path / "other")
+    opening.check(place(url(tmp_path / "other")))
 
 
 # --- kill -9 ---------------------------------------------------------------------------------
