@@ -266,6 +266,21 @@ async def test_notes_on_what_is_gone_go_too(store: SessionStore, forgetting: For
     assert len(await store.values("others")) == 3
 
 
+async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    await converse(store, "s1")
+    await talk(store, "s2", 3, key="web:a")
+    await store.close()
+    copying.as_one_file(file)
+    assert WORD.encode() in file.read_bytes()
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    await Forgetting(store.database, pause=0).words("s1", now=NOW)
+    await store.close()
+    copying.as_one_file(file)
+    assert WORD.encode() not in file.read_bytes()
+
+
 async def test_a_big_history_that_goes_makes_the_file_smaller(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     url = f"sqlite:///{file}"

@@ -303,6 +303,22 @@ def test_what_a_newer_version_made_is_refused_with_78(file: Path, home: Path) ->
         assert caught.value.exit_code == 78
 
 
+def test_what_stands_behind_the_end_is_refused(file: Path) -> None:
+    bad = rewritten(file, same)
+    with tarfile.open(bad, "a") as archive:
+        archive.addfile(odd("state/workspace/late"))
+    with pytest.raises(BadBackup, match="something stands behind its end"):
+        verify(bad)
+
+
+def test_a_place_where_nothing_can_be_put_is_said(file: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "database.db").mkdir()
+    with pytest.raises(CannotStart, match=r"b.tar.gz cannot be unpacked: File exists"):
+        unpack(file, there)
+
+
 def test_what_says_nothing_of_itself_is_refused(file: Path) -> None:
     with pytest.raises(BadBackup, match="what it says of itself cannot be read"):
         verify(edited(file, members=5))
