@@ -125,11 +125,12 @@ def _confirm(ready: Prepared) -> None:
     if not sys.stdin.isatty():
         msg = f"{ready.home} is not empty; say --yes to have what is there moved aside."
         raise click.UsageError(msg)
-    click.confirm(
+    if not click.confirm(
         f"This puts the backup of {ready.manifest.made_at} in the place of what is in "
-        f"{ready.home}, which goes to {ready.kept}. Go on?",
-        abort=True,
-    )
+        f"{ready.home}, which goes to {ready.kept}. Go on?"
+    ):
+        msg = "Nothing was changed."
+        raise CannotStart(msg)
 
 
 async def _findings(loaded: Loaded) -> tuple[str, ...]:

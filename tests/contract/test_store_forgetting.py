@@ -270,7 +270,7 @@ async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> N
     file = tmp_path / "holdfast.db"
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await converse(store, "s1")
-    await talk(store, "s2", 3, key="web:a")
+    await converse(store, "s2", key="web:a", address="web/a", word="quince")
     await store.close()
     copying.as_one_file(file)
     assert WORD.encode() in file.read_bytes()
@@ -279,6 +279,7 @@ async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> N
     await store.close()
     copying.as_one_file(file)
     assert WORD.encode() not in file.read_bytes()
+    assert b"quince" in file.read_bytes()
 
 
 async def test_a_big_history_that_goes_makes_the_file_smaller(tmp_path: Path) -> None:
