@@ -28,6 +28,7 @@ asides      /model, /usage, /compact, /btw: side_turn, shorten and usage do the 
 hands, desk what the owner of a conversation can do; what commands and buttons lead to
 notices, announcer, operators, alarms, vigil
             every sentence of ours that a chat shows; what the admins are told
+retention   what is not to be kept any more goes; backup: a whole state in one file, and back
 delivery    from items to what the chat shows
 observe     logs and metrics; figures: the page /metrics
 api_key     the key of the API where none is configured; disk: how much room is left;

@@ -85,6 +85,7 @@ class Reception:
         tell: Tell,
         meet: Meet,
         receipts: Receipts,
+        restored_at: int = 0,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -98,6 +99,8 @@ class Reception:
         self._tell = tell
         self._meet = meet
         self._receipts = receipts
+        self._restored_at = restored_at  # what is older and not known may be answered already
+        self._told_restored: set[str] = set()  # chats
         self._limit = MessageLimit()
         self._steady = Steady(clock)
         self._begun: dict[str, None] = {}  # commands of late, by inbox row: none is begun twice
@@ -149,6 +152,8 @@ class Reception:
     # --- let in -------------------------------------------------------------------------------
 
     async def _message(self, event: InboundMessage, allowed: Allowed) -> Accepted:
+        if event.at < self._restored_at:
+            return await self._before_restore(event)
         known = routing.parse_command(event.text, self._words)
         if known and not self._reader.is_message(known):
             word = known.word if isinstance(known, routing.Command) else "unknown command"
@@ -203,6 +208,19 @@ class Reception:
         if not await self._store.accept(entry):
             return Accepted.DUPLICATE
         await self._tell(notice, entry, fields)
+        return Accepted.STORED
+
+    async def _before_restore(self, event: InboundMessage) -> Accepted:
+        """Told once in each chat, whatever is read there again."""
+        place = source_of(event)
+        entry = self._entry(event, InboxState.REFUSED, "before a restore")
+        if not await self._store.accept(entry):
+            await self._look_again(entry)
+            return Accepted.DUPLICATE
+        if place not in self._told_restored:
+            self._told_restored.add(place)
+            when = rfc3339(self._restored_at)[:16].replace("T", " ")
+            await self._tell("restored", entry, {"when": when})
         return Accepted.STORED
 
     async def _correction(self, event: InboundEdit | InboundDelete) -> Accepted:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from gateway.backup.swap import finish
 from gateway.errors import CannotStart
 
 
@@ -29,6 +30,7 @@ def only_daemon(home: Path) -> Iterator[None]:
             raise CannotStart(_taken(home, file)) from error
         os.truncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        finish(home)
         yield
     finally:
         os.close(file)  # which also unlocks; the file stays, or two could hold two of one name

@@ -77,6 +77,9 @@ CATALOGUE = {
     "text": "{text}",
     "stale": "Your message from {when} reached me only now; it was too old to be answered. "
     "Please send it again if it still matters.",
+    "restored": "♻️ I was restored from a backup. What was written here before {when} UTC and is not "
+    "in it I do not answer, because I may have answered it before; please send again what still "
+    "matters.",
     "too_many": "⛔ That was more than {limit} messages in a minute. This one was NOT taken; "
     "please send it again in a moment.",
     "late": "⏱ {tool} came to an end after it had been given up: {result}",

@@ -48,6 +48,7 @@ class Operations:
         status: Callable[[], dict[str, object]],
         new_link: Callable[[str | None], Awaitable[str]],
         claim_links: Callable[[str], dict[str, str]],
+        erase: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -59,6 +60,7 @@ class Operations:
         self._status = status
         self._new_link = new_link
         self._claim_links = claim_links
+        self._erase = erase
 
     def table(self) -> dict[str, Operation]:
         """Operations by the name the command line uses."""
@@ -130,9 +132,10 @@ class Operations:
         return {"id": found.id, "state": (await self._find(found.id)).state.value}
 
     async def delete(self, session: str) -> dict[str, str]:
-        """Close a session for good."""
+        """Close a session for good, and take its words out of the store."""
         found = await self._find(session)
         await self._desk.ask(found.key, Delete(self._by(found), found.id))
+        await self._erase(found.id)
         return {"id": found.id, "state": (await self._find(found.id)).state.value}
 
     async def pair_list(self) -> list[dict[str, str]]:

@@ -61,12 +61,14 @@ from gateway.parcels import Parcels
 from gateway.people import People
 from gateway.receipts import Receipts
 from gateway.reload import Reload
+from gateway.retention import Retention
 from gateway.settings import Settings
 from gateway.supervision import Standing
 from gateway.turns import Turns
 from gateway.vigil import Vigil
 from gateway.work import Workshop
 from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
+from sessions import restored
 from sessions.actor import Shared
 from sessions.errors import StoreError, StoreTooNew
 from sessions.events import Busy, Interrupt, RunningTurn
@@ -183,7 +185,9 @@ class GatewayRunner:
         url = self._settings.store.url
         where = url.reveal() if url else f"sqlite:///{self._home / 'holdfast.db'}"
         try:
-            store = await SessionStore.open(where, clock=self._clock)
+            store = await SessionStore.open(
+                where, clock=self._clock, keep_in=self._home / "backups"
+            )
         except StoreTooNew as error:
             raise ConfigError(str(error)) from error
         except StoreError as error:
@@ -306,6 +310,7 @@ class GatewayRunner:
                 goes_on=goes_on,
             )
         )
+        self._retention = Retention(store, self._clock, pool.ask, settings.sessions.keep_days)
         self._asides = Asides(
             store=store,
             clock=self._clock,
@@ -329,6 +334,7 @@ class GatewayRunner:
             tell=desk.answer,
             meet=desk.meet,
             receipts=receipts,
+            restored_at=int(await store.get_value(restored.SHELF, restored.MOMENT) or 0),
         )
         await self._take_up_what_was_left(store, pool, reception)
         if self._api:
@@ -344,6 +350,7 @@ class GatewayRunner:
                 keep=self._api.keep,
                 remote=RemotePictures(self._fetcher()),
                 stopping=self.stopping.is_set,
+                erase=self._retention.words,
             )
             self._api.open(requests)
         return reception
@@ -425,6 +432,7 @@ class GatewayRunner:
                 status=self._status,
                 new_link=self._new_link,
                 claim_links=self._adapters.claim_links,
+                erase=self._retention.words,
             ).table()
         )
         return desk
@@ -473,6 +481,7 @@ class GatewayRunner:
                 await self._parcels.sweep()
                 await self._attachments.clear(models.workspaces(), self._settings.media.keep)
                 await self._approvals.expire()
+                await self._retention.round()
             except (StoreError, OSError) as error:
                 log.warning("cannot tidy up: %s", error)
             await asyncio.sleep(TIDY_SECONDS)

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 NOT_YET = frozenset(
     {
         "bus.url",
-        "sessions.keep_days",
         "tools.shell",
         "voice.speech_model",
         "voice.speech_url",

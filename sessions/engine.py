@@ -40,6 +40,7 @@ _WRITER_PRAGMAS = (
     "synchronous=FULL",
     "temp_store=MEMORY",
     "cache_size=-2000",
+    "secure_delete=ON",  # what is deleted is overwritten: some builds do so, some do not
     f"journal_size_limit={64 * 1024 * 1024}",
 )
 
@@ -82,6 +83,15 @@ def place(url: str) -> Place:
     raise StoreError(msg)
 
 
+FAMILY = ("", "-wal", "-shm", "-journal")
+"""Endings of the files of one SQLite database."""
+
+
+def is_of_database(path: Path, file: Path | None) -> bool:
+    """Whether a path is one of the files of a SQLite database."""
+    return file is not None and any(path == file.with_name(file.name + end) for end in FAMILY)
+
+
 def create_file(file: Path) -> None:
     """Make an empty database that only its owner can read; one that is there is left as it is."""
     try:
@@ -107,8 +117,15 @@ def migrator(where: Place) -> Engine:
     would delete all that belongs to its rows.
     """
     if where.file:
-        return _sqlite(where.file, "rw", _WRITER_PRAGMAS, "BEGIN IMMEDIATE")
+        # Before the first page is written, or it has no effect until the next VACUUM.
+        pragmas = ("auto_vacuum=INCREMENTAL", *_WRITER_PRAGMAS)
+        return _sqlite(where.file, "rw", pragmas, "BEGIN IMMEDIATE")
     return _postgresql(where, LONG_PATIENCE)
+
+
+def copier(file: Path) -> Engine:
+    """An engine for `VACUUM INTO`: it writes another file, which `query_only` would not allow."""
+    return _sqlite(file, "ro", ("temp_store=MEMORY",), "BEGIN")
 
 
 def reader(where: Place, *, alone: bool = False) -> Engine:

@@ -244,10 +244,14 @@ class Interrupt(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """A session is closed for good by its owner."""
+    """A session is closed for good by its owner.
+
+    `if_idle`: unless it is the one in use, or is about to be.
+    """
 
     by: Command
     session: str
+    if_idle: bool = False
 
 
 Event = (

@@ -505,6 +505,8 @@ def _undo(result: Result, event: Undo, env: Env) -> None:
 
 
 def _delete(result: Result, event: Delete, env: Env) -> None:
+    if event.if_idle and _in_use(result.state, event.session):
+        return
     if result.state.session == event.session:
         _end_running(result, TurnState.STOPPED, "deleted", env)
         _set(result, session=None)
@@ -513,6 +515,10 @@ def _delete(result: Result, event: Delete, env: Env) -> None:
         _set(result, earlier=None, fresh_after=None)
     result.changes.append(SetSession(event.session, SessionState.CLOSED, Reason.DELETED, env.now))
     _start_next(result, env)
+
+
+def _in_use(state: State, session: str) -> bool:
+    return state.session == session or any(each.after == session for each in state.waiting)
 
 
 # --- edits, steering, shutdown ---------------------------------------------------------------

@@ -5,7 +5,7 @@ database that is up to date for nothing.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -25,37 +25,59 @@ _version = sa.Table(  # as Alembic makes it
 )
 
 
-def prepare(where: Place) -> None:
-    """Make the database what this version of the program expects."""
+def prepare(where: Place, before: Callable[[Place, str], None] = lambda *_: None) -> None:
+    """Make the database what this version of the program expects.
+
+    `before` is told of the steps that a database is found at, if some are missing, before any of
+    them is done; what it raises leaves everything as it is.
+    """
     if where.file:
         create_file(where.file)
-    with _connected(where, migrator(where)) as connection, _alone(connection):
+    with connected(where, migrator(where)) as connection, alone(connection):
         with connection.begin():
-            found = _found(connection)
+            found = revision(connection)
             if found is None:
-                _create(connection)
+                create(connection)
                 return
-        _check_known(where, found)
+        check_known(where, found)
         if found != HEAD:
+            before(where, found)
             migrate(connection)
 
 
 def check(where: Place) -> None:
     """Make sure that the database can be read as it is; changes nothing."""
-    if where.file and not where.file.exists():
-        raise _not_there(where)
-    with _connected(where, reader(where, alone=True)) as connection, connection.begin():
-        found = _found(connection)
-    if found is None:
-        raise _not_there(where)
-    _check_known(where, found)
-    if found != HEAD:
+    if found_in(where) != HEAD:
         msg = f"The database {where.name} is of an older version; start the gateway once"
         raise StoreTooOld(msg)
 
 
+def found_in(where: Place) -> str:
+    """Tell which steps a database has seen, an older one's too; changes nothing."""
+    if where.file and not where.file.exists():
+        raise _not_there(where)
+    with connected(where, reader(where, alone=True)) as connection, connection.begin():
+        found = revision(connection)
+    if found is None:
+        raise _not_there(where)
+    check_known(where, found)
+    return found
+
+
+def make(where: Place, at: str) -> None:
+    """Make a new database as an earlier version would have, or this one."""
+    if where.file:
+        create_file(where.file)
+    with connected(where, migrator(where)) as connection:
+        if at != HEAD:
+            migrate(connection, at)
+            return
+        with connection.begin():
+            create(connection)
+
+
 def migrate(connection: Connection, to: str = "head") -> None:
-    """Run the steps that are missing, each in a transaction of its own."""
+    """Run the steps that are missing, all of them or none."""
     from alembic import command  # noqa: PLC0415 - heavy, and rarely needed
     from alembic.config import Config  # noqa: PLC0415 - likewise
 
@@ -64,21 +86,24 @@ def migrate(connection: Connection, to: str = "head") -> None:
     command.upgrade(config, to)
 
 
-def _create(connection: Connection) -> None:
+def create(connection: Connection) -> None:
+    """Make the tables of this version."""
     complete(connection.dialect)
     metadata.create_all(connection, checkfirst=False)
     _version.create(connection)
     connection.execute(sa.insert(_version).values(version_num=HEAD))
 
 
-def _found(connection: Connection) -> str | None:
+def revision(connection: Connection) -> str | None:
+    """Tell which step a database has come to; None: it has no tables of ours."""
     if not sa.inspect(connection).has_table(_version.name):
         return None
     version: str | None = connection.scalar(sa.select(_version.c.version_num))
     return version
 
 
-def _check_known(where: Place, found: str) -> None:
+def check_known(where: Place, found: str) -> None:
+    """Refuse what a newer version wrote."""
     if found not in REVISIONS:
         msg = (
             f"The database {where.name} was written by a newer version of Holdfast "
@@ -92,7 +117,8 @@ def _not_there(where: Place) -> StoreUnavailable:
 
 
 @contextlib.contextmanager
-def _connected(where: Place, engine: sa.Engine) -> Iterator[Connection]:
+def connected(where: Place, engine: sa.Engine) -> Iterator[Connection]:
+    """Connect, and say in our words what goes wrong."""
     try:
         with engine.connect() as connection:
             yield connection
@@ -103,7 +129,7 @@ def _connected(where: Place, engine: sa.Engine) -> Iterator[Connection]:
 
 
 @contextlib.contextmanager
-def _alone(connection: Connection) -> Iterator[None]:
+def alone(connection: Connection) -> Iterator[None]:
     """Let no other process do the same at once; a SQLite file has one daemon anyway."""
     if connection.dialect.name == "sqlite":
         yield

@@ -80,7 +80,11 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = "suspend"
     keep_days: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="Days after which closed conversations are deleted. Left out: never."),
+        Meta(
+            description="Days after which a conversation that is closed or suspended, and was not "
+            "used since, is deleted with all that belongs to it; of those that go on the history "
+            "stays, and what was received, shown and run before is forgotten. Left out: never."
+        ),
     ] = None
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:

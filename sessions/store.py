@@ -8,14 +8,16 @@ may be cancelled while it waits for a write: the write is done all the same.
 
 import asyncio
 from collections.abc import Collection
+from pathlib import Path
 from typing import Protocol, Self
 
-from sessions import opening
+from sessions import opening, soundness
 from sessions import statements as sql
 from sessions.changes import Change
 from sessions.database import Counts, Database
 from sessions.engine import place
 from sessions.errors import Ambiguous, StoreCorrupt
+from sessions.forgetting import Forgetting
 from sessions.journal import Journal
 from sessions.queries import (
     approvals,
@@ -42,6 +44,7 @@ from sessions.records import (
     Traced,
     Turn,
 )
+from sessions.safekeeping import before_steps
 from sessions.values.clock import Clock
 
 __all__ = ["Conversation", "SessionStore", "Witness"]
@@ -72,17 +75,25 @@ class SessionStore:
         self.database = database
         self._clock = clock
         self._journal = Journal(database.dialect)
+        self.forgetting = Forgetting(database)
         self.witness: Witness | None = None
 
     @classmethod
-    async def open(cls, url: str, *, clock: Clock, read_only: bool = False) -> Self:
+    async def open(
+        cls, url: str, *, clock: Clock, read_only: bool = False, keep_in: Path | None = None
+    ) -> Self:
         """Open a database, made or brought up to date if need be.
 
-        Read-only it must be there and up to date; it may be open elsewhere. Raises
-        `StoreUnavailable`, `StoreTooNew`, `StoreTooOld` or `StoreCorrupt`.
+        Before it is brought up to date a copy of a SQLite file goes into `keep_in`. Read-only it
+        must be there and up to date; it may be open elsewhere. Raises `StoreUnavailable`,
+        `StoreTooNew`, `StoreTooOld` or `StoreCorrupt`.
         """
         where = place(url)
-        await asyncio.to_thread(opening.check if read_only else opening.prepare, where)
+        if read_only:
+            await asyncio.to_thread(opening.check, where)
+        else:
+            keep = before_steps(keep_in, clock.now())
+            await asyncio.to_thread(opening.prepare, where, keep)
         return cls(Database(where, read_only=read_only), clock)
 
     async def close(self) -> None:
@@ -316,12 +327,12 @@ class SessionStore:
         """What somebody found to be damaged since the start; empty: nothing so far."""
         return self.database.damage
 
-    async def integrity(self) -> str:
-        """`ok`, or what is damaged."""
+    async def findings(self) -> tuple[str, ...]:
+        """All that is wrong in the database, in sentences."""
         try:
-            return await self.database.read(values.integrity)
+            return await self.database.read(soundness.findings)
         except StoreCorrupt as error:
-            return str(error)
+            return (str(error),)
 
     def count(self) -> Counts:
         """Count statements and commits from now on."""

@@ -21,7 +21,9 @@ from sessions.records import InboxEntry, InboxState, Item, Reason, Turn, TurnSta
 from sessions.store import SessionStore
 
 OPEN = {InboxState.WAITING, InboxState.RUNNING}
-_SHELF = "api.forgotten"
+SHELF = "api.forgotten"
+"""Answers that somebody has had deleted, by the inbox rows that asked for them."""
+
 _ID = re.compile(r"resp_([0-9a-z]{1,40})")
 _ANSWER, _NOTICE = "answer", "notice"
 _OVER = {
@@ -114,11 +116,11 @@ class KeptAnswers:
 
     async def is_forgotten(self, entry: InboxEntry) -> bool:
         """Whether somebody has had it deleted."""
-        return await self._store.get_value(_SHELF, entry.id) is not None
+        return await self._store.get_value(SHELF, entry.id) is not None
 
     async def forget(self, kept: Kept, now: int) -> None:
         """Give it to nobody any more."""
-        await self._store.put_value(_SHELF, kept.entry.id, str(now))
+        await self._store.put_value(SHELF, kept.entry.id, str(now))
 
     async def are_forgotten(self, session_id: str) -> bool:
         """Whether of all that was answered in a session nothing is to be found any more."""

@@ -108,6 +108,7 @@ class Requests:
         owner: Callable[[str, Event], Awaitable[object]],
         keep: Keep,
         remote: RemotePictures,
+        erase: Callable[[str], Awaitable[None]],
         stopping: Callable[[], bool],
     ) -> None:
         self.naming = naming
@@ -121,6 +122,7 @@ class Requests:
         self._owner = owner  # takes an event as `post` does, and returns when it is carried out
         self._keep = keep  # a picture until its turn fetches it
         self._remote = remote
+        self._erase = erase  # takes the words out of a session that was deleted
         self._stopping = stopping
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -164,6 +166,7 @@ class Requests:
         if turn and own and await self.kept.are_forgotten(turn.session_id):
             by = Command(kept.entry.address, f"{PLATFORM}:{_HOLDER.id}", admin=True)
             await self._owner(kept.entry.key, Delete(by, turn.session_id))
+            await self._erase(turn.session_id)
 
     # --- in which conversation ------------------------------------------------------------------
 
@@ -231,6 +234,8 @@ class Requests:
         following: Following | None = None
         try:
             known = await self._found(source, event) if keyed else None
+            if known and known.payload is None:  # it was deleted with its conversation
+                return None
             if known is None or known.state is InboxState.WAITING:
                 message = await self._message(asked, where, event, keyed=keyed)
                 assert source_of(message) == source  # noqa: S101 - both name this place

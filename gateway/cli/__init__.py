@@ -21,6 +21,8 @@ COMMANDS = {
     "sessions": ("sessions", "Look at conversations, stop them, bring them back."),
     "why": ("why", "Show a message's way through the gateway."),
     "config": ("config", "Check and show the configuration."),
+    "backup": ("backup", "Put everything that must survive into one file."),
+    "restore": ("backup", "Put a backup in the place of what is there."),
     "db": ("db", "Look after the database."),
     "selftest": ("selftest", "Break things on purpose, and see that nothing is lost or doubled."),
     "version": ("version", "Print the version."),

@@ -91,13 +91,21 @@ def read_store(options: Options, read: Callable[[SessionStore], Awaitable[Result
     return asyncio.run(reading())
 
 
-@contextlib.asynccontextmanager
-async def opened(loaded: Loaded, *, read_only: bool) -> AsyncIterator[SessionStore]:
-    """Open the store; what goes wrong with it becomes one sentence."""
+def store_url(loaded: Loaded) -> str:
+    """Where the store is."""
     url = loaded.settings.store.url
-    where = url.reveal() if url else f"sqlite:///{loaded.home / 'holdfast.db'}"
+    return url.reveal() if url else f"sqlite:///{loaded.home / 'holdfast.db'}"
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    loaded: Loaded, *, read_only: bool, keep_in: Path | None = None
+) -> AsyncIterator[SessionStore]:
+    """Open the store; what goes wrong with it becomes one sentence. See `SessionStore.open`."""
     with told():
-        store = await SessionStore.open(where, clock=SystemClock(), read_only=read_only)
+        store = await SessionStore.open(
+            store_url(loaded), clock=SystemClock(), read_only=read_only, keep_in=keep_in
+        )
         try:
             yield store
         finally:

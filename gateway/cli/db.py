@@ -1,18 +1,27 @@
 """`holdfast db`: brings the database up to date and looks whether it is sound."""
 
 import asyncio
+from pathlib import Path
 
 import click
 
-from gateway.cli.common import configured, opened, read_store, settings_of
+from gateway.cli.common import configured, opened, read_store, settings_of, store_url, told
 from gateway.config import Loaded, Options
 from gateway.errors import HoldfastError
 from gateway.lock import only_daemon
+from sessions.compaction import compact
+from sessions.engine import place
 from sessions.store import SessionStore
+from sessions.values.size import in_words
+
+BACKUPS = "backups"
+"""The folder of the state folder in which copies of a database are kept."""
+
+WAY_OUT = "The database is not sound; a backup can be put in its place: holdfast restore FILE"
 
 
-class Damaged(HoldfastError):
-    """The database is damaged; restore a backup."""
+class Unsound(HoldfastError):
+    """Something is wrong with the database."""
 
 
 @click.group(help="Look after the database.")
@@ -21,26 +30,31 @@ def db() -> None:
 
 
 @db.command()
+@click.option("--no-backup", is_flag=True, help="Keep no copy of it first; for a full disk.")
 @configured
-def upgrade(options: Options) -> None:
-    """Bring the database up to date; `run` does so by itself."""
+def upgrade(options: Options, *, no_backup: bool) -> None:
+    """Bring the database up to date (`run` does so by itself), and give unused room back."""
     loaded = settings_of(options)
     with only_daemon(loaded.home):
-        asyncio.run(_upgrade(loaded))
+        asyncio.run(_upgrade(loaded, None if no_backup else loaded.home / BACKUPS))
+        with told():
+            sizes = compact(place(store_url(loaded)))
     click.echo("The database is up to date.")
+    if sizes:
+        before, after = map(in_words, sizes)
+        click.echo(f"It was written anew: {before} before, {after} now.")
 
 
-async def _upgrade(loaded: Loaded) -> None:
-    async with opened(loaded, read_only=False):
+async def _upgrade(loaded: Loaded, keep_in: Path | None) -> None:
+    async with opened(loaded, read_only=False, keep_in=keep_in):
         pass  # opening it is what brings it up to date
 
 
 @db.command()
 @configured
 def check(options: Options) -> None:
-    """Look for damage; exit code 1 when there is some."""
-    found = read_store(options, SessionStore.integrity)
-    if found != "ok":
-        msg = f"The database is damaged: {found}; restore a backup."
-        raise Damaged(msg)
+    """Look for damage, also while a daemon runs; exit code 1 when there is some."""
+    found = read_store(options, SessionStore.findings)
+    if found:
+        raise Unsound(*(f"{what}." for what in found), WAY_OUT)
     click.echo("The database is sound.")

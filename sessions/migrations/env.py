@@ -10,8 +10,9 @@ context.configure(
     connection=connection,
     target_metadata=metadata,
     render_as_batch=connection.dialect.name == "sqlite",
-    # Each step is whole or not at all, also where Alembic does not expect that of a database.
-    transaction_per_migration=True,
+    # All steps or none, also where Alembic does not expect that of a database: after one that
+    # fails, the version that wrote the database can go on with it.
+    transaction_per_migration=False,
     transactional_ddl=True,
 )
 with context.begin_transaction():

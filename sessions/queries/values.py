@@ -1,4 +1,4 @@
-"""Small values, and the database itself."""
+"""Small values."""
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
@@ -24,11 +24,3 @@ def values(connection: Connection, shelf: str) -> dict[str, str]:
     """Read all values of a shelf."""
     found = connection.execute(_VALUES, {"shelf": shelf})
     return {name: value for name, value in found}  # noqa: C416 - rows are not quite pairs
-
-
-def integrity(connection: Connection) -> str:
-    """Let SQLite check its file; PostgreSQL checks what it reads by itself."""
-    if connection.dialect.name != "sqlite":
-        connection.execute(sa.select(sa.literal(1)))
-        return "ok"
-    return "\n".join(connection.exec_driver_sql("PRAGMA integrity_check").scalars())

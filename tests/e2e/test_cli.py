@@ -121,7 +121,7 @@ def test_every_command_is_listed_and_explains_itself(place: Place) -> None:
     listed = place.run("--help").stdout
     for command in (
         *("run", "chat", "link", "status", "send", "why", "version"),
-        *("sessions", "pair", "config", "db"),
+        *("sessions", "pair", "config", "backup", "restore", "db"),
     ):
         assert re.search(rf"^  {command} ", listed, re.MULTILINE)
         assert "Usage: holdfast " + command in place.run(command, "--help").stdout

@@ -313,7 +313,6 @@ def test_no_clock_is_forgotten_here() -> None:
 
 TO_COME = {
     "bus.url": '[bus]\nurl = "nats://127.0.0.1:4222"',
-    "sessions.keep_days": "[sessions]\nkeep_days = 3",
     "tools.shell.sandbox": '[tools.shell]\nsandbox = "none"',
     "voice.api_key": '[voice]\napi_key = "sk-test"',
     "voice.transcription_model": '[voice]\ntranscription_model = "ear"',

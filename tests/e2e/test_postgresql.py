@@ -52,7 +52,7 @@ async def test_a_conversation_lives_on_postgresql_as_it_does_on_sqlite(
         newest, oldest = await store.sessions(key=f"memory:{CHAT}")
         assert oldest.reason is Reason.RESTART
         assert [row.role for row in await store.history(newest.id)] == ["user", "assistant"]
-        assert await store.integrity() == "ok"
+        assert await store.findings() == ()
     finally:
         await store.close()
     assert [m.text for m in screen.messages(CHAT)].count("echo: hello") == 1

@@ -883,7 +883,6 @@ def test_the_nearest_known_word_is_found(word: str, found: str | None) -> None:
             'F:3: limits.users."telegram:1".usd_per_day',
             id="wherever it stands",
         ),
-        pytest.param("[sessions]\nkeep_days = 5", "F:2: sessions.keep_days", id="keep_days"),
         pytest.param(
             "[tools.shell]\nsandbox = 'none'", "F:2: tools.shell.sandbox", id="a part of a section"
         ),
@@ -900,8 +899,9 @@ def test_a_key_that_cannot_take_effect_yet_is_refused(
 
 
 def test_every_layer_is_refused_a_key_that_cannot_take_effect_yet() -> None:
-    assert problems("limits.usd_per_day=5", env={"HOLDFAST_SESSIONS__KEEP_DAYS": "5"}) == [
-        "HOLDFAST_SESSIONS__KEEP_DAYS: sessions.keep_days has no effect in this version; remove it",
+    remove = "in this version; remove it"
+    assert problems("limits.usd_per_day=5", env={"HOLDFAST_LIMITS__TOKENS_PER_DAY": "5"}) == [
+        f"HOLDFAST_LIMITS__TOKENS_PER_DAY: limits.tokens_per_day has no effect {remove}",
         "--set limits.usd_per_day=5: limits.usd_per_day has no effect in this version; remove it",
     ]
 

@@ -459,6 +459,18 @@ def test_deleting_the_active_session_stops_its_turn() -> None:
     assert after(state, Delete(BY, "s_1")).state.earlier is None
 
 
+def test_only_a_session_that_nobody_uses_is_deleted_for_its_age() -> None:
+    assert after(busy(), Delete(BY, "s_now", if_idle=True)).changes == []
+    assert after(idle(session="s_1"), Delete(BY, "s_1", if_idle=True)).changes == []
+    wanted = msgspec.structs.replace(pending("a"), after="s_9")
+    waits = msgspec.structs.replace(busy(), waiting=(wanted,))
+    assert after(waits, Delete(BY, "s_9", if_idle=True)).changes == []
+    state = idle(earlier=Earlier("s_1", Reason.STOP), fresh_after=Reason.STOP)
+    result = after(state, Delete(BY, "s_1", if_idle=True))
+    assert of(SetSession, result)[0].reason is Reason.DELETED
+    assert result.state.earlier is None
+
+
 # --- shutdown and crash ------------------------------------------------------------------------
 
 

@@ -1,0 +1,78 @@
+"""A backup of either database, put into either database."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.backup.restoring import Prepared, prepare, put_in_place
+from gateway.backup.writing import Source, write_file
+from gateway.lock import only_daemon
+from sessions.changes import PutItem
+from sessions.errors import StoreUnavailable
+from sessions.restored import MOMENT, SHELF, Over
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import entry, item, started, talk
+from tests.contract.test_store_copies import fill
+
+NOW = 1_800_000_000_000
+
+
+def back_up(url: str, home: Path, file: Path) -> None:
+    home.mkdir()
+    write_file(Source(home, url, "1.0", "2027-01-15T08:00:00.000Z"), file)
+
+
+def put_back(file: Path, home: Path, url: str, *, moved: bool = False) -> Prepared:
+    with only_daemon(home):
+        ready = prepare(file, home, url, NOW, moved=moved)
+        put_in_place(ready)
+    return ready
+
+
+async def test_every_database_goes_into_every_other_one(
+    store: SessionStore, store_url: str, new_url: str, tmp_path: Path
+) -> None:
+    await fill(store)
+    file = tmp_path / "b.tgz"
+    back_up(store_url, tmp_path / "home", file)
+    engine = "postgresql" if new_url.startswith("postgresql") else "sqlite"
+    other = new_url if engine == "postgresql" else f"sqlite:///{tmp_path / 'new' / 'holdfast.db'}"
+    ready = put_back(file, tmp_path / "new", other)
+    assert (ready.replaces, ready.over.turns, ready.over.questions) == (False, 1, 2)
+    fresh = await SessionStore.open(other, clock=SystemClock())
+    assert await fresh.findings() == ()
+    assert await fresh.history("s1") == await store.history("s1")
+    assert await fresh.open_items() == ()
+    assert await fresh.get_value(SHELF, MOMENT) == str(NOW)
+    await fresh.accept(entry("later"))
+    await talk(fresh, "s9", 1, key="web:later")
+    await fresh.close()
+
+
+async def test_what_is_in_postgresql_is_kept_in_a_schema_of_its_own(
+    new_url: str, tmp_path: Path
+) -> None:
+    if new_url.startswith("sqlite"):
+        return
+    store = await SessionStore.open(new_url, clock=SystemClock())
+    await talk(store, "s1", 2)
+    await store.apply(started("t9", "s1"), PutItem(item("o1")))
+    home, file = tmp_path / "home", tmp_path / "b.tgz"
+    back_up(new_url, home, file)
+    await talk(store, "s2", 1, key="web:newer")
+    with pytest.raises(StoreUnavailable, match=r"A Holdfast is connected to .*; stop it first"):
+        put_back(file, home, new_url)
+    assert not (home / ".restore").exists()
+    await store.close()
+    ready = put_back(file, home, new_url, moved=True)
+    assert (ready.replaces, ready.over) == (True, Over())
+    assert "the schema before_restore_20270115t080000z of postgresql://" in ready.kept
+    store = await SessionStore.open(new_url, clock=SystemClock())
+    assert [each.id for each in await store.sessions()] == ["s1"]
+    assert len(await store.running_turns()) == 1
+    old = await store.database.read(
+        lambda c: c.exec_driver_sql("SELECT id FROM before_restore_20270115t080000z.sessions").all()
+    )
+    assert {each.id for each in old} == {"s1", "s2"}
+    await store.close()

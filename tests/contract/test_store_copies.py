@@ -1,0 +1,488 @@
+"""Copies of a whole database: while it is written, from engine to engine, before the tables change."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from sessions import compaction, copying, opening, restored, safekeeping
+from sessions.changes import (
+    AnswerApproval,
+    AppendMessages,
+    PutApproval,
+    PutItem,
+    SetInbox,
+    SetSession,
+    StartTool,
+)
+from sessions.engine import migrator, place, reader
+from sessions.errors import (
+    Conflict,
+    StoreError,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from sessions.migrations import HEAD
+from sessions.records import (
+    ApprovalState,
+    InboxState,
+    ItemState,
+    Message,
+    Reason,
+    SessionState,
+    TurnState,
+)
+from sessions.schema import metadata
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import ADDRESS, ended, entry, item, opened, question, started, talk
+from tests.contract.test_store_opening import WRITTEN_AT_0001
+from tests.fakes import postgres
+
+NOW = 1_800_000_000_000
+ODD = "naïve 🦉 \ufffd \\u0000 ' \" %"
+
+
+def content(url: str) -> dict[str, list[tuple[object, ...]]]:
+    engine = reader(place(url), alone=True)
+    with engine.connect() as connection:
+        found = {
+            name: sorted(tuple(row) for row in connection.execute(sa.select(table)))
+            for name, table in metadata.tables.items()
+            if name != "shelves"
+        }
+    engine.dispose()
+    return found
+
+
+async def fill(store: SessionStore) -> None:
+    await talk(store, "s1", 3)
+    await talk(store, "s2", 1, key="web:a")
+    for number in range(5):
+        await store.accept(entry(f"i{number}", payload=bytes(range(256)) if number else None))
+    await store.apply(
+        started("t1", "s1", "i1", said=ODD),
+        StartTool("t1", "c1", "pay", "write", ODD, 2100),
+        PutApproval(question("p1", arguments=f"\ud800 {ODD}")),
+        AnswerApproval("p1", ApprovalState.ALLOWED, "ann", 2200),
+        PutApproval(question("p2")),
+        PutItem(item("o1", turn="t1", final=False)),
+        PutItem(item("o2", text=ODD)),
+        PutItem(item("o3", state=ItemState.SENT)),
+    )
+    await store.put_value("shelf", "name", ODD)
+
+
+async def test_a_copy_is_the_same_and_can_be_used(
+    store: SessionStore, store_url: str, tmp_path: Path
+) -> None:
+    await fill(store)
+    copy = tmp_path / "copy.db"
+    assert copying.snapshot(place(store_url), copy) == HEAD
+    copying.check_sound(copy)
+    url = f"sqlite:///{copy}"
+    assert content(url) == content(store_url)
+    other = await SessionStore.open(url, clock=SystemClock())
+    assert await other.get_value("shelf", "name") == ODD
+    await other.apply(AppendMessages("s1", "t1", (Message("assistant", "on"),), 3000), ended("t1"))
+    assert (await other.history("s1"))[-1].content == "on"
+    await other.close()
+
+
+async def test_a_copy_made_while_others_write_shows_one_moment(
+    store: SessionStore, store_url: str, tmp_path: Path
+) -> None:
+    """Two rows are always written together; no copy ever has one of them."""
+    await store.apply(opened("s1"), opened("s2", key="web:a"))
+    enough = asyncio.Event()
+    written = 0
+
+    async def write() -> None:
+        nonlocal written
+        while not enough.is_set():
+            words = (Message("user", f"{written} " + "x" * 200),)
+            await store.apply(
+                AppendMessages("s1", "t", words, 2000), AppendMessages("s2", "t", words, 2000)
+            )
+            written += 1
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(write())
+        for number in range(3):
+            before = written
+            copy = tmp_path / f"{number}.db"
+            await asyncio.to_thread(copying.snapshot, place(store_url), copy)
+            with sqlite3.connect(copy) as raw:
+                counts = raw.execute(
+                    "SELECT count(*) FROM messages GROUP BY session_id ORDER BY session_id"
+                ).fetchall()
+            raw.close()
+            assert len(set(counts)) <= 1
+            assert counts == [] or counts[0][0] >= before
+            copying.check_sound(copy)
+        enough.set()
+    assert await store.findings() == ()
+
+
+async def test_nothing_that_was_deleted_is_in_a_copy(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'holdfast.db'}"
+    store = await SessionStore.open(url, clock=SystemClock())
+    await talk(store, "s1", 300)
+    await store.database.write(lambda c: c.execute(sa.text("DELETE FROM messages")))
+    copying.snapshot(place(url), tmp_path / "copy.db")
+    await store.close()
+    assert b'"content"' not in (tmp_path / "copy.db").read_bytes()
+    with sqlite3.connect(tmp_path / "copy.db") as raw:
+        assert raw.execute("PRAGMA freelist_count").fetchone() == (0,)
+        assert raw.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    raw.close()
+
+
+# --- into PostgreSQL -------------------------------------------------------------------------
+
+
+async def test_a_copy_of_sqlite_fills_postgresql_and_back(
+    postgres_server: postgres.Server, tmp_path: Path
+) -> None:
+    from_, to = f"sqlite:///{tmp_path / 'holdfast.db'}", postgres_server.database()
+    where = place(to)
+    opening.prepare(where)
+    store = await SessionStore.open(from_, clock=SystemClock())
+    await fill(store)
+    await store.close()
+    copying.snapshot(place(from_), tmp_path / "copy.db")
+    copying.check_unused(where)
+    assert copying.fill(where, tmp_path / "copy.db", "aside_1") is True
+    assert content(to) == content(from_)
+    store = await SessionStore.open(to, clock=SystemClock())
+    await store.prove_writable()
+    with pytest.raises(StoreUnavailable, match="A Holdfast is connected to postgresql://"):
+        copying.check_unused(where)
+    before = max(each.seq for each in await store.timeline(ADDRESS, 0, 100))
+    await store.accept(entry("new"))  # numbers go on behind those that came along
+    added = await store.received("new")
+    assert added
+    assert added.seq > before
+    await store.apply(AppendMessages("s1", "t1", (Message("user", "next"),), 3000))
+    assert (await store.history("s1"))[-1].content == "next"
+    await store.close()
+    copying.snapshot(where, tmp_path / "back.db")
+    copying.check_sound(tmp_path / "back.db")
+    assert content(f"sqlite:///{tmp_path / 'back.db'}") == content(to)
+    postgres_server.drop(to)
+
+
+async def test_a_database_of_the_server_that_is_empty_is_filled(
+    new_url: str, tmp_path: Path
+) -> None:
+    if new_url.startswith("sqlite"):
+        return
+    opening.prepare(place(f"sqlite:///{tmp_path / 'a.db'}"))
+    copying.as_one_file(tmp_path / "a.db")
+    assert copying.fill(place(new_url), tmp_path / "a.db", "aside_2") is False
+    opening.check(place(new_url))
+
+
+def test_what_fails_while_it_is_filled_leaves_the_old_rows(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    opening.prepare(place(f"sqlite:///{tmp_path / 'a.db'}"))
+    with sqlite3.connect(tmp_path / "a.db") as raw:  # with a row that PostgreSQL does not take
+        raw.execute("PRAGMA foreign_keys=OFF")
+        raw.execute(
+            "INSERT INTO messages (session_id, turn_id, at, taken_back, body) "
+            "VALUES ('nobody', 't', 1, 0, '{}')"
+        )
+    raw.close()
+    before = content(postgres_url)
+    with pytest.raises(StoreError):
+        copying.fill(place(postgres_url), tmp_path / "a.db", "aside_3")
+    assert content(postgres_url) == before
+    with reader(place(postgres_url)).connect() as connection:
+        assert "aside_3" not in sa.inspect(connection).get_schema_names()
+
+
+# --- before the tables change ----------------------------------------------------------------
+
+
+def at_first(folder: Path) -> tuple[str, Path]:
+    """A database as the first version wrote it."""
+    file = folder / "holdfast.db"
+    opening.make(place(f"sqlite:///{file}"), "0001")
+    with sqlite3.connect(file) as raw:
+        raw.executescript(WRITTEN_AT_0001)
+    raw.close()
+    return f"sqlite:///{file}", file
+
+
+def version_of(file: Path) -> tuple[str, int, set[str]]:
+    with sqlite3.connect(file) as raw:
+        version = raw.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+        messages = raw.execute("SELECT count(*) FROM messages").fetchone()[0]
+        tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema")}
+        assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    raw.close()
+    return version, messages, tables
+
+
+class At:
+    """A clock that stands."""
+
+    def __init__(self, now: int = NOW) -> None:
+        self._now = now
+
+    def now(self) -> int:
+        return self._now
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+async def test_an_older_database_is_copied_before_it_is_brought_up_to_date(tmp_path: Path) -> None:
+    url, file = at_first(tmp_path)
+    keep_in = tmp_path / "backups"
+    store = await SessionStore.open(url, clock=At(), keep_in=keep_in)
+    assert (await store.history("s1"))[0].content == "hello"
+    await store.close()
+    (copy,) = keep_in.iterdir()
+    assert copy.name == f"before-{HEAD}-20270115T080000Z.db"
+    assert (copy.stat().st_mode & 0o777, keep_in.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert version_of(copy)[:2] == ("0001", 1)
+    assert version_of(file)[0] == HEAD
+    store = await SessionStore.open(url, clock=At(), keep_in=keep_in)  # nothing to do: no copy
+    await store.close()
+    assert len(list(keep_in.iterdir())) == 1
+
+
+def test_the_three_newest_copies_stay_and_what_a_dead_process_left_goes(tmp_path: Path) -> None:
+    _, file = at_first(tmp_path)
+    keep_in = tmp_path / "backups"
+    keep_in.mkdir()
+    (keep_in / "before-0002-20200101T000000Z.db").write_bytes(b"the oldest")
+    (keep_in / ".before-0003-20200101T000000Z.db.part").write_bytes(b"half")
+    (keep_in / "mine.db").write_bytes(b"somebody's own")
+    for day in range(3):
+        safekeeping.keep_copy(file, keep_in, NOW + day * 86_400_000)
+    assert sorted(each.name for each in keep_in.iterdir()) == [
+        f"before-{HEAD}-20270115T080000Z.db",
+        f"before-{HEAD}-20270116T080000Z.db",
+        f"before-{HEAD}-20270117T080000Z.db",
+        "mine.db",
+    ]
+
+
+async def test_without_room_for_a_copy_nothing_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, file = at_first(tmp_path)
+    before = file.read_bytes()
+    monkeypatch.setattr(safekeeping, "SPARE", 2**62)
+    with pytest.raises(StoreUnavailable, match=r"no room in .*holdfast db upgrade --no-backup"):
+        await SessionStore.open(url, clock=At(), keep_in=tmp_path / "backups")
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        StoreUnavailable, match=r"cannot be copied to .*: File exists; .*--no-backup"
+    ):
+        await SessionStore.open(url, clock=At(), keep_in=tmp_path / "file")
+    assert version_of(file)[0] == "0001"
+    assert len(before) == file.stat().st_size
+    store = await SessionStore.open(url, clock=At())
+    await store.close()
+    assert version_of(file)[0] == HEAD
+
+
+def test_of_postgresql_no_copy_is_made_and_that_is_said(
+    new_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if new_url.startswith("sqlite"):
+        return
+    opening.make(place(new_url), "0001")
+    with caplog.at_level("INFO"):
+        opening.prepare(place(new_url), safekeeping.before_steps(tmp_path / "backups", NOW))
+    assert "your own backup of PostgreSQL counts" in caplog.text
+    assert not (tmp_path / "backups").exists()
+    opening.check(place(new_url))
+
+
+def test_steps_that_fail_in_the_middle_leave_what_was_there(new_url: str) -> None:
+    """The second step goes well; the third meets a table that is there already."""
+    where = place(new_url)
+    opening.make(where, "0001")
+    engine = migrator(where)
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql("CREATE TABLE summaries (mine TEXT)")
+    with pytest.raises(StoreError, match="summaries"):
+        opening.prepare(where)
+    with engine.connect() as connection:
+        assert opening.revision(connection) == "0001"
+        assert not sa.inspect(connection).has_table("approvals")
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql("DROP TABLE summaries")
+    engine.dispose()
+    opening.prepare(where)
+    opening.check(where)
+
+
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+import alembic.command, alembic.config
+import sqlalchemy as sa
+from sessions import opening
+from sessions.engine import place
+
+folder = Path(sys.argv[1])
+for number in range(1, 500, 3):
+    file = folder / f"{number}.db"
+    shutil.copy(folder / "holdfast.db", file)
+    child = os.fork()
+    if child == 0:
+        left = number
+        def count(*_):
+            global left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        sa.event.listen(sa.Engine, "before_cursor_execute", count)
+        sa.event.listen(sa.Engine, "commit", count)
+        opening.prepare(place(f"sqlite:///{file}"))
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+print(number)
+"""
+
+
+def test_a_kill_in_the_middle_of_the_steps_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    _, file = at_first(tmp_path)
+    copying.as_one_file(file)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=True,
+    )
+    last = int(done.stdout)
+    assert last > 20
+    found = [version_of(tmp_path / f"{number}.db") for number in range(1, last + 1, 3)]
+    assert {(version, messages) for version, messages, _ in found} == {("0001", 1), (HEAD, 1)}
+    assert all(("approvals" in tables) == (version == HEAD) for version, _, tables in found)
+    for number in (1, 16, last):
+        opening.prepare(place(f"sqlite:///{tmp_path / f'{number}.db'}"))
+        opening.check(place(f"sqlite:///{tmp_path / f'{number}.db'}"))
+
+
+def test_a_copy_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    url, file = at_first(tmp_path)
+    with sqlite3.connect(file) as raw:
+        raw.execute("UPDATE alembic_version SET version_num = '9999'")
+    raw.close()
+    with pytest.raises(StoreTooNew):
+        copying.snapshot(place(url), tmp_path / "copy.db")
+
+
+def test_an_older_database_is_copied_as_it_is(new_url: str, tmp_path: Path) -> None:
+    opening.make(place(new_url), "0002")
+    copy = tmp_path / "copy.db"
+    assert copying.snapshot(place(new_url), copy) == "0002"
+    opening.prepare(place(f"sqlite:///{copy}"))
+    opening.check(place(f"sqlite:///{copy}"))
+
+
+# --- room ------------------------------------------------------------------------------------
+
+
+async def test_a_file_of_an_older_version_is_written_anew_once(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    where = place(f"sqlite:///{file}")
+    with sqlite3.connect(file) as raw:  # as it was made before
+        raw.execute("PRAGMA journal_mode=WAL")
+    raw.close()
+    opening.prepare(where)
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    await talk(store, "s1", 500)
+    await store.database.write(lambda c: c.execute(sa.text("DELETE FROM messages")))
+    await store.database.write(lambda c: c.execute(sa.text("UPDATE sessions SET messages = 0")))
+    await store.close()
+    copying.as_one_file(file)
+    sizes = compaction.compact(where)
+    assert sizes
+    assert sizes[1] < sizes[0]
+    with sqlite3.connect(file) as raw:
+        assert raw.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    raw.close()
+    assert compaction.compact(where) is None
+    copying.check_sound(file)
+
+
+def test_postgresql_looks_after_its_own_room(postgres_url: str) -> None:
+    assert compaction.compact(place(postgres_url)) is None
+
+
+# --- what a copy is when it comes back -------------------------------------------------------
+
+
+async def test_nothing_of_a_restored_copy_goes_on_by_itself(
+    store: SessionStore, store_url: str
+) -> None:
+    await fill(store)
+    await store.accept(entry("k1", state=InboxState.COMMAND))
+    await store.accept(entry("w1", key="web:new"))
+    await store.put_value("writers", "77", "5")
+    await store.apply(
+        SetSession("s2", SessionState.SUSPENDED, Reason.STOP, 3000),
+        SetInbox(("i4",), InboxState.HELD, 3000, session_id="s2"),
+    )
+    engine = migrator(place(store_url))
+    with engine.connect() as connection, connection.begin():
+        over = restored.end_what_was_open(connection, NOW)
+    assert over == restored.Over(turns=1, held=3, unanswered=2, unsent=2, questions=2)
+    assert await store.running_turns() == ()
+    assert await store.waiting_keys() == ()
+    assert await store.commands() == ()
+    assert await store.open_items() == ()
+    assert await store.open_approvals() == ()
+    turn = await store.turn("t1")
+    assert turn
+    assert (turn.state, turn.cause) == (TurnState.INTERRUPTED, "restored")
+    session = await store.session("s1")
+    assert session
+    assert (session.state, session.reason) == (SessionState.SUSPENDED, Reason.CRASH)
+    assert {each.id for each in await store.held("s1")} == {"i0", "i2", "i3"}
+    assert {each.id for each in await store.held("s2")} == {"i4"}
+    (traced,) = await store.trace("w1")
+    assert traced.entry.decision == restored.WHY
+    allowed = await store.allowed_approval("s1", "pay", f"\ud800 {ODD}", 0)
+    assert allowed is None
+    with pytest.raises(Conflict):
+        await store.apply(AnswerApproval("p1", ApprovalState.USED, "", NOW))
+    assert await store.get_value(restored.SHELF, restored.MOMENT) == str(NOW)
+    assert await store.findings() == ()
+    with engine.connect() as connection, connection.begin():
+        restored.tidy(connection)
+        assert restored.end_what_was_open(connection, NOW + 1) == restored.Over()
+    assert await store.values("writers") == {}
+    engine.dispose()
+
+
+async def test_files_that_a_chat_shows_are_found_where_they_lie_now(
+    store: SessionStore, store_url: str
+) -> None:
+    upload = item("o1", text='{"text":"a","path":"/old/home/outgoing/shown/f/ä.txt"}')
+    other = item("o2", text='{"text":"\\"path\\":\\"/old/home/x\\""}')
+    for each in (upload, other):
+        fields = {name: getattr(each, name) for name in each.__struct_fields__} | {"kind": "upload"}
+        await store.apply(PutItem(type(each)(**fields)))
+    engine = migrator(place(store_url))
+    with engine.connect() as connection, connection.begin():
+        restored.move_paths(connection, "/old/home/", "/new/")
+    engine.dispose()
+    bodies = [each.body.decode() for each in await store.open_items()]
+    assert bodies == ['{"text":"a","path":"/new/outgoing/shown/f/ä.txt"}', other.body.decode()]

@@ -1,0 +1,303 @@
+"""What is taken out of the store: deleted sessions, old ones, what living ones need no more."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from sessions import copying
+from sessions.changes import (
+    AppendMessages,
+    Compact,
+    EndAttempt,
+    EndTool,
+    OpenSession,
+    PutApproval,
+    PutItem,
+    SetInbox,
+    SetItem,
+    SetSession,
+    StartAttempt,
+    StartTool,
+)
+from sessions.engine import migrator, place
+from sessions.forgetting import AT_ONCE, NAMES_KEPT, Forgetting
+from sessions.records import (
+    InboxState,
+    Item,
+    ItemState,
+    Message,
+    Reason,
+    SessionState,
+    Spent,
+)
+from sessions.schema import metadata
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import (
+    ADDRESS,
+    KEY,
+    ended,
+    entry,
+    item,
+    opened,
+    question,
+    started,
+    talk,
+)
+
+NOW = 10 * NAMES_KEPT
+WORD = "elderberry"
+CLOSED, DELETED = SessionState.CLOSED, Reason.DELETED
+
+
+@pytest.fixture
+def forgetting(store: SessionStore) -> Forgetting:
+    return Forgetting(store.database, pause=0)
+
+
+async def converse(
+    store: SessionStore, session: str, *, key: str = KEY, address: str = ADDRESS, word: str = WORD
+) -> None:
+    """A session with words in every place that has room for some."""
+    turn, row = f"t_{session}", f"i_{session}"
+    payload = f'{{"text": "{word}"}}'.encode()
+    await store.accept(entry(row, key=key, address=address, payload=payload, received_at=NOW - 500))
+    await store.accept(
+        entry(
+            f"c_{session}",
+            key=key,
+            address=address,
+            payload=payload,
+            state=InboxState.DONE,
+            received_at=2500,
+        )
+    )
+    await store.apply(
+        OpenSession(session, key, address, 1000),
+        started(turn, session, row, key=key, said=word),
+        StartAttempt(turn, 1, "openai/one", 2000),
+        EndAttempt(turn, 1, "DONE", 2100, cause=word, input_tokens=7, cost=0.5),
+        StartTool(turn, "c1", "look", "read", word, 2100),
+        EndTool(turn, "c1", ok=True, result=word, at=2200),
+        PutApproval(question(f"p_{session}", session=session, turn=turn, key=key, arguments=word)),
+        AppendMessages(session, turn, (Message("assistant", word),), 2300),
+        PutItem(item(f"o_{session}", text=word, turn=turn, address=address)),
+        SetItem(f"o_{session}", ItemState.SENT, 2400),
+        PutItem(item(f"n_{session}", text=word, address=address)),
+        SetItem(f"n_{session}", ItemState.SENT, 2600),
+        Compact(session, 1, word, 2700),
+        ended(turn),
+        SetSession(session, CLOSED, DELETED, 3000),
+    )
+
+
+def rows(url: str) -> dict[str, str]:
+    """Everything that is in the tables, as text; but for what the writer notes of itself."""
+    engine = migrator(place(url))
+    with engine.connect() as connection:
+        found = {
+            name: repr(connection.execute(sa.select(table)).all())
+            for name, table in metadata.tables.items()
+            if name != "shelves"
+        }
+    engine.dispose()
+    return found
+
+
+async def test_the_words_of_a_deleted_session_go_and_what_it_cost_stays(
+    store: SessionStore, store_url: str, forgetting: Forgetting
+) -> None:
+    await converse(store, "s1")
+    assert [name for name, text in rows(store_url).items() if WORD in text] == [
+        "sessions",
+        "summaries",
+        "messages",
+        "inbox",
+        "turns",
+        "attempts",
+        "tool_runs",
+        "approvals",
+        "outbox",
+    ]
+    assert await forgetting.with_words() == ("s1",)
+    await forgetting.words("s1", now=NOW)
+    left = rows(store_url)
+    assert [name for name, text in left.items() if WORD in text] == []
+    assert left["outbox"] == "[]"
+    assert left["messages"] == "[]"
+    assert await forgetting.with_words() == ()
+    session = await store.session("s1")
+    assert session
+    assert (session.state, session.reason, session.title, session.messages) == (
+        CLOSED,
+        DELETED,
+        None,
+        0,
+    )
+    assert await store.spent(key=KEY) == Spent(input_tokens=7, cost=0.5, requests=1)
+    assert await store.findings() == ()
+    await forgetting.words("s1", now=NOW)  # again changes nothing
+    await forgetting.words(now=NOW)
+
+
+async def test_that_something_was_received_is_known_for_a_week(
+    store: SessionStore, forgetting: Forgetting
+) -> None:
+    await converse(store, "s1")
+    await forgetting.words("s1", now=NOW)
+    kept = await store.inbox_entry("telegram::1001", "event of i_s1")
+    assert kept
+    assert (kept.state, kept.payload, kept.turn_id) == (InboxState.IGNORED, None, None)
+    assert not await store.accept(entry("i_s1"))  # the platform sends it once more
+    assert await store.inbox_entry("telegram::1001", "event of c_s1") is None  # older than that
+    assert (await store.sweep(NOW)).ignored == 1
+    assert await store.accept(entry("i_s1"))
+
+
+async def test_a_session_goes_with_everything_and_nobody_elses(
+    store: SessionStore, store_url: str, forgetting: Forgetting
+) -> None:
+    await converse(store, "s2", key="web:b", address="web/b", word="quince")
+    before = rows(store_url)
+    await converse(store, "s1")
+    await converse(store, "s3", key="web:c", address="web/c")
+    await forgetting.whole("s1", "s3", now=NOW + 2 * NAMES_KEPT)
+    assert rows(store_url) == before
+
+
+async def test_in_a_room_only_what_surely_belongs_to_a_session_goes(
+    store: SessionStore, forgetting: Forgetting
+) -> None:
+    """Commands of several people stand at one address."""
+    await converse(store, "s1", key="telegram:-1:u=1", address="telegram/-1")
+    await talk(store, "s9", 1, key="telegram:-1:u=2")
+    await store.apply(OpenSession("s8", "telegram:-1:u=3", "telegram/-1", 1))
+    await forgetting.words("s1", now=NOW)
+    assert await store.received("c_s1") is not None
+    assert await store.received("i_s1") is not None
+    assert (await store.received("i_s1")).payload is None  # type: ignore[union-attr]
+    shown = await store.timeline("telegram/-1", 0, 10)
+    assert {each.id for each in shown} == {"c_s1", "n_s1"}
+
+
+async def test_more_rows_than_one_write_takes_go_as_well(
+    store: SessionStore, store_url: str, forgetting: Forgetting
+) -> None:
+    await talk(store, "s1", AT_ONCE + 7)
+    await store.apply(SetSession("s1", CLOSED, DELETED, 9000))
+    counted = store.count()
+    await forgetting.whole("s1", now=NOW)
+    assert counted.commits < 20
+    assert set(rows(store_url).values()) == {"[]"}
+
+
+async def test_idle_are_those_that_nobody_uses_and_nobody_used(
+    store: SessionStore, forgetting: Forgetting
+) -> None:
+    for number, (state, reason, at) in enumerate(
+        [
+            (CLOSED, Reason.NEW, 5000),
+            (CLOSED, Reason.ANSWERED, 9000),
+            (SessionState.SUSPENDED, Reason.STOP, 5000),
+            (SessionState.SUSPENDED, Reason.STOP, 9000),
+            (SessionState.ACTIVE, None, 5000),
+        ]
+    ):
+        await store.apply(
+            opened(f"s{number}", key=f"web:{number}"), SetSession(f"s{number}", state, reason, at)
+        )
+    assert [each.id for each in await forgetting.idle(9000)] == ["s0", "s2"]
+    assert (await forgetting.idle(9000))[0].key == "web:0"
+
+
+async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
+    store: SessionStore, forgetting: Forgetting
+) -> None:
+    await store.apply(opened("s1"))
+    for number, at in enumerate((1000, 5000, 9000)):
+        turn = f"t{number}"
+        await store.accept(entry(f"i{number}", received_at=at))
+        await store.apply(
+            started(turn, "s1", f"i{number}", said=f"question {number}", at=at),
+            StartTool(turn, "c1", "look", "read", "{}", at),
+            EndTool(turn, "c1", ok=True, result="seen", at=at),
+            PutItem(
+                Item(f"o{number}", ADDRESS, "answer", ItemState.PENDING, b"x", at, turn_id=turn)
+            ),
+            SetItem(f"o{number}", ItemState.SENT, at),
+            ended(turn, at=at),
+        )
+    await store.accept(entry("i9", received_at=1000))  # waits
+    await store.apply(PutItem(item("o9")))  # is not delivered
+    await store.accept(entry("i8", received_at=1000))
+    await store.apply(SetInbox(("i8",), InboxState.REFUSED, 9500))  # late
+    assert await forgetting.old(9000, NOW) == 6
+    assert [await store.received(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert {each.id for each in await store.timeline(ADDRESS, 0, 20)} == {
+        "i2",
+        "o2",
+        "i8",
+        "i9",
+        "o9",
+    }
+    assert await store.tool_runs("t1") == ()
+    assert len(await store.tool_runs("t2")) == 1
+    assert len(await store.history("s1")) == 3
+    assert await forgetting.old(9000, NOW) == 0
+    assert await store.findings() == ()
+
+
+async def test_notes_on_what_is_gone_go_too(store: SessionStore, forgetting: Forgetting) -> None:
+    await store.accept(entry("i1"))
+    await store.accept(entry("i2", payload=None))
+    for name in ("i1", "i2", "i3"):
+        await store.put_value("notes", name, "x")
+        await store.put_value("others", name, "x")
+    await forgetting.notes("notes")
+    assert list(await store.values("notes")) == ["i1"]
+    assert len(await store.values("others")) == 3
+
+
+async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    await converse(store, "s1")
+    await converse(store, "s2", key="web:a", address="web/a", word="quince")
+    await store.close()
+    copying.as_one_file(file)
+    assert WORD.encode() in file.read_bytes()
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    await Forgetting(store.database, pause=0).words("s1", now=NOW)
+    await store.close()
+    copying.as_one_file(file)
+    assert WORD.encode() not in file.read_bytes()
+    assert b"quince" in file.read_bytes()
+
+
+async def test_a_big_history_that_goes_makes_the_file_smaller(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    url = f"sqlite:///{file}"
+    store = await SessionStore.open(url, clock=SystemClock())
+    await talk(store, "s1", 3)
+    await talk(store, "s2", 1500, key="web:a")
+    await store.apply(SetSession("s2", CLOSED, DELETED, 9000))
+    await store.close()
+    full = file.stat().st_size
+    store = await SessionStore.open(url, clock=SystemClock())
+    forgetting = Forgetting(store.database, pause=0)
+    async with asyncio.timeout(30):
+        await forgetting.whole("s2", now=NOW)
+        await forgetting.shrink()
+    assert len(await store.history("s1")) == 3
+    await store.close()
+    copying.as_one_file(file)  # which writes the journal back
+    assert file.stat().st_size < full / 2
+    assert b"question 1400" not in file.read_bytes()

@@ -1,0 +1,179 @@
+"""`db check`: what must always be true of a database, and how it is told when it is not."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from sessions import copying
+from sessions.changes import (
+    AppendMessages,
+    EndTurn,
+    PutApproval,
+    PutItem,
+    SetInbox,
+    SetSession,
+    StartTurn,
+    TakeBack,
+)
+from sessions.engine import migrator, place
+from sessions.errors import StoreCorrupt
+from sessions.records import (
+    InboxState,
+    ItemState,
+    Message,
+    Reason,
+    SessionState,
+    ToolCall,
+    TurnState,
+)
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.contract.store_kit import (
+    ADDRESS,
+    KEY,
+    ended,
+    entry,
+    item,
+    opened,
+    question,
+    started,
+    talk,
+)
+
+CALLS = Message("assistant", tool_calls=(ToolCall("c1", "look", "{}"), ToolCall("c2", "pay", "{}")))
+
+
+async def fill(store: SessionStore) -> None:
+    """A bit of everything, as it is while a daemon works."""
+    await talk(store, "s1", 3)
+    for number in range(4):
+        await store.accept(entry(f"i{number}"))
+    results = tuple(Message("tool", "done", tool_call_id=call) for call in ("c1", "c2"))
+    await store.apply(
+        started("t1", "s1", "i0"),
+        AppendMessages("s1", "t1", (CALLS, *results, Message("assistant", "so")), 2100),
+        PutItem(item("o1", turn="t1", state=ItemState.SENT)),
+        ended("t1"),
+        started("t2", "s1", "i1"),
+        PutApproval(question("p1", turn="t2")),
+        AppendMessages("s1", "t2", (CALLS,), 2100),  # its calls are being carried out
+        PutItem(item("o2", turn="t2", final=False)),
+    )
+    await talk(store, "s2", 2, key="web:a")
+    await store.apply(
+        SetSession("s2", SessionState.SUSPENDED, Reason.STOP, 3000),
+        SetInbox(("i2",), InboxState.HELD, 3000, session_id="s2"),
+        TakeBack("s2", "t_s2_00001", 3000),
+    )
+
+
+async def test_what_a_working_daemon_leaves_at_any_moment_is_sound(store: SessionStore) -> None:
+    await fill(store)
+    assert await store.findings() == ()
+
+
+def spoil(url: str, *statements: str) -> None:
+    engine = migrator(place(url))  # which holds to no foreign keys on SQLite
+    with engine.connect() as connection, connection.begin():
+        for statement in statements:
+            connection.execute(sa.text(statement))
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        pytest.param(
+            ["UPDATE turns SET state = 'running' WHERE key = 'telegram:1001'"],
+            "Conversations have more than one turn under way: telegram:1001",
+            id="two turns",
+        ),
+        pytest.param(
+            ["UPDATE turns SET key = 'web:b' WHERE id = 't1'"],
+            "Turns belong to a session of another conversation: t1",
+            id="a turn elsewhere",
+        ),
+        pytest.param(
+            ["DELETE FROM messages WHERE session_id = 's1'"],
+            "Sessions have more or fewer rows than they should: s1",
+            id="lost rows",
+        ),
+        pytest.param(
+            ["UPDATE turns SET state = 'done' WHERE id = 't2'"],
+            "Messages wait for a turn that is not under way: i1",
+            id="nobody answers",
+        ),
+        pytest.param(
+            ["UPDATE inbox SET session_id = 'gone' WHERE id = 'i2'"],
+            "Messages are kept with a session that is not there: i2",
+            id="kept nowhere",
+        ),
+        pytest.param(
+            ["UPDATE outbox SET turn_id = 'gone' WHERE id = 'o2'"],
+            "Things to be shown belong to a turn that is not there: o2",
+            id="nobody's answer",
+        ),
+        pytest.param(
+            [
+                "UPDATE turns SET state = 'done' WHERE id = 't2'",
+                "UPDATE inbox SET state = 'done' WHERE id = 'i1'",
+            ],
+            "Calls of tools have no result behind them: c1, c2",
+            id="no result",
+        ),
+    ],
+)
+async def test_what_cannot_be_is_told_in_a_sentence(
+    store: SessionStore, store_url: str, statements: list[str], expected: str
+) -> None:
+    await fill(store)
+    spoil(store_url, *statements)
+    assert expected in await store.findings()
+
+
+async def test_a_result_behind_another_row_is_no_result(store: SessionStore) -> None:
+    await talk(store, "s1", 0)
+    rows = (CALLS, Message("tool", "a", tool_call_id="c1"), Message("user", "well?"))
+    await store.apply(started("t1", "s1"), AppendMessages("s1", "t1", rows, 2100), ended("t1"))
+    assert await store.findings() == ("Calls of tools have no result behind them: c2",)
+
+
+async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore) -> None:
+    await store.apply(opened("s1"))
+    await store.apply(
+        StartTurn("t1", "s1", KEY, ADDRESS, (), (CALLS, Message("user", "x")), "x", 2000),
+        EndTurn("t1", TurnState.DONE, 3000),
+    )
+    assert await store.findings() == ()
+
+
+async def test_rows_that_belong_to_nothing_are_told(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'holdfast.db'}"
+    store = await SessionStore.open(url, clock=SystemClock())
+    await fill(store)
+    spoil(url, "DELETE FROM sessions WHERE id = 's2'")
+    assert set(await store.findings()) == {
+        "Rows of messages belong to rows of sessions that are not there: 2",
+        "Rows of turns belong to rows of sessions that are not there: 2",
+    }
+    await store.close()
+
+
+async def test_a_damaged_copy_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    await talk(store, "s1", 40)
+    await store.close()
+    copying.as_one_file(file)
+    copying.check_sound(file)
+    with sqlite3.connect(file) as raw:
+        pages = raw.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'ix_messages_session'")
+        page = pages.fetchone()[0]
+    raw.close()
+    content = bytearray(file.read_bytes())
+    content[(page - 1) * 4096 + 200 : page * 4096 - 40] = bytes(4096 - 240)
+    file.write_bytes(content)
+    with pytest.raises(StoreCorrupt, match="The copy of the database is damaged"):
+        copying.check_sound(file)

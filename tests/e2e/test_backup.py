@@ -1,0 +1,385 @@
+"""A backup of a daemon at work, put back; and what a person then sees."""
+
+import asyncio
+import io
+import json
+import re
+import tarfile
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from gateway.backup.manifest import Manifest
+from gateway.backup.restoring import prepare, put_in_place
+from gateway.backup.writing import Source, write_file
+from gateway.cli import root
+from gateway.errors import HoldfastError
+from gateway.lock import only_daemon
+from platforms.core.contract import Address, InboundMessage, Sender, Text
+from sessions import restored
+from sessions.changes import PutItem, SetInbox, SetItem, SetSession
+from sessions.records import InboxState, Item, ItemState, Reason, SessionState
+from sessions.restored import Over
+from sessions.settings import SessionSettings
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.e2e.api_kit import KEY
+from tests.e2e.house import House, Screen, gateway, talkative
+from tests.fakes.model_server import ModelServer
+
+CHAT = "1001"
+DAY = 86_400_000
+
+
+def url(home: Path) -> str:
+    return f"sqlite:///{home / 'holdfast.db'}"
+
+
+async def backed_up(home: Path, file: Path) -> Manifest:
+    source = Source(home, url(home), "1.0", "2027-01-15T08:00:00.000Z")
+    return await asyncio.to_thread(write_file, source, file)
+
+
+def put_back(file: Path, home: Path, *, moved: bool = False) -> Over:
+    with only_daemon(home):
+        ready = prepare(file, home, url(home), SystemClock().now(), moved=moved)
+        put_in_place(ready)
+    return ready.over
+
+
+def store_of(house: House) -> SessionStore:
+    assert house.runner._store
+    return house.runner._store
+
+
+async def until(read: Callable[[], Awaitable[object]], *, wanted: bool = True) -> None:
+    async with asyncio.timeout(8):
+        while bool(await read()) is not wanted:
+            pass
+
+
+async def test_a_backup_made_at_work_is_put_back_and_nothing_happens_twice(tmp_path: Path) -> None:
+    """In one chat a turn runs and a message waits; in others people talk all the time."""
+    here, there, file = tmp_path / "here", tmp_path / "there", tmp_path / "b.tar.gz"
+    async with ModelServer(talkative) as model:
+        async with gateway(here, model, allow=("memory:*",)) as house:
+            screen, store = house.screen, store_of(house)
+            await screen.say(CHAT, "remember the elderberries")
+            await screen.shows(CHAT, "echo: remember")
+            await screen.say(CHAT, "hang on this")
+            await screen.shows(CHAT, "so far")
+            await screen.say(CHAT, "and this waits")
+            unsent = Item("x1", "{}", "notice", ItemState.PENDING, b"{}", 1)
+            address = (await store.sessions())[0].address
+            await store.apply(
+                PutItem(
+                    msgspec.structs.replace(unsent, address=address, body=b'{"text":"sent since"}')
+                )
+            )
+            done = asyncio.Event()
+
+            async def chatter(chat: str) -> None:
+                number = 0
+                while not done.is_set():
+                    number += 1
+                    await screen.say(chat, f"word {number}")
+                    await screen.shows(chat, f"echo: word {number}")
+
+            async with asyncio.TaskGroup() as others:
+                for chat in ("2001", "2002", "2003"):
+                    others.create_task(chatter(chat))
+                await screen.shows("2003", "echo: word 2")
+                manifest = await backed_up(here, file)
+                done.set()
+            assert manifest.schema
+            assert await store.findings() == ()
+        over = put_back(file, there)
+        assert over.turns >= 1
+        assert over.held >= 1
+        assert over.unsent >= 1
+        asked_before = len(model.requests)
+        screen = Screen()
+        async with gateway(there, model, screen, allow=("memory:*",)) as house:
+            store = store_of(house)
+            assert await store.findings() == ()
+            assert len(model.requests) == asked_before
+            assert screen.screen(CHAT) == []
+            await screen.say(CHAT, "/resume", event="later")
+            await screen.shows(CHAT, "Back in the earlier conversation", "echo: and this waits")
+            asked = [str(each["content"]) for each in await house.asked(len(model.requests))]
+            assert asked[0] == "remember the elderberries"
+            assert any("hang on this" in each for each in asked)
+            assert not any("sent since" in each for each in screen.screen(CHAT))
+
+
+async def test_what_was_moved_goes_on_where_it_stood(tmp_path: Path) -> None:
+    here, there, file = tmp_path / "here", tmp_path / "there", tmp_path / "b.tar"
+    async with ModelServer(talkative) as model:
+        async with gateway(here, model) as house:
+            await house.screen.say(CHAT, "hang on this")
+            await house.screen.shows(CHAT, "so far")
+            await house.crash()
+        await backed_up(here, file)
+        assert put_back(file, there, moved=True) == Over()
+        async with gateway(there, model, screen := Screen()) as house:
+            await screen.shows(CHAT, "I was restarted while working on “hang on this”")
+            assert await store_of(house).get_value(restored.SHELF, restored.MOMENT) is None
+
+
+async def test_what_came_before_a_restore_and_is_not_known_is_not_answered(tmp_path: Path) -> None:
+    """A platform from which missed messages are read again shows what was answered since."""
+    here, file = tmp_path / "here", tmp_path / "b.tar"
+    async with ModelServer(talkative) as model:
+        async with gateway(here, model) as house:
+            await house.screen.say(CHAT, "known", event="e1")
+            await house.screen.shows(CHAT, "echo: known")
+        await backed_up(here, file)
+        before = SystemClock().now() - 1000
+        put_back(file, here)
+        async with gateway(here, model, screen := Screen()) as house:
+            for event, text in (("e1", "known"), ("e2", "answered since"), ("e3", "/stop")):
+                await screen.inject(message(event, text, before))
+            await screen.say(CHAT, "new", event="e4")
+            await screen.shows(CHAT, "restored from a backup", "echo: new")
+            assert len([each for each in screen.screen(CHAT) if "restored" in each]) == 1
+            assert not any("No active task" in each for each in screen.screen(CHAT))
+        assert len(model.requests) == 2
+
+
+def message(event: str, text: str, at: int) -> InboundMessage:
+    place, sender = Address("memory", CHAT), Sender(id=CHAT, name="Somebody")
+    parts = (Text(text),)
+    return InboundMessage(event, at, place, sender, parts, direct=True, addressed=True)
+
+
+# --- what is not kept ------------------------------------------------------------------------
+
+
+async def test_the_words_of_a_session_go_when_it_is_deleted(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        store = store_of(house)
+        await house.screen.say(CHAT, "my elderberries")
+        await house.screen.shows(CHAT, "echo: my elderberries")
+        (session,) = await store.sessions()
+        await house.runner.operations["delete"](session=session.id)
+        (left,) = await store.sessions()
+        assert (left.reason, left.title, left.messages) == (Reason.DELETED, None, 0)
+        assert await store.history(session.id) == ()
+        address = session.address
+        assert await store.timeline(address, 0, 10) == ()
+        assert [turn.request for turn in await store.turns(session.id)] == [""]
+        assert (await store.spent(session_id=session.id)).requests == 1
+        assert await store.findings() == ()
+        await house.screen.say(CHAT, "again")
+        await house.screen.shows(CHAT, "echo: again")
+
+
+async def test_words_that_a_running_turn_leaves_behind_its_deletion_go_in_the_next_round(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        store = store_of(house)
+        await house.screen.say(CHAT, "hang on")
+        await house.screen.shows(CHAT, "so far")
+        (session,) = await store.sessions()
+        await house.runner.operations["delete"](session=session.id)
+        await until(store.running_turns, wanted=False)  # it still ends
+        await house.runner._retention.round()
+        assert await store.forgetting.with_words() == ()
+        assert await store.history(session.id) == ()
+
+
+async def test_old_conversations_go_and_those_in_use_stay(tmp_path: Path) -> None:
+    keep, everybody = SessionSettings(keep_days=1), ("memory:*",)
+    async with ModelServer(talkative) as model:
+        async with gateway(tmp_path, model, allow=everybody) as house:
+            for chat in ("closed", "suspended", "active", "young"):
+                await house.screen.say(chat, f"hello from {chat}")
+                await house.screen.shows(chat, "echo: hello")
+            store = store_of(house)
+            by_key = {each.key.partition(":")[2]: each.id for each in await store.sessions()}
+            now = SystemClock().now()
+            long_ago = now - 2 * DAY
+            await store.apply(
+                SetSession(by_key["closed"], SessionState.CLOSED, Reason.NEW, long_ago),
+                SetSession(by_key["suspended"], SessionState.SUSPENDED, Reason.STOP, long_ago),
+                SetSession(by_key["active"], SessionState.ACTIVE, None, long_ago),
+                SetSession(by_key["young"], SessionState.CLOSED, Reason.NEW, now),
+            )
+        async with gateway(tmp_path, model, allow=everybody, sessions=keep) as house:
+            store, screen = store_of(house), house.screen
+
+            async def left() -> bool:
+                return len(await store.sessions()) > 2
+
+            await until(left, wanted=False)  # it tidies up right after the start
+            assert {each.id for each in await store.sessions()} == {
+                by_key["active"],
+                by_key["young"],
+            }
+            assert await store.turns(by_key["closed"]) == ()
+            assert await store.findings() == ()
+            await screen.say("suspended", "/resume")
+            await screen.shows("suspended", "no earlier conversation to bring back")
+            await screen.say("active", "and on")
+            await screen.shows("active", "echo: and on")
+            assert len(await house.asked(5)) == 3
+
+
+async def test_what_is_taken_up_at_that_very_moment_stays(tmp_path: Path) -> None:
+    """The store says that a session is idle; its owner knows better."""
+    keep = SessionSettings(keep_days=1)
+    async with ModelServer(talkative) as model, gateway(tmp_path, model, sessions=keep) as house:
+        store = store_of(house)
+        await house.screen.say(CHAT, "hello")
+        await house.screen.shows(CHAT, "echo: hello")
+        (session,) = await store.sessions()
+        await store.apply(SetSession(session.id, SessionState.SUSPENDED, Reason.STOP, 1))
+        await house.runner._retention.round()
+        assert len(await store.history(session.id)) == 2
+
+
+async def test_without_keep_days_nothing_old_goes(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path, model) as house:
+        store = store_of(house)
+        await house.screen.say(CHAT, "hello")
+        await house.screen.shows(CHAT, "echo: hello")
+        (session,) = await store.sessions()
+        await store.apply(SetSession(session.id, SessionState.CLOSED, Reason.NEW, 1))
+        await house.runner._retention.round()
+        assert len(await store.sessions()) == 1
+
+
+# --- the command -----------------------------------------------------------------------------
+
+
+class Shell:
+    """The command on state folders of its own; in this process, where it starts more quickly."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, home: str, *words: str, said: str | None = None) -> tuple[int, bytes, str]:
+        """Its exit code, what it prints, and what it says beside that."""
+        places = {"HOME": str(self.folder), "HOLDFAST_HOME": str(self.folder / home)}
+        with ThreadPoolExecutor(1) as aside:  # the command has a loop of its own
+            done = aside.submit(CliRunner().invoke, root, words, env=places, input=said).result()
+        error = done.exception
+        if isinstance(error, HoldfastError):
+            lines = "".join(f"holdfast: {line}\n" for line in error.lines)
+            return error.exit_code, done.stdout_bytes, done.stderr + lines
+        assert error is None or isinstance(error, SystemExit), done.exc_info
+        return done.exit_code, done.stdout_bytes, done.stderr
+
+    def says(self, code: int, home: str, *words: str) -> str:
+        words = tuple(str(self.folder / w) if w.endswith((".tgz", ".tar")) else w for w in words)
+        found, printed, said = self.run(home, *words)
+        text = printed.decode() + said
+        assert found == code, text
+        return text
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+async def test_the_commands_say_what_they_do_and_refuse_in_one_sentence(
+    shell: Shell, tmp_path: Path
+) -> None:
+    says: Callable[..., str] = shell.says
+    assert "There is no state folder" in says(1, "a", "backup", "b.tgz")
+    async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as house:
+        await house.screen.say(CHAT, "hello")
+        await house.screen.shows(CHAT, "echo: hello")
+        (tmp_path / "a" / "api_key").write_text(KEY)
+        (tmp_path / "a" / "workspace").mkdir()
+        (tmp_path / "a" / "workspace" / "a.txt").write_text("words")
+        said = await asyncio.to_thread(says, 0, "a", "backup", "b.tgz")
+        assert re.match(r".*/b.tgz holds the database and 1 file, .* It was read again", said)
+        assert "Not in it: api_key: a secret (--secrets takes it in)." in said
+        check = await asyncio.to_thread(says, 0, "a", "db", "check")
+        assert check == "The database is sound.\n"
+    assert "b.tgz is there already" in says(1, "a", "backup", "b.tgz")
+    data: dict[str, Any] = json.loads(
+        says(0, "a", "backup", "c.tar", "--json", "--secrets", "--set", "agent.workspace=/srv/x")
+    )
+    assert (data["files"], data["secrets"], data["elsewhere"]) == (2, True, "/srv/x")
+    outside = says(0, "a", "backup", "e.tar", "--set", "agent.workspace=/srv/x")
+    assert "Not in it: /srv/x (agent.workspace), outside of the state folder." in outside
+    _, printed, said = shell.run("a", "backup", "-")
+    (tmp_path / "d.tgz").write_bytes(printed)
+    assert said == "holdfast: the backup was written; it was not read again.\n"
+
+    assert "say --yes to have what is there moved aside" in says(2, "a", "restore", "b.tgz")
+    with only_daemon(tmp_path / "a"):
+        assert "Another Holdfast (pid" in says(1, "a", "restore", "b.tgz", "--yes")
+    (tmp_path / "cut.tgz").write_bytes((tmp_path / "b.tgz").read_bytes()[:3000])
+    damaged = says(1, "a", "restore", "cut.tgz", "--yes")
+    assert damaged.count("\n") == 1
+    assert "a damaged one" in damaged
+
+    said = says(0, "a", "restore", "b.tgz", "--yes")
+    assert "Restored as of 20" in said
+    assert f"What was there is kept in {tmp_path / 'a' / 'before-restore-'}" in said
+    assert said.endswith("The database is sound.\n")
+    for file in ("c.tar", "d.tgz"):
+        home = f"new-{file}"
+        data = json.loads(says(0, home, "restore", file, "--json"))
+        assert (data["aside"], data["findings"]) == (None, [])
+        (listed,) = json.loads(says(0, home, "sessions", "list", "--json"))
+        assert listed["title"] == "hello"
+    assert (tmp_path / "new-c.tar" / "api_key").read_text() == KEY
+    assert says(0, "a", "db", "upgrade").startswith("The database is up to date.")
+
+
+def test_what_a_newer_version_made_ends_with_78(shell: Shell, tmp_path: Path) -> None:
+    shell.says(0, "a", "db", "upgrade")
+    shell.says(0, "a", "backup", "b.tar")
+    with tarfile.open(tmp_path / "b.tar") as old, tarfile.open(tmp_path / "n.tar", "w") as new:
+        for info in old:
+            content = old.extractfile(info)
+            text = content.read() if content else b""
+            if info.name == "holdfast-backup.json":
+                text = text.replace(b'"schema": "', b'"schema": "9')
+                info.size = len(text)
+            new.addfile(info, io.BytesIO(text))
+    said = shell.says(78, "fresh", "restore", "n.tar")
+    assert "newer version of Holdfast" in said
+    assert not (tmp_path / "fresh" / "holdfast.db").exists()
+
+
+async def test_what_is_over_after_a_restore_is_counted_for_the_operator(
+    shell: Shell, tmp_path: Path
+) -> None:
+    async with ModelServer(talkative) as model, gateway(tmp_path / "a", model) as house:
+        store = store_of(house)
+        await house.screen.say(CHAT, "hang on")
+        await house.screen.shows(CHAT, "so far")
+        await house.screen.say(CHAT, "then this")
+        await until(store.waiting_keys)
+        await asyncio.to_thread(shell.says, 0, "a", "backup", "b.tgz")
+    said = shell.says(0, "b", "restore", "b.tgz")
+    assert "so it is not done again: 1 running answer was ended, " in said
+    assert "1 waiting message is kept for /resume" in said
+    assert "restore it once more, with --moved" in said
+    said = shell.says(0, "b", "restore", "b.tgz", "--moved", "--yes")
+    assert "not done again" not in said
+
+
+async def test_db_check_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
+    store = await SessionStore.open(url(tmp_path / "a"), clock=SystemClock())
+    lost = msgspec.structs.replace(
+        Item("x1", "{}", "notice", ItemState.PENDING, b"{}", 1), turn_id="t_none"
+    )
+    await store.apply(PutItem(lost), SetItem("x1", ItemState.UNKNOWN, 2))
+    await store.apply(SetInbox((), InboxState.DONE, 1))
+    await store.close()
+    said = shell.says(1, "a", "db", "check")
+    assert "Things to be shown belong to a turn that is not there: x1." in said
+    assert "restore FILE" in said

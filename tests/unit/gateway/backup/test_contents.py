@@ -1,0 +1,79 @@
+"""What may come out of an archive, whoever made it."""
+
+import pytest
+
+from gateway.backup.contents import is_secret, leads_out, objection, stays
+
+OUTSIDE = "lies outside the state folder"
+TAKEN = "has a name that no backup holds"
+OUT = "is a link that leads out of its folder"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "target", "expected"),
+    [
+        ("database.db", "file", "", ""),
+        ("database.db", "link", "/etc/passwd", "is not a file"),
+        ("holdfast-backup.json", "folder", "", "is not a file"),
+        ("state/workspace", "folder", "", ""),
+        ("state/workspace/a/b.txt", "file", "", ""),
+        ("state/workspace/...", "file", "", ""),
+        ("state/workspace/a\udc80", "file", "", ""),
+        ("state", "folder", "", OUTSIDE),
+        ("state/", "folder", "", OUTSIDE),
+        ("state//etc/passwd", "file", "", OUTSIDE),
+        ("/etc/passwd", "file", "", OUTSIDE),
+        ("../x", "file", "", OUTSIDE),
+        ("state/../x", "file", "", OUTSIDE),
+        ("state/workspace/../../x", "file", "", OUTSIDE),
+        ("state/workspace/./x", "file", "", OUTSIDE),
+        ("state/workspace/a\0b", "file", "", OUTSIDE),
+        ("elsewhere/x", "file", "", OUTSIDE),
+        ("state/lock", "file", "", TAKEN),
+        ("state/control.sock", "file", "", TAKEN),
+        ("state/holdfast.db-wal", "file", "", TAKEN),
+        ("state/backups/x", "file", "", TAKEN),
+        ("state/.restore/plan.json", "file", "", TAKEN),
+        ("state/before-restore-20260101T000000Z/x", "file", "", TAKEN),
+        ("state/workspace/x", "other", "", "is neither a file nor a folder nor a link"),
+        ("state/workspace/l", "link", "b/c", ""),
+        ("state/workspace/a/l", "link", "../b", ""),
+        ("state/workspace/l", "link", "/etc/passwd", OUT),
+        ("state/workspace/l", "link", "../lock", OUT),
+        ("state/workspace/a/l", "link", "../../../etc", OUT),
+        ("state/l", "link", "workspace", OUT),
+        ("state/workspace/link/x", "file", "", "lies behind a link"),
+        ("state/workspace/link/a/x", "folder", "", "lies behind a link"),
+    ],
+)
+def test_only_what_we_put_in_comes_out(name: str, kind: str, target: str, expected: str) -> None:
+    assert objection(name, kind, target, {"workspace/link"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("api_key", True),
+        ("secrets", True),
+        (".env", True),
+        ("holdfast.toml", True),
+        ("bot-token", True),
+        ("workspace", False),
+        ("drafts", False),
+        ("outgoing", False),
+        ("platforms", False),
+    ],
+)
+def test_what_opens_doors_is_known_by_its_name(name: str, *, expected: bool) -> None:
+    assert is_secret(name) is expected
+
+
+def test_what_belongs_to_this_place_stays() -> None:
+    assert all(map(stays, ("lock", "holdfast.db", "holdfast.db-shm", "mine.tar.gz", ".b.tar.part")))
+    assert not any(map(stays, ("workspace", "locks", "a.txt", "api_key")))
+
+
+def test_a_link_counts_from_where_it_stands() -> None:
+    assert not leads_out("workspace/a/b", "../c")
+    assert leads_out("workspace/a", "../c")
+    assert leads_out("a", "a")

@@ -1,0 +1,520 @@
+"""A backup as a file: whole under its name or not there, whatever happens meanwhile."""
+
+import fcntl
+import gzip
+import hashlib
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.backup.manifest import BadBackup, read_manifest
+from gateway.backup.reading import unpack, verify
+from gateway.backup.restoring import discard, prepare, put_in_place
+from gateway.backup.swap import finish
+from gateway.backup.writing import Source, write, write_file
+from gateway.errors import CannotStart, ConfigError
+from gateway.lock import only_daemon
+from sessions import opening
+from sessions.engine import place
+
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A state folder with a bit of everything."""
+    home = tmp_path / "home"
+    opening.prepare(place(url(home)))
+    own = home / "workspace" / "web%3Aowner"
+    (own / "received" / "0123456789").mkdir(parents=True)
+    (own / "received" / "0123456789" / "photo.png").write_bytes(bytes(range(256)) * 1000)
+    (own / "notes.txt").write_text("words")
+    (own / "run.sh").write_text("#!/bin/sh")
+    (own / "run.sh").chmod(0o755)
+    (own / "empty").touch()
+    (own / "link").symlink_to("notes.txt")
+    (own / "folder").symlink_to("received")
+    (own / "out").symlink_to("/etc/passwd")
+    (own / os.fsdecode(b"odd \xff name")).write_text("odd")
+    (home / "drafts" / "web%3Aa").mkdir(parents=True)
+    (home / "drafts" / "web%3Aa" / "d1.text").write_text("half a file")
+    (home / "outgoing" / "shown" / "f_1").mkdir(parents=True)
+    (home / "outgoing" / "shown" / "f_1" / "a.txt").write_text("shown")
+    (home / "platforms" / "web").mkdir(parents=True)
+    (home / "api_key").write_text("hf-a-key-that-opens-doors")
+    (home / "lock").touch()
+    (home / "backups").mkdir()
+    (home / "backups" / "before-0003-x.db").write_text("old")
+    return home
+
+
+def url(home: Path) -> str:
+    return f"sqlite:///{home / 'holdfast.db'}"
+
+
+def source(home: Path, *, secrets: bool = False) -> Source:
+    return Source(home, url(home), "1.2.3", "2027-01-15T08:00:00.000Z", secrets=secrets)
+
+
+def tree(folder: Path) -> dict[str, Any]:
+    """What is in a folder: content, mode, target of a link."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        elif path.is_file():
+            found[name] = (path.read_bytes(), path.stat().st_mode & 0o777)
+    return found
+
+
+def restored(file: Path, home: Path) -> None:
+    with only_daemon(home):
+        put_in_place(prepare(file, home, url(home), NOW, moved=True))
+
+
+@pytest.mark.parametrize("name", ["b.tar.gz", "b.tar", "b"])
+def test_what_went_in_comes_out(home: Path, tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    manifest = write_file(source(home), file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert tarfile.is_tarfile(file)
+    assert verify(file) == manifest
+    assert set(manifest.left_out) == {
+        "api_key: a secret (--secrets takes it in)",
+        "workspace/web%3Aowner/out: a link that leads out of its folder",
+    }
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, "home"])
+    other = tmp_path / "other"
+    restored(file, other)
+    for folder in ("workspace", "drafts", "outgoing", "platforms"):
+        there = tree(home / folder)
+        there.pop("web%3Aowner/out", None)
+        assert tree(other / folder) == there
+        assert (other / folder).is_dir()
+    assert not (other / "api_key").exists()
+    assert not (other / "backups").exists()
+    opening.check(place(url(other)))
+
+
+def test_secrets_come_along_when_asked_for(home: Path, tmp_path: Path) -> None:
+    write_file(source(home, secrets=True), tmp_path / "b.tgz")
+    restored(tmp_path / "b.tgz", tmp_path / "other")
+    assert (tmp_path / "other" / "api_key").read_text() == "hf-a-key-that-opens-doors"
+
+
+def test_sockets_pipes_and_what_cannot_be_read_do_not_hold_it_up(
+    home: Path, tmp_path: Path
+) -> None:
+    own = home / "workspace" / "web%3Aowner"
+    os.mkfifo(own / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(own / "s"))
+        manifest = write_file(source(home), tmp_path / "b.tgz")
+    names = {member.name.rpartition("/")[2] for member in manifest.members}
+    assert not names & {"pipe", "s"}
+    assert {"notes.txt", "link", "folder"} <= names
+
+
+def test_a_file_that_changes_while_it_is_read_breaks_nothing(home: Path, tmp_path: Path) -> None:
+    """The stream is slow: one file grows, one shrinks and one goes while they are read."""
+    own = home / "workspace" / "web%3Aowner"
+    for name in ("grows", "shrinks"):
+        (own / name).write_bytes(b"x" * 3_000_000)
+    (own / "zgoes").write_text("soon gone")
+
+    class Slow(io.BytesIO):
+        def write(self, piece: Any) -> int:
+            with (own / "grows").open("ab") as file:
+                file.write(b"more")
+            if b"state/workspace/web%3Aowner/shrinks" in bytes(piece):
+                os.truncate(own / "shrinks", 10)
+                (own / "zgoes").unlink(missing_ok=True)
+            return super().write(piece)
+
+    stream = Slow()
+    (tmp_path / "work").mkdir()
+    manifest = write(source(home), stream, tmp_path / "work", packed=False)
+    file = tmp_path / "b.tar"
+    file.write_bytes(stream.getvalue())
+    assert verify(file) == manifest
+    sizes = {member.name.rpartition("/")[2]: member.size for member in manifest.members}
+    assert sizes["shrinks"] == 3_000_000
+    assert sizes["grows"] >= 3_000_000
+    assert "zgoes" not in sizes
+
+
+def test_a_file_that_is_there_is_replaced_only_by_force(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "b.tgz"
+    file.write_text("mine")
+    with pytest.raises(CannotStart, match="is there already; give another name, or --force"):
+        write_file(source(home), file)
+    assert file.read_text() == "mine"
+    write_file(source(home), file, force=True)
+    verify(file)
+
+
+def test_what_cannot_be_written_leaves_nothing(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match=r"cannot be written to .*: No such file or directory"):
+        write_file(source(home), tmp_path / "nowhere" / "b.tgz")
+    full = Path("/dev/full")
+    if full.exists():
+        (tmp_path / "work").mkdir()
+        with full.open("wb") as stream, pytest.raises(OSError, match="No space left"):
+            write(source(home), stream, tmp_path / "work", packed=False)
+
+
+def test_two_backups_to_one_name_do_not_meet(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "b.tgz"
+    with (tmp_path / ".b.tgz.part").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(CannotStart, match="Another backup is being written"):
+            write_file(source(home), file)
+    write_file(source(home), file)
+
+
+def test_a_backup_takes_no_backup_in(home: Path) -> None:
+    with pytest.raises(CannotStart, match="lies in what is backed up; give a place outside of"):
+        write_file(source(home), home / "workspace" / "b.tgz")
+    for file in (home / "b.tgz", home / "backups" / "b.tgz"):
+        manifest = write_file(source(home), file)
+        assert not [each for each in manifest.members if each.name.endswith((".tgz", ".part"))]
+
+
+# --- archives that are damaged, or made by somebody else -------------------------------------
+
+
+def rewritten(file: Path, change: Callable[[tarfile.TarInfo, bytes], tuple[tarfile.TarInfo, bytes] | None],
+              *more: tuple[tarfile.TarInfo, bytes]) -> Path:  # fmt: skip
+    """The same archive with members changed, left out or added; the manifest knows of it all."""
+    target = file.with_name(f"odd-{file.name}".removesuffix(".gz"))
+    with tarfile.open(file) as old, tarfile.open(target, "w") as new:
+        for info in old:
+            content = old.extractfile(info) if info.isreg() else None
+            changed = change(info, content.read() if content else b"")
+            if changed and info.name == "holdfast-backup.json":
+                for extra, text in more:
+                    new.addfile(extra, io.BytesIO(text))
+            if changed:
+                changed[0].size = len(changed[1])
+                new.addfile(changed[0], io.BytesIO(changed[1]))
+    return target
+
+
+def same(info: tarfile.TarInfo, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
+    return info, content
+
+
+def odd(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+@pytest.fixture
+def file(home: Path, tmp_path: Path) -> Path:
+    write_file(source(home), tmp_path / "b.tar.gz")
+    return tmp_path / "b.tar.gz"
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        (odd("../../evil"), "lies outside the state folder"),
+        (odd("/tmp/evil"), "lies outside the state folder"),  # noqa: S108 - it is not made
+        (odd("state/workspace/x", tarfile.SYMTYPE, "/etc"), "leads out of its folder"),
+        (odd("state/workspace/x", tarfile.LNKTYPE, "database.db"), "is neither a file"),
+        (odd("state/workspace/x", tarfile.CHRTYPE), "is neither a file"),
+        (odd("state/workspace/x", tarfile.FIFOTYPE), "is neither a file"),
+        (odd("state/workspace/web%3Aowner/folder/x"), "lies behind a link"),
+        (odd("state/workspace/web%3Aowner/notes.txt"), "is there twice"),
+        (odd("state/workspace/added"), "is not as it was when the backup was made"),
+    ],
+)
+def test_an_archive_that_reaches_out_is_refused_before_anything_is_touched(
+    file: Path, home: Path, tmp_path: Path, info: tarfile.TarInfo, expected: str
+) -> None:
+    before = tree(home)
+    bad = rewritten(file, same, (info, b""))
+    with pytest.raises(BadBackup, match=expected):
+        verify(bad)
+    with only_daemon(home), pytest.raises(BadBackup, match=expected):
+        prepare(bad, home, url(home), NOW, moved=False)
+    after = tree(home)
+    after.pop("lock")
+    before.pop("lock")
+    assert after == before
+    assert not (tmp_path / "evil").exists()
+
+
+def test_every_cut_and_every_changed_byte_is_noticed(file: Path, tmp_path: Path) -> None:
+    whole = file.read_bytes()
+    raw = gzip.decompress(whole)
+    bad = tmp_path / "bad"
+    for end in (0, 1, 600, len(whole) // 2, len(whole) - 200):
+        bad.write_bytes(whole[:end])
+        with pytest.raises((BadBackup, CannotStart), match=r"bad cannot be|bad is no backup"):
+            verify(bad)
+    noticed = 0
+    for at in range(512, len(raw), len(raw) // 60):
+        changed = bytearray(raw)
+        changed[at] ^= 0x55
+        bad.write_bytes(changed)
+        try:
+            found = verify(bad)
+        except (BadBackup, CannotStart, ConfigError):
+            noticed += 1
+        else:
+            assert found == verify(file)  # what was changed is padding
+    assert noticed > 40
+    bad.write_bytes(b"a diary" * 1000)
+    with pytest.raises(BadBackup, match="bad is no backup of Holdfast, or a damaged one"):
+        verify(bad)
+
+
+def edited(file: Path, **fields: object) -> Path:
+    def change(info: tarfile.TarInfo, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
+        if info.name == "holdfast-backup.json":
+            content = json.dumps(json.loads(content) | fields).encode()
+        return info, content
+
+    return rewritten(file, change)
+
+
+def test_what_a_newer_version_made_is_refused_with_78(file: Path, home: Path) -> None:
+    newer: tuple[tuple[dict[str, object], str], ...] = (
+        ({"schema": "9999", "version": "7.0"}, r"newer version of Holdfast \(7.0, schema 9"),
+        ({"format": 2}, "was written by a newer version of Holdfast; install that"),
+    )
+    for fields, expected in newer:
+        bad = edited(file, **fields)
+        with only_daemon(home), pytest.raises(ConfigError, match=expected) as caught:
+            prepare(bad, home, url(home), NOW, moved=False)
+        assert caught.value.exit_code == 78
+
+
+def test_what_stands_behind_the_end_is_refused(file: Path) -> None:
+    bad = rewritten(file, same)
+    with tarfile.open(bad, "a") as archive:
+        archive.addfile(odd("state/workspace/late"))
+    with pytest.raises(BadBackup, match="something stands behind its end"):
+        verify(bad)
+
+
+def test_a_place_where_nothing_can_be_put_is_said(file: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "database.db").mkdir()
+    with pytest.raises(CannotStart, match=r"b.tar.gz cannot be unpacked: File exists"):
+        unpack(file, there)
+
+
+def test_what_says_nothing_of_itself_is_refused(file: Path) -> None:
+    with pytest.raises(BadBackup, match="what it says of itself cannot be read"):
+        verify(edited(file, members=5))
+    with pytest.raises(BadBackup, match="it ends before its end"):
+        verify(rewritten(file, lambda i, c: (i, c) if i.name != "holdfast-backup.json" else None))
+    with pytest.raises(BadBackup, match="cannot be read"):
+        read_manifest(b"[]")
+    gone = rewritten(
+        edited(file, members=[]), lambda i, c: (i, c) if i.name == "holdfast-backup.json" else None
+    )
+    with pytest.raises(BadBackup, match="it holds no database"):
+        verify(gone)
+
+
+def test_a_database_that_is_damaged_in_the_archive_is_refused(file: Path, home: Path) -> None:
+    junk = b"SQLite format 3\0" + b"x" * 5000
+    members = [
+        {**member, "size": len(junk), "sha256": hashlib.sha256(junk).hexdigest()}
+        if member["name"] == "database.db"
+        else member
+        for member in msgspec.to_builtins(verify(file).members)
+    ]
+    bad = rewritten(
+        edited(file, members=members), lambda i, c: (i, junk if i.name == "database.db" else c)
+    )
+    with (
+        only_daemon(home),
+        pytest.raises(BadBackup, match=r"odd-b.tar cannot be restored: .*database"),
+    ):
+        prepare(bad, home, url(home), NOW, moved=False)
+
+
+# --- putting it in place ---------------------------------------------------------------------
+
+
+def test_what_was_there_is_moved_aside(file: Path, home: Path) -> None:
+    (home / "workspace" / "web%3Aowner" / "notes.txt").write_text("newer words")
+    (home / "workspace" / "newcomer").mkdir()
+    (home / "holdfast.db-wal").touch()
+    before = tree(home)
+    restored(file, home)
+    aside = home / "before-restore-20270115T080000Z"
+    assert (home / "workspace/web%3Aowner/notes.txt").read_text() == "words"
+    assert not (home / "workspace/newcomer").exists()
+    assert (home / "api_key").exists()  # the backup has none
+    kept = tree(aside)
+    for name in ("workspace/web%3Aowner/notes.txt", "holdfast.db", "drafts/web%3Aa/d1.text"):
+        assert kept[name] == before[name]
+    assert not (home / ".restore").exists()
+    restored(file, home)  # within the same second
+    assert (home / "before-restore-20270115T080000Z-2" / "holdfast.db").exists()
+    assert aside.exists()
+
+
+def test_a_database_elsewhere_is_put_elsewhere(file: Path, home: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere" / "mine.db"
+    where = f"sqlite:///{elsewhere}"
+    for _ in range(2):
+        with only_daemon(home):
+            put_in_place(prepare(file, home, where, NOW, moved=False))
+        opening.check(place(where))
+    aside = elsewhere.with_name("mine.db.before-restore-20270115T080000Z-2")
+    assert aside.exists()
+    assert (home / "holdfast.db").exists()
+
+
+def test_what_was_prepared_can_be_forgotten(file: Path, home: Path) -> None:
+    before = tree(home)
+    with only_daemon(home):
+        before["lock"] = tree(home)["lock"]
+        ready = prepare(file, home, url(home), NOW, moved=False)
+        assert ready.replaces
+        discard(home)
+        assert tree(home) == before
+
+
+def test_a_backup_of_an_older_version_is_brought_up_to_date_on_the_way(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    opening.make(place(url(home)), "0001")
+    file = tmp_path / "b.tar"
+    assert write_file(source(home), file).schema == "0001"
+    restored(file, tmp_path / "other")
+    opening.check(place(url(tmp_path / "other")))
+
+
+# --- kill -9 ---------------------------------------------------------------------------------
+
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+import sqlalchemy.dialects.sqlite
+from gateway.backup.restoring import prepare, put_in_place
+from gateway.backup.writing import Source, write_file
+from gateway.lock import only_daemon
+import alembic.command, zlib
+
+what, folder, home = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+url = f"sqlite:///{home / 'holdfast.db'}"
+events = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "open", "os.truncate"}
+step = int(sys.argv[4])
+for number in range(1, 2000, step):
+    copy = folder / str(number)
+    shutil.copytree(home, copy / "home", symlinks=True)
+    child = os.fork()
+    if child == 0:
+        left = number
+        def hook(event, args):
+            global left
+            if event in events:
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        here = copy / "home"
+        store = f"sqlite:///{here / 'holdfast.db'}"
+        if what == "backup":
+            sys.addaudithook(hook)
+            write_file(Source(here, store, "1", "now"), copy / "b.tar")
+        else:
+            with only_daemon(here):
+                ready = prepare(folder / "b.tar", here, store, 1_800_000_000_000, moved=True)
+                sys.addaudithook(hook)
+                put_in_place(ready)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+print(number)
+"""
+
+
+def killed(what: str, folder: Path, home: Path, step: int) -> list[Path]:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, what, str(folder), str(home), str(step)],
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    last = int(done.stdout)
+    assert last > 10 * step
+    return [folder / str(number) for number in range(1, last + 1, step)]
+
+
+def test_a_kill_in_the_middle_of_a_backup_leaves_no_half_of_one(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    runs = killed("backup", tmp_path / "runs", home, 3)
+    names = set()
+    for run in runs:
+        file = run / "b.tar"
+        names |= {each.name for each in run.iterdir()}
+        if file.exists():
+            verify(file)
+        write_file(source(home), file, force=True)
+        assert {each.name for each in run.iterdir()} == {"b.tar", "home"}
+    assert {".b.tar.part", ".b.tar.work"} <= names  # some were killed while they wrote
+
+
+def test_a_kill_in_the_middle_of_a_restore_leaves_the_old_or_the_new(
+    home: Path, tmp_path: Path
+) -> None:
+    runs_in = tmp_path / "runs"
+    runs_in.mkdir()
+    write_file(source(home), runs_in / "b.tar")
+    new = {"workspace/web%3Aowner/notes.txt": "words", "drafts/web%3Aa/d1.text": "half a file"}
+    old = dict.fromkeys(new, "changed since")
+    for name, text in old.items():
+        (home / name).write_text(text)
+    (home / "holdfast.db-journal").touch()  # shows whose database it is
+    seen = set()
+    for run in killed("restore", runs_in, home, 1):
+        here = run / "home"
+        halves = {name: (here / name).read_text() for name in new if (here / name).exists()}
+        with only_daemon(here):  # as the next start does
+            pass
+        found = {name: (here / name).read_text() for name in new}
+        is_new = not (here / "holdfast.db-journal").exists()
+        assert found == (new if is_new else old)
+        seen.add((is_new, halves == found))
+        opening.prepare(place(url(here)))
+        assert not (here / ".restore").exists()
+        if is_new:
+            aside = here / "before-restore-20270115T080000Z"
+            assert {name: (aside / name).read_text() for name in old} == old
+    assert {(False, True), (True, True), (True, False)} <= seen  # also ones killed half-way
+
+
+def test_a_restore_that_cannot_be_finished_says_so(home: Path) -> None:
+    (home / ".restore").mkdir()
+    (home / ".restore" / "plan.json").write_text(
+        json.dumps([{"source": str(home / "drafts"), "target": "/proc/nowhere/drafts"}])
+    )
+    with pytest.raises(CannotStart, match="A restore that was begun cannot be finished: "):
+        finish(home)
+    assert (home / ".restore" / "plan.json").exists()
+
+
+def test_unpacking_goes_nowhere_else(file: Path, tmp_path: Path) -> None:
+    unpack(file, tmp_path / "out")
+    assert {each.name for each in (tmp_path / "out").iterdir()} == {"database.db", "state"}
