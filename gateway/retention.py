@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from gateway.api import kept
+from gateway.steady import Steady
 from sessions.actor import Unhandled
 from sessions.errors import StoreError
 from sessions.events import Command, Delete, Event, State
@@ -25,12 +26,13 @@ class Retention:
         store: SessionStore,
         clock: Clock,
         owner: Callable[[str, Event], Awaitable[State]],
-        keep_days: int | None,
+        keep_days: Callable[[], int | None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._owner = owner
         self._keep_days = keep_days
+        self._steady = Steady(clock)  # a clock that is set ahead must delete nothing
 
     async def words(self, session_id: str) -> None:
         """Take all words out of a session that was deleted just now."""
@@ -46,8 +48,8 @@ class Retention:
         while (found := await forgetting.with_words()) and found != before:
             await forgetting.words(*found, now=now)
             before = found
-        if self._keep_days:
-            await self._old(now - self._keep_days * _DAY, now)
+        if days := self._keep_days():
+            await self._old(self._steady.now() - days * _DAY, now)
         await forgetting.notes(kept.SHELF)
         await forgetting.shrink()
 

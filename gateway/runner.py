@@ -310,7 +310,9 @@ class GatewayRunner:
                 goes_on=goes_on,
             )
         )
-        self._retention = Retention(store, self._clock, pool.ask, settings.sessions.keep_days)
+        self._retention = Retention(
+            store, self._clock, pool.ask, lambda: self._settings.sessions.keep_days
+        )
         self._asides = Asides(
             store=store,
             clock=self._clock,

@@ -21,9 +21,12 @@ class Steady:
 
     def age(self, moment: int) -> int:
         """How many milliseconds ago something was, by the clock that makes it younger."""
+        return self.now() - moment
+
+    def now(self) -> int:
+        """The earlier of what the clock says and what it would say if nobody had set it."""
         now = self._clock.now()
-        unset = now - (self._offset() - self._off)
-        return min(now, unset) - moment
+        return min(now, now - (self._offset() - self._off))
 
     def jump(self) -> int:
         """By how much the clock was set since this was last asked; 0 when it was not."""

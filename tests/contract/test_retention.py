@@ -25,7 +25,7 @@ async def test_what_a_dead_process_left_of_a_deleted_session_goes(store: Session
     await talk(store, "s1", 2)
     await talk(store, "s2", 2, key="web:a")
     await store.apply(SetSession("s1", CLOSED, Reason.DELETED, 5000))
-    await Retention(store, SystemClock(), broken, None).round()
+    await Retention(store, SystemClock(), broken, lambda: None).round()
     assert await store.history("s1") == ()
     assert len(await store.history("s2")) == 2
 
@@ -35,7 +35,7 @@ async def test_a_session_whose_owner_is_broken_stays(
 ) -> None:
     await talk(store, "s1", 2)
     await store.apply(SetSession("s1", CLOSED, Reason.NEW, 5000))
-    await Retention(store, SystemClock(), broken, 1).round()
+    await Retention(store, SystemClock(), broken, lambda: 1).round()
     assert len(await store.history("s1")) == 2
     assert "s1 could not be deleted: the owner of telegram:1001 broke" in caplog.text
 
@@ -45,5 +45,5 @@ async def test_words_that_cannot_be_taken_now_are_left_to_the_next_round(
 ) -> None:
     await store.close()
     with caplog.at_level(logging.WARNING):
-        await Retention(store, SystemClock(), broken, None).words("s1")
+        await Retention(store, SystemClock(), broken, lambda: None).words("s1")
     assert "the words of s1 are still there: The database" in caplog.text
