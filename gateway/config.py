@@ -27,6 +27,7 @@ from gateway.config_model import complete_model
 from gateway.config_tree import Origin, Raw, Tree, dotted, parse_setting
 from gateway.config_values import Values, others_can_read, read_text
 from gateway.errors import ConfigError
+from gateway.handover import VARIABLE
 from gateway.nearest import did_you_mean
 from gateway.settings import Settings
 from gateway.to_come import FAMILIES, is_to_come
@@ -67,6 +68,11 @@ class Report(Struct, frozen=True):
 def environment() -> Mapping[str, str]:
     """Give the process's environment; everything else is given it as an argument."""
     return os.environ
+
+
+def take_handover() -> str:
+    """What the process whose place this one took has left for it; nothing started later sees it."""
+    return os.environ.pop(VARIABLE, "")
 
 
 def load(options: Options, environ: Mapping[str, str], specs: Specs) -> Loaded:
@@ -289,7 +295,7 @@ def _at(settings: object, path: KeyPath) -> object:
     return found
 
 
-_PLACES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME"})
+_PLACES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME", VARIABLE})
 _SHOWN = 5  # characters of a --set value that an error may repeat; a secret has more
 _SECRET_KEY = re.compile(r"key|token|secret|password|url|env|headers", re.IGNORECASE)
 # What Kubernetes puts into a container when a service is called "holdfast".

@@ -17,6 +17,7 @@ from gateway.inbound import by
 from gateway.messages import origin_of
 from gateway.notices import Fields
 from gateway.people import People
+from gateway.restart import Restart
 from gateway.routing import Command, Unknown, parse_command
 from platforms.core.contract import Address, Capabilities, Inbound, InboundAction, InboundMessage
 from sessions.actor import Unhandled
@@ -50,7 +51,10 @@ class Desk:
         stopping: asyncio.Event,
         questions: Approvals,
         asides: Asides,
+        restart: Restart,
+        crashes: int = 0,
     ) -> None:
+        self.restart = restart
         self.questions = questions
         self.asides = asides
         self._store = store
@@ -61,6 +65,7 @@ class Desk:
         self._delivery = delivery
         self._capabilities = capabilities
         self._stopping = stopping
+        self._crashes = crashes
 
     # --- carrying out ---------------------------------------------------------------------------
 
@@ -188,6 +193,10 @@ class Desk:
     def restarting(self) -> bool:
         """Whether the gateway is on its way down."""
         return self._stopping.is_set()
+
+    def crashes(self) -> int:
+        """How many made it start in safe mode; 0: it is not in safe mode."""
+        return self._crashes
 
     async def claim(self, principal: str, name: str, code: str) -> bool:
         """Make somebody the first admin, if the code is good."""

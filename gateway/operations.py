@@ -8,6 +8,7 @@ from gateway.delivery.view import Body, write_address, write_body
 from gateway.desk import Desk
 from gateway.errors import HoldfastError
 from gateway.people import People
+from gateway.restart import Restart
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import PutItem
 from sessions.events import Command as By
@@ -48,6 +49,7 @@ class Operations:
         status: Callable[[], dict[str, object]],
         new_link: Callable[[str | None], Awaitable[str]],
         claim_links: Callable[[str], dict[str, str]],
+        restart: Restart,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -59,6 +61,7 @@ class Operations:
         self._status = status
         self._new_link = new_link
         self._claim_links = claim_links
+        self._restart = restart
 
     def table(self) -> dict[str, Operation]:
         """Operations by the name the command line uses."""
@@ -73,6 +76,10 @@ class Operations:
             "pair_approve": self.pair_approve,
             "pair_revoke": self.pair_revoke,
             "pair_claim": self.pair_claim,
+            "restart": self._restart.ask,
+            "restart_list": self.restart_list,
+            "restart_state": self.restart_state,
+            "restart_cancel": self.restart_cancel,
         }
 
     async def status(self) -> dict[str, object]:
@@ -158,6 +165,18 @@ class Operations:
         """Make a code by which the first admin shows up, and links that hand it in."""
         code = await self._people.new_claim()
         return {"code": code, "links": self._claim_links(code)}
+
+    async def restart_list(self) -> list[dict[str, object]]:
+        """What a restart would interrupt."""
+        return self._restart.tasks_running()
+
+    async def restart_state(self, restart: str) -> dict[str, object]:
+        """How a restart stands."""
+        return self._restart.state(restart)
+
+    async def restart_cancel(self, restart: str) -> dict[str, object]:
+        """Let a restart wait no more for a moment in which nothing runs."""
+        return self._restart.cancel(restart)
 
     async def _find(self, text: str) -> Session:
         found = await self._store.find_session(text)

@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.control import Operation, Stream, Wire, serving, socket_path
 from gateway.errors import CannotStart
+from gateway.handover import LOCK, Handover
 from gateway.lock import only_daemon
 from gateway.notify import Systemd
 from platforms.console import CHAT, ConsoleAdapter, Screen
@@ -26,6 +27,7 @@ class Runner(Protocol):
     """What is run: `gateway.runner.GatewayRunner`."""
 
     stopping: asyncio.Event
+    restarting: asyncio.Event
     hurry: asyncio.Event
     ready: asyncio.Event
 
@@ -61,14 +63,21 @@ async def serve(
     *,
     then: Then | None = None,
     signals: bool = True,
+    handover: Handover | None = None,
+    starts: contextlib.AbstractContextManager[object] | None = None,
 ) -> None:
     """Run until told to stop; raises `HoldfastError` for what keeps it from starting.
 
     `then` is carried out once the gateway is ready. With `signals` the first SIGTERM or SIGINT
-    stops, and a second one skips the wait for running turns.
+    stops, and a second one skips the wait for running turns. At the end of a restart, which a
+    signal turns into a stop, the lock is left in `handover`. `starts` is entered behind the lock.
     """
-    manager = Systemd(environ)
-    with only_daemon(home), _on_signals(runner) if signals else contextlib.nullcontext():
+    manager, handover = Systemd(environ), handover or Handover()
+    with (
+        only_daemon(home, handover.take(LOCK)) as lock,
+        _on_signals(runner, manager) if signals else contextlib.nullcontext(),
+        starts or contextlib.nullcontext(),
+    ):
         async with asyncio.TaskGroup() as beside:
             helpers = [
                 beside.create_task(_attend(runner, home, environ, manager, then)),
@@ -79,16 +88,23 @@ async def serve(
             finally:
                 for helper in helpers:
                     helper.cancel()
+        if runner.restarting.is_set():
+            handover.keep(LOCK, lock)
 
 
 # --- beside the runner -----------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _on_signals(runner: Runner) -> Iterator[None]:
+def _on_signals(runner: Runner, manager: Systemd) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def told() -> None:
+        if runner.restarting.is_set():
+            log.info("told to stop: this is no restart any more")
+            runner.restarting.clear()
+            manager.tell(*_STOPPING)
+            return
         if runner.stopping.is_set():
             log.info("told to stop again: not waiting for running turns")
             runner.hurry.set()
@@ -119,8 +135,17 @@ async def _attend(
         if then:
             await then()
         await runner.stopping.wait()
-        manager.tell("STOPPING=1", "STATUS=Finishing what runs.")
+        manager.tell(*(_reloading() if runner.restarting.is_set() else _STOPPING))
         await asyncio.Event().wait()  # the socket stays open until the runner has ended
+
+
+_STOPPING = ("STOPPING=1", "STATUS=Finishing what runs.")
+
+
+def _reloading() -> tuple[str, ...]:
+    """What systemd is told of a restart: the process stays, so this is no stop to it."""
+    now = int(asyncio.get_running_loop().time() * 1_000_000)
+    return ("RELOADING=1", f"MONOTONIC_USEC={now}", "STATUS=Finishing what runs, then restarting.")
 
 
 async def _alive(manager: Systemd) -> None:

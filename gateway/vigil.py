@@ -37,6 +37,7 @@ class Vigil:
         platforms: Callable[[], Mapping[str, Trouble]],
         gauge: Gauge,
         news: asyncio.Event,
+        crashes: int = 0,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -45,6 +46,7 @@ class Vigil:
         self._platforms = platforms
         self._gauge = gauge
         self._news = news
+        self._crashes = crashes
         self._kept = Book()
         self._unsaid: tuple[PutItem, ...] = ()
 
@@ -79,7 +81,11 @@ class Vigil:
         return DISK_SECONDS if left is None else min(left, DISK_SECONDS)
 
     async def _look(self) -> None:
-        told = (*self._operators.look(self._platforms()), *await self._look_at_the_disk())
+        told = (
+            *self._operators.look_at_crashes(self._crashes),
+            *self._operators.look(self._platforms()),
+            *await self._look_at_the_disk(),
+        )
         self._unsaid += tuple(change for change in told if isinstance(change, PutItem))
         if self._unsaid:
             await self._store.apply(*self._unsaid)

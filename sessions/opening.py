@@ -54,6 +54,16 @@ def check(where: Place) -> None:
         raise StoreTooOld(msg)
 
 
+def check_fit(where: Place) -> None:
+    """Make sure that a start could use the database, or make it; changes nothing."""
+    if where.file and not where.file.exists():
+        return
+    with _connected(where, reader(where, alone=True)) as connection, connection.begin():
+        found = _found(connection)
+    if found is not None:
+        _check_known(where, found)
+
+
 def migrate(connection: Connection, to: str = "head") -> None:
     """Run the steps that are missing, each in a transaction of its own."""
     from alembic import command  # noqa: PLC0415 - heavy, and rarely needed

@@ -135,6 +135,10 @@ class SessionPool:
         """A turn waits for somebody now: while everything comes to its end, that counts."""
         self._rested.set()
 
+    async def idle(self) -> None:
+        """Wait for a moment in which no turn runs; others may begin as ever."""
+        await self._turns_over(lambda: None)
+
     async def _turns_over(self, meanwhile: Callable[[], None]) -> None:
         while self.running():
             meanwhile()

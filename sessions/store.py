@@ -85,6 +85,14 @@ class SessionStore:
         await asyncio.to_thread(opening.check if read_only else opening.prepare, where)
         return cls(Database(where, read_only=read_only), clock)
 
+    @staticmethod
+    async def check_fit(url: str) -> None:
+        """Make sure that `open` would find what it can use or bring up to date; changes nothing.
+
+        It may be open elsewhere. Raises `StoreUnavailable`, `StoreTooNew` or `StoreCorrupt`.
+        """
+        await asyncio.to_thread(opening.check_fit, place(url))
+
     async def close(self) -> None:
         """Finish what was begun, and take nothing more."""
         self.database.stop()

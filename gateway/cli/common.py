@@ -94,14 +94,18 @@ def read_store(options: Options, read: Callable[[SessionStore], Awaitable[Result
 @contextlib.asynccontextmanager
 async def opened(loaded: Loaded, *, read_only: bool) -> AsyncIterator[SessionStore]:
     """Open the store; what goes wrong with it becomes one sentence."""
-    url = loaded.settings.store.url
-    where = url.reveal() if url else f"sqlite:///{loaded.home / 'holdfast.db'}"
     with told():
-        store = await SessionStore.open(where, clock=SystemClock(), read_only=read_only)
+        store = await SessionStore.open(store_url(loaded), clock=SystemClock(), read_only=read_only)
         try:
             yield store
         finally:
             await store.close()
+
+
+def store_url(loaded: Loaded) -> str:
+    """Where the database is."""
+    url = loaded.settings.store.url
+    return url.reveal() if url else f"sqlite:///{loaded.home / 'holdfast.db'}"
 
 
 @contextlib.contextmanager

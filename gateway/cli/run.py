@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import shutil
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -13,13 +14,17 @@ from msgspec import Struct, convert
 gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
-    from gateway.cli.common import configured, settings_of
-    from gateway.config import Loaded, Options, environment
+    from gateway.cli.common import configured, settings_of, store_url, told
+    from gateway.config import Loaded, Options, environment, load, take_handover
+    from gateway.handover import Handover
     from gateway.observe import log
     from gateway.observe.redact import Redactor, secrets_in
     from gateway.runner import GatewayRunner
     from gateway.service import serve
+    from gateway.starts import Starts
+    from gateway.successor import Successor, words_of
     from platforms.core.registry import specs
+    from sessions.store import SessionStore
 finally:
     gc.freeze()  # the collector need not look at them again
     gc.enable()
@@ -37,15 +42,32 @@ def spare_the_collector() -> None:
 
 
 @click.command(help="Start the gateway; Ctrl-C stops it.")
+@click.option("--check", is_flag=True, help="Only say whether it could start.")
 @configured
-def run(options: Options) -> None:
+def run(options: Options, *, check: bool) -> None:
     """See the help."""
+    if check:
+        asyncio.run(_could_start(load(options, environment(), specs())))
+        click.echo("It could start.")
+        return
+    handover = Handover(take_handover())
+    successor = Successor(
+        words_of(sys.argv, sys.orig_argv, sys.executable), environment(), handover
+    )
     loaded = settings_of(options)
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
-        asyncio.run(_run(loaded, prepared_log(loaded)))
+        again = asyncio.run(_run(loaded, prepared_log(loaded), successor))
     finally:
         gc.enable()
+    if again:
+        successor.take_over()
+
+
+async def _could_start(loaded: Loaded) -> None:
+    """Look at what keeps a start from working, apart from what a running gateway holds."""
+    with told():
+        await SessionStore.check_fit(store_url(loaded))
 
 
 def prepared_log(loaded: Loaded, *, quiet: bool = False) -> Redactor:
@@ -61,11 +83,18 @@ def prepared_log(loaded: Loaded, *, quiet: bool = False) -> Redactor:
     return redactor
 
 
-async def _run(loaded: Loaded, redactor: Redactor) -> None:
-    runner = GatewayRunner(loaded.settings, loaded.home, specs=specs(), redactor=redactor)
+async def _run(loaded: Loaded, redactor: Redactor, successor: Successor) -> bool:
+    """Run until the end; says whether it is to be started again."""
+    runner = GatewayRunner(
+        loaded.settings, loaded.home, specs=specs(), redactor=redactor, successor=successor
+    )
+    starts = Starts(loaded.home, runner.be_careful)
 
     async def greet() -> None:
+        starts.ready()
         spare_the_collector()
+        # Read before an upgrade puts another one there.
+        logging.getLogger(__name__).debug("this is Holdfast %s", successor.version)
         link = await runner.operations["link"]() if runner.url else None
         claim = None
         if used(loaded) and not runner.has_admin:
@@ -75,7 +104,10 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
 
-    await serve(runner, loaded.home, environment(), then=greet)
+    await serve(
+        runner, loaded.home, environment(), then=greet, handover=successor.handover, starts=starts
+    )
+    return runner.restarting.is_set()
 
 
 class Claim(Struct, frozen=True):

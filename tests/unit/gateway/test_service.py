@@ -59,6 +59,7 @@ class SmallRunner:
         clock, memory = SystemClock(), Memory()
         self.console = ConsoleAdapter(Surroundings(clock, Ids(clock), memory, memory))
         self.stopping = asyncio.Event()
+        self.restarting = asyncio.Event()
         self.hurry = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {"status": self._status}
