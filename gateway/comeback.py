@@ -30,7 +30,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def line(self) -> str:
         """For people: whose it is, what, for how long."""
-        words = " ".join(self.request.split())
+        plain = "".join(sign if sign.isprintable() else " " for sign in self.request)
+        words = " ".join(plain.split())
         shown = words if len(words) <= _EXCERPT else words[: _EXCERPT - 1].rstrip() + "…"
         doing = f", {self.tool} is running" if self.tool else ""
         waits = ", waits for an answer to a question" if self.waits else ""

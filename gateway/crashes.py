@@ -10,7 +10,8 @@ import msgspec
 QUICK_CRASHES = 3
 """Starts in a row that died quickly, after which the next one is careful."""
 
-STEADY_AFTER, WELL_AFTER = 60.0, 600.0
+Spans = tuple[float, float]
+AFTER: Spans = (60.0, 600.0)
 """Seconds after it was ready: from then on a crash is not a quick one; it has run well."""
 
 
@@ -52,16 +53,17 @@ def next_start(left: Marks | None) -> Marks:
             return FIRST
 
 
-def reached(ready_for: float) -> Phase:
+def reached(ready_for: float, after: Spans = AFTER) -> Phase:
     """How far a start has come that has been ready for so many seconds."""
-    if ready_for < STEADY_AFTER:
+    steady, well = after
+    if ready_for < steady:
         return Phase.READY
-    return Phase.STEADY if ready_for < WELL_AFTER else Phase.WELL
+    return Phase.STEADY if ready_for < well else Phase.WELL
 
 
-def until_next(ready_for: float) -> float | None:
+def until_next(ready_for: float, after: Spans = AFTER) -> float | None:
     """Seconds until it has come further; None when that is as far as it goes."""
-    ahead = [after - ready_for for after in (STEADY_AFTER, WELL_AFTER) if after > ready_for]
+    ahead = [seconds - ready_for for seconds in after if seconds > ready_for]
     return ahead[0] if ahead else None
 
 

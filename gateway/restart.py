@@ -53,7 +53,7 @@ class _Wait(msgspec.Struct):
 
     id: str
     until: float
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] | None = None
     state: str = "waiting"
     cause: str = ""
 
@@ -105,11 +105,10 @@ class Restart:
             for task in self._begun:
                 task.cancel()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks.create_task(work, name="restart")
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
-        return task
 
     # --- asked in a chat ------------------------------------------------------------------------
 
@@ -245,7 +244,8 @@ class Restart:
             return self.state(self._asked.id)
         assert self._successor  # noqa: S101 - checked
         if cause := await self._successor.refusal():
-            raise Refused(*_lines(cause))
+            msg = f"Not restarted, and nothing was interrupted: {cause}"
+            raise Refused(msg)
         self._check_possible()
         if when_idle is None or self._asked:
             await self._go()
@@ -254,7 +254,7 @@ class Restart:
         until = self._clock.monotonic() + when_idle * 60
         if self._wait is None or self._wait.state != "waiting":
             self._wait = _Wait(self._ids.new("r"), until)
-            self._wait.task = self._begin(self._go_when_idle(self._wait))
+            self._begin(self._go_when_idle(self._wait))
         self._wait.until = until
         return self.state(self._wait.id)
 
@@ -268,6 +268,7 @@ class Restart:
 
     async def _go_when_idle(self, wait: _Wait) -> None:
         assert self._successor  # noqa: S101 - checked before
+        wait.task = asyncio.current_task()
         log.info("restarting as soon as nothing runs")
         while True:
             left = wait.until - self._clock.monotonic()
@@ -308,8 +309,10 @@ class Restart:
                 "drain_seconds": self._drain_seconds,
             }
         if self._last and self._last.id == id_:
-            told = {"id": id_, "state": "back", "took_text": span(self._last.took)}
-            return told | msgspec.to_builtins(self._last)
+            told: dict[str, object] = {"state": "back", "took_text": span(self._last.took)}
+            told.update(msgspec.to_builtins(self._last))
+            told["lines"] = [task.line for task in self._last.interrupted]
+            return told
         wait = self._wait
         if wait is None or wait.id != id_:
             msg = f"No restart has the id {id_}."
@@ -322,7 +325,3 @@ class Restart:
             "running": running,
             "seconds_left": seconds,
         }
-
-
-def _lines(cause: str) -> tuple[str, ...]:
-    return ("Not restarted, and nothing was interrupted.", cause)

@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from gateway.crashes import Marks, Phase, next_start, reached, until_next
+from gateway.crashes import AFTER, Marks, Phase, Spans, next_start, reached, until_next
 from gateway.ending import first_of
 from gateway.errors import HoldfastError
 
@@ -28,8 +28,9 @@ NAME = "starts.json"
 class Starts:
     """One start of the daemon, from the lock to its end; used as a context."""
 
-    def __init__(self, home: Path, careful: Callable[[int], None]) -> None:
+    def __init__(self, home: Path, careful: Callable[[int], None], after: Spans = AFTER) -> None:
         self._file = home / NAME
+        self._after = after
         self._careful = careful  # told after how many crashes this start is to be careful
         self._marks = next_start(None)
         self._ready_at = 0.0
@@ -66,8 +67,8 @@ class Starts:
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         ready_for = loop.time() - self._ready_at
-        self._mark(reached(ready_for))
-        wait = until_next(ready_for)
+        self._mark(reached(ready_for, self._after))
+        wait = until_next(ready_for, self._after)
         self._next = None if wait is None else loop.call_later(wait, self._look)
 
     def _mark(self, phase: Phase) -> None:
