@@ -53,7 +53,7 @@ class _Wait(msgspec.Struct):
 
     id: str
     until: float
-    task: asyncio.Task[Any] | None = None
+    task: asyncio.Task[None] | None = None
     state: str = "waiting"
     cause: str = ""
 
@@ -105,10 +105,11 @@ class Restart:
             for task in self._begun:
                 task.cancel()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.create_task(work, name="restart")
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
+        return task
 
     # --- asked in a chat ------------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ class Restart:
         if told:
             return told
         # The look at the new program takes a second; nothing that comes in has to wait for it.
-        self._begin(self._check_and_go(call))
+        _ = self._begin(self._check_and_go(call))
         return Taken()
 
     async def _check_and_go(self, call: Call) -> None:
@@ -254,7 +255,7 @@ class Restart:
         until = self._clock.monotonic() + when_idle * 60
         if self._wait is None or self._wait.state != "waiting":
             self._wait = _Wait(self._ids.new("r"), until)
-            self._begin(self._go_when_idle(self._wait))
+            self._wait.task = self._begin(self._go_when_idle(self._wait))
         self._wait.until = until
         return self.state(self._wait.id)
 
@@ -268,7 +269,6 @@ class Restart:
 
     async def _go_when_idle(self, wait: _Wait) -> None:
         assert self._successor  # noqa: S101 - checked before
-        wait.task = asyncio.current_task()
         log.info("restarting as soon as nothing runs")
         while True:
             left = wait.until - self._clock.monotonic()
