@@ -14,7 +14,8 @@ gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
     from gateway.cli.common import configured, settings_of
-    from gateway.config import Loaded, Options, environment
+    from gateway.config import SERVICE_HOME, Loaded, Options, environment, of_service
+    from gateway.errors import CannotStart
     from gateway.observe import log
     from gateway.observe.redact import Redactor, secrets_in
     from gateway.runner import GatewayRunner
@@ -41,6 +42,12 @@ def spare_the_collector() -> None:
 def run(options: Options) -> None:
     """See the help."""
     loaded = settings_of(options)
+    if of_service(environment()):  # what root wrote there the service could not write any more
+        msg = (
+            f"{SERVICE_HOME} belongs to the service of this machine; start that with: "
+            "holdfast service start. To run another one give it a folder of its own: HOLDFAST_HOME."
+        )
+        raise CannotStart(msg)
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
         asyncio.run(_run(loaded, prepared_log(loaded)))

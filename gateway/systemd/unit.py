@@ -155,12 +155,12 @@ def _walls(unit: Unit) -> Iterator[tuple[str, str]]:
     yield "ProtectHostname", "yes"
     yield "ProtectControlGroups", "yes"
     yield "ProtectKernelModules", "yes"
+    yield "ProtectKernelLogs", "yes"
     yield "ProtectProc", "invisible"
     if not unit.shell:
-        # These hide parts of /proc. A kernel that gives a sandbox a /proc of its own only where
-        # nothing is hidden would refuse it then.
+        # These take folders of /proc away, and a kernel gives a sandbox a /proc of its own only
+        # to who could see all of it before.
         yield "ProcSubset", "pid"
-        yield "ProtectKernelLogs", "yes"
         yield "ProtectKernelTunables", "yes"
     yield "RemoveIPC", "yes"
 
