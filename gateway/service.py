@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.bulletin import Daemon, ending, keep_alive, tell_story
 from gateway.control import Operation, Stream, Wire, serving, socket_path
 from gateway.errors import CannotStart
 from gateway.handover import LOCK, Handover
@@ -23,13 +25,10 @@ log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Runner(Protocol):
+class Runner(Daemon, Protocol):
     """What is run: `gateway.runner.GatewayRunner`."""
 
-    stopping: asyncio.Event
-    restarting: asyncio.Event
     hurry: asyncio.Event
-    ready: asyncio.Event
 
     @property
     def operations(self) -> Mapping[str, Operation]:
@@ -42,6 +41,10 @@ class Runner(Protocol):
 
     async def run(self) -> None:
         """Until `stopping` is set and everything is drained."""
+        ...
+
+    def reload(self) -> None:
+        """Read the configuration again."""
         ...
 
 
@@ -69,10 +72,13 @@ async def serve(
     """Run until told to stop; raises `HoldfastError` for what keeps it from starting.
 
     `then` is carried out once the gateway is ready. With `signals` the first SIGTERM or SIGINT
-    stops, and a second one skips the wait for running turns. At the end of a restart, which a
-    signal turns into a stop, the lock is left in `handover`. `starts` is entered behind the lock.
+    stops, and a second one skips the wait for running turns; SIGHUP has the configuration read
+    again, unless it says that the terminal is gone, which stops as well. At the end of a restart,
+    which a signal to stop turns into a stop, the lock is left in `handover`. `starts` is entered
+    behind the lock.
     """
     manager, handover = Systemd(environ), handover or Handover()
+    opened = asyncio.Event()
     with (
         only_daemon(home, handover.take(LOCK)) as lock,
         _on_signals(runner, manager) if signals else contextlib.nullcontext(),
@@ -80,8 +86,9 @@ async def serve(
     ):
         async with asyncio.TaskGroup() as beside:
             helpers = [
-                beside.create_task(_attend(runner, home, environ, manager, then)),
-                beside.create_task(_alive(manager)),
+                beside.create_task(_attend(runner, home, environ, opened, then)),
+                beside.create_task(tell_story(runner, manager, opened)),
+                beside.create_task(keep_alive(runner, manager)),
             ]
             try:
                 await runner.run()
@@ -99,60 +106,69 @@ async def serve(
 def _on_signals(runner: Runner, manager: Systemd) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
+    def called_off() -> bool:
+        """A stop wins over a restart that is under way."""
+        if not runner.restarting.is_set():
+            return False
+        log.info("told to stop: this is no restart any more")
+        runner.restarting.clear()
+        manager.tell(*ending(runner))
+        return True
+
     def told() -> None:
-        if runner.restarting.is_set():
-            log.info("told to stop: this is no restart any more")
-            runner.restarting.clear()
-            manager.tell(*_STOPPING)
+        if called_off():
             return
         if runner.stopping.is_set():
             log.info("told to stop again: not waiting for running turns")
             runner.hurry.set()
         runner.stopping.set()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, told)
+    # `nohup` ignores it for us: the end of the terminal is then no reason to stop.
+    leaves_with_terminal = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN and _has_terminal()
+
+    def hung_up() -> None:
+        if leaves_with_terminal and not _has_terminal():
+            log.info("the terminal is gone: stopping")
+            called_off()
+            runner.stopping.set()
+        else:
+            runner.reload()
+
+    actions = {**dict.fromkeys(SIGNALS, told), signal.SIGHUP: hung_up}
+    for number, action in actions.items():
+        loop.add_signal_handler(number, action)
     try:
         yield
     finally:
-        for number in SIGNALS:
+        for number in actions:
             loop.remove_signal_handler(number)
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a terminal that can be reached: one that hung up cannot."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 async def _attend(
     runner: Runner,
     home: Path,
     environ: Mapping[str, str],
-    manager: Systemd,
+    opened: asyncio.Event,
     then: Then | None,
 ) -> None:
-    """Open the control socket once there is something to control, and say how things stand."""
+    """Open the control socket once there is something to control."""
     await runner.ready.wait()
     console = runner.adapter("console")
     streams = {"chat": chat_stream(console)} if isinstance(console, ConsoleAdapter) else {}
     async with serving(socket_path(home, environ), runner.operations, streams):
-        manager.tell("READY=1", "STATUS=Answering.")
+        opened.set()
         if then:
             await then()
-        await runner.stopping.wait()
-        manager.tell(*(_reloading() if runner.restarting.is_set() else _STOPPING))
         await asyncio.Event().wait()  # the socket stays open until the runner has ended
-
-
-_STOPPING = ("STOPPING=1", "STATUS=Finishing what runs.")
-
-
-def _reloading() -> tuple[str, ...]:
-    """What systemd is told of a restart: the process stays, so this is no stop to it."""
-    now = int(asyncio.get_running_loop().time() * 1_000_000)
-    return ("RELOADING=1", f"MONOTONIC_USEC={now}", "STATUS=Finishing what runs, then restarting.")
-
-
-async def _alive(manager: Systemd) -> None:
-    """Say that the loop still turns; when it hangs, systemd starts the daemon anew."""
-    while manager.watchdog:
-        manager.tell("WATCHDOG=1")
-        await asyncio.sleep(manager.watchdog)
 
 
 # --- terminals -------------------------------------------------------------------------------

@@ -15,7 +15,17 @@ gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
     from gateway.cli.common import configured, settings_of, store_url, told
-    from gateway.config import Loaded, Options, environment, load, take_handover
+    from gateway.config import (
+        SERVICE_HOME,
+        Loaded,
+        Options,
+        environment,
+        inherited,
+        load,
+        of_service,
+        take_handover,
+    )
+    from gateway.errors import CannotStart
     from gateway.handover import Handover
     from gateway.observe import log
     from gateway.observe.redact import Redactor, secrets_in
@@ -51,10 +61,14 @@ def run(options: Options, *, check: bool) -> None:
         click.echo("It could start.")
         return
     handover = Handover(take_handover())
-    successor = Successor(
-        words_of(sys.argv, sys.orig_argv, sys.executable), environment(), handover
-    )
+    successor = Successor(words_of(sys.argv, sys.orig_argv, sys.executable), inherited(), handover)
     loaded = settings_of(options)
+    if of_service(environment()):  # what root wrote there the service could not write any more
+        msg = (
+            f"{SERVICE_HOME} belongs to the service of this machine; start that with: "
+            "holdfast service start. To run another one give it a folder of its own: HOLDFAST_HOME."
+        )
+        raise CannotStart(msg)
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
         again = asyncio.run(_run(loaded, prepared_log(loaded), successor))
