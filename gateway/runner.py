@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -680,6 +681,7 @@ class GatewayRunner:
     def _status(self) -> dict[str, object]:
         return {
             "state": self._state(),
+            "pid": os.getpid(),
             "version": self._successor.version if self._successor else None,
             "safe_mode": safe_mode(self._crashes) if self._crashes else None,
             "started_at": self._started_at,

@@ -24,8 +24,7 @@ class NotBack(HoldfastError):
     """It has not come back."""
 
 
-@click.command(help="Restart the gateway with the program that is installed now.")
-@click.option(
+when_idle = click.option(
     "--when-idle",
     type=click.FloatRange(min=0),
     is_flag=False,
@@ -33,27 +32,56 @@ class NotBack(HoldfastError):
     metavar="[MINUTES]",
     help=f"Wait until nothing runs, {IDLE_MINUTES:g} minutes at most unless you say otherwise.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def restart(when_idle: float | None, *, yes: bool) -> None:
-    """See the help."""
-    restart_running(when_idle, yes=yes)
+yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
-def restart_running(when_idle: float | None = None, *, yes: bool = False) -> None:
-    """Restart the daemon of this state folder; raises `NotRunning` when there is none."""
-    tasks = order("restart_list")
-    if tasks and when_idle is None:
-        click.echo(f"Running now, and interrupted unless finished in time: {_count(tasks)}.")
-        _list(each["line"] for each in tasks)
-        if not yes and sys.stdin.isatty() and not click.confirm("Restart now?"):
-            msg = "Not restarted. With --when-idle it waits until nothing runs."
-            raise Refused(msg)
-    asked = order("restart", when_idle=when_idle)
+def running_process() -> int | None:
+    """The number of the daemon of this state folder; None when none runs."""
+    try:
+        return int(order("status")["pid"])
+    except NotRunning:
+        return None
+
+
+def restart_running(minutes: float | None = None, *, sure: bool = False) -> None:
+    """Restart the daemon of this state folder; raises `NotRunning` when there is none.
+
+    `minutes`: how long it may wait for a moment in which nothing runs; None: it restarts now.
+    """
+    if minutes is None:
+        ask_first(sure=sure)
+    asked = order("restart", when_idle=minutes)
     try:
         _follow(asked)
     except KeyboardInterrupt:
         _let_be(asked["id"])
         raise
+
+
+def ask_first(*, sure: bool) -> None:
+    """Show what would be interrupted, and let who sits here decide; raises `Refused`."""
+    tasks = order("restart_list")
+    if not tasks:
+        return
+    click.echo(f"Running now, and interrupted unless finished in time: {_count(tasks)}.")
+    _list(each["line"] for each in tasks)
+    if not sure and sys.stdin.isatty() and not click.confirm("Restart now?"):
+        msg = "Not restarted. With --when-idle it waits until nothing runs."
+        raise Refused(msg)
+
+
+def wait_until_idle(minutes: float) -> None:
+    """Wait for a moment in which nothing runs, and restart nothing; raises `Refused`."""
+    until, said = time.monotonic() + minutes * 60, ""
+    while running := order("restart_list"):
+        left = round(until - time.monotonic())
+        standing = {"state": "waiting", "running": running, "seconds_left": max(left, 0)}
+        if left <= 0:
+            raise _gave_up(standing)
+        if (line := _progress(standing)) != said:
+            click.echo(line)
+            said = line
+        time.sleep(LOOK_EVERY)
 
 
 def _follow(standing: dict[str, Any]) -> None:

@@ -5,12 +5,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from gateway import credentials
+from gateway.cli import restarting
 from gateway.cli.common import as_json, configured, print_fields, print_json, settings_of
 from gateway.cli.daemon import status as status_of_daemon
 from gateway.config import SERVICE_HOME, Loaded, Options, environment, state_folder
@@ -19,6 +20,7 @@ from gateway.systemd import plan, program
 from gateway.systemd.manager import BOOTED, Manager, NotDone
 from gateway.systemd.scope import Scope, of_machine, of_user
 from gateway.systemd.unit import NAME, Unit, system_unit, user_unit
+from sessions.values.clock import SystemClock
 
 SHOWN_LINES = 100
 _AFTER_FAILURE = 12
@@ -123,9 +125,34 @@ def stop(*, user: bool) -> None:
 
 @service.command()
 @for_user
-def restart(*, user: bool) -> None:
-    """Stop the service and start it again; done when it answers."""
-    _order("restart", user=user, first=look_before_restart)
+@restarting.when_idle
+@restarting.yes
+def restart(*, user: bool, when_idle: float | None, yes: bool) -> None:
+    """Restart with the program that is installed now; done when it answers.
+
+    Shows what is running and asks first. Works as well for a daemon that was started by hand.
+    """
+    process = restarting.running_process()
+    try:
+        scope = _installed(user=user)
+    except (NoSystemd, NotInstalled):
+        if process is None:
+            raise
+        restarting.restart_running(when_idle, sure=yes)
+        return
+    _may_change(scope, "restart")
+    manager = Manager(scope, environment())
+    found = manager.show()
+    of_service = process is not None and found.get("MainPID") == str(process)
+    if process is not None and not (of_service and _is_outdated(scope, found)):
+        restarting.restart_running(when_idle, sure=yes)
+        return
+    if of_service:  # only systemd gives it what has changed: the unit, and copies of the secrets
+        if when_idle is None:
+            restarting.ask_first(sure=yes)
+        else:
+            restarting.wait_until_idle(when_idle)
+    _order("restart", user=user)
 
 
 @service.command()
@@ -135,15 +162,19 @@ def reload(*, user: bool) -> None:
     _order("reload", user=user)
 
 
-def look_before_restart(scope: Scope) -> None:
-    """The one place where a restart by hand can be held up; nothing holds it up yet."""
+def _is_outdated(scope: Scope, found: Mapping[str, str]) -> bool:
+    """Whether the unit or a secret has changed since systemd started the process."""
+    since = int(found.get("ExecMainStartTimestampMonotonic") or 0) / 1_000_000
+    clock = SystemClock()
+    started = clock.now() / 1000 - (clock.monotonic() - since)
+    folder = scope.credentials
+    secrets = [folder, *folder.iterdir()] if folder.is_dir() else []
+    return any(each.stat().st_mtime > started for each in (scope.unit, *secrets))
 
 
-def _order(what: str, *, user: bool, first: Callable[[Scope], None] | None = None) -> None:
+def _order(what: str, *, user: bool) -> None:
     scope = _installed(user=user)
     _may_change(scope, what)
-    if first:
-        first(scope)
     manager = Manager(scope, environment())
     try:
         manager.carry_out(plan.Call(scope.systemctl(what, NAME), plan.START_WITHIN))

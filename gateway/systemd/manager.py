@@ -15,7 +15,10 @@ ASKED_WITHIN = 15.0
 BOOTED = Path("/run/systemd/system")
 """There only while systemd runs the machine."""
 
-_SHOWN = "LoadState,ActiveState,SubState,StatusText,MainPID,NRestarts,ExecMainStatus,UnitFileState"
+_SHOWN = (
+    "LoadState,ActiveState,SubState,StatusText,MainPID,NRestarts,ExecMainStatus,UnitFileState,"
+    "ExecMainStartTimestampMonotonic"
+)
 
 
 _PASSED_ON = (
