@@ -257,13 +257,14 @@ async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_a
     screen = a_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
-        told = await operation(first, "restart")()
+        told: Any = await operation(first, "restart")()
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "Restarting already")
         first.runner.restarting.clear()  # what a signal does, see `gateway.service`
         await says(first, OTHER, "/restart")
         await screen.shows(OTHER, "I am being stopped")
-        assert (await operation(first, "restart_state")(restart=told["id"]))["state"] == "stopping"
+        state: Any = await operation(first, "restart_state")(restart=told["id"])
+        assert state["state"] == "stopping"
         first.runner.hurry.set()
         await first.ended()
         assert not first.runner.restarting.is_set()
@@ -304,7 +305,8 @@ async def test_it_waits_for_a_moment_without_a_turn_while_others_begin(
     screen = a_screen()
     async with house(tmp_path, model, screen) as first:
         await hangs(first)
-        (task,) = await operation(first, "restart_list")()  # type: ignore[misc]  # a list
+        tasks: Any = await operation(first, "restart_list")()
+        (task,) = tasks
         assert task["line"] == "memory:1001: “hang here” (0 min)"
         told: Any = await operation(first, "restart")(when_idle=30)
         assert (told["state"], told["seconds_left"]) == ("waiting", 1800)
@@ -385,7 +387,7 @@ async def test_in_safe_mode_there_are_no_tools_and_nothing_goes_on_by_itself(
     tmp_path: Path, model: ModelServer
 ) -> None:
     screen = a_screen()
-    resumes = {"sessions": SessionSettings(on_interrupted="resume")}
+    resumes: dict[str, Any] = {"sessions": SessionSettings(on_interrupted="resume")}
     async with house(tmp_path, model, screen, **resumes) as first:
         await hangs(first)
         assert model.requests[0].body["tools"]

@@ -15,8 +15,6 @@ import pytest
 from gateway.control import NotRunning, Operation, Wire, ask, connect, socket_path
 from gateway.ending import INTERRUPTED, exit_code, last_words
 from gateway.errors import CannotStart, ConfigError
-from gateway.handover import Handover
-from gateway.lock import only_daemon
 from gateway.notify import Systemd
 from gateway.service import serve
 from platforms.console import CHAT, Answer, ConsoleAdapter, Heard, Note
@@ -190,46 +188,6 @@ async def test_signs_of_life_come_twice_as_often_as_asked_for(tmp_path: Path) ->
             while said.count(b"WATCHDOG=1") < 3:
                 said.append(await asyncio.to_thread(manager.recv, 999))
     assert Systemd(environ).watchdog == pytest.approx(0.01)
-
-
-async def test_a_restart_is_no_stop_to_systemd_unless_a_signal_comes(tmp_path: Path) -> None:
-    for stopped in (False, True):
-        runner, handover = SlowToStop(), Handover()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-            name = str(tmp_path / f"notify-{stopped}")
-            manager.bind(name)
-            manager.settimeout(5)
-
-            async def hear(
-                runner: SlowToStop = runner,
-                manager: socket.socket = manager,
-                stopped: bool = stopped,
-            ) -> None:
-                assert b"READY=1" in await asyncio.to_thread(manager.recv, 999)
-                runner.restarting.set()
-                runner.stopping.set()
-                said = (await asyncio.to_thread(manager.recv, 999)).decode().splitlines()
-                assert said[0] == "RELOADING=1"
-                assert said[1].removeprefix("MONOTONIC_USEC=").isdecimal()
-                if stopped:
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    assert b"STOPPING=1" in await asyncio.to_thread(manager.recv, 999)
-                    assert not runner.hurry.is_set()
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    await runner.hurry.wait()
-                runner.hurry.set()
-
-            async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-                tasks.create_task(hear())
-                await serve(runner, tmp_path, {"NOTIFY_SOCKET": name}, handover=handover)
-        assert runner.restarting.is_set() is not stopped
-        if stopped:
-            with only_daemon(tmp_path):
-                pass
-        else:  # the lock is left to whoever takes our place
-            with pytest.raises(CannotStart), only_daemon(tmp_path):
-                pass
-            handover.drop()
 
 
 def test_a_manager_that_is_not_there_is_no_reason_to_stop(tmp_path: Path) -> None:
