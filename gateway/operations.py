@@ -70,6 +70,7 @@ class Operations:
             "link": self.link,
             "send": self.send,
             "stop": self.stop,
+            "stop_all": self.stop_all,
             "resume": self.resume,
             "delete": self.delete,
             "pair_list": self.pair_list,
@@ -117,13 +118,22 @@ class Operations:
             state = ItemState.PENDING
         return {"state": state.value, "id": item.id}
 
-    async def stop(self, session: str) -> dict[str, str]:
+    async def stop(self, session: str) -> dict[str, str | bool]:
         """Stop what a session is working on; says whether there was something."""
         found = await self._find(session)
         if found.state is not SessionState.ACTIVE:
-            return {"id": found.id, "state": found.state.value}
-        await self._desk.ask(found.key, Stop(self._by(found)))
-        return {"id": found.id, "state": (await self._find(found.id)).state.value}
+            return {"id": found.id, "state": found.state.value, "stopped": False}
+        await self._desk.ask(found.key, Stop(self._by(found), quiet=True))
+        after = (await self._find(found.id)).state
+        return {
+            "id": found.id,
+            "state": after.value,
+            "stopped": after is SessionState.SUSPENDED,
+        }
+
+    async def stop_all(self) -> dict[str, int]:
+        """Stop everything that runs; says how much it was."""
+        return {"stopped": await self._desk.stop_all(By("", _OPERATOR, admin=True))}
 
     async def resume(self, session: str) -> dict[str, str]:
         """Make a suspended session the active one of its conversation."""

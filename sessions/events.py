@@ -157,6 +157,7 @@ class Stop(msgspec.Struct, frozen=True):
     """`/stop`."""
 
     by: Command
+    quiet: bool = False  # where nothing runs, nobody is told so
 
 
 class New(msgspec.Struct, frozen=True):

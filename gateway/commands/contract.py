@@ -25,6 +25,7 @@ class Tell(msgspec.Struct, frozen=True):
 
     notice: str
     fields: Fields = {}
+    urgent: bool = False  # goes first in its chat
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -110,7 +111,7 @@ class Desk(Protocol):
         """All turns under way."""
         ...
 
-    def stop_all(self, by: By) -> int:
+    async def stop_all(self, by: By) -> int:
         """Stop everything that runs; says how much it was."""
         ...
 

@@ -27,7 +27,7 @@ async def _stop(call: Call) -> Outcome:
         return Act(Stop(call.by))
     if call.role is not Role.ADMIN:
         return Tell("admins_only")
-    return Tell("stopped_all", {"n": call.desk.stop_all(call.by)})
+    return Tell("stopped_all", {"n": await call.desk.stop_all(call.by)}, urgent=True)
 
 
 async def _retry(call: Call) -> Outcome:
