@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,38 @@ async def test_what_a_dead_process_had_been_told_restarts_no_living_one(
         assert not second.runner.stopping.is_set()
 
 
+async def test_a_store_that_does_not_write_any_more_is_no_reason_not_to_restart(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen, line = a_screen(), tmp_path / "line"
+    os.mkfifo(line)
+    async with house(tmp_path, model, screen, f"read x < {line}") as first:
+        await says(first, CHIEF, "/restart")
+        assert first.runner._store
+        first.runner._store.database.stop()
+        await asyncio.to_thread(line.write_text, "go on\n")
+        await first.ended()
+        assert first.runner.restarting.is_set()
+    async with house(tmp_path, model, screen) as second:
+        await screen.shows(CHIEF, "I was started a moment ago.")
+        await says(second, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+        assert not second.runner.stopping.is_set()
+
+
+async def test_what_is_kept_of_a_restart_and_cannot_be_read_is_let_be(
+    tmp_path: Path, model: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        assert first.runner._store
+        await first.runner._store.put_value("restart", "asked", "nonsense")
+    async with house(tmp_path, model, screen) as second:
+        await says(second, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+    assert "what a restart has left cannot be read" in caplog.text
+
+
 # --- not restarted --------------------------------------------------------------------------------
 
 
@@ -257,7 +290,11 @@ async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_a
     screen = a_screen()
     async with house(tmp_path, model, screen, **drains(60)) as first:
         await hangs(first)
-        told: Any = await operation(first, "restart")()
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(operation_result(first)) for _ in range(2)]
+        told, again = (each.result() for each in asked)
+        assert told["id"] == again["id"]  # two at the same moment get one restart
+        assert (await operation_result(first))["id"] == told["id"]
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "Restarting already")
         first.runner.restarting.clear()  # what a signal does, see `gateway.service`
@@ -288,6 +325,10 @@ async def test_a_gateway_in_a_terminal_cannot_be_restarted(
 
 def operation(house: House, name: str) -> Operation:
     return house.runner.operations[name]
+
+
+async def operation_result(house: House) -> Any:
+    return await operation(house, "restart")()
 
 
 async def until_state(house: House, id_: str, state: str) -> Any:
