@@ -8,14 +8,20 @@ LONGEST = 80
 WELL = "connected"
 
 
-def glance(platforms: Mapping[str, str], running: int, *, ending: str = "") -> str:
+def glance(
+    platforms: Mapping[str, str],
+    running: int,
+    *,
+    stopping: bool = False,
+    restarting: bool = False,
+) -> str:
     """Say where it answers, where it does not and why, and what it is working on.
 
-    `platforms` says of each how it stands: `connected`, or what is wrong. `ending`: that it stops,
-    or restarts.
+    `platforms` says of each how it stands: `connected`, or what is wrong.
     """
     turns = f"{running} turn{'' if running == 1 else 's'}"
-    if ending:
+    if stopping:
+        ending = "Restarting" if restarting else "Stopping"
         return f"{ending}; {turns} still running." if running else f"{ending}."
     well = [name for name, standing in platforms.items() if standing == WELL]
     ill = [f"{name}: {_short(how)}" for name, how in platforms.items() if how != WELL]

@@ -644,8 +644,12 @@ class GatewayRunner:
 
     def glance(self) -> str:
         """See `gateway.bulletin.Daemon`."""
-        ending = self._state().capitalize() if self.stopping.is_set() else ""
-        return glance(self._standings(), self.running_turns(), ending=ending)
+        return glance(
+            self._standings(),
+            self.running_turns(),
+            stopping=self.stopping.is_set(),
+            restarting=self.restarting.is_set(),
+        )
 
     def reload(self) -> None:
         """Read the configuration again, as SIGHUP asks for."""
