@@ -10,7 +10,9 @@ restart     stops in order and starts anew; comeback: what is told of that; succ
             what takes the place of the process, and what it is left
 starts      how far each start came; crashes: when one is to be careful (safe mode)
 ending      how the program ends when something is wrong; errors: what may be; lock: one daemon on
-            one state folder; notify: systemd is told how it is
+            one state folder
+bulletin, glance, notify
+            systemd is told how it is; systemd: as its service; credentials: secrets in a folder
 control     how the command line reaches a running daemon; operations: what it can ask
 inbound, routing, access, people, pairing
             from a message to a conversation, and who may; limits: how often; messages: stored ones
