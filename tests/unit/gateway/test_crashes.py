@@ -52,8 +52,8 @@ def test_a_start_is_careful_after_three_quick_crashes(lives: list[Phase], carefu
     left: Marks | None = None
     for life in lives:
         left = Marks(life, next_start(left).crashes, next_start(left).careful)
-    assert next_start(left).careful is careful
-    assert next_start(left).phase is Phase.STARTING
+    begun = next_start(left)
+    assert (begun.phase, begun.careful) == (Phase.STARTING, careful)
 
 
 def test_a_start_comes_further_with_the_time() -> None:
