@@ -152,7 +152,7 @@ async def talk_on_page(page: Page, over: asyncio.Event) -> int:
 async def test_what_is_said_through_a_restart_is_answered_once_on_every_platform(
     tmp_path: Path,
 ) -> None:
-    async with ModelServer(talkative) as model, town(TALKERS + 2) as place:
+    async with ModelServer(talkative) as model, town(TALKERS + 2, judged=False) as place:
         daemon = daemon_in(place, tmp_path, model)
         telegram = place.people["telegram"]
         more = ("gateway.queue_limit=10000", "gateway.drain_seconds=0.5")

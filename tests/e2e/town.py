@@ -40,9 +40,13 @@ class Town:
 
 @contextlib.asynccontextmanager
 async def town(
-    size: int = 2, *, together: bool = False, quick: bool = False
+    size: int = 2, *, together: bool = False, quick: bool = False, judged: bool = True
 ) -> AsyncIterator[Town]:
-    """Open all platforms; they have nothing to complain about at the end."""
+    """Open all platforms; they have nothing to complain about at the end.
+
+    Unless they are not to judge: on a busy machine the clock of a test stands still while another
+    process goes on, which then seems to hurry.
+    """
     async with contextlib.AsyncExitStack() as stack:
         people: dict[str, Crowd] = {}
         doors: dict[str, Door] = {}
@@ -54,7 +58,7 @@ async def town(
             doors[name] = await stack.enter_async_context(door(made.config()["base_url"]))
         yield Town(people, doors)
         for each in people.values():
-            assert each.complaints() == []
+            assert not judged or each.complaints() == []
 
 
 def daemon_in(place: Town, home: Path, model: ModelServer) -> Daemon:

@@ -57,7 +57,7 @@ def test_a_start_is_careful_after_three_quick_crashes(lives: list[Phase], carefu
 
 
 def test_a_start_comes_further_with_the_time() -> None:
-    assert AFTER == (60, 600)
+    assert list(AFTER) == [60, 600]
     assert [reached(at) for at in (0, 59.9, 60, 599, 600, 9e9)] == [R, R, T, T, W, W]
     assert [until_next(at) for at in (0, 59, 60, 599, 600, 9e9)] == [60, 1, 540, 1, None, None]
 
