@@ -1,6 +1,6 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz soak bench format lock clean run-environment dev-environment
+.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz soak systemd bench format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON ARGS
 
@@ -18,6 +18,7 @@ help:
 	@echo "make api-fuzz  10,000 right and odd requests to the API, and all that its document promises"
 	@echo "                                                                 (ARGS: --requests N --seed N)"
 	@echo "make soak      a day of life in ten minutes; wants an idle machine (ARGS: --people N --turns N --seconds N)"
+	@echo "make systemd   the service under a real systemd, on a machine booted inside of this one; needs root"
 	@echo "make format    format the code and repair what the linter can repair"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
@@ -64,6 +65,9 @@ soak: dev-environment
 api-fuzz: dev-environment
 	$(BIN)/python -m tests.faults.api_fuzz $(ARGS)
 	$(BIN)/python -m tests.faults.api_schema
+
+systemd: dev-environment
+	$(BIN)/python -m tests.faults.real_systemd
 
 bench: dev-environment
 	$(BIN)/python -m tests.bench.decoder

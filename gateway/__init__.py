@@ -6,8 +6,13 @@ cli, service
             what the operator meets; terminal: `holdfast chat`
 settings    what can be configured; config: read from files and elsewhere, in the modules config_*
             and toml_lines; to_come: keys that this version refuses; nearest: what was meant
+restart     stops in order and starts anew; comeback: what is told of that; successor, handover:
+            what takes the place of the process, and what it is left
+starts      how far each start came; crashes: when one is to be careful (safe mode)
 ending      how the program ends when something is wrong; errors: what may be; lock: one daemon on
-            one state folder; notify: systemd is told how it is
+            one state folder
+bulletin, glance, notify
+            systemd is told how it is; systemd: as its service; credentials: secrets in a folder
 reload      reads the configuration anew while all runs; reloading: what of it can change then
 control     how the command line reaches a running daemon; operations: what it can ask
 inbound, routing, access, people, pairing

@@ -21,12 +21,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gateway import credentials
 from gateway.access import parse_entry
 from gateway.config_decode import Decoder, Problem
 from gateway.config_model import complete_model
 from gateway.config_tree import Origin, Raw, Tree, dotted, parse_setting
 from gateway.config_values import Values, others_can_read, read_text
 from gateway.errors import ConfigError
+from gateway.handover import VARIABLE
 from gateway.nearest import did_you_mean
 from gateway.settings import Settings
 from gateway.to_come import FAMILIES, is_to_come
@@ -65,8 +67,23 @@ class Report(Struct, frozen=True):
 
 
 def environment() -> Mapping[str, str]:
-    """Give the process's environment; everything else is given it as an argument."""
+    """Give the process's environment; everything else is given it as an argument.
+
+    Files of the folder of credentials count as variables that are not set otherwise.
+    """
+    folder = credentials.folder(os.environ)
+    kept = credentials.variables(folder) if folder else {}
+    return {**kept, **os.environ} if kept else os.environ
+
+
+def inherited() -> Mapping[str, str]:
+    """What a program that is started by us is to find: no secret that stands in a file."""
     return os.environ
+
+
+def take_handover() -> str:
+    """What the process whose place this one took has left for it; nothing started later sees it."""
+    return os.environ.pop(VARIABLE, "")
 
 
 def load(options: Options, environ: Mapping[str, str], specs: Specs) -> Loaded:
@@ -83,13 +100,30 @@ def check(options: Options, environ: Mapping[str, str], specs: Specs) -> Report:
     return Report(loaded.path, (), loaded.warnings)
 
 
-def state_folder(environ: Mapping[str, str]) -> Path:
-    """Where everything is kept that must survive."""
+SERVICE_HOME = Path("/var/lib/holdfast")
+"""State folder of the machine's service, as its unit names it."""
+
+
+def state_folder(
+    environ: Mapping[str, str], *, service: Path = SERVICE_HOME, root: bool | None = None
+) -> Path:
+    """Where everything is kept that must survive.
+
+    Root, who looks after the machine's service, means that one, unless there is one of its own.
+    """
     if environ.get("HOLDFAST_HOME"):
         return Path(environ["HOLDFAST_HOME"]).absolute()
     if environ.get("STATE_DIRECTORY"):
         return Path(environ["STATE_DIRECTORY"].partition(":")[0])  # systemd may name several
-    return _user_folder(environ) / ".local/share/holdfast"
+    own = _user_folder(environ) / ".local/share/holdfast"
+    root = os.geteuid() == 0 if root is None else root
+    return service if root and not own.exists() and (service / "lock").exists() else own
+
+
+def of_service(environ: Mapping[str, str]) -> bool:
+    """Whether the state folder is the machine's service's, and nobody said that it should be."""
+    chosen = environ.get("HOLDFAST_HOME") or environ.get("STATE_DIRECTORY")
+    return not chosen and state_folder(environ) == SERVICE_HOME
 
 
 def config_file(options: Options, environ: Mapping[str, str]) -> Path | None:
@@ -289,7 +323,7 @@ def _at(settings: object, path: KeyPath) -> object:
     return found
 
 
-_PLACES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME"})
+_PLACES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME", VARIABLE})
 _SHOWN = 5  # characters of a --set value that an error may repeat; a secret has more
 _SECRET_KEY = re.compile(r"key|token|secret|password|url|env|headers", re.IGNORECASE)
 # What Kubernetes puts into a container when a service is called "holdfast".

@@ -17,6 +17,7 @@ from gateway.inbound import by
 from gateway.messages import origin_of
 from gateway.notices import Fields
 from gateway.people import People
+from gateway.restart import Restart
 from gateway.routing import Command, Unknown, parse_command
 from platforms.core.contract import Address, Capabilities, Inbound, InboundAction, InboundMessage
 from sessions.actor import Unhandled
@@ -50,7 +51,10 @@ class Desk:
         stopping: asyncio.Event,
         questions: Approvals,
         asides: Asides,
+        restart: Restart,
+        crashes: int = 0,
     ) -> None:
+        self.restart = restart
         self.questions = questions
         self.asides = asides
         self._store = store
@@ -61,6 +65,7 @@ class Desk:
         self._delivery = delivery
         self._capabilities = capabilities
         self._stopping = stopping
+        self._crashes = crashes
 
     # --- carrying out ---------------------------------------------------------------------------
 
@@ -76,9 +81,10 @@ class Desk:
         match outcome:
             case Act(event=act):
                 self._pool.post(entry.key, act)
-            case Tell(notice=notice, fields=fields):
+            case Tell(notice=notice, fields=fields, urgent=urgent):
                 done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
-                await self.tell(notice, entry.address, fields, done, origin=origin_of(entry))
+                origin = origin_of(entry)
+                await self.tell(notice, entry.address, fields, done, origin=origin, urgent=urgent)
             case Taken():
                 pass
 
@@ -141,10 +147,16 @@ class Desk:
         return Act(Stop(who, turn))
 
     async def tell(
-        self, notice: str, address: str, fields: Fields, *changes: Change, origin: str = ""
+        self,
+        notice: str,
+        address: str,
+        fields: Fields,
+        *changes: Change,
+        origin: str = "",
+        urgent: bool = False,
     ) -> None:
         """Show a notice, together with other changes in one transaction."""
-        item = self._announcer.item(notice, address, fields, origin=origin)
+        item = self._announcer.item(notice, address, fields, origin=origin, urgent=urgent)
         await self._delivery.put(*changes, PutItem(item))
 
     async def answer(self, notice: str, entry: InboxEntry, fields: Fields) -> None:
@@ -180,12 +192,28 @@ class Desk:
         """All turns under way."""
         return self._pool.running()
 
-    def stop_all(self, who: By) -> int:
-        """Stop everything that runs; each chat is told by its own notice."""
-        running = self._pool.running()
-        for key, turn in running:
-            self._pool.post(key, Stop(By(turn.address, who.person, admin=True)))
-        return len(running)
+    async def stop_all(self, who: By) -> int:
+        """Stop everything that runs or is about to; each chat is told by its own notice."""
+        async with asyncio.TaskGroup() as group:
+            running = dict(self._pool.running())
+            stops = [
+                group.create_task(self._stop_one(key, running.get(key), who))
+                for key in self._pool.at_work()
+            ]
+        return sum(stop.result() for stop in stops)
+
+    async def _stop_one(self, key: str, turn: RunningTurn | None, who: By) -> bool:
+        """Stop one conversation; says whether there was something to stop."""
+        try:
+            turn = turn or (await self.ask(key, Begin())).turn  # accepted, and not started yet
+            if turn is None or turn.leaving:
+                return False
+            by = By(turn.address, who.person, admin=True)
+            earlier = (await self.ask(key, Stop(by, quiet=True))).earlier
+        except (TimeoutError, Unhandled) as error:
+            log.warning("%s could not be stopped: %s", key, str(error) or "it took too long")
+            return False
+        return earlier is not None and earlier.session == turn.session
 
     async def ask(self, key: str, event: Event) -> State:
         """Hand an event to the owner of a conversation and wait until it is carried out."""
@@ -199,6 +227,10 @@ class Desk:
     def restarting(self) -> bool:
         """Whether the gateway is on its way down."""
         return self._stopping.is_set()
+
+    def crashes(self) -> int:
+        """How many made it start in safe mode; 0: it is not in safe mode."""
+        return self._crashes
 
     async def claim(self, principal: str, name: str, code: str) -> bool:
         """Make somebody the first admin, if the code is good."""

@@ -15,11 +15,19 @@ from gateway.errors import CannotStart
 
 
 @contextlib.contextmanager
-def only_daemon(home: Path) -> Iterator[None]:
-    """Hold the state folder; raises `CannotStart` when another daemon does."""
+def only_daemon(home: Path, handed: int | None = None) -> Iterator[int]:
+    """Hold the state folder; gives the file that is locked.
+
+    `handed` is that file as the process before has left it, still locked. Raises `CannotStart` when
+    another daemon holds the folder.
+    """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if handed is not None:
+            same = os.path.samestat(os.fstat(handed), os.fstat(file))
+            os.close(file if same else handed)
+            file = handed if same else file
     except OSError as error:
         msg = f"The state folder {home} cannot be used: {error.strerror}."
         raise CannotStart(msg) from error
@@ -31,7 +39,7 @@ def only_daemon(home: Path) -> Iterator[None]:
         os.truncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         finish(home)
-        yield
+        yield file
     finally:
         os.close(file)  # which also unlocks; the file stays, or two could hold two of one name
 

@@ -66,6 +66,7 @@ class Models:
         self.experience = Experience()
         self.choice = choice  # what people chose for a conversation
         self.more_tools = more_tools  # those that come and go
+        self.offers_tools = True  # not in safe mode
         self._settings = settings
         self._home = home
         self._clock = clock
@@ -155,7 +156,7 @@ class Models:
         return tuple(targets)
 
     def _registry(self, route: RouteSettings | None) -> ToolRegistry:
-        if route and route.tools == ():
+        if not self.offers_tools or (route and route.tools == ()):
             return ToolRegistry(())
         families = self._settings.tools.enabled if not route or route.tools is None else route.tools
         return ToolRegistry((*enabled(self._tools, families), *self.more_tools()))

@@ -95,6 +95,20 @@ CATALOGUE = {
     "“holdfast db check”, and restore a backup.",
     "disk.over": "✅ There is room on the disk again: {left}. It was nearly full for {min} "
     "{min|minute|minutes}.",
+    "safe_mode": "🛟 Safe mode: I crashed {n} times in a row soon after I was started. I answer, but "
+    "without tools, and nothing that was interrupted goes on by itself. It ends by {c:restart}, or "
+    "with the next start once I have run well for 10 minutes.",
+    "safe_mode.over": "✅ Safe mode is over: tools are there again.",
+    "restarting": "🔄 Restarting.[+  {n} {n|task is|tasks are} finishing first, for {s} s at most.]",
+    "restart_already": "🔄 Restarting already; I tell you when I am back."
+    "[+  {n} {n|task is|tasks are} still finishing.]",
+    "restart_refused": "⛔ Not restarted, and nothing was interrupted: {cause}",
+    "restart_stopping": "I am being stopped, so I cannot restart; who stopped me can start me again.",
+    "restart_fresh": "I was started a moment ago. Say it again if I am to restart once more.",
+    "restart_cannot": "I live in a terminal here and cannot restart myself.",
+    "restarted": "✅ Back after {took}.[+  {how}][+  Version {after} now, {before} before.]"
+    "[+  {n} {n|task was|tasks were} interrupted{resumed| and go on by themselves now|}.]"
+    "[+ {list}]",
     "ask": "🔐 {tool} wants to run[+  for {person}]:\n```json\n{arguments}\n```\n"
     "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",
     "ask.admin": "🔐 {tool} wants to run:\n```json\n{arguments}\n```\n"

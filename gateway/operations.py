@@ -8,6 +8,7 @@ from gateway.delivery.view import Body, write_address, write_body
 from gateway.desk import Desk
 from gateway.errors import HoldfastError
 from gateway.people import People
+from gateway.restart import Restart
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import PutItem
 from sessions.events import Command as By
@@ -49,6 +50,7 @@ class Operations:
         new_link: Callable[[str | None], Awaitable[str]],
         claim_links: Callable[[str], dict[str, str]],
         erase: Callable[[str], Awaitable[None]],
+        restart: Restart,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -61,6 +63,7 @@ class Operations:
         self._new_link = new_link
         self._claim_links = claim_links
         self._erase = erase
+        self._restart = restart
 
     def table(self) -> dict[str, Operation]:
         """Operations by the name the command line uses."""
@@ -69,12 +72,17 @@ class Operations:
             "link": self.link,
             "send": self.send,
             "stop": self.stop,
+            "stop_all": self.stop_all,
             "resume": self.resume,
             "delete": self.delete,
             "pair_list": self.pair_list,
             "pair_approve": self.pair_approve,
             "pair_revoke": self.pair_revoke,
             "pair_claim": self.pair_claim,
+            "restart": self._restart.ask,
+            "restart_list": self.restart_list,
+            "restart_state": self.restart_state,
+            "restart_cancel": self.restart_cancel,
         }
 
     async def status(self) -> dict[str, object]:
@@ -112,13 +120,22 @@ class Operations:
             state = ItemState.PENDING
         return {"state": state.value, "id": item.id}
 
-    async def stop(self, session: str) -> dict[str, str]:
+    async def stop(self, session: str) -> dict[str, str | bool]:
         """Stop what a session is working on; says whether there was something."""
         found = await self._find(session)
         if found.state is not SessionState.ACTIVE:
-            return {"id": found.id, "state": found.state.value}
-        await self._desk.ask(found.key, Stop(self._by(found)))
-        return {"id": found.id, "state": (await self._find(found.id)).state.value}
+            return {"id": found.id, "state": found.state.value, "stopped": False}
+        await self._desk.ask(found.key, Stop(self._by(found), quiet=True))
+        after = (await self._find(found.id)).state
+        return {
+            "id": found.id,
+            "state": after.value,
+            "stopped": after is SessionState.SUSPENDED,
+        }
+
+    async def stop_all(self) -> dict[str, int]:
+        """Stop everything that runs; says how much it was."""
+        return {"stopped": await self._desk.stop_all(By("", _OPERATOR, admin=True))}
 
     async def resume(self, session: str) -> dict[str, str]:
         """Make a suspended session the active one of its conversation."""
@@ -161,6 +178,18 @@ class Operations:
         """Make a code by which the first admin shows up, and links that hand it in."""
         code = await self._people.new_claim()
         return {"code": code, "links": self._claim_links(code)}
+
+    async def restart_list(self) -> list[dict[str, object]]:
+        """What a restart would interrupt."""
+        return self._restart.tasks_running()
+
+    async def restart_state(self, restart: str) -> dict[str, object]:
+        """How a restart stands."""
+        return self._restart.state(restart)
+
+    async def restart_cancel(self, restart: str) -> dict[str, object]:
+        """Let a restart wait no more for a moment in which nothing runs."""
+        return self._restart.cancel(restart)
 
     async def _find(self, text: str) -> Session:
         found = await self._store.find_session(text)

@@ -2,7 +2,7 @@
 
 The model: a key that is refused, an empty account, an outage; told with the turn that failed.
 Platforms: what keeps one from working, or disturbs it, for some minutes. The disk: that it is
-nearly full, at once, since a full one takes no notice either.
+nearly full, at once, since a full one takes no notice either. Safe mode, see `gateway.crashes`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,6 +38,7 @@ class Book(msgspec.Struct, frozen=True, omit_defaults=True):
     models: dict[str, Alarm] = {}  # by the kind of the trouble
     platforms: dict[str, Alarm] = {}
     disk: Alarm | None = None
+    safe_mode: Alarm | None = None
 
 
 class _Failing(msgspec.Struct, frozen=True):
@@ -65,6 +66,7 @@ class Operators:
         self._failing: dict[str, _Failing] = {}
         self._low: Alarm | None = None  # the disk
         self._damaged = False  # it was told
+        self._safe: Alarm | None = None  # safe mode
         self.alarms = Alarms()
 
     # --- the model ------------------------------------------------------------------------------
@@ -139,19 +141,33 @@ class Operators:
         self._damaged = True
         return self._shown("damaged", {"cause": damage.rstrip(".")})
 
+    # --- safe mode ------------------------------------------------------------------------------
+
+    def look_at_crashes(self, crashes: int) -> tuple[Change, ...]:
+        """What the admins are to be shown of how this process started; 0: as usual."""
+        if bool(crashes) == (self._safe is not None):
+            return ()
+        self._changed()
+        if crashes:
+            self._safe = Alarm(str(crashes), self._clock.now(), told=True)
+            return self._shown("safe_mode", {"n": crashes})
+        self._safe = None
+        return self._shown("safe_mode.over", {})
+
     # --- what is kept ---------------------------------------------------------------------------
 
     @property
     def book(self) -> Book:
         """What was told and has not ended."""
         models = {kind: each.alarm for kind, each in self._failing.items()}
-        return Book(models, self.alarms.book, self._low)
+        return Book(models, self.alarms.book, self._low, self._safe)
 
     def restore(self, book: Book) -> None:
         """Take up what an earlier process has told."""
         self._failing = {kind: _Failing(alarm, "") for kind, alarm in book.models.items()}
         self.alarms.restore(book.platforms)
         self._low = book.disk
+        self._safe = book.safe_mode
 
     # --- writing --------------------------------------------------------------------------------
 

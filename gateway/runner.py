@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -35,13 +36,17 @@ from gateway.archive import StoreArchive, StoreShelf
 from gateway.asides import Asides
 from gateway.attachments import Attachments, Bounds
 from gateway.choices import Choices
+from gateway.comeback import Task
 from gateway.commands.registry import COMMANDS
+from gateway.crashes import safe_mode
 from gateway.delivery.outbox import Delivery
 from gateway.desk import Desk
 from gateway.disk import Gauge
 from gateway.errors import CannotStart, ConfigError
 from gateway.feeds import Feeds
 from gateway.figures import Figures
+from gateway.glance import glance
+from gateway.handover import PORT
 from gateway.hands import GatewayHands
 from gateway.hearing import Listener
 from gateway.http.app import build_app
@@ -49,7 +54,7 @@ from gateway.http.crowd import Crowd
 from gateway.http.patience import Patience
 from gateway.http.server import HttpServer, PortTaken
 from gateway.inbound import Reception
-from gateway.messages import Reader, read_event
+from gateway.messages import Reader, origin_of, read_event
 from gateway.models import Models, open_models
 from gateway.observe import pulse
 from gateway.observe.ledger import Ledger
@@ -61,8 +66,10 @@ from gateway.parcels import Parcels
 from gateway.people import People
 from gateway.receipts import Receipts
 from gateway.reload import Reload
+from gateway.restart import Restart, Signals
 from gateway.retention import Retention
 from gateway.settings import Settings
+from gateway.successor import Successor
 from gateway.supervision import Standing
 from gateway.turns import Turns
 from gateway.vigil import Vigil
@@ -70,11 +77,12 @@ from gateway.work import Workshop
 from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
 from sessions import restored
 from sessions.actor import Shared
+from sessions.changes import SetInbox
 from sessions.errors import StoreError, StoreTooNew
 from sessions.events import Busy, Interrupt, RunningTurn
 from sessions.expiry import Expiry
 from sessions.pool import SessionPool
-from sessions.records import Reason
+from sessions.records import InboxState, Reason
 from sessions.settings import SessionSettings
 from sessions.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
@@ -113,11 +121,14 @@ class GatewayRunner:
         http: bool = True,
         redactor: Redactor | None = None,
         tools: Iterable[Tool] = (),
+        successor: Successor | None = None,
         reread: Callable[[], Settings] | None = None,
     ) -> None:
         self._settings = settings
         self._reread = reread  # the configuration, from where it came; None: it cannot change
         self._home = home
+        self._successor = successor  # none: it cannot restart itself
+        self._crashes = 0  # that make this start careful
         self._specs = specs
         self._clock = clock or SystemClock()
         self._ledger = Ledger()
@@ -133,6 +144,8 @@ class GatewayRunner:
         self._gauge = Gauge(home, settings.gateway.disk_low)
         self._started_at = self._clock.now()
         self.stopping = asyncio.Event()
+        self.restarting = asyncio.Event()
+        """Set besides `stopping` when the process is to come back."""
         self.hurry = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {}
@@ -146,6 +159,12 @@ class GatewayRunner:
 
     # --- starting and stopping ------------------------------------------------------------------
 
+    def be_careful(self, crashes: int) -> None:
+        """Run in safe mode: so many starts in a row have crashed; to be said before `run`."""
+        log.error("%s", safe_mode(crashes))
+        self._crashes = crashes
+        self._settings = _without_resuming(msgspec.structs.replace(self._settings, mcp=()))
+
     async def run(self) -> None:
         """Live until `stopping` is set and everything is drained."""
         if self._http:
@@ -155,6 +174,7 @@ class GatewayRunner:
             if self._http:
                 self._key = self._settings.http.api_key or self._own_key()
             models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
+            models.offers_tools = not self._crashes
             self._listener = _listener(self._settings.voice)
             servers = McpServers(self._settings.mcp, self._clock, taken=models.tool_names)
             models.more_tools = servers.tools
@@ -168,7 +188,7 @@ class GatewayRunner:
 
     def _take_port(self, server: HttpServer) -> None:
         try:
-            server.bind()
+            server.bind(self._successor.handover.take(PORT) if self._successor else None)
         except PortTaken as error:
             raise CannotStart(str(error)) from error
         http = self._settings.http
@@ -243,20 +263,28 @@ class GatewayRunner:
                     late = pulse.feel(self._ledger.lag.saw)
                     tasks.append(connections.create_task(late, name="pulse"))
                 assert self._pool is not None  # noqa: S101 - opened just above
-                with self._pool.closing(), self._asides.closing():
+                with self._pool.closing(), self._asides.closing(), self._restart.closing():
                     await self._first_chances()
+                    await self._restart.report(self._left)
                     self.ready.set()
                     await self.stopping.wait()
                     await self._drain(self._pool)
                     self._feeds.close()
             await delivery.settle(SETTLE_SECONDS)
+            if self.restarting.is_set():
+                self._leave_port()
             for task in reversed(tasks):
                 task.cancel()
 
     def _use(self, settings: Settings) -> None:
         """Go by other settings from now on; see `gateway.reloading` for what they may change."""
-        self._settings = settings
+        self._settings = _without_resuming(settings) if self._crashes else settings
         set_level(settings.gateway.log_level)
+
+    def _leave_port(self) -> None:
+        port = self._http.file if self._http else None
+        if self._successor and port is not None:
+            self._successor.handover.keep(PORT, port)
 
     def _door(self) -> HttpServer:
         http = self._settings.http
@@ -274,6 +302,7 @@ class GatewayRunner:
             crowd=self._crowd,
             figures=Figures(self._ledger, self, store, self._clock, self._gauge).page,
             document=openapi.page,
+            status=self._standing,
         )
 
     def _fetcher(self) -> Fetcher | None:
@@ -322,6 +351,7 @@ class GatewayRunner:
             delivery=delivery,
             tasks=tasks,
         )
+        self._restart = self._make_restart(ground, pool, tasks)
         desk = self._make_desk(ground, pool)
         reception = Reception(
             store=store,
@@ -338,7 +368,7 @@ class GatewayRunner:
             receipts=receipts,
             restored_at=int(await store.get_value(restored.SHELF, restored.MOMENT) or 0),
         )
-        await self._take_up_what_was_left(store, pool, reception)
+        await self._take_up_what_was_left(store, pool, reception, desk)
         if self._api:
             requests = Requests(
                 store=store,
@@ -409,6 +439,28 @@ class GatewayRunner:
         """Whether turns that a restart interrupts go on by themselves."""
         return self._settings.sessions.on_interrupted == "resume"
 
+    def _make_restart(self, ground: Ground, pool: SessionPool, tasks: asyncio.TaskGroup) -> Restart:
+        return Restart(
+            store=ground.store,
+            clock=self._clock,
+            ids=self._ids,
+            announcer=ground.announcer,
+            delivery=ground.delivery,
+            successor=self._successor,
+            signals=Signals(self.ready, self.stopping, self.restarting),
+            running=lambda: [self._task(key, turn) for key, turn in pool.running()],
+            idle=pool.idle,
+            tasks=tasks,
+            drain_seconds=self._settings.gateway.drain_seconds,
+            careful=bool(self._crashes),
+            takes_up=self._settings.sessions.on_interrupted == "resume",
+        )
+
+    def _task(self, key: str, turn: RunningTurn) -> Task:
+        fields, waits = self._turns.fields(turn), self._turns.waits(turn)
+        tool = str(fields.get("tool", ""))
+        return Task(turn.id, key, turn.request, int(fields["min"]), tool, waits)
+
     def _make_desk(self, ground: Ground, pool: SessionPool) -> Desk:
         desk = Desk(
             store=ground.store,
@@ -421,6 +473,8 @@ class GatewayRunner:
             stopping=self.stopping,
             questions=self._approvals,
             asides=self._asides,
+            restart=self._restart,
+            crashes=self._crashes,
         )
         self.operations.update(
             Operations(
@@ -435,6 +489,7 @@ class GatewayRunner:
                 new_link=self._new_link,
                 claim_links=self._adapters.claim_links,
                 erase=self._retention.words,
+                restart=self._restart,
             ).table()
         )
         return desk
@@ -451,25 +506,35 @@ class GatewayRunner:
             },
             gauge=self._gauge,
             news=self._news,
+            crashes=self._crashes,
         )
         await vigil.open()
         return vigil
 
     async def _take_up_what_was_left(
-        self, store: SessionStore, pool: SessionPool, reception: Reception
+        self, store: SessionStore, pool: SessionPool, reception: Reception, desk: Desk
     ) -> None:
         """Suspend what a crash interrupted, carry out what was said, answer what was waiting.
 
         In this order: a command that ends what runs must not end what was asked after it.
         """
         running = await store.running_turns()
+        now = self._clock.now()
+        self._left = [
+            Task(turn.id, turn.key, turn.request, (now - turn.started_at) // 60_000)
+            for turn in running
+        ]
         if running:
             log.info("interrupted by the last end of the process: %d", len(running))
         waiting = await store.waiting_keys()
         for key in filter(goes_on, waiting):
             await forget_left(store, self._clock, key)
         for entry in await store.commands():
-            await reception.again(entry, read_event(entry))
+            if self._crashes:  # one of these may be what it crashes of
+                done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
+                await desk.tell("not_now", entry.address, {}, done, origin=origin_of(entry))
+            else:
+                await reception.again(entry, read_event(entry))
         keys = dict.fromkeys((*(turn.key for turn in running), *waiting))
         await pool.begin(keys)
 
@@ -504,14 +569,18 @@ class GatewayRunner:
             self._pool.look_again()
 
     async def _drain(self, pool: SessionPool) -> None:
-        def farewell(_key: str, turn: RunningTurn) -> Interrupt:
+        cut: list[Task] = []
+
+        def farewell(key: str, turn: RunningTurn) -> Interrupt:
             take_up = self._takes_up() and not turn.once
+            cut.append(self._task(key, turn))
             return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=take_up)
 
         grace = self._settings.gateway.drain_seconds
         interrupted = await pool.drain(grace, self.hurry, farewell, self._turns.waits)
         if interrupted:
             log.info("interrupted: %d", interrupted)
+        await self._restart.drained(cut)
 
     # --- platforms ------------------------------------------------------------------------------
 
@@ -576,7 +645,7 @@ class GatewayRunner:
         """What keeps the daemon from doing its work; see `gateway.http.app.Health`."""
         found = [f"{each.name}: {each.problem}" for each in self._adapters if each.problem]
         if self.stopping.is_set():
-            found.append("gateway: stopping, no new turns begin")
+            found.append(f"gateway: {self._state()}, no new turns begin")
         async with asyncio.TaskGroup() as both:
             looks = [both.create_task(self._store_problem()), both.create_task(self._full())]
         return [*found, *(problem for look in looks if (problem := look.result()))]
@@ -594,6 +663,33 @@ class GatewayRunner:
         except TimeoutError:
             return f"store: nothing could be written within {WRITTEN_WITHIN:g} s"
         return ""
+
+    async def ask_writer(self) -> None:
+        """See `gateway.bulletin.Daemon`; before there is a store, there is nothing to ask."""
+        if self._store is not None:
+            await self._store.prove_answering()
+
+    def writer_steps(self) -> int:
+        """See `gateway.bulletin.Daemon`."""
+        return self._store.writer_steps if self._store is not None else 0
+
+    async def all_tried(self) -> None:
+        """See `gateway.bulletin.Daemon`."""
+        await self._adapters.tried()
+
+    @property
+    def drain_seconds(self) -> float:
+        """See `gateway.bulletin.Daemon`."""
+        return self._settings.gateway.drain_seconds
+
+    def glance(self) -> str:
+        """See `gateway.bulletin.Daemon`."""
+        return glance(
+            self._standings(),
+            self.running_turns(),
+            stopping=self.stopping.is_set(),
+            restarting=self.restarting.is_set(),
+        )
 
     async def _full(self) -> str:
         try:
@@ -613,16 +709,29 @@ class GatewayRunner:
         """See `gateway.figures.House`."""
         return {each.name: not each.problem for each in self._adapters}
 
+    def _state(self) -> str:
+        if self.restarting.is_set():
+            return "restarting"
+        return "stopping" if self.stopping.is_set() else "running"
+
+    def _standing(self) -> str:
+        """How `/readyz` says it."""
+        return safe_mode(self._crashes) if self._crashes else self._state()
+
     def _status(self) -> dict[str, object]:
         return {
-            "state": "stopping" if self.stopping.is_set() else "running",
+            "state": self._state(),
+            "pid": os.getpid(),
+            "version": self._successor.version if self._successor else None,
+            "safe_mode": safe_mode(self._crashes) if self._crashes else None,
             "started_at": self._started_at,
             "url": self.url,
-            "platforms": {
-                each.name: each.problem or each.standing.value for each in self._adapters
-            },
+            "platforms": self._standings(),
             "running": self.running_turns(),
         }
+
+    def _standings(self) -> dict[str, str]:
+        return {each.name: each.problem or each.standing.value for each in self._adapters}
 
     async def _new_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")
@@ -637,6 +746,12 @@ def _listener(settings: VoiceSettings) -> Listener | None:
         return None
     made: Listener = import_module("gateway.transcription").Transcriber(settings)
     return made
+
+
+def _without_resuming(settings: Settings) -> Settings:
+    """What safe mode goes by: turns that were interrupted wait until somebody asks for them."""
+    sessions = msgspec.structs.replace(settings.sessions, on_interrupted="suspend")
+    return msgspec.structs.replace(settings, sessions=sessions)
 
 
 def _expiry(settings: SessionSettings) -> Expiry:

@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from gateway.bulletin import Daemon, ending, keep_alive, tell_story
 from gateway.control import Operation, Stream, Wire, serving, socket_path
 from gateway.errors import CannotStart, HoldfastError
+from gateway.handover import LOCK, Handover
 from gateway.lock import only_daemon
 from gateway.notify import Systemd
 from platforms.console import CHAT, ConsoleAdapter, Screen
@@ -23,12 +25,10 @@ log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Runner(Protocol):
+class Runner(Daemon, Protocol):
     """What is run: `gateway.runner.GatewayRunner`."""
 
-    stopping: asyncio.Event
     hurry: asyncio.Event
-    ready: asyncio.Event
 
     @property
     def operations(self) -> Mapping[str, Operation]:
@@ -62,19 +62,29 @@ async def serve(
     *,
     then: Then | None = None,
     signals: bool = True,
+    handover: Handover | None = None,
+    starts: contextlib.AbstractContextManager[object] | None = None,
 ) -> None:
     """Run until told to stop; raises `HoldfastError` for what keeps it from starting.
 
     `then` is carried out once the gateway is ready. With `signals` the first SIGTERM or SIGINT
-    stops, and a second one skips the wait for running turns.
+    stops, and a second one skips the wait for running turns; SIGHUP has the configuration read
+    again, unless it says that the terminal is gone, which stops as well. At the end of a restart,
+    which a signal to stop turns into a stop, the lock is left in `handover`. `starts` is entered
+    behind the lock.
     """
-    manager = Systemd(environ)
-    hung_up = asyncio.Event()
-    with only_daemon(home), _on_signals(runner, hung_up) if signals else contextlib.nullcontext():
+    manager, handover = Systemd(environ), handover or Handover()
+    opened, hung_up = asyncio.Event(), asyncio.Event()
+    with (
+        only_daemon(home, handover.take(LOCK)) as lock,
+        _on_signals(runner, manager, hung_up.set) if signals else contextlib.nullcontext(),
+        starts or contextlib.nullcontext(),
+    ):
         async with asyncio.TaskGroup() as beside:
             helpers = [
-                beside.create_task(_attend(runner, home, environ, manager, then)),
-                beside.create_task(_alive(manager)),
+                beside.create_task(_attend(runner, home, environ, opened, then)),
+                beside.create_task(tell_story(runner, manager, opened)),
+                beside.create_task(keep_alive(runner, manager)),
                 beside.create_task(_reloading(runner, hung_up)),
             ]
             try:
@@ -82,42 +92,53 @@ async def serve(
             finally:
                 for helper in helpers:
                     helper.cancel()
+        if runner.restarting.is_set():
+            handover.keep(LOCK, lock)
 
 
 # --- beside the runner -----------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _on_signals(runner: Runner, hung_up: asyncio.Event) -> Iterator[None]:
+def _on_signals(runner: Runner, manager: Systemd, reload: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
+    def called_off() -> bool:
+        """A stop wins over a restart that is under way."""
+        if not runner.restarting.is_set():
+            return False
+        log.info("told to stop: this is no restart any more")
+        runner.restarting.clear()
+        manager.tell(*ending(runner))
+        return True
+
     def told() -> None:
+        if called_off():
+            return
         if runner.stopping.is_set():
             log.info("told to stop again: not waiting for running turns")
             runner.hurry.set()
         runner.stopping.set()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, told)
-    with _on_hangup(loop, told if sys.stdin.isatty() else hung_up.set):
-        try:
-            yield
-        finally:
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
+    # `nohup` ignores it for us: the end of the terminal is then no reason to stop.
+    leaves_with_terminal = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN and _has_terminal()
 
+    def hung_up() -> None:
+        if leaves_with_terminal and not _has_terminal():
+            log.info("the terminal is gone: stopping")
+            called_off()
+            runner.stopping.set()
+        else:
+            reload()
 
-@contextlib.contextmanager
-def _on_hangup(loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> Iterator[None]:
-    """SIGHUP means to read the configuration anew, or, in a terminal, that this is gone."""
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        yield  # started by nohup: it wants to hear nothing of it
-        return
-    loop.add_signal_handler(signal.SIGHUP, then)
+    actions = {**dict.fromkeys(SIGNALS, told), signal.SIGHUP: hung_up}
+    for number, action in actions.items():
+        loop.add_signal_handler(number, action)
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGHUP)
+        for number in actions:
+            loop.remove_signal_handler(number)
 
 
 async def _reloading(runner: Runner, hung_up: asyncio.Event) -> None:
@@ -131,31 +152,31 @@ async def _reloading(runner: Runner, hung_up: asyncio.Event) -> None:
                 await reload()
 
 
+def _has_terminal() -> bool:
+    """Whether this process has a terminal that can be reached: one that hung up cannot."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 async def _attend(
     runner: Runner,
     home: Path,
     environ: Mapping[str, str],
-    manager: Systemd,
+    opened: asyncio.Event,
     then: Then | None,
 ) -> None:
-    """Open the control socket once there is something to control, and say how things stand."""
+    """Open the control socket once there is something to control."""
     await runner.ready.wait()
     console = runner.adapter("console")
     streams = {"chat": chat_stream(console)} if isinstance(console, ConsoleAdapter) else {}
     async with serving(socket_path(home, environ), runner.operations, streams):
-        manager.tell("READY=1", "STATUS=Answering.")
+        opened.set()
         if then:
             await then()
-        await runner.stopping.wait()
-        manager.tell("STOPPING=1", "STATUS=Finishing what runs.")
         await asyncio.Event().wait()  # the socket stays open until the runner has ended
-
-
-async def _alive(manager: Systemd) -> None:
-    """Say that the loop still turns; when it hangs, systemd starts the daemon anew."""
-    while manager.watchdog:
-        manager.tell("WATCHDOG=1")
-        await asyncio.sleep(manager.watchdog)
 
 
 # --- terminals -------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ class Vigil:
         platforms: Callable[[], Mapping[str, Trouble]],
         gauge: Gauge,
         news: asyncio.Event,
+        crashes: int = 0,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -47,6 +48,7 @@ class Vigil:
         self._gauge = gauge
         self._news = news
         self._steady = Steady(clock)
+        self._crashes = crashes
         self._kept = Book()
         self._unsaid: tuple[PutItem, ...] = ()
 
@@ -84,6 +86,7 @@ class Vigil:
 
     async def _look(self) -> None:
         told = (
+            *self._operators.look_at_crashes(self._crashes),
             *self._operators.look(self._platforms()),
             *self._operators.look_at_store(self._store.damage),
             *await self._look_at_the_disk(),

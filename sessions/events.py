@@ -158,6 +158,7 @@ class Stop(msgspec.Struct, frozen=True):
 
     by: Command
     turn: str = ""  # a button's: it ends this one and no other
+    quiet: bool = False  # where nothing runs, nobody is told so
 
 
 class New(msgspec.Struct, frozen=True):

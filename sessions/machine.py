@@ -387,7 +387,8 @@ def _stop(result: Result, event: Stop, env: Env) -> None:
         return
     # A turn that is leaving to make room for the next message counts as that message's start.
     if turn is None or state.session is None or (turn.leaving and not state.waiting):
-        result.acts.append(Say("N10.idle", event.by.address, urgent=True))
+        if not event.quiet:
+            result.acts.append(Say("N10.idle", event.by.address, urgent=True))
         return
     request = request_of(state.waiting[0].message) if turn.leaving else turn.request
     _end_running(result, TurnState.STOPPED, "stop", env)

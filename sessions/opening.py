@@ -52,6 +52,16 @@ def check(where: Place) -> None:
         raise StoreTooOld(msg)
 
 
+def check_fit(where: Place) -> None:
+    """Make sure that a start could use the database, or make it; changes nothing."""
+    if where.file and not where.file.exists():
+        return
+    with connected(where, reader(where, alone=True)) as connection, connection.begin():
+        found = revision(connection)
+    if found is not None:
+        check_known(where, found)
+
+
 def found_in(where: Place) -> str:
     """Tell which steps a database has seen, an older one's too; changes nothing."""
     if where.file and not where.file.exists():

@@ -57,6 +57,10 @@ class SessionPool:
         """The turns under way, with the keys of their conversations."""
         return tuple((key, turn) for key, actor in self._actors.items() if (turn := actor.running))
 
+    def at_work(self) -> tuple[str, ...]:
+        """Conversations in which a turn runs, or something is on its way to it."""
+        return tuple(key for key, actor in self._actors.items() if actor.busy)
+
     def _forget_quiet(self) -> None:
         """Let go of the longest unused; the check and the letting go have no await between."""
         if len(self._actors) < self._kept:
@@ -134,6 +138,10 @@ class SessionPool:
     def look_again(self) -> None:
         """A turn waits for somebody now: while everything comes to its end, that counts."""
         self._rested.set()
+
+    async def idle(self) -> None:
+        """Wait for a moment in which no turn runs; others may begin as ever."""
+        await self._turns_over(lambda: None)
 
     async def _turns_over(self, meanwhile: Callable[[], None]) -> None:
         while self.running():

@@ -96,6 +96,14 @@ class SessionStore:
             await asyncio.to_thread(opening.prepare, where, keep)
         return cls(Database(where, read_only=read_only), clock)
 
+    @staticmethod
+    async def check_fit(url: str) -> None:
+        """Make sure that `open` would find what it can use or bring up to date; changes nothing.
+
+        It may be open elsewhere. Raises `StoreUnavailable`, `StoreTooNew` or `StoreCorrupt`.
+        """
+        await asyncio.to_thread(opening.check_fit, place(url))
+
     async def close(self) -> None:
         """Finish what was begun, and take nothing more."""
         self.database.stop()
@@ -144,6 +152,15 @@ class SessionStore:
     async def prove_writable(self) -> None:
         """Commit something, to know that it can be done."""
         await self.put_value(_OWN_SHELF, "written_at", str(self._clock.now()))
+
+    async def prove_answering(self) -> None:
+        """Hear from the thread that writes, without writing; raises `StoreError` when it cannot."""
+        await self.database.write(lambda _: None)
+
+    @property
+    def writer_steps(self) -> int:
+        """What the thread that writes has taken in hand so far: while it grows, it gets on."""
+        return self.database.writer_steps
 
     # --- reading: conversations ---------------------------------------------------------------
 

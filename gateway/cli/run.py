@@ -14,14 +14,28 @@ from msgspec import Struct, convert
 gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
-    from gateway.cli.common import configured, settings_of
-    from gateway.config import Loaded, Options, environment, load
+    from gateway.cli.common import configured, settings_of, store_url, told
+    from gateway.config import (
+        SERVICE_HOME,
+        Loaded,
+        Options,
+        environment,
+        inherited,
+        load,
+        of_service,
+        take_handover,
+    )
+    from gateway.errors import CannotStart
+    from gateway.handover import Handover
     from gateway.observe import log
     from gateway.observe.redact import Redactor, secrets_in
     from gateway.runner import GatewayRunner
     from gateway.service import serve
     from gateway.settings import Settings
+    from gateway.starts import Starts
+    from gateway.successor import Successor, words_of
     from platforms.core.registry import specs
+    from sessions.store import SessionStore
 finally:
     gc.freeze()  # the collector need not look at them again
     gc.enable()
@@ -41,15 +55,36 @@ def spare_the_collector() -> None:
 
 
 @click.command(help="Start the gateway; Ctrl-C stops it.")
+@click.option("--check", is_flag=True, help="Only say whether it could start.")
 @configured
-def run(options: Options) -> None:
+def run(options: Options, *, check: bool) -> None:
     """See the help."""
+    if check:
+        asyncio.run(_could_start(load(options, environment(), specs())))
+        click.echo("It could start.")
+        return
+    handover = Handover(take_handover())
+    successor = Successor(words_of(sys.argv, sys.orig_argv, sys.executable), inherited(), handover)
     loaded = settings_of(options)
+    if of_service(environment()):  # what root wrote there the service could not write any more
+        msg = (
+            f"{SERVICE_HOME} belongs to the service of this machine; start that with: "
+            "holdfast service start. To run another one give it a folder of its own: HOLDFAST_HOME."
+        )
+        raise CannotStart(msg)
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
-        asyncio.run(_run(options, loaded, prepared_log(loaded)))
+        again = asyncio.run(_run(options, loaded, prepared_log(loaded), successor))
     finally:
         gc.enable()
+    if again:
+        successor.take_over()
+
+
+async def _could_start(loaded: Loaded) -> None:
+    """Look at what keeps a start from working, apart from what a running gateway holds."""
+    with told():
+        await SessionStore.check_fit(store_url(loaded))
 
 
 def prepared_log(loaded: Loaded, *, quiet: bool = False) -> Redactor:
@@ -65,27 +100,43 @@ def prepared_log(loaded: Loaded, *, quiet: bool = False) -> Redactor:
     return redactor
 
 
-async def _run(options: Options, loaded: Loaded, redactor: Redactor) -> None:
+async def _run(options: Options, loaded: Loaded, redactor: Redactor, successor: Successor) -> bool:
+    """Run until the end; says whether it is to be started again."""
     runner = GatewayRunner(
         loaded.settings,
         loaded.home,
         specs=specs(),
         redactor=redactor,
+        successor=successor,
         reread=lambda: _reread(options),
     )
+    starts = Starts(loaded.home, runner.be_careful)
 
     async def greet() -> None:
+        starts.ready()
         spare_the_collector()
+        # Read before an upgrade puts another one there.
+        logging.getLogger(__name__).debug("this is Holdfast %s", successor.version)
         link = await runner.operations["link"]() if runner.url else None
         claim = None
         if used(loaded) and not runner.has_admin:
             claim = convert(await runner.operations["pair_claim"](), Claim)
         name = own_name(sys.argv[0], Path.cwd(), shutil.which)
-        lines = greeting(loaded, str(link) if link else None, claim, name, made_key=runner.made_key)
+        lines = greeting(
+            loaded,
+            str(link) if link else None,
+            claim,
+            name,
+            made_key=runner.made_key,
+            managed="NOTIFY_SOCKET" in environment(),
+        )
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
 
-    await serve(runner, loaded.home, environment(), then=greet)
+    await serve(
+        runner, loaded.home, environment(), then=greet, handover=successor.handover, starts=starts
+    )
+    return runner.restarting.is_set()
 
 
 def _reread(options: Options) -> Settings:
@@ -123,7 +174,8 @@ def own_name(started_as: str, folder: Path, which: Callable[[str], str | None]) 
     found = Path(started_as)
     if which(found.name) or not found.is_absolute():
         return found.name if which(found.name) else started_as
-    return str(found.relative_to(folder)) if found.is_relative_to(folder) else started_as
+    inside = found.is_relative_to(folder) and folder != Path("/")
+    return str(found.relative_to(folder)) if inside else started_as
 
 
 def not_installed(environ: Mapping[str, str], known: Container[str]) -> list[str]:
@@ -144,9 +196,10 @@ def greeting(
     name: str = "holdfast",
     *,
     made_key: bool = False,
+    managed: bool = False,
 ) -> list[str]:
-    """What somebody who starts the gateway should know, a few lines."""
-    lines = ["Holdfast is running. Ctrl-C stops it."]
+    """What somebody who starts the gateway should know, a few lines; `managed`: by systemd."""
+    lines = ["Holdfast is running." if managed else "Holdfast is running. Ctrl-C stops it."]
     if link:
         lines.append(f"  Chat in the browser:   {link}")
         lines.append(

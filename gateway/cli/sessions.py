@@ -117,12 +117,20 @@ def export(options: Options, session: str, *, as_json: bool) -> None:
 
 
 @sessions.command()
-@click.argument("session")
-def stop(session: str) -> None:
-    """Stop what a session is working on."""
+@click.argument("session", required=False)
+@click.option("--all", "every", is_flag=True, help="Stop everything that runs.")
+def stop(session: str | None, *, every: bool) -> None:
+    """Stop what a session is working on, or everything; each chat is told."""
+    if every == bool(session):
+        msg = "Name one session, or say --all."
+        raise click.UsageError(msg)
+    if every:
+        count = order("stop_all")["stopped"]
+        tasks = "1 task" if count == 1 else f"{count} tasks"
+        click.echo(f"Stopped {tasks}." if count else "Nothing was running.")
+        return
     found = order("stop", session=session)
-    stopped = found["state"] == "suspended"
-    click.echo(f"{'Stopped' if stopped else 'Nothing was running in'} {found['id']}.")
+    click.echo(f"{'Stopped' if found['stopped'] else 'Nothing was running in'} {found['id']}.")
 
 
 @sessions.command()

@@ -25,6 +25,7 @@ class Tell(msgspec.Struct, frozen=True):
 
     notice: str
     fields: Fields = {}
+    urgent: bool = False  # goes first in its chat
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -72,8 +73,21 @@ class Asides(Protocol):
         ...
 
 
+class Restart(Protocol):
+    """Restarts the gateway; see `gateway.restart`."""
+
+    async def asked(self, call: "Call") -> Outcome:
+        """Restart, and tell who asked when it is over."""
+        ...
+
+
 class Desk(Protocol):
     """What handlers may use of the gateway."""
+
+    @property
+    def restart(self) -> Restart:
+        """Restarts the gateway."""
+        ...
 
     @property
     def questions(self) -> Questions:
@@ -97,7 +111,7 @@ class Desk(Protocol):
         """All turns under way."""
         ...
 
-    def stop_all(self, by: By) -> int:
+    async def stop_all(self, by: By) -> int:
         """Stop everything that runs; says how much it was."""
         ...
 
@@ -107,6 +121,10 @@ class Desk(Protocol):
 
     def restarting(self) -> bool:
         """Whether the gateway is on its way down."""
+        ...
+
+    def crashes(self) -> int:
+        """How many made it start in safe mode; 0: it is not in safe mode."""
         ...
 
     async def claim(self, principal: str, name: str, code: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gateway.access import Role
 from gateway.commands.contract import Act, Call, Command, Outcome, Tell
+from gateway.crashes import safe_mode
 from sessions.events import (
     New,
     Resume,
@@ -26,7 +27,7 @@ async def _stop(call: Call) -> Outcome:
         return Act(Stop(call.by))
     if call.role is not Role.ADMIN:
         return Tell("admins_only")
-    return Tell("stopped_all", {"n": call.desk.stop_all(call.by)})
+    return Tell("stopped_all", {"n": await call.desk.stop_all(call.by)}, urgent=True)
 
 
 async def _retry(call: Call) -> Outcome:
@@ -87,6 +88,8 @@ async def _status(call: Call) -> Outcome:
         lines.append("The last conversation is suspended; the next message starts a fresh one.")
     if call.role is Role.ADMIN:
         lines.append(f"In all conversations {len(call.desk.running())} running.")
+        if crashes := call.desk.crashes():
+            lines.append(f"🛟 {safe_mode(crashes)}")
     if call.desk.restarting():
         lines.append("🔄 Restarting.")
     return Tell("text", {"text": "\n".join(lines)})

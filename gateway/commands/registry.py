@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gateway.access import Role
-from gateway.commands import beside, conversation, people
+from gateway.commands import beside, conversation, operating, people
 from gateway.commands.contract import Call, Command, Outcome, Tell
 from platforms.core.contract import MenuEntry
 
@@ -68,5 +68,6 @@ COMMANDS = Commands(
         *conversation.COMMANDS,
         *beside.COMMANDS,
         *people.COMMANDS[1:],
+        *operating.COMMANDS,
     )
 )

@@ -37,11 +37,13 @@ Document = Callable[[], Awaitable[bytes]]
 """Gives `/openapi.json`."""
 
 
-class Readiness(msgspec.Struct, frozen=True):
+class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the daemon can do its work."""
 
     ready: bool
     not_ready: list[str]
+    status: str = ""
+    """How it stands in a word or more, such as "running" or that it is in safe mode."""
 
 
 def build_app(
@@ -55,15 +57,16 @@ def build_app(
     crowd: Crowd | None = None,
     figures: Figures | None = None,
     document: Document | None = None,
+    status: Callable[[], str] = str,
 ) -> Starlette:
     """Put routes, health checks and guards together.
 
     `allowed_hosts` names the hosts under which the daemon may be called besides the loopback ones,
     each as in a Host header, with or without a port; "*" allows all. `hosts_of` allows more for
     single paths. `key` is what `gateway.http.key.shows_key` asks for; without one it lets nobody
-    in. `crowd` counts what is at work.
+    in. `crowd` counts what is at work. `status` says how the daemon stands.
     """
-    own = [Route("/livez", _live), Route("/readyz", _ready(health))]
+    own = [Route("/livez", _live), Route("/readyz", _ready(health, status))]
     if figures:
         own.append(Route("/metrics", _metrics(figures)))
     if document:
@@ -88,14 +91,14 @@ async def _live(_: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
 
 
-def _ready(health: Health) -> Callable[[Request], Awaitable[Response]]:
+def _ready(health: Health, status: Callable[[], str]) -> Callable[[Request], Awaitable[Response]]:
     async def ready(_: Request) -> Response:
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT):
                 problems = list(await health.problems())
         except TimeoutError:
             problems = [f"health: no answer within {_HEALTH_TIMEOUT:g} s"]
-        body = msgspec.json.encode(Readiness(not problems, problems))
+        body = msgspec.json.encode(Readiness(not problems, problems, status()))
         return Response(body, 503 if problems else 200, media_type="application/json")
 
     return ready

@@ -49,11 +49,17 @@ class HttpServer:
         self._cut = cut  # told why a client was cut off
         self._socket: socket.socket | None = None
 
-    def bind(self) -> None:
-        """Take the port; raises `PortTaken` when that cannot be done."""
+    def bind(self, handed: int | None = None) -> None:
+        """Take the port; raises `PortTaken` when that cannot be done.
+
+        `handed` is a socket that the process before has left; where it listens at the wrong place
+        it is closed.
+        """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._socket = self._fitting(handed, family) if handed is not None else None
         try:
-            self._socket = socket.create_server((self._host, self._port), family=family)
+            if self._socket is None:
+                self._socket = socket.create_server((self._host, self._port), family=family)
         except OSError as error:
             raise PortTaken(_why(error, self._host, self._port)) from error
         self._socket.settimeout(0)
@@ -64,6 +70,27 @@ class HttpServer:
         # without it the end of each answer waits 40 ms for the client's system to confirm the rest.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._port = self._socket.getsockname()[1]
+
+    def _fitting(self, handed: int, family: socket.AddressFamily) -> socket.socket | None:
+        """A socket that was left, if it listens where this server is to."""
+        try:
+            left = socket.socket(fileno=handed)
+        except OSError:
+            return None
+        host, port = left.getsockname()[:2] if left.family == family else ("", 0)
+        try:
+            wanted = {each[4][0] for each in socket.getaddrinfo(self._host, None, family)}
+        except OSError:
+            wanted = set()
+        if host in wanted and self._port in {0, port}:
+            return left
+        left.close()
+        return None
+
+    @property
+    def file(self) -> int | None:
+        """The number of the socket; None when nothing is listened on."""
+        return self._socket.fileno() if self._socket else None
 
     @property
     def port(self) -> int:

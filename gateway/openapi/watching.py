@@ -11,8 +11,8 @@ _READY = Content(
     JSON,
     Readiness,
     {
-        "all is well": Readiness(ready=True, not_ready=[]),
-        "one is not": Readiness(ready=False, not_ready=["telegram: connecting"]),
+        "all is well": Readiness(ready=True, not_ready=[], status="running"),
+        "one is not": Readiness(ready=False, not_ready=["telegram: connecting"], status="running"),
     },
 )
 

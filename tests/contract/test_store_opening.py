@@ -192,9 +192,24 @@ def test_a_database_of_a_newer_version_is_refused(
 ) -> None:
     opening.prepare(place(store_url))
     _set_version(connection, "9999")
-    for look in (opening.prepare, opening.check):
+    for look in (opening.prepare, opening.check, opening.check_fit):
         with pytest.raises(StoreTooNew, match=r"newer version of Holdfast \(9999, this one knows"):
             look(place(store_url))
+
+
+async def test_whether_a_start_could_use_it_is_seen_without_a_change(
+    connection: sa.Connection, store_url: str
+) -> None:
+    where = place(store_url)
+    await SessionStore.check_fit(store_url)  # nothing was made yet
+    assert opening._found(connection) is None
+    connection.rollback()
+    if where.file:
+        where.file.unlink()
+        await SessionStore.check_fit(store_url)
+        assert not where.file.exists()
+    opening.prepare(where)
+    await SessionStore.check_fit(store_url)
 
 
 async def test_several_may_open_a_new_database_at_once(store_url: str) -> None:

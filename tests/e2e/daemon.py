@@ -111,7 +111,7 @@ class Daemon:
             aiohttp.ClientSession() as http,
             http.get(f"{self.url}/readyz") as response,
         ):
-            return {"status": response.status, **await response.json()}
+            return {**await response.json(), "status": response.status}
 
     async def in_trouble(self, about: str) -> str:
         """Wait until `/readyz` names something; gives its line."""

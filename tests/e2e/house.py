@@ -12,6 +12,7 @@ from agent.settings import ModelSettings, Timeouts
 from agent.tools.contract import Tool
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
+from gateway.successor import Successor
 from platforms.core.contract import Live, Op, PlatformSpec, Receipt, Repeat
 from platforms.memory import MemoryAdapter, Visible
 from sessions.settings import SessionSettings
@@ -82,6 +83,11 @@ class House:
         self._task.cancel()
         await asyncio.wait({self._task})
 
+    async def ended(self) -> None:
+        """Wait until it has come to its end by itself."""
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait({self._task})
+
     async def asked(self, number: int) -> list[dict[str, Any]]:
         """The messages of the model's n-th request, without the system prompt."""
         async with asyncio.timeout(PATIENCE):
@@ -118,6 +124,8 @@ async def gateway(
     clock: Clock | None = None,
     served: bool = False,
     reread: Callable[[], Settings] | None = None,
+    successor: Successor | None = None,
+    crashes: int = 0,
     **changes: Any,
 ) -> AsyncIterator[House]:
     """Run a gateway on a state folder until the block ends; then it drains."""
@@ -144,7 +152,10 @@ async def gateway(
         tools=tools,
         clock=clock or clock_here(),
         reread=reread,
+        successor=successor,
     )
+    if crashes:
+        runner.be_careful(crashes)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())
         async with asyncio.timeout(PATIENCE):

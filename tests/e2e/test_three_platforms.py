@@ -50,7 +50,7 @@ async def standing(daemon: Daemon) -> dict[str, object]:
         http.get(f"{daemon.url}/readyz") as response,
     ):
         told: dict[str, object] = await response.json()
-        return {"status": response.status, **told}
+        return {**told, "status": response.status}
 
 
 async def test_each_platform_is_answered_and_all_are_ready(tmp_path: Path) -> None:

@@ -42,7 +42,11 @@ class Town:
 async def town(
     size: int = 2, *, together: bool = False, quick: bool = False, judged: bool = True
 ) -> AsyncIterator[Town]:
-    """Open all platforms; they have nothing to complain about at the end, if that is `judged`."""
+    """Open all platforms; they have nothing to complain about at the end.
+
+    Unless they are not to judge: on a busy machine the clock of a test stands still while another
+    process goes on, which then seems to hurry.
+    """
     async with contextlib.AsyncExitStack() as stack:
         people: dict[str, Crowd] = {}
         doors: dict[str, Door] = {}

@@ -216,3 +216,23 @@ def test_damage_to_the_database_is_told_once() -> None:
     assert where == "pigeon:1"
     assert text.startswith("🛠 The database x cannot be used. Some conversations fail")
     assert office.operators.look_at_store("The database x cannot be used") == ()
+
+
+# --- safe mode ------------------------------------------------------------------------------------
+
+
+def test_of_safe_mode_all_are_told_when_it_begins_and_when_it_is_over() -> None:
+    office = Office("pigeon:9", "raven:8")
+    said = shown(office.operators.look_at_crashes(3))
+    assert [who for who, _ in said] == ["pigeon:9", "raven:8"]
+    assert "I crashed 3 times in a row" in said[0][1]
+    assert "!restart" in said[0][1]
+    assert office.operators.look_at_crashes(3) == ()
+
+    later = Office("pigeon:9")
+    later.operators.restore(office.operators.book)
+    assert later.operators.look_at_crashes(4) == ()  # it crashes in safe mode as well
+    over = shown(later.operators.look_at_crashes(0))
+    assert over == [("pigeon:9", "✅ Safe mode is over: tools are there again.")]
+    assert later.operators.look_at_crashes(0) == ()
+    assert later.operators.book == Book()

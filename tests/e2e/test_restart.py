@@ -1,0 +1,485 @@
+"""A restart from the inside: who is told what, and what keeps it from happening."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import environment
+from gateway.control import Operation
+from gateway.restart import Refused
+from gateway.settings import GatewaySettings
+from gateway.successor import Successor
+from platforms.core.contract import Address, InboundMessage, Live, Sender, Text
+from sessions.settings import SessionSettings
+from tests.e2e.house import PATIENCE, House, Screen, gateway, opened, talkative
+from tests.fakes.model_server import ModelServer
+
+CHIEF, OTHER, ANN = "9", "8", "1001"
+ADMINS = ("memory:9", "memory:8")
+BACK = "✅ Back after"
+
+
+def a_screen() -> Screen:
+    return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+
+
+def programs(folder: Path, text: str = "exit 0") -> Successor:
+    """What would be started: a program that says whether it could."""
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return Successor((str(path), "run"), environment())
+
+
+def drains(seconds: float) -> dict[str, Any]:
+    return {"gateway": GatewaySettings(drain_seconds=seconds)}
+
+
+@contextlib.asynccontextmanager
+async def house(
+    folder: Path, model: ModelServer, screen: Screen, says: str = "exit 0", **more: Any
+) -> AsyncIterator[House]:
+    options: dict[str, Any] = {
+        "admins": ADMINS,
+        "successor": programs(folder, says),
+        "served": False,
+        **drains(0.05),
+        **more,
+    }
+    async with gateway(folder / "home", model, screen, **options) as running:
+        yield running
+
+
+async def says(house: House, chat: str, text: str) -> None:
+    await house.screen.say(chat, text, sender=Sender(chat, f"Person {chat}"))
+
+
+async def hangs(house: House, chat: str = ANN) -> None:
+    """Let a turn run that does not end."""
+    await says(house, chat, "hang here")
+    await house.screen.shows(chat, "so far")
+
+
+def texts(screen: Screen, chat: str, part: str) -> list[str]:
+    return [each.text for each in screen.messages(chat) if part in each.text]
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer(talkative) as server:
+        yield server
+
+
+# --- asked in a chat ------------------------------------------------------------------------------
+
+
+async def test_who_asks_is_told_at_once_and_when_it_is_back_and_others_only_what_concerns_them(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        await hangs(first)
+        await says(first, CHIEF, "/restart")
+        await first.ended()
+        assert first.runner.restarting.is_set()
+    (told,) = texts(screen, CHIEF, "🔄 Restarting.")
+    async with house(tmp_path, model, screen) as second:
+        await screen.shows(ANN, "♻️ I was restarted while working on “hang here”")
+        await screen.shows(CHIEF, BACK)
+        await says(second, CHIEF, "and now")
+        await screen.shows(CHIEF, "echo: and now")
+    async with house(tmp_path, model, screen) as third:
+        await says(third, CHIEF, "once more")
+        await screen.shows(CHIEF, "echo: once more")
+    (told,) = texts(screen, CHIEF, BACK)
+    assert "1 task was interrupted.\n· memory:1001: “hang here” (0 min)" in told
+    assert len(texts(screen, CHIEF, "Restarting")) == 1
+    assert not texts(screen, ANN, BACK)
+    assert len(texts(screen, ANN, "♻️")) == 1
+
+
+async def test_in_a_room_nobody_reads_what_others_asked_for(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        await hangs(first)
+        asked = InboundMessage(
+            "e_1", 0, Address("memory", "-100"), Sender(CHIEF, "Chief"), (Text("/restart"),),
+            direct=False, addressed=True,
+        )  # fmt: skip
+        await screen.inject(asked)
+        await first.ended()
+    async with house(tmp_path, model, screen):
+        (told,) = [each.text for each in await screen.shows("-100", BACK) if BACK in each.text]
+    assert told.endswith("1 task was interrupted.")
+
+
+async def test_only_admins_may(tmp_path: Path, model: ModelServer) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        await says(first, ANN, "/restart")
+        await screen.shows(ANN, "Only an admin may do that.")
+        assert not first.runner.stopping.is_set()
+
+
+async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_answered_after(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen, **drains(60)) as first:
+        await hangs(first)
+        await says(first, CHIEF, "/restart")
+        await screen.shows(CHIEF, "🔄 Restarting. 1 task is finishing first, for 60 s at most.")
+        await says(first, OTHER, "/restart")
+        await screen.shows(OTHER, "Restarting already; I tell you when I am back. 1 task is still")
+        await says(first, CHIEF, "/restart")
+        await screen.shows(CHIEF, "Restarting already")
+        await says(first, OTHER, "a question")
+        await screen.shows(OTHER, "Your message is kept and will be answered right after.")
+        assert await first.runner.problems() == ["gateway: restarting, no new turns begin"]
+        first.runner.hurry.set()
+        await first.ended()
+    async with house(tmp_path, model, screen):
+        await screen.shows(OTHER, BACK, "echo: a question")
+        await screen.shows(CHIEF, BACK)
+    assert len(texts(screen, OTHER, BACK)) == len(texts(screen, CHIEF, BACK)) == 1
+
+
+async def test_two_who_ask_at_the_same_moment_get_one_restart(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        async with asyncio.TaskGroup() as both:
+            both.create_task(says(first, CHIEF, "/restart"))
+            both.create_task(says(first, OTHER, "/restart"))
+        await first.ended()
+    async with house(tmp_path, model, screen):
+        await screen.shows(CHIEF, BACK)
+        await screen.shows(OTHER, BACK)
+
+
+async def test_when_the_process_dies_on_the_way_that_is_told_too_once(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen, **drains(60)) as first:
+        await hangs(first)
+        await says(first, CHIEF, "/restart")
+        await screen.shows(CHIEF, "🔄 Restarting.")
+        await first.crash()
+    for _ in range(2):
+        async with house(tmp_path, model, screen) as next_one:
+            await screen.shows(CHIEF, BACK)
+            await next_one.crash()
+    (told,) = texts(screen, CHIEF, BACK)
+    assert "I ended before all was finished in order. 1 task was interrupted." in told
+
+
+async def test_a_report_that_was_begun_and_not_finished_is_shown_once(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    """The process died after the report stood in the outbox, before it was noted as told."""
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        await says(first, CHIEF, "/restart")
+        await first.ended()
+    async with opened(tmp_path / "home") as store:
+        kept = await store.get_value("restart", "asked")
+    async with house(tmp_path, model, screen) as second:
+        await screen.shows(CHIEF, BACK)
+        assert second.runner._store
+        await second.runner._store.put_value("restart", "asked", kept)
+        await second.crash()
+    async with house(tmp_path, model, screen) as third:
+        await says(third, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+    assert len(texts(screen, CHIEF, BACK)) == 1
+
+
+async def test_what_a_dead_process_had_been_told_restarts_no_living_one(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen, "exec sleep 60") as first:
+        await says(first, CHIEF, "/restart")
+        await first.crash()
+    async with house(tmp_path, model, screen) as second:
+        await screen.shows(CHIEF, "I was started a moment ago.")
+        await says(second, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+        assert not second.runner.stopping.is_set()
+
+
+async def test_a_store_that_does_not_write_any_more_is_no_reason_not_to_restart(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen, line = a_screen(), tmp_path / "line"
+    os.mkfifo(line)
+    async with house(tmp_path, model, screen, f"read x < {line}") as first:
+        await says(first, CHIEF, "/restart")
+        assert first.runner._store
+        first.runner._store.database.stop()
+        await asyncio.to_thread(line.write_text, "go on\n")
+        await first.ended()
+        assert first.runner.restarting.is_set()
+    async with house(tmp_path, model, screen) as second:
+        await screen.shows(CHIEF, "I was started a moment ago.")
+        await says(second, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+        assert not second.runner.stopping.is_set()
+
+
+async def test_what_is_kept_of_a_restart_and_cannot_be_read_is_let_be(
+    tmp_path: Path, model: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        assert first.runner._store
+        await first.runner._store.put_value("restart", "asked", "nonsense")
+    async with house(tmp_path, model, screen) as second:
+        await says(second, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+    assert "what a restart has left cannot be read" in caplog.text
+
+
+# --- not restarted --------------------------------------------------------------------------------
+
+
+async def test_a_program_that_could_not_start_is_not_changed_to_and_nothing_is_interrupted(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    refuses = "echo 'holdfast: holdfast.toml:3: http.prot: unknown key' >&2; exit 78"
+    async with house(tmp_path, model, screen, refuses) as first:
+        await hangs(first)
+        await says(first, CHIEF, "/restart")
+        await screen.shows(
+            CHIEF,
+            "⛔ Not restarted, and nothing was interrupted: "
+            "holdfast.toml:3: http.prot: unknown key.",
+        )
+        with pytest.raises(Refused, match="nothing was interrupted"):
+            await operation(first, "restart")()
+        assert len(first.runner._pool.running()) == 1  # type: ignore[union-attr]  # it runs
+        await says(first, CHIEF, "still there?")
+        await screen.shows(CHIEF, "echo: still there?")
+
+
+async def test_who_is_being_stopped_cannot_restart(tmp_path: Path, model: ModelServer) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen, **drains(60)) as first:
+        await hangs(first)
+        first.runner.stopping.set()
+        await says(first, CHIEF, "/restart")
+        await screen.shows(CHIEF, "I am being stopped, so I cannot restart")
+        with pytest.raises(Refused, match="is being stopped"):
+            await operation(first, "restart")()
+        assert not first.runner.restarting.is_set()
+
+
+async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_again(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen, **drains(60)) as first:
+        await hangs(first)
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(operation_result(first)) for _ in range(2)]
+        told, again = (each.result() for each in asked)
+        assert told["id"] == again["id"]  # two at the same moment get one restart
+        assert (await operation_result(first))["id"] == told["id"]
+        await says(first, CHIEF, "/restart")
+        await screen.shows(CHIEF, "Restarting already")
+        first.runner.restarting.clear()  # what a signal does, see `gateway.service`
+        await says(first, OTHER, "/restart")
+        await screen.shows(OTHER, "I am being stopped")
+        state: Any = await operation(first, "restart_state")(restart=told["id"])
+        assert state["state"] == "stopping"
+        first.runner.hurry.set()
+        await first.ended()
+        assert not first.runner.restarting.is_set()
+    async with house(tmp_path, model, screen):
+        await screen.shows(CHIEF, BACK)
+
+
+async def test_a_gateway_in_a_terminal_cannot_be_restarted(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen, successor=None) as first:
+        await says(first, CHIEF, "/restart")
+        await screen.shows(CHIEF, "I live in a terminal here")
+        with pytest.raises(Refused, match="lives in a terminal"):
+            await operation(first, "restart")()
+
+
+# --- asked by the command line --------------------------------------------------------------------
+
+
+def operation(house: House, name: str) -> Operation:
+    return house.runner.operations[name]
+
+
+async def operation_result(house: House) -> Any:
+    return await operation(house, "restart")()
+
+
+async def until_state(house: House, id_: str, state: str) -> Any:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            told: Any = await operation(house, "restart_state")(restart=id_)
+            if told["state"] == state:
+                return told
+            await asyncio.sleep(0.01)
+
+
+async def test_it_waits_for_a_moment_without_a_turn_while_others_begin(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        await hangs(first)
+        tasks: Any = await operation(first, "restart_list")()
+        (task,) = tasks
+        assert task["line"] == "memory:1001: “hang here” (0 min)"
+        told: Any = await operation(first, "restart")(when_idle=30)
+        assert (told["state"], told["seconds_left"]) == ("waiting", 1800)
+        assert len(told["running"]) == 1
+        again: Any = await operation(first, "restart")(when_idle=10)
+        assert (again["id"], again["seconds_left"]) == (told["id"], 600)
+        await hangs(first, CHIEF)
+        await says(first, ANN, "/stop")
+        await screen.shows(ANN, "⏹")
+        assert not first.runner.stopping.is_set()
+        await says(first, CHIEF, "/stop")
+        await first.ended()
+        assert first.runner.restarting.is_set()
+    async with house(tmp_path, model, screen) as second:
+        state: Any = await operation(second, "restart_state")(restart=told["id"])
+        assert (state["state"], state["lines"]) == ("back", [])
+        assert state["before"] == state["after"]
+    async with house(tmp_path, model, screen) as third:  # it is remembered for who asks later
+        state = await operation(third, "restart_state")(restart=told["id"])
+        assert state["state"] == "back"
+        with pytest.raises(Refused, match="No restart has the id"):
+            await operation(third, "restart_state")(restart="r_none")
+    assert not texts(screen, CHIEF, BACK)
+
+
+async def test_it_does_not_wait_for_ever(tmp_path: Path, model: ModelServer) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        await hangs(first)
+        told: Any = await operation(first, "restart")(when_idle=0.001)
+        state = await until_state(first, told["id"], "gave_up")
+        assert len(state["running"]) == 1
+        assert not first.runner.stopping.is_set()
+        later: Any = await operation(first, "restart")(when_idle=30)
+        assert later["id"] != told["id"]
+        called_off: Any = await operation(first, "restart_cancel")(restart=later["id"])
+        assert called_off["state"] == "cancelled"
+        await says(first, ANN, "/stop")
+        await screen.shows(ANN, "⏹")
+        await says(first, ANN, "hello")
+        await screen.shows(ANN, "echo: hello")
+        assert not first.runner.stopping.is_set()
+
+
+async def test_what_could_start_when_it_was_asked_is_looked_at_again_when_it_is_time(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        await hangs(first)
+        told: Any = await operation(first, "restart")(when_idle=30)
+        programs(tmp_path, "echo 'holdfast: The disk is full.' >&2; exit 1")
+        await says(first, ANN, "/stop")
+        state = await until_state(first, told["id"], "refused")
+        assert state["cause"] == "The disk is full."
+        assert not first.runner.stopping.is_set()
+
+
+async def test_who_waits_for_a_quiet_moment_learns_of_a_restart_that_somebody_asked_for_at_once(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen) as first:
+        await hangs(first)
+        told: Any = await operation(first, "restart")(when_idle=30)
+        await says(first, CHIEF, "/restart")
+        await first.ended()
+    async with house(tmp_path, model, screen) as second:
+        state: Any = await operation(second, "restart_state")(restart=told["id"])
+        assert (state["state"], len(state["lines"])) == ("back", 1)
+        await screen.shows(CHIEF, BACK)
+
+
+# --- safe mode ------------------------------------------------------------------------------------
+
+
+async def test_in_safe_mode_there_are_no_tools_and_nothing_goes_on_by_itself(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    resumes: dict[str, Any] = {"sessions": SessionSettings(on_interrupted="resume")}
+    async with house(tmp_path, model, screen, **resumes) as first:
+        await hangs(first)
+        assert model.requests[0].body["tools"]
+        await first.crash()
+    async with house(tmp_path, model, screen, crashes=3, **resumes) as careful:
+        await screen.shows(ANN, "♻️ I was restarted while working on “hang here”")
+        await screen.shows(CHIEF, "🛟 Safe mode: I crashed 3 times in a row", "/restart")
+        assert len(model.requests) == 1
+        await says(careful, ANN, "hello")
+        await screen.shows(ANN, "echo: hello")
+        assert "tools" not in model.requests[-1].body
+        await says(careful, ANN, "/status")
+        await says(careful, CHIEF, "/status")
+        await screen.shows(CHIEF, "🛟 Safe mode after 3 crashes in a row")
+        await screen.shows(ANN, "No active task")
+        assert not texts(screen, ANN, "🛟")
+        status: Any = await operation(careful, "status")()
+        assert status["state"] == "running"
+        assert status["safe_mode"].startswith("Safe mode after 3 crashes")
+        assert await careful.runner.problems() == []
+        assert careful.runner._standing() == status["safe_mode"]
+        await careful.crash()
+    async with house(tmp_path, model, screen, crashes=4) as careful:
+        await says(careful, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+        await says(careful, CHIEF, "/restart")
+        await careful.ended()
+    async with house(tmp_path, model, screen) as usual:
+        await screen.shows(CHIEF, "✅ Safe mode is over")
+        await says(usual, ANN, "hello again")
+        await screen.shows(ANN, "echo: hello again")
+        assert model.requests[-1].body["tools"]
+    async with house(tmp_path, model, screen) as usual:
+        await says(usual, CHIEF, "fine?")
+        await screen.shows(CHIEF, "echo: fine?")
+    assert len(texts(screen, CHIEF, "I crashed 3 times")) == 1
+    assert len(texts(screen, CHIEF, "Safe mode is over")) == 1
+    assert len(texts(screen, OTHER, "afe mode")) == 2
+
+
+async def test_a_command_that_was_left_is_not_carried_out_in_safe_mode(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen, "exec sleep 60") as first:
+        await says(first, CHIEF, "/restart")
+        await first.crash()
+    async with house(tmp_path, model, screen, crashes=3) as careful:
+        await screen.shows(CHIEF, "This could not be done just now.")
+        assert not careful.runner.stopping.is_set()
+    async with house(tmp_path, model, screen) as usual:
+        await says(usual, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+    assert len(texts(screen, CHIEF, "could not be done")) == 1

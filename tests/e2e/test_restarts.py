@@ -1,0 +1,198 @@
+"""The process itself restarts: nothing said meanwhile is lost, a stop wins, crashes make it careful."""
+
+import asyncio
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from gateway.control import ask, socket_path
+from tests.e2e.crowd import Crowd
+from tests.e2e.daemon import Daemon, Page, answers, notices
+from tests.e2e.house import talkative
+from tests.e2e.town import daemon_in, town
+from tests.fakes.model_server import ModelServer
+from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
+
+OWNER = 9
+TALKERS = 3
+HANGS, CHIEF = 3, 4  # as the people of a platform are counted
+PACE = 0.3  # seconds between two who say something
+MOST = 15  # of one platform: more would take their time there, whoever answers
+BACK = "✅ Back after"
+
+
+def a_daemon(home: Path, model: ModelServer, telegram: TelegramServer, *sets: str) -> Daemon:
+    return Daemon(
+        home,
+        "model.provider=openai",
+        "model.name=scripted",
+        f"model.base_url={model.url}",
+        f"platforms.telegram.base_url={telegram.url}",
+        'access.allow=["telegram:*"]',
+        f'access.admins=["telegram:{OWNER}"]',
+        "gateway.stale_after=3650d",  # the server's clock stands still somewhere
+        "gateway.queue_limit=10000",
+        "limits.messages_per_minute=10000",
+        *sets,
+        env={"OPENAI_API_KEY": "sk-none", "TELEGRAM_BOT_TOKEN": TOKEN},
+    )
+
+
+def shown(telegram: TelegramServer, chat: int, words: str) -> int:
+    return sum(words in each for each in telegram.screen(chat))
+
+
+async def test_three_quick_crashes_make_it_careful_until_somebody_restarts_it(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(talkative) as model, serving() as telegram:
+        daemon = a_daemon(tmp_path, model, telegram)
+        for _ in range(3):
+            async with daemon:
+                await daemon.kill()
+        async with daemon:
+            await telegram.until(lambda: shown(telegram, OWNER, "🛟 Safe mode") == 1, 20)
+            standing = await daemon.standing()
+            assert (standing["status"], standing["ready"]) == (200, True)
+            assert "Safe mode after 3 crashes" in (await told(daemon, "status"))["safe_mode"]
+            telegram.say(1001, "hello")
+            await telegram.until(lambda: shown(telegram, 1001, "echo: hello") == 1, 20)
+            assert "tools" not in model.requests[-1].body
+
+            printed = await daemon.run("service", "restart")
+            assert printed.startswith("Restarting.\nBack after"), printed
+            await telegram.until(lambda: shown(telegram, OWNER, "Safe mode is over") == 1, 20)
+            telegram.say(1001, "again")
+            await telegram.until(lambda: shown(telegram, 1001, "echo: again") == 1, 20)
+            assert model.requests[-1].body["tools"]
+            assert (await told(daemon, "status"))["safe_mode"] is None
+        assert any("error" in line and "Safe mode after 3" in line for line in daemon.said)
+
+
+async def test_what_could_not_start_is_not_restarted_and_a_stop_wins(tmp_path: Path) -> None:
+    config, home = tmp_path / "holdfast.toml", tmp_path / "home"
+    config.write_text("[gateway]\n")
+    async with ModelServer(talkative) as model, serving() as telegram:
+        daemon = a_daemon(home, model, telegram)
+        daemon.env["HOLDFAST_CONFIG"] = str(config)
+        async with daemon, Page(daemon) as page:
+            await page.send("chat-1", "hang here", "message-1")
+            await page.until("chat-1", lambda rows: len(rows) == 1)
+            async with asyncio.timeout(10):
+                await model.request(1)
+
+            config.write_text("[gateway]\ndrain_secnds = 3\n")
+            printed = await daemon.run("service", "restart")
+            assert printed.startswith(
+                "Running now, and interrupted unless finished in time: 1 task."
+            )
+            assert "  · web:chat-1: “hang here” (0 min)\n" in printed
+            assert "holdfast: Not restarted, and nothing was interrupted: " in printed
+            assert "drain_secnds" in printed
+            config.write_text("[gateway]\n")
+
+            version = of_database(home)
+            of_database(home, "from_the_future")
+            telegram.say(OWNER, "/restart", user=OWNER)
+            await telegram.until(lambda: shown(telegram, OWNER, "⛔ Not restarted") == 1, 20)
+            newer = "was written by a newer version of Holdfast (from_the_future"
+            assert shown(telegram, OWNER, newer) == 1
+            of_database(home, version)
+            assert (await daemon.standing())["ready"]
+
+            async with asyncio.TaskGroup() as group:
+                restart = group.create_task(daemon.run("service", "restart"))
+                await daemon.in_trouble("gateway: restarting")
+                daemon.signal(signal.SIGTERM)
+                await daemon.in_trouble("gateway: stopping")
+            assert "It was told to stop meanwhile, and stops instead." in restart.result()
+            daemon.signal(signal.SIGTERM)
+            assert await daemon.ended() == 0
+        assert "starts anew" not in "".join(daemon.said)
+        async with daemon, Page(daemon) as page:
+            rows = await page.until("chat-1", lambda rows: len(notices(rows)) == 1)
+            assert "I was restarted while working on" in notices(rows)[0]
+
+
+def of_database(home: Path, change: str = "") -> str:
+    """The version of its form; another one when one is given."""
+    connection: Any = sqlite3.connect(home / "holdfast.db", timeout=20)
+    try:
+        found = str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+        if change:
+            connection.execute("UPDATE alembic_version SET version_num = ?", (change,))
+            connection.commit()
+        return found
+    finally:
+        connection.close()
+
+
+async def talk(people: Crowd, name: str, over: asyncio.Event) -> int:
+    """Let some people say something again and again; gives how often."""
+    number = 0
+    while not over.is_set() and number < MOST:
+        await people.say(number % TALKERS, f"{name} {number}.")
+        number += 1
+        await asyncio.sleep(PACE)
+    return number
+
+
+async def talk_on_page(page: Page, over: asyncio.Event) -> int:
+    number = 0
+    while not over.is_set() and number < MOST:
+        # As the page does: said again under the same id until somebody has taken it in.
+        while await page.send("chat-1", f"page {number}.", f"message-{number}") not in {200, 202}:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(PACE)
+        number += 1
+        await asyncio.sleep(PACE)
+    return number
+
+
+async def test_what_is_said_through_a_restart_is_answered_once_on_every_platform(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(talkative) as model, town(TALKERS + 2, judged=False) as place:
+        daemon = daemon_in(place, tmp_path, model)
+        telegram = place.people["telegram"]
+        more = ("gateway.queue_limit=10000", "gateway.drain_seconds=0.5")
+        daemon.settings = (*daemon.settings, *more, f'access.admins=["telegram:{1001 + CHIEF}"]')
+        async with daemon, Page(daemon) as page:
+            pid, port = daemon.pid, daemon.port
+            await telegram.say(HANGS, "hang here")
+            async with asyncio.timeout(10):
+                await model.request(1)
+            over = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                talks = {
+                    name: group.create_task(talk(people, name, over))
+                    for name, people in place.people.items()
+                }
+                on_page = group.create_task(talk_on_page(page, over))
+                await telegram.say(CHIEF, "/restart")
+                await telegram.until(lambda: bool(said(telegram, CHIEF, BACK)), 40)
+                over.set()
+            status = await told(daemon, "status")
+            assert (status["pid"], status["state"]) == (pid, "running")
+            assert str(port) in status["url"]
+            for name, people in place.people.items():
+                for number in range(talks[name].result()):
+                    who, words = number % TALKERS, f"echo: {name} {number}."
+                    await people.until(lambda: bool(said(people, who, words)), 30)  # noqa: B023 - awaited here
+                    assert len(said(people, who, words)) == 1, words
+            wanted = [f"echo: page {number}." for number in range(on_page.result())]
+            rows = await page.until("chat-1", lambda rows: len(answers(rows)) >= len(wanted))
+            assert sorted(answers(rows)) == sorted(wanted)
+        (asked,) = said(telegram, CHIEF, "🔄 Restarting.")
+        assert "finishing first, for 0 s" not in asked
+        (back,) = said(telegram, CHIEF, BACK)
+        assert f"telegram:{1001 + HANGS}: “hang here” (0 min)" in back
+        assert len(said(telegram, HANGS, "♻️ I was restarted while working on “hang here”")) == 1
+
+
+def said(people: Crowd, number: int, words: str) -> list[str]:
+    return [each for each in people.shown(number) if words in each]
+
+
+async def told(daemon: Daemon, do: str) -> Any:
+    return await asyncio.to_thread(ask, socket_path(daemon.home, {}), do)

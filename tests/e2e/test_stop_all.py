@@ -1,0 +1,93 @@
+"""Everything is stopped at once: what ran, what was about to, and each chat is told."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from platforms.core.contract import Live, Sender
+from tests.e2e.house import House, Screen, gateway, talkative
+from tests.fakes.model_server import ModelServer
+
+CHIEF = "9"
+CHATS = tuple(f"2{number:03d}" for number in range(20))
+ALLOWED: dict[str, Any] = {"allow": ("memory:*",), "admins": (f"memory:{CHIEF}",)}
+
+
+def a_screen() -> Screen:
+    return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
+
+
+async def says(house: House, chat: str, text: str) -> None:
+    await house.screen.say(chat, text, sender=Sender(chat, f"Person {chat}"))
+
+
+def notices(screen: Screen, chat: str) -> list[str]:
+    return [each.text for each in screen.messages(chat) if each.text.startswith("⏹")]
+
+
+async def test_all_chats_are_told_once_and_soon_and_what_waits_is_kept(tmp_path: Path) -> None:
+    screen = a_screen()
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, screen, **ALLOWED) as house,
+    ):
+        for chat in CHATS:
+            await says(house, chat, "hang here")
+        for chat in CHATS:
+            await screen.shows(chat, "so far")
+        await says(house, CHATS[0], "this waits")
+        await says(house, CHIEF, "hello")
+        await screen.shows(CHIEF, "echo: hello")
+
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        await says(house, CHIEF, "/stop all")
+        for chat in (CHIEF, *CHATS):
+            await screen.shows(chat, "⏹")
+        assert clock() - began < 0.3
+
+        assert notices(screen, CHIEF) == ["⏹ 20 tasks stopped."]
+        assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
+        assert notices(screen, CHATS[0])[0].endswith("1 waiting message is kept with it.")
+        assert not any("No active task" in text for text in screen.screen(CHIEF))
+        assert house.runner.running_turns() == 0
+        await says(house, CHIEF, "/stop all")
+        await screen.shows(CHIEF, "⏹ 0 tasks stopped.")
+        assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
+
+
+async def test_what_was_accepted_and_has_not_begun_is_stopped_too(tmp_path: Path) -> None:
+    screen = a_screen()
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, screen, **ALLOWED) as house,
+    ):
+        await says(house, "2001", "hang here")
+        assert house.runner.running_turns() == 0
+        await says(house, CHIEF, "/stop all")
+        await screen.shows(CHIEF, "⏹ 1 task stopped.")
+        await screen.shows("2001", "⏹ Stopped.")
+        assert house.runner.running_turns() == 0
+
+
+async def test_the_command_line_stops_one_and_all(tmp_path: Path) -> None:
+    screen = a_screen()
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, screen, **ALLOWED) as house,
+    ):
+        operations: Any = house.runner.operations
+        for chat in CHATS[:3]:
+            await says(house, chat, "hang here")
+            await screen.shows(chat, "so far")
+        assert house.runner._store
+        (session,) = await house.runner._store.sessions(key=f"memory:{CHATS[0]}")
+        told = await operations["stop"](session=session.id)
+        assert told == {"id": session.id, "state": "suspended", "stopped": True}
+        told = await operations["stop"](session=session.id)
+        assert told == {"id": session.id, "state": "suspended", "stopped": False}
+        assert await operations["stop_all"]() == {"stopped": 2}
+        assert await operations["stop_all"]() == {"stopped": 0}
+        for chat in CHATS[:3]:
+            await screen.shows(chat, "⏹ Stopped.")
+            assert len(notices(screen, chat)) == 1

@@ -1,0 +1,156 @@
+"""Safe mode: which starts are careful, and how far a start has come."""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.crashes import AFTER, Marks, Phase, next_start, reached, until_next
+from gateway.errors import CannotStart
+from gateway.starts import NAME, Starts
+
+S, R, T, W, E, X = (
+    Phase.STARTING,
+    Phase.READY,
+    Phase.STEADY,
+    Phase.WELL,
+    Phase.ENDED,
+    Phase.REFUSED,
+)
+
+
+# --- the decision -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lives", "careful"),
+    [
+        ([], False),
+        ([S], False),
+        ([R, R], False),
+        ([S, R, S], True),
+        ([R, R, R], True),
+        ([R, R, E, R], False),  # one ended in order: it is no row any more
+        ([R, R, T, R], False),  # nor where one ran for a minute
+        ([R, R, W, R], False),
+        ([R, R, X, R], True),  # a port that was taken says nothing
+        ([X, X, X, X], False),
+        ([R, X, X, R], False),
+        ([R, R, R, R], True),  # careful, and it still crashes
+        ([R, R, R, T], True),  # a minute is not enough to end it
+        ([R, R, R, X], True),
+        ([R, R, R, W], False),  # ten minutes are
+        ([R, R, R, E], False),  # by hand
+        ([R, R, R, W, R, R], False),  # counted anew
+        ([R, R, R, W, R, R, R], True),
+        ([R, R, R, T, R], True),
+    ],
+)
+def test_a_start_is_careful_after_three_quick_crashes(lives: list[Phase], careful: bool) -> None:
+    left: Marks | None = None
+    for life in lives:
+        left = Marks(life, next_start(left).crashes, next_start(left).careful)
+    begun = next_start(left)
+    assert (begun.phase, begun.careful) == (Phase.STARTING, careful)
+
+
+def test_a_start_comes_further_with_the_time() -> None:
+    assert list(AFTER) == [60, 600]
+    assert [reached(at) for at in (0, 59.9, 60, 599, 600, 9e9)] == [R, R, T, T, W, W]
+    assert [until_next(at) for at in (0, 59, 60, 599, 600, 9e9)] == [60, 1, 540, 1, None, None]
+
+
+# --- what is kept -----------------------------------------------------------------------------
+
+
+class Careful:
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def __call__(self, crashes: int) -> None:
+        self.told.append(crashes)
+
+
+class Killed(BaseException):
+    """As far as the next start can see, `kill -9`."""
+
+
+async def a_start(
+    home: Path, careful: Careful, error: BaseException | None = None, *, ready: bool = True
+) -> None:
+    starts = Starts(home, careful)
+    with starts:
+        if ready:
+            starts.ready()
+        if error:
+            raise error
+
+
+async def test_crashes_are_remembered_and_an_end_in_order_is_too(tmp_path: Path) -> None:
+    careful = Careful()
+    groups = BaseExceptionGroup("", [Killed(), ZeroDivisionError()])
+    for error, ready in ((Killed(), True), (groups, False), (Killed(), True)):
+        try:
+            await a_start(tmp_path, careful, error, ready=ready)
+        except (Killed, BaseExceptionGroup):
+            assert careful.told == []
+    await a_start(tmp_path, careful)
+    assert careful.told == [3]
+    await a_start(tmp_path, careful)
+    assert careful.told == [3]
+
+
+async def test_a_refusal_is_no_crash(tmp_path: Path) -> None:
+    careful = Careful()
+    for _ in range(5):
+        with pytest.raises(ExceptionGroup):
+            await a_start(
+                tmp_path, careful, ExceptionGroup("", [CannotStart("taken")]), ready=False
+            )
+    await a_start(tmp_path, careful)
+    assert careful.told == []
+
+
+async def test_what_breaks_when_it_was_ready_is_a_crash_whatever_its_words(tmp_path: Path) -> None:
+    careful = Careful()
+    for _ in range(3):
+        with pytest.raises(CannotStart):
+            await a_start(tmp_path, careful, CannotStart("the disk is gone"))
+    await a_start(tmp_path, careful)
+    assert careful.told == [3]
+
+
+async def test_after_a_while_it_has_run_well(tmp_path: Path) -> None:
+    starts = Starts(tmp_path, Careful(), (0.01, 0.02))
+    phases: list[bytes] = []
+    with starts:
+        starts.ready()
+        async with asyncio.timeout(5):
+            while not phases or phases[-1] != b"well":
+                phases.append((tmp_path / NAME).read_bytes().split(b'"')[3])
+                await asyncio.sleep(0.001)
+    assert list(dict.fromkeys(phases)) == [b"ready", b"steady", b"well"]
+    assert b"ended" in (tmp_path / NAME).read_bytes()
+
+
+@pytest.mark.parametrize("left", [b"", b"{", b'{"phase":"flying"}', b"[]"])
+async def test_what_cannot_be_read_is_a_first_start(
+    tmp_path: Path, left: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / NAME).write_bytes(left)
+    careful = Careful()
+    await a_start(tmp_path, careful)
+    assert careful.told == []
+    assert "cannot be read" in caplog.text
+
+
+async def test_a_folder_that_cannot_be_written_keeps_nobody_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / NAME).mkdir()  # nothing can take its place
+    with caplog.at_level(logging.WARNING):
+        await a_start(tmp_path, Careful())
+    assert "cannot be written" in caplog.text
+    assert os.listdir(tmp_path) == [NAME]  # noqa: PTH208 - no wait

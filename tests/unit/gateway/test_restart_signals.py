@@ -1,0 +1,102 @@
+"""What the service manager is told of a restart, and what a signal makes of it."""
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from gateway.control import Operation
+from gateway.errors import CannotStart
+from gateway.handover import Handover
+from gateway.lock import only_daemon
+from gateway.service import serve
+from platforms.core.contract import Adapter
+
+
+class Patient:
+    """A gateway whose running turns never finish by themselves."""
+
+    def __init__(self) -> None:
+        self.stopping = asyncio.Event()
+        self.restarting = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.operations: dict[str, Operation] = {}
+        self.drain_seconds = 10.0
+
+    def adapter(self, name: str) -> Adapter | None:
+        return None
+
+    async def run(self) -> None:
+        self.ready.set()
+        await self.hurry.wait()
+
+    def glance(self) -> str:
+        return "Restarting." if self.restarting.is_set() else "Stopping."
+
+    async def all_tried(self) -> None:
+        pass
+
+    async def ask_writer(self) -> None:
+        pass
+
+    def writer_steps(self) -> int:
+        return 0
+
+
+class Manager:
+    """systemd's end of the socket."""
+
+    def __init__(self, name: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(name))
+        self._socket.settimeout(5)
+
+    async def told(self, first: str) -> list[str]:
+        """Wait for a message that begins so."""
+        while True:
+            said = (await asyncio.to_thread(self._socket.recv, 999)).decode().splitlines()
+            if said[0] == first:
+                return said
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_restart_is_no_stop_to_systemd_unless_a_signal_comes(
+    tmp_path: Path, stopped: bool
+) -> None:
+    runner, handover, manager = Patient(), Handover(), Manager(tmp_path / "notify")
+
+    async def hear() -> None:
+        await manager.told("READY=1")
+        runner.restarting.set()
+        runner.stopping.set()
+        _, since, more, status = await manager.told("RELOADING=1")
+        assert since.removeprefix("MONOTONIC_USEC=").isdecimal()
+        assert (more, status) == ("EXTEND_TIMEOUT_USEC=40000000", "STATUS=Restarting.")
+        if stopped:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert (await manager.told("STOPPING=1"))[-1] == "STATUS=Stopping."
+            assert not runner.hurry.is_set()  # what runs has its time all the same
+            os.kill(os.getpid(), signal.SIGTERM)
+            await runner.hurry.wait()
+        runner.hurry.set()
+
+    environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        tasks.create_task(hear())
+        await serve(runner, tmp_path, environ, handover=handover)
+    manager.close()
+    assert runner.restarting.is_set() is not stopped
+    if stopped:
+        with only_daemon(tmp_path):
+            pass
+    else:  # the lock is left to whoever takes our place
+        with pytest.raises(CannotStart), only_daemon(tmp_path):
+            pass
+        handover.drop()

@@ -1,0 +1,241 @@
+"""What takes a process's place: how it is called, whether it could start, what it is left."""
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+import pytest
+
+from gateway.config import environment, take_handover
+from gateway.errors import CannotStart
+from gateway.handover import LOCK, PORT, VARIABLE, Handover
+from gateway.http.server import HttpServer
+from gateway.lock import only_daemon
+from gateway.successor import Successor, sentence, words_of
+
+
+def script(folder: Path, text: str, name: str = "holdfast") -> str:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+# --- how it is called -------------------------------------------------------------------------
+
+
+def test_a_script_is_called_by_itself_and_everything_else_by_its_python(tmp_path: Path) -> None:
+    own = script(tmp_path, "")
+    plain = tmp_path / "plain.py"
+    plain.write_text("print()")
+    for argv, original, words in [
+        ([own, "run"], ["/old/python", own, "run"], (own, "run")),
+        ([own, "run"], ["/old/python", "-X", "dev", own, "run"], ("py", "-X", "dev", own, "run")),
+        ([str(plain), "run"], ["p", str(plain), "run"], ("py", str(plain), "run")),
+        (["/gone", "run"], ["p", "/gone", "run"], ("py", "/gone", "run")),
+        (["/m.py", "run"], ["p", "-m", "gateway.cli", "run"], ("py", "-m", "gateway.cli", "run")),
+    ]:
+        assert words_of(argv, original, "py") == words
+
+
+def test_a_script_keeps_its_place_though_it_was_named_by_a_short_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = script(tmp_path, "")
+    assert words_of(["./holdfast", "run"], ["p", "./holdfast", "run"], "py") == (own, "run")
+
+
+# --- whether it could start -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("exit 0", ""),
+        ('[ "$1 $2" = "run --check" ]', ""),
+        ('[ -z "$NOTIFY_SOCKET" ] && [ "$KEPT" = yes ]', ""),
+        ("echo 'holdfast: http.port is wrong' >&2; exit 78", "http.port is wrong."),
+        ("echo 'holdfast: One.' >&2; echo 'holdfast: Two!' >&2; exit 1", "One. Two!"),
+        ("exit 3", "The installed program ends at once and does not say why."),
+    ],
+)
+async def test_it_is_asked_whether_it_could_start(tmp_path: Path, text: str, refusal: str) -> None:
+    environ = {**environment(), "NOTIFY_SOCKET": "/x", "KEPT": "yes"}
+    successor = Successor((script(tmp_path, text), "run"), environ)
+    assert await successor.refusal() == refusal
+    assert await successor.refusal() == refusal
+
+
+async def test_a_program_that_is_gone_or_broken_is_named(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    assert "is not there any more" in await Successor((gone, "run"), {}).refusal()
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\0\0\0\0")
+    broken.chmod(0o755)
+    assert "cannot be run" in await Successor((str(broken), "run"), {}).refusal()
+    own = script(tmp_path, "")
+    os.chmod(own, 0o644)  # noqa: PTH101 - a word, not a wait
+    assert "may not be run" in await Successor((own, "run"), {}).refusal()
+
+
+async def test_a_program_that_says_nothing_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.successor.CHECKED_WITHIN", 0.05)
+    successor = Successor((script(tmp_path, "exec sleep 60"), "run"), environment())
+    assert "did not say within 0.05 s" in await successor.refusal()
+
+
+def test_a_traceback_is_told_in_a_line() -> None:
+    said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module agent\n'
+    assert sentence(said) == (
+        "The installed program does not even start: ImportError: no module agent"
+    )
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert Successor(("x",), {}).version == installed("holdfast")
+
+
+def test_a_program_that_vanished_at_the_last_moment_ends_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="nothing runs now"):
+        Successor((str(tmp_path / "gone"), "run"), {}).take_over()
+
+
+# --- what it is left --------------------------------------------------------------------------
+
+
+def test_files_reach_the_next_process_image_and_only_that(tmp_path: Path) -> None:
+    """A process becomes another program: what was kept is open there, named, and locked."""
+    code = """
+import os, sys
+from pathlib import Path
+from gateway.handover import LOCK, Handover
+from gateway.lock import only_daemon
+home = Path(sys.argv[1])
+if len(sys.argv) == 2:
+    handover = Handover()
+    with only_daemon(home) as lock:
+        handover.keep(LOCK, lock)
+    os.execve(sys.executable, [*sys.orig_argv, "again"], {**os.environ, **handover.environ()})
+from gateway.config import environment, take_handover
+left = take_handover()
+assert "HOLDFAST_HANDOVER" not in os.environ
+assert Handover(left.replace(str(os.getpid()), "1")).take(LOCK) is None
+handover = Handover(left)
+file = handover.take(LOCK)
+assert not os.get_inheritable(file)
+assert handover.take(LOCK) is None
+with only_daemon(home, file) as lock:
+    assert lock == file
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    ) as process:
+        assert process.stdout
+        assert process.stdin
+        assert process.stdout.readline() == b"locked\n"
+        with pytest.raises(CannotStart, match=f"pid {process.pid}"), only_daemon(tmp_path):
+            pass
+        process.stdin.close()
+        assert process.wait() == 0
+    with only_daemon(tmp_path):
+        pass
+
+
+def test_a_lock_of_another_folder_is_not_taken_for_ours(tmp_path: Path) -> None:
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    with only_daemon(tmp_path / "home", other) as lock:
+        assert lock != other
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(other)
+        own = os.open(tmp_path / "home" / "lock", os.O_RDWR)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(own)
+
+
+def test_what_nobody_wants_is_closed(tmp_path: Path) -> None:
+    handover = Handover()
+    file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    handover.keep(PORT, file)
+    number = int(handover.environ()[VARIABLE].rpartition("=")[2])
+    assert os.get_inheritable(number)
+    handover.drop()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+    os.close(file)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "1 lock=3", "x lock=y", f"{os.getpid()} lock=9999"]
+)
+def test_nobody_is_led_astray_by_what_stands_in_the_variable(text: str) -> None:
+    handover = Handover(text)
+    assert handover.take(LOCK) is None
+    assert take_handover() == ""
+
+
+# --- the port ---------------------------------------------------------------------------------
+
+
+def left_behind() -> tuple[int, int]:
+    """A listening socket that nobody accepts at, as a process that has gone leaves it."""
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    return server.detach(), port
+
+
+@pytest.mark.parametrize("any_port", [True, False])
+def test_who_knocked_before_the_port_was_taken_over_is_let_in(any_port: bool) -> None:
+    number, port = left_behind()
+    with socket.create_connection(("127.0.0.1", port)):
+        server = HttpServer("localhost", 0 if any_port else port)
+        server.bind(number)
+        assert (server.port, server.file) == (port, number)
+        assert server._socket
+        server._socket.settimeout(5)
+        server._socket.accept()[0].close()
+        server.close()
+    assert server.file is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "127.0.0.2", "localhost"])
+def test_a_socket_that_listens_elsewhere_is_closed_and_another_is_made(host: str) -> None:
+    number, old = left_behind()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as other:
+        wanted = other.getsockname()[1]
+    server = HttpServer(host, 0 if host in {"::1", "127.0.0.2"} else wanted)
+    server.bind(number)
+    assert server.port != old
+    assert not accepts("127.0.0.1", old)
+    assert accepts(host, server.port)
+    server.close()
+
+
+def accepts(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), 5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_what_is_no_socket_is_let_be(tmp_path: Path) -> None:
+    file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    server = HttpServer("127.0.0.1", 0)
+    server.bind(file)
+    assert server.port
+    server.close()
+    os.close(file)
