@@ -26,7 +26,6 @@ class Daemon:
         self.home = home
         self.settings = settings
         self.env = env or {}
-        self.input = asyncio.subprocess.DEVNULL  # or the file of a terminal
         self.port = 0
         self.link = ""
         self.said: list[str] = []  # what it logged, all starts together
@@ -58,7 +57,7 @@ class Daemon:
             f"http.port={self.port}",
             *sets,
             env={**environ, "HOLDFAST_HOME": str(self.home), **self.env},
-            stdin=self.input,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=2**24,

@@ -1,6 +1,5 @@
 """The configuration is read anew while everything runs, or not at all."""
 
-import os
 import signal
 from pathlib import Path
 
@@ -139,16 +138,3 @@ async def test_a_hangup_reads_the_file_and_half_a_file_changes_nothing(tmp_path:
             file.write_text(file.read_text() + "[http]\nsse_keepalive = 3\n")
             await hang_up("Only at the next start: http.sse_keepalive.")
             assert await daemon.stop() == 0
-
-
-async def test_a_hangup_of_its_terminal_ends_the_gateway_in_order(tmp_path: Path) -> None:
-    ours, theirs = os.openpty()
-    try:
-        daemon = Daemon(tmp_path)
-        daemon.input = theirs
-        async with daemon:
-            daemon.signal(signal.SIGHUP)
-            assert await daemon.ended() == 0
-    finally:
-        os.close(ours)
-        os.close(theirs)
