@@ -119,7 +119,7 @@ class _Probing:
         self._settings = settings
         self._clock = clock
         self._patience = patience
-        self._where = settings.base_url or "its usual address"
+        self._where = settings.base_url or f"the usual address of {provider.name}"
         self._key = "model.api_key"
         if service := SERVICES.get(settings.provider):
             self._key = " or ".join(filter(None, (self._key, service.key_variable)))

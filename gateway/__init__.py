@@ -34,4 +34,5 @@ api_key     the key of the API where none is configured; disk: how much room is 
 api         programs that speak OpenAI's API: requests in, a turn followed live; wishes: what else
             they want; feeds, news: what a turn tells whoever waits for it
 http        webhooks, health, metrics, the page
+doctor      looks at everything a gateway needs, and says what is wrong and what to do
 """

@@ -11,6 +11,6 @@ store       the one door to the database
 journal     writes changes; queries: reads; statements, schema, migrations: what both are made of
 database    the threads that talk to it; engine: how it is opened and what its errors mean;
             opening: made and brought up to date at start; courtesy: when the loop never rests;
-            commits: what became of one whose answer was lost
+            commits: what became of one whose answer was lost; examination: from outside
 expiry      when a conversation starts anew by itself; settings: what can be configured
 """

@@ -21,6 +21,7 @@ COMMANDS = {
     "sessions": ("sessions", "Look at conversations, stop them, bring them back."),
     "why": ("why", "Show a message's way through the gateway."),
     "config": ("config", "Check and show the configuration."),
+    "doctor": ("doctor", "Look for what is wrong, and say what to do about it."),
     "db": ("db", "Look after the database."),
     "version": ("version", "Print the version."),
 }
