@@ -22,13 +22,17 @@ async def configuration(case: Case) -> Sequence[Finding]:
 
 
 def _warnings(warnings: Sequence[str]) -> Iterator[Finding]:
+    mendable: dict[str, list[str]] = {}
     for text in warnings:
         what, told, command = text.partition(_CHMOD)
         if told:
-            fix = f"Run `{command}`, or `holdfast doctor --fix`."
-            yield warn("secret", what, fix, mend="modes")
+            mendable.setdefault(command, []).append(what)
         else:
             yield warn("setting", what, "Correct this, or remove it.")
+    for command, (first, *others) in mendable.items():
+        more = f", and {len(others)} more there" if others else ""
+        fix = f"Run `{command}`, or `holdfast doctor --fix`."
+        yield warn("secret", first + more, fix, mend="modes")
 
 
 async def environment_names(case: Case) -> Sequence[Finding]:

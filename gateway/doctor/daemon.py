@@ -101,7 +101,7 @@ async def _troubles(url: str) -> Sequence[Finding]:
         return []
     try:
         async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as client:
-            answer = await client.get(f"{url}/readyz")
+            answer = await client.get(f"{url.rstrip('/')}/readyz")
         told = msgspec.json.decode(answer.content, type=Readiness)
     except (httpx2.HTTPError, msgspec.DecodeError) as error:
         what = str(error) or type(error).__name__

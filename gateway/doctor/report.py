@@ -79,17 +79,15 @@ def _wrapped(text: str, indent: str, width: int | None, level: Level | None) -> 
 def summary(groups: Sequence[Group]) -> str:
     """The last line."""
     found = [finding for group in groups for finding in group.findings]
-    problems = _number(sum(each.level == "fail" for each in found), "problem")
-    warnings = _number(sum(each.level == "warn" for each in found), "warning")
+    failed, odd = (sum(each.level == level for each in found) for level in ("fail", "warn"))
     mends = sum(bool(each.mend) for each in found)
-    if not problems and not warnings:
+    if not failed and not odd:
         return "All is well."
-    told = ", ".join(filter(None, (problems, warnings)))
+    told = ", ".join(filter(None, (_number(failed, "problem"), _number(odd, "warning"))))
     if not mends:
         return f"{told}."
-    which = (
-        "it" if mends == 1 == len(groups) else "one of them" if mends == 1 else f"{mends} of them"
-    )
+    alone = failed + odd == 1
+    which = "it" if alone else "all" if mends == failed + odd else f"{mends} of them"
     return f"{told}; `holdfast doctor --fix` mends {which}."
 
 
