@@ -16,6 +16,7 @@ COMMANDS = {
     "chat": ("chat", "Talk to the agent in this terminal."),
     "link": ("daemon", "Print a one-time link to the web page."),
     "status": ("daemon", "Say how the running gateway is."),
+    "service": ("service", "Run the gateway as a service of systemd."),
     "send": ("daemon", "Post a text into a chat."),
     "pair": ("pair", "Let people in, or no more."),
     "sessions": ("sessions", "Look at conversations, stop them, bring them back."),

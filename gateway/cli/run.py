@@ -14,7 +14,8 @@ gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
     from gateway.cli.common import configured, settings_of
-    from gateway.config import Loaded, Options, environment
+    from gateway.config import SERVICE_HOME, Loaded, Options, environment, of_service
+    from gateway.errors import CannotStart
     from gateway.observe import log
     from gateway.observe.redact import Redactor, secrets_in
     from gateway.runner import GatewayRunner
@@ -41,6 +42,12 @@ def spare_the_collector() -> None:
 def run(options: Options) -> None:
     """See the help."""
     loaded = settings_of(options)
+    if of_service(environment()):  # what root wrote there the service could not write any more
+        msg = (
+            f"{SERVICE_HOME} belongs to the service of this machine; start that with: "
+            "holdfast service start. To run another one give it a folder of its own: HOLDFAST_HOME."
+        )
+        raise CannotStart(msg)
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
         asyncio.run(_run(loaded, prepared_log(loaded)))
@@ -71,7 +78,14 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
         if used(loaded) and not runner.has_admin:
             claim = convert(await runner.operations["pair_claim"](), Claim)
         name = own_name(sys.argv[0], Path.cwd(), shutil.which)
-        lines = greeting(loaded, str(link) if link else None, claim, name, made_key=runner.made_key)
+        lines = greeting(
+            loaded,
+            str(link) if link else None,
+            claim,
+            name,
+            made_key=runner.made_key,
+            managed="NOTIFY_SOCKET" in environment(),
+        )
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
 
@@ -105,7 +119,8 @@ def own_name(started_as: str, folder: Path, which: Callable[[str], str | None]) 
     found = Path(started_as)
     if which(found.name) or not found.is_absolute():
         return found.name if which(found.name) else started_as
-    return str(found.relative_to(folder)) if found.is_relative_to(folder) else started_as
+    inside = found.is_relative_to(folder) and folder != Path("/")
+    return str(found.relative_to(folder)) if inside else started_as
 
 
 def not_installed(environ: Mapping[str, str], known: Container[str]) -> list[str]:
@@ -126,9 +141,10 @@ def greeting(
     name: str = "holdfast",
     *,
     made_key: bool = False,
+    managed: bool = False,
 ) -> list[str]:
-    """What somebody who starts the gateway should know, a few lines."""
-    lines = ["Holdfast is running. Ctrl-C stops it."]
+    """What somebody who starts the gateway should know, a few lines; `managed`: by systemd."""
+    lines = ["Holdfast is running." if managed else "Holdfast is running. Ctrl-C stops it."]
     if link:
         lines.append(f"  Chat in the browser:   {link}")
         lines.append(
