@@ -1,6 +1,6 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz bench format lock clean run-environment dev-environment
+.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz systemd bench format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON ARGS
 
@@ -17,6 +17,7 @@ help:
 	@echo "make markdown  show 5,000 texts and all beginnings of nasty ones on each platform (ARGS: --texts N)"
 	@echo "make api-fuzz  10,000 right and odd requests to the API, and all that its document promises"
 	@echo "                                                                 (ARGS: --requests N --seed N)"
+	@echo "make systemd   the service under a real systemd, on a machine booted inside of this one; needs root"
 	@echo "make format    format the code and repair what the linter can repair"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
@@ -60,6 +61,9 @@ markdown: dev-environment
 api-fuzz: dev-environment
 	$(BIN)/python -m tests.faults.api_fuzz $(ARGS)
 	$(BIN)/python -m tests.faults.api_schema
+
+systemd: dev-environment
+	$(BIN)/python -m tests.faults.real_systemd
 
 bench: dev-environment
 	$(BIN)/python -m tests.bench.decoder

@@ -102,7 +102,7 @@ _LIMITS = (
 def _run(unit: Unit) -> Iterator[tuple[str, str]]:
     words = [_word(str(unit.program)), "run"]
     if unit.config:
-        words += ["--config", _word(str(unit.config))]
+        words += ["--config", _word(str(unit.config).replace("$", "$$"))]  # no variable
     yield "Type", "notify"
     yield "NotifyAccess", "main"
     yield "ExecStart", " ".join(words)
@@ -189,7 +189,7 @@ def _text(head: str, sections: dict[str, _Lines]) -> str:
 
 
 def _word(text: str, *, specifiers: bool = False) -> str:
-    """One word of a value: systemd gives blanks, quotes, `%` and `$` a meaning of their own."""
+    """One word of a value: systemd gives blanks, quotes and `%` a meaning of their own."""
     plain = text if specifiers else text.replace("%", "%%")
     plain = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"' if any(each in plain for each in " '\"\\;") else plain
