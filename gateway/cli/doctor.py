@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from gateway.cli.common import as_json, configured, print_json
+from gateway.cli.service import Here, unit_text
 from gateway.config import Options, environment
 from gateway.doctor.aside import Aside
 from gateway.doctor.case import Case, taken_up
@@ -18,6 +19,7 @@ from gateway.doctor.found import Group
 from gateway.doctor.mending import mended
 from gateway.doctor.report import PLAIN_SIGNS, SIGNS, Line, exit_code, lines, records, summary
 from gateway.doctor.run import run
+from gateway.doctor.service import Services
 from gateway.observe.redact import Redactor, secrets_in
 from platforms.core.registry import specs
 from sessions.values.clock import SystemClock
@@ -51,9 +53,13 @@ def doctor(options: Options, *, fix: bool, offline: bool, everything: bool, as_j
 async def _visit(options: Options, *, fix: bool, offline: bool) -> tuple[Case, Sequence[Group]]:
     asyncio.get_running_loop().set_default_executor(Aside(1))
 
+    here = Here.now()
+    scopes = (here.scope(user=False), here.scope(user=True))
+    services = Services(here.booted, scopes, unit_text)
+
     async def look() -> tuple[Case, Sequence[Group]]:
         case = await taken_up(options, environment(), specs(), clock=SystemClock(), offline=offline)
-        return case, _redacted(await run(all_checks(case), case), case)
+        return case, _redacted(await run(all_checks(case, services), case), case)
 
     case, groups = await look()
     if not fix or not any(each.mend for group in groups for each in group.findings):
@@ -61,7 +67,7 @@ async def _visit(options: Options, *, fix: bool, offline: bool) -> tuple[Case, S
     done = await mended(groups, case)
     again = {group.name for group in groups if any(each.mend for each in group.findings)}
     case = await taken_up(options, environment(), specs(), clock=SystemClock(), offline=offline)
-    checks = [each for each in all_checks(case) if each.group in again]
+    checks = [each for each in all_checks(case, services) if each.group in again]
     newer = {group.name: group for group in _redacted(await run(checks, case), case)}
     return case, [*_redacted([done], case), *(newer.get(group.name, group) for group in groups)]
 

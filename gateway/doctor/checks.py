@@ -19,11 +19,13 @@ from gateway.doctor.modes import modes
 from gateway.doctor.port import port
 from gateway.doctor.report import CONFIGURATION
 from gateway.doctor.sandbox import sandbox
+from gateway.doctor.service import SECONDS as SERVICE_SECONDS
+from gateway.doctor.service import Services
 from gateway.doctor.spending import spending
 
 
-def all_checks(case: Case) -> Iterator[Check]:
-    """Give the checks for this case."""
+def all_checks(case: Case, services: Services | None = None) -> Iterator[Check]:
+    """Give the checks for this case; `services` are those that systemd may run."""
     yield Check(CONFIGURATION, configuration, unread=True)
     yield Check(CONFIGURATION, environment_names, unread=True)
     yield Check("files", modes, unread=True)
@@ -38,6 +40,8 @@ def all_checks(case: Case) -> Iterator[Check]:
     yield Check("clock", hours, remote=True)
     yield Check("gateway", daemon, unread=True)
     yield Check("gateway", port)
+    if services:
+        yield Check("service", services.look, SERVICE_SECONDS, unread=True)
     yield Check("sandbox", sandbox)
     yield Check("access", entry)
     yield Check("access", spending)

@@ -1,6 +1,7 @@
 """Who may read what: the configuration with its secrets, and everything in the state folder."""
 
 import asyncio
+import contextlib
 import grp
 import os
 import pwd
@@ -8,6 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gateway import credentials
 from gateway.control import socket_path
 from gateway.doctor.case import Case
 from sessions.values.finding import Finding, fail, ok, warn
@@ -43,7 +45,7 @@ def _found(case: Case) -> Iterator[Finding]:
             "Move it away, or set HOLDFAST_HOME to a folder.",
         )
         return
-    open_ones = [path for path in _private(case) if _is_open(path)]
+    open_ones = [path for path in (*_private(case), *_secrets(case)) if _is_open(path)]
     strangers = [path for path in _private(case) if path.lstat().st_uid != folder.st_uid]
     for path in open_ones:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -73,7 +75,7 @@ def _found(case: Case) -> Iterator[Finding]:
 
 def mend(case: Case) -> Iterator[tuple[bool, str]]:
     """Close what is open; tells of each whether it was done."""
-    paths = [path for path in _private(case) if _is_open(path)]
+    paths = [path for path in (*_private(case), *_secrets(case)) if _is_open(path)]
     for path in paths:
         yield _close(path, _closed(path))
     if case.path and case.loaded and any("chmod 600" in each for each in case.loaded.warnings):
@@ -104,6 +106,17 @@ def _private(case: Case) -> Iterator[Path]:
     for path in (*paths, socket_path(case.home, case.environ)):
         if path.exists() and not path.is_symlink():
             yield path
+
+
+def _secrets(case: Case) -> Iterator[Path]:
+    """The folder of credentials and what lies in it; systemd's own copies are its own business."""
+    places = {name: value for name, value in case.environ.items() if name == "HOME"}
+    folder = credentials.folder(places)
+    if folder is None:
+        return
+    yield folder
+    with contextlib.suppress(OSError):
+        yield from sorted(path for path in folder.iterdir() if path.is_file())
 
 
 def _is_open(path: Path) -> bool:

@@ -96,3 +96,15 @@ async def test_a_file_where_the_folder_should_be_is_told(tmp_path: Path) -> None
     assert "is no folder" in found.text
     found = only(await modes(case_of(tmp_path / "state" / "below")), "state folder")
     assert "cannot be looked at" in found.text
+
+
+async def test_credentials_that_others_can_open_are_named_and_closed(home: Path) -> None:
+    folder = home.parent / ".config/holdfast/credentials"
+    folder.mkdir(parents=True)
+    (folder / "TELEGRAM_BOT_TOKEN").write_text("1:secret")
+    opened(folder, folder / "TELEGRAM_BOT_TOKEN")
+    case = case_of(home, {"HOME": str(home.parent)})
+    assert told(await modes(case)) == [("warn", "modes")] * 2
+    assert [well for well, _ in mend(case)] == [True] * 2
+    assert mode(folder / "TELEGRAM_BOT_TOKEN") == 0o600
+    assert told(await modes(case)) == [("ok", "modes")]
