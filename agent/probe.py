@@ -262,32 +262,48 @@ class _Probing:
         reason = why_unreached(error) if isinstance(error, (Overloaded, Cut, Stalled)) else ""
         match error:
             case TimeoutError():
-                text = f"no answer within {within:g} s"
-                fix = (
-                    "Run this again in a minute: a model that is being loaded takes its time; if "
-                    f"it stays so, look at the service ({self._where})."
+                return fail(
+                    subject,
+                    f"no answer within {within:g} s",
+                    "Run this again in a minute: a model that is being loaded takes its time; if it "
+                    f"stays so, look at the service ({self._where}).",
                 )
             case Unauthorized():
-                subject, text = "key", f"the service does not accept it: {error}"
-                fix = f"Put a key that works into {self._key}."
+                return fail(
+                    "key",
+                    f"the service does not accept it: {error}",
+                    f"Put a key that works into {self._key}.",
+                )
             case OutOfCredit():
-                text = f"the account is empty: {error}"
-                fix = "Pay at the service, or configure [[model.fallback]]."
+                return fail(
+                    subject,
+                    f"the account is empty: {error}",
+                    "Pay at the service, or configure [[model.fallback]].",
+                )
             case RateLimited():
-                text = f"the service asks us to slow down: {error}"
                 return warn(
-                    subject, text, "Run this again in a minute; it is reached and lets us in."
+                    subject,
+                    f"the service asks us to slow down: {error}",
+                    "Run this again in a minute; it is reached and lets us in.",
                 )
             case _ if reason:
-                text = f"{self._where} cannot be reached: {reason}"
-                fix = "Correct model.base_url, start that service, or see to the network."
+                return fail(
+                    subject,
+                    f"{self._where} cannot be reached: {reason}",
+                    "Correct model.base_url, start that service, or see to the network.",
+                )
             case BadRequest():
-                text = f"the service refused the request: {error}"
-                fix = "Correct [model]: its name, and what is set beside it."
+                return fail(
+                    subject,
+                    f"the service refused the request: {error}",
+                    "Correct [model]: its name, and what is set beside it.",
+                )
             case _:
-                text = f"the service has failed: {error}"
-                fix = f"Look at the service ({self._where}), or configure [[model.fallback]]."
-        return fail(subject, text, fix)
+                return fail(
+                    subject,
+                    f"the service has failed: {error}",
+                    f"Look at the service ({self._where}), or configure [[model.fallback]].",
+                )
 
     def _since(self, began: float) -> float:
         return round(self._clock.monotonic() - began, 3)

@@ -25,19 +25,19 @@ async def sandbox(case: Case) -> Sequence[Finding]:
     if tools.shell.sandbox == "none":
         if not used:
             return [ok("sandbox", "switched off, and no tool needs it")]
-        text = "commands of the agent run with the daemon's own rights (tools.shell.sandbox)"
-        return [warn("sandbox", text, 'Set tools.shell.sandbox = "auto".')]
+        unconfined = "commands of the agent run with the daemon's own rights (tools.shell.sandbox)"
+        return [warn("sandbox", unconfined, 'Set tools.shell.sandbox = "auto".')]
     program = shutil.which(_PROGRAM, path=case.environ.get("PATH"))
     if program is None:
-        text = "bubblewrap is not installed"
         if used:
-            return [fail("sandbox", f"{text}, so no command of the agent runs", _INSTALL)]
-        return [ok("sandbox", f"{text}; only shell commands would need it")]
+            missing = "bubblewrap is not installed, so no command of the agent runs"
+            return [fail("sandbox", missing, _INSTALL)]
+        return [ok("sandbox", "bubblewrap is not installed; only shell commands would need it")]
     said = await _tried(program)
     if said is None:
         return [ok("sandbox", "bubblewrap works")]
-    text = f"bubblewrap does not work here: {said}"
-    return [fail("sandbox", text, _ALLOW) if used else warn("sandbox", text, _ALLOW)]
+    broken = f"bubblewrap does not work here: {said}"
+    return [fail("sandbox", broken, _ALLOW) if used else warn("sandbox", broken, _ALLOW)]
 
 
 async def _tried(program: str) -> str | None:

@@ -58,9 +58,7 @@ class Services(Struct, frozen=True):
             yield warn(
                 "state folder",
                 f"the service keeps everything in {scope.state}, and this looked at {case.home}",
-                f"Run `sudo HOLDFAST_HOME={scope.state} holdfast doctor`."
-                if not scope.user
-                else f"Run `HOLDFAST_HOME={scope.state} holdfast doctor`.",
+                f"Run `{_sudo(scope)}HOLDFAST_HOME={scope.state} holdfast doctor`.",
             )
         if scope.user and self.booted:
             yield from _linger(manager, case.environ, scope)
