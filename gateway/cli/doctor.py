@@ -4,7 +4,7 @@ import asyncio
 import logging
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from sessions.values.finding import Level
 
 _COLOURS: dict[Level, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 _LONGEST = 110
+_BEGINS = "Looking; the model is asked for two answers of a few words (--offline asks nobody).\n"
 
 
 @click.command(
@@ -42,6 +43,8 @@ _LONGEST = 110
 def doctor(options: Options, *, fix: bool, offline: bool, everything: bool, as_json: bool) -> None:
     """See the help."""
     logging.getLogger().addHandler(logging.NullHandler())  # findings say it all
+    if sys.stderr.isatty() and not (as_json or offline):
+        click.echo(_BEGINS, err=True)
     case, groups = asyncio.run(_visit(options, fix=fix, offline=offline))
     if as_json:
         print_json(records(groups))
@@ -98,12 +101,16 @@ def _print(
     colour = False if case.environ.get("NO_COLOR") else None
     click.echo(f"state folder {case.home}, configuration {case.path or 'none'}\n", color=colour)
     for line in lines(groups, all_of_it=everything, signs=signs, width=width):
-        click.echo(_coloured(line), color=colour)
+        click.echo(_coloured(line, signs), color=colour)
     click.echo(f"\n{summary(groups)}", color=colour)
 
 
-def _coloured(line: Line) -> str:
-    return click.style(line.text, fg=_COLOURS[line.level]) if line.level else line.text
+def _coloured(line: Line, signs: Mapping[Level, str]) -> str:
+    """Colour the sign alone: a screen full of green text is hard to read."""
+    if line.level is None:
+        return line.text
+    sign = signs[line.level]
+    return line.text.replace(sign, click.style(sign, fg=_COLOURS[line.level]), 1)
 
 
 def _shows(encoding: str | None) -> bool:

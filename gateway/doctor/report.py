@@ -37,10 +37,10 @@ def lines(
     """
     room = max(len(group.name) for group in groups) if groups else 0
     for group in groups:
-        well = group.findings[0].text if not group.troubles else _headline(group)
+        done = group.name == MENDED
+        well = group.findings[0].text if not (group.troubles or done) else _headline(group)
         first = f"{signs[group.level]} {group.name.ljust(room)}  {well}".rstrip()
         yield from _wrapped(first, " " * (len(signs[group.level]) + room + 3), width, group.level)
-        done = group.name == MENDED
         for finding in group.findings if all_of_it or done else group.troubles:
             yield from _told(finding, signs, width)
 
@@ -73,7 +73,7 @@ def _wrapped(text: str, indent: str, width: int | None, level: Level | None) -> 
         if width
         else [plain]
     )
-    yield from (Line(each, level) for each in cut)
+    yield from (Line(each, None if place else level) for place, each in enumerate(cut))
 
 
 def summary(groups: Sequence[Group]) -> str:
