@@ -97,7 +97,12 @@ def test_without_an_installation_it_is_said(tmp_path: Path) -> None:
         1,
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd="/", check=True
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=True,
+        env={"PATH": os.defpath},
     )
     assert "was not installed" in done.stdout
 
