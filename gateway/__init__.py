@@ -7,7 +7,9 @@ cli, service
 settings    what can be configured; config: read from files and elsewhere, in the modules config_*
             and toml_lines; to_come: keys that this version refuses; nearest: what was meant
 ending      how the program ends when something is wrong; errors: what may be; lock: one daemon on
-            one state folder; notify: systemd is told how it is
+            one state folder
+bulletin, glance, notify
+            systemd is told how it is; systemd: as its service; credentials: secrets in a folder
 control     how the command line reaches a running daemon; operations: what it can ask
 inbound, routing, access, people, pairing
             from a message to a conversation, and who may; limits: how often; messages: stored ones

@@ -284,7 +284,7 @@ def _unit(loaded: Loaded, scope: Scope, version: int) -> Unit:
         program=program.program(),
         config=_own_config(loaded, scope),
         drain_seconds=settings.gateway.drain_seconds,
-        shell="shell" in families,
+        sandbox="shell" in families,
         port=settings.http.port,
         systemd=version,
     )

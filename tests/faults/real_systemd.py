@@ -258,8 +258,8 @@ async def sandboxes(town: Town) -> str:
     program = Path("/usr/local/bin/in-sandbox")
     once = "[Service]\nType=oneshot\nWatchdogSec=0\nRestart=no\n"
     outcomes = []
-    for shell in (True, False):
-        text = system_unit(Unit(program=program, shell=shell)).replace(
+    for roomy in (True, False):
+        text = system_unit(Unit(program=program, sandbox=roomy)).replace(
             "Type=notify", "Type=oneshot"
         )
         script = (

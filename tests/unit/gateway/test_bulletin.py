@@ -28,7 +28,7 @@ class Manager:
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(path))
-        self.socket.setblocking(False)
+        self.socket.setblocking(False)  # noqa: FBT003 - its only argument
         self.environ = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "60000"}
 
     async def hears(self) -> bytes:
@@ -183,13 +183,17 @@ async def test_a_writer_that_gets_on_slowly_is_alive(
     assert "has not answered" not in caplog.text
 
 
+async def use_up(store: SessionStore) -> None:
+    while True:  # what was there already may be used once more
+        await store.put_value("shelf", "name", "x" * 10_000)
+
+
 async def test_a_full_disk_is_an_answer(manager: Manager, tmp_path: Path) -> None:
     with own_disk(tmp_path / "full") as folder:
         opened = await SessionStore.open(f"sqlite:///{folder / 'h.db'}", clock=SystemClock())
         fill(folder)
         with pytest.raises(StoreUnavailable, match="cannot be used"):
-            while True:  # what was there already may be used once more
-                await opened.put_value("shelf", "name", "x" * 10_000)
+            await use_up(opened)
         async with fed(Small(opened), manager):
             for _ in range(5):
                 await manager.hears_next(SIGN)
@@ -220,7 +224,7 @@ async def test_it_is_ready_when_every_platform_had_its_first_chance(manager: Man
         assert await manager.hears() == b"STATUS=Starting."
         assert await manager.hears() == b"EXTEND_TIMEOUT_USEC=30000000"  # it takes long
         opened.set()
-        while manager.heard():
+        while manager.heard():  # noqa: ASYNC110 - what was on its way
             await asyncio.sleep(1)
         await asyncio.sleep(5)
         assert manager.heard() == []

@@ -21,7 +21,7 @@ Text = Callable[[Unit], str]
 
 FORMS = [
     pytest.param(system_unit, Unit(), id="machine"),
-    pytest.param(system_unit, Unit(shell=True), id="machine, with a sandbox"),
+    pytest.param(system_unit, Unit(sandbox=True), id="machine, with a sandbox"),
     pytest.param(
         system_unit,
         Unit(
@@ -33,7 +33,7 @@ FORMS = [
         id="machine, everything",
     ),
     pytest.param(user_unit, Unit(), id="user"),
-    pytest.param(user_unit, Unit(shell=True, home=Path("/home/ann/my state")), id="user, a home"),
+    pytest.param(user_unit, Unit(sandbox=True, home=Path("/home/ann/my state")), id="user, a home"),
 ]
 
 needs_checker = pytest.mark.skipif(
@@ -75,12 +75,12 @@ def test_the_checker_does_find_what_is_wrong(tmp_path: Path) -> None:
 
 
 @needs_checker
-@pytest.mark.parametrize(("shell", "most"), [(True, ROOMY), (False, TIGHT)])
+@pytest.mark.parametrize(("sandbox", "most"), [(True, ROOMY), (False, TIGHT)])
 @pytest.mark.parametrize("hidden", [(), (Path("/root/holdfast"),)], ids=["", "program in a home"])
 def test_little_is_exposed(
-    tmp_path: Path, shell: bool, most: int, hidden: tuple[Path, ...]
+    tmp_path: Path, sandbox: bool, most: int, hidden: tuple[Path, ...]
 ) -> None:
-    (tmp_path / NAME).write_text(system_unit(Unit(shell=shell, hidden=hidden)))
+    (tmp_path / NAME).write_text(system_unit(Unit(sandbox=sandbox, hidden=hidden)))
     done = analyze(tmp_path, "security", "--offline=true", "--no-pager", f"--threshold={most}")
     assert done.returncode == 0, done.stdout.splitlines()[-1:]
 
@@ -141,4 +141,4 @@ def test_a_low_port_needs_the_one_right_that_allows_it() -> None:
 def test_a_sandbox_gets_its_namespaces_and_nothing_else_does() -> None:
     for text in (system_unit, user_unit):
         assert values(text(Unit()), "RestrictNamespaces") == ["yes"]
-        assert not values(text(Unit(shell=True)), "RestrictNamespaces")
+        assert not values(text(Unit(sandbox=True)), "RestrictNamespaces")
