@@ -42,4 +42,5 @@ api         programs that speak OpenAI's API: requests in, a turn followed live;
             they want; feeds, news: what a turn tells whoever waits for it
 selftest    `holdfast selftest`: the daemon as a process of its own, while things break
 http        webhooks, health, metrics, the page
+doctor      looks at everything a gateway needs, and says what is wrong and what to do
 """

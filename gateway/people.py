@@ -69,6 +69,12 @@ class Greeting(msgspec.Struct, frozen=True):
     admin_fields: dict[str, str | int] = {}
 
 
+async def stored_book(store: SessionStore) -> Book | None:
+    """Read what is kept; None before the first start."""
+    stored = await store.get_value(_SHELF, _NAME)
+    return None if stored is None else msgspec.json.decode(stored, type=Book)
+
+
 class People:
     """The gateway's memory of who may come in."""
 
@@ -90,11 +96,11 @@ class People:
 
     async def open(self) -> None:
         """Read what is known; the very first time make this installation's key."""
-        stored = await self._store.get_value(_SHELF, _NAME)
-        if stored is None:
+        book = await stored_book(self._store)
+        if book is None:
             await self._write(Book(key=secrets.token_hex(32)))
         else:
-            self._take(msgspec.json.decode(stored, type=Book))
+            self._take(book)
 
     def adopt(self, settings: AccessSettings) -> None:
         """Other entries are configured from now on."""

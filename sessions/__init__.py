@@ -11,7 +11,7 @@ store       the one door to the database
 journal     writes changes; queries: reads; statements, schema, migrations: what both are made of
 database    the threads that talk to it; engine: how it is opened and what its errors mean;
             opening: made and brought up to date at start; courtesy: when the loop never rests;
-            commits: what became of one whose answer was lost
+            commits: what became of one whose answer was lost; examination: from outside
 safekeeping a copy before the tables change; copying: a database whole, into a file and out of it;
             restored: what of a copy is over by now; compaction: room given back to the disk
 forgetting  what is not to be kept any more; soundness: whether everything is as it must be

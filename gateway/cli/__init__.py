@@ -22,6 +22,7 @@ COMMANDS = {
     "sessions": ("sessions", "Look at conversations, stop them, bring them back."),
     "why": ("why", "Show a message's way through the gateway."),
     "config": ("config", "Check and show the configuration."),
+    "doctor": ("doctor", "Look for what is wrong, and say what to do about it."),
     "backup": ("backup", "Put everything that must survive into one file."),
     "restore": ("backup", "Put a backup in the place of what is there."),
     "db": ("db", "Look after the database."),

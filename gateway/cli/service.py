@@ -140,8 +140,7 @@ def install(here: Here, config: Path | None, *, user: bool, dry_run: bool) -> No
     if not dry_run:
         here.may_change(scope, "install")
     loaded = settings_of(Options(config))
-    unit = _unit(loaded, scope, manager.version())
-    text = user_unit(unit) if scope.user else system_unit(unit)
+    text = unit_text(loaded, scope, manager.version())
     steps = plan.install(scope, text, _carried(loaded, scope, here.environ))
     if dry_run:
         for step in steps:
@@ -304,6 +303,12 @@ def _own_name() -> str:
     found = program.program()
     known = shutil.which("holdfast")
     return "holdfast" if known and Path(known).samefile(found) else str(found)
+
+
+def unit_text(loaded: Loaded, scope: Scope, version: int) -> str:
+    """The unit as `install` writes it; raises `HoldfastError` where none could work."""
+    unit = _unit(loaded, scope, version)
+    return user_unit(unit) if scope.user else system_unit(unit)
 
 
 def _unit(loaded: Loaded, scope: Scope, version: int) -> Unit:

@@ -10,6 +10,7 @@ marks       Sans-IO: what was seen last in the channels in use
 lines       events of one channel in order, channels side by side, long texts joined
 wire        Sans-IO: what we send: messages, buttons, commands
 invite      the link that lets the bot into a server
+probe       whether the bot can work, asked without connecting it
 render      Sans-IO: Markdown as Discord shows it
 persistence calls that are tried again a few times
 speaker     carries out ops
@@ -24,6 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from platforms.core.probed import Probed
 from sessions.values.secret import Secret
 
 __all__ = ["SPEC", "DiscordConfig"]
@@ -59,9 +61,15 @@ def _build(config: DiscordConfig, surroundings: Surroundings) -> Adapter:
     return adapter
 
 
+async def _probe(config: DiscordConfig, *, alone: bool = False) -> Probed:
+    probed: Probed = await import_module("platforms.discord.probe").probe(config, alone=alone)
+    return probed
+
+
 SPEC = PlatformSpec(
     name="discord",
     config=DiscordConfig,
     build=_build,
     secrets={"token": "DISCORD_BOT_TOKEN"},
+    probe=_probe,
 )

@@ -16,6 +16,8 @@ BOUNDARIES = {
     "agent/tools/mcp/link.py": "a connection to a server of tools",
     "gateway/http/guard.py": "a web request",
     "gateway/control.py": "a request of the command line",
+    "gateway/doctor/run.py": "a check of the doctor",
+    "gateway/doctor/aside.py": "work in a thread of the doctor's, whose error its caller gets",
     "platforms/web/api.py": "a web request that stores a message",
 }
 """Where one broken thing must not take others down; nowhere else is every exception caught."""

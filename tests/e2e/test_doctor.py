@@ -1,0 +1,176 @@
+"""`holdfast doctor` as its user meets it: in front of real services, a real daemon, real trouble."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli.doctor import doctor
+from gateway.config import environment
+from tests.e2e.daemon import Daemon
+from tests.fakes.model_script import calls, ok
+from tests.fakes.model_server import ModelServer
+from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
+
+PROGRAM = Path(sys.executable).with_name("holdfast")
+WAITS = "while something waits others are not looked for, which takes seconds"
+CALLED = calls(("c1", "report_word", '{"word":"ready"}'))
+
+
+class Told:
+    """What it printed, and how it ended."""
+
+    def __init__(self, code: int, text: str, errors: str = "") -> None:
+        self.code = code
+        self.text = text
+        self.errors = errors
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.text)
+        return found
+
+    def levels(self, group: str) -> set[str]:
+        return {each["level"] for each in self.findings if each["group"] == group}
+
+    def about(self, group: str, subject: str) -> dict[str, Any]:
+        (found,) = (
+            each for each in self.findings if (each["group"], each["subject"]) == (group, subject)
+        )
+        return found
+
+
+def environ_of(home: Path) -> dict[str, str]:
+    return {
+        "PATH": os.defpath,
+        "HOME": str(home),
+        "HOLDFAST_HOME": str(home / "state"),
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def run(home: Path, *words: str, charset: str = "utf-8", **environ: str) -> Told:
+    """Give the command with nothing around it but what is named."""
+    ours = {name: None for name in environment() if name.startswith(("HOLDFAST", "OPENAI"))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        found = CliRunner(charset).invoke(
+            doctor, words, env={**ours, **environ_of(home), **environ}
+        )
+    assert isinstance(found.exception, SystemExit | None), found.exception
+    return Told(found.exit_code, found.stdout, found.stderr)
+
+
+async def asked(home: Path, *words: str, **environ: str) -> Told:
+    return await asyncio.to_thread(run, home, *words, **environ)
+
+
+def configured(home: Path, telegram: TelegramServer, model: ModelServer, more: str = "") -> Path:
+    file = home / "holdfast.toml"
+    file.write_text(
+        f'[platforms.telegram]\ntoken = "{TOKEN}"\nbase_url = "{telegram.url}"\n'
+        f'[model]\nprovider = "openai"\nname = "scripted"\nbase_url = "{model.url}"\n'
+        f'api_key = "sk-none"\n[access]\nadmins = ["telegram:1001"]\n[http]\nport = 0\n{more}'
+    )
+    file.chmod(0o600)
+    return file
+
+
+def test_with_nothing_at_all_it_works_from_any_folder_and_fits_on_a_screen(
+    tmp_path: Path,
+) -> None:
+    command = [str(PROGRAM), "doctor", "--set", "http.port=0"]
+    done = subprocess.run(
+        command, env=environ_of(tmp_path), cwd="/", capture_output=True, check=False, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) <= 25
+    assert "✓ configuration" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_without_such_signs_gets_words(tmp_path: Path) -> None:
+    told = run(tmp_path, "--offline", "--all", charset="ascii")
+    assert told.code == 0
+    assert told.text.isascii()
+    assert "ok   configuration" in told.text
+
+
+async def test_what_is_configured_is_asked_and_all_is_well(tmp_path: Path) -> None:
+    async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
+        configured(tmp_path, telegram, model)
+        telegram.say(1001, WAITS)
+        told = await asked(tmp_path)
+        assert model.requests
+    assert told.code == 0, told.text
+    assert "Telegram knows the bot as Holdfast (@holdfast_bot)" in told.text
+    assert "openai/scripted answers in " in told.text
+    assert len(told.text.splitlines()) <= 25
+    assert "sk-none" not in told.text
+    assert TOKEN not in told.text
+
+
+async def test_while_the_daemon_runs_nobody_is_disturbed_and_it_is_named(tmp_path: Path) -> None:
+    async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
+        file = configured(tmp_path, telegram, model)
+        daemon = Daemon(
+            tmp_path / "state", "gateway.drain_seconds=0", env={"HOLDFAST_CONFIG": str(file)}
+        )
+        await daemon.start()
+        try:
+            await telegram.until(lambda: bool(telegram.called("getUpdates")))
+            told = await asked(tmp_path, "--json")
+            assert telegram.violations == []
+        finally:
+            await daemon.kill()
+        assert told.code == 0, told.text
+        assert daemon.url in told.about("gateway", "gateway")["text"]
+        assert told.levels("gateway") == {"ok"}
+        assert told.levels("files") == {"ok"}
+        left = await asked(tmp_path, "--offline", "--json")
+        assert left.about("gateway", "socket")["mendable"] is True
+        mended = await asked(tmp_path, "--offline", "--fix")
+        assert "removed" in mended.text
+        assert "none runs" in mended.text
+
+
+async def test_what_can_be_mended_is_and_what_cannot_is_told(tmp_path: Path) -> None:
+    async with serving() as telegram, ModelServer(ok("ready"), CALLED) as model:
+        telegram.webhook = {"url": "https://elsewhere.example/hook"}
+        telegram.say(1001, WAITS)
+        file = configured(tmp_path, telegram, model)
+        file.chmod(0o644)
+        state = tmp_path / "state"
+        state.mkdir(mode=0o755)
+        model.key = "another"
+        told = await asked(tmp_path)
+        assert told.code == 1
+        assert "mends 3 of them" in told.text
+        assert telegram.webhook
+        told = await asked(tmp_path, "--fix")
+        assert not telegram.webhook
+        again = await asked(tmp_path, "--json")
+    assert told.code == 1  # the key is still wrong
+    assert "telegram: removed the webhook" in told.text
+    assert f"{state} has mode 0700 now" in told.text
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "✗ model" in told.text
+    assert "model.api_key or OPENAI_API_KEY" in told.text
+    assert again.levels("telegram") == {"ok"}
+    assert again.levels("files") == {"ok"}
+    assert again.levels("configuration") == {"ok"}
+
+
+def test_a_configuration_that_cannot_work_does_not_hide_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text("[gateway]\nbuzy = 1\n")
+    told = run(tmp_path, "--json")
+    assert told.code == 78
+    assert "did you mean busy" in told.about("configuration", "setting")["text"]
+    assert told.levels("program") == {"ok"}
+    assert "does not work" in told.about("model", "model")["text"]

@@ -1,0 +1,32 @@
+"""What the doctor is shown: a state folder, settings, and a daemon that runs or not."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from gateway.config import Loaded
+from gateway.doctor.case import Case
+from gateway.settings import Settings
+from platforms.core.registry import specs
+from sessions.values.clock import SystemClock
+from sessions.values.finding import Finding
+
+
+def case_of(home: Path, environ: Mapping[str, str] | None = None, **settings: Any) -> Case:
+    """A case whose configuration works; `settings` are sections of it."""
+    loaded = Loaded(replace(Settings(), **settings), home, None, {}, ())
+    return Case(environ or {}, home, specs(), SystemClock(), None, loaded)
+
+
+def told(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """Level and subject of each."""
+    return [(each.level, each.subject) for each in findings]
+
+
+def only(findings: Sequence[Finding], subject: str) -> Finding:
+    """The one finding about this."""
+    (found,) = (each for each in findings if each.subject == subject)
+    assert found.level == "ok" or found.fix.endswith((".", ")")), "no sentence says what to do"
+    return found

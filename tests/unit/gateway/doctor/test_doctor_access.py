@@ -1,0 +1,140 @@
+"""What the doctor says of who is let in, and of what it may cost."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.settings import AgentSettings, ModelSettings, TargetSettings
+from gateway.doctor.entry import entry
+from gateway.doctor.spending import _judged, is_paid, spending
+from gateway.people import Book, Friend
+from gateway.settings import AccessSettings, LimitSettings, Settings, UserLimits
+from platforms.telegram import TelegramConfig
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from sessions.values.finding import Finding
+from sessions.values.secret import Secret
+from tests.fakes.case import case_of, only, told
+
+CHATS = {"telegram": TelegramConfig(token=Secret("t"))}
+
+
+async def looked(home: Path, access: AccessSettings | None = None, **more: Any) -> list[Finding]:
+    given = {"platforms": CHATS, "access": access or AccessSettings(), **more}
+    return list(await entry(case_of(home, **given)))
+
+
+async def befriend(home: Path, *friends: Friend) -> None:
+    url = f"sqlite:///{home / 'holdfast.db'}"
+    store = await SessionStore.open(url, clock=SystemClock())
+    book = msgspec.json.encode(Book("key", friends=friends)).decode()
+    await store.put_value("people", "book", book)
+    await store.close()
+
+
+async def test_without_an_admin_it_says_how_to_become_one(tmp_path: Path) -> None:
+    found = only(await looked(tmp_path), "admins")
+    assert (found.level, "holdfast pair claim" in found.fix) == ("warn", True)
+
+
+async def test_an_admin_may_be_configured_or_have_claimed(tmp_path: Path) -> None:
+    assert told(await looked(tmp_path, AccessSettings(admins=("telegram:1",)))) == [
+        ("ok", "admins")
+    ]
+    await befriend(tmp_path, Friend("telegram:2", "Bo", admin=False, since=1))
+    assert told(await looked(tmp_path)) == [("warn", "admins")]
+    await befriend(tmp_path, Friend("telegram:1", "Ann", admin=True, since=1))
+    assert told(await looked(tmp_path)) == [("ok", "admins")]
+
+
+async def test_without_a_platform_nobody_needs_to_claim(tmp_path: Path) -> None:
+    assert told(await looked(tmp_path, platforms={})) == [("ok", "admins")]
+
+
+async def test_a_door_that_is_open_to_all_is_told(tmp_path: Path) -> None:
+    access = AccessSettings(allow=("telegram:*",), admins=("telegram:1",))
+    found = only(await looked(tmp_path, access), "open to all")
+    assert (found.level, "telegram:*" in found.text) == ("warn", True)
+
+
+async def test_a_door_that_is_closed_to_all_is_told(tmp_path: Path) -> None:
+    found = await looked(tmp_path, AccessSettings(pairing=False))
+    assert ("warn", "nobody") in told(found)
+
+
+@pytest.mark.parametrize(
+    ("allow", "level"),
+    [
+        ((), "ok"),
+        (("telegram:1",), "ok"),
+        (("telegram:2",), "warn"),
+        (("telegram:-1001/*",), "warn"),
+    ],
+)
+async def test_a_folder_that_several_share_is_told(
+    tmp_path: Path, allow: tuple[str, ...], level: str
+) -> None:
+    agent = AgentSettings(workspace=tmp_path)
+    access = AccessSettings(allow=allow, admins=("telegram:1",))
+    found = only(await looked(tmp_path, access, agent=agent), "workspace")
+    assert found.level == level
+    assert ("workspace" in dict(told(await looked(tmp_path, access)))) is False
+
+
+async def test_a_book_that_cannot_be_read_is_nobody_s_fault_here(tmp_path: Path) -> None:
+    await befriend(tmp_path)
+    url = f"sqlite:///{tmp_path / 'holdfast.db'}"
+    store = await SessionStore.open(url, clock=SystemClock())
+    await store.put_value("people", "book", "{")
+    await store.close()
+    assert told(await looked(tmp_path)) == [("warn", "admins")]
+
+
+# --- what it may cost ------------------------------------------------------------------------
+
+
+def nothing_to_come(_: Iterable[str | int]) -> bool:
+    return False
+
+
+def paid(**more: Any) -> Settings:
+    model = ModelSettings(provider="openai", name="gpt", api_key=Secret("k"))
+    return msgspec.structs.replace(Settings(), model=model, **more)
+
+
+def test_a_paid_model_without_any_limit_is_told() -> None:
+    found = only(_judged(paid(), nothing_to_come), "limits")
+    assert (found.level, "limits.usd_per_day" in found.fix) == ("warn", True)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        LimitSettings(usd_per_day=1),
+        LimitSettings(tokens_per_day=1),
+        LimitSettings(users={"telegram:1": UserLimits(usd_per_day=1)}),
+    ],
+)
+def test_any_limit_is_one(limits: LimitSettings) -> None:
+    assert told(_judged(paid(limits=limits), nothing_to_come)) == [("ok", "limits")]
+
+
+def test_what_costs_nothing_needs_no_limit() -> None:
+    own = ModelSettings(
+        provider="openai", name="m", base_url="http://127.0.0.1:11434/v1", api_key=Secret("k")
+    )
+    for model in (ModelSettings(), own, ModelSettings(provider="openai", name="m")):
+        settings = msgspec.structs.replace(Settings(), model=model)
+        assert not is_paid(settings)
+        assert _judged(settings, nothing_to_come) == []
+    dear = TargetSettings(provider="anthropic", name="c", api_key=Secret("k"))
+    taking_over = msgspec.structs.replace(own, fallback=(dear,))
+    assert is_paid(msgspec.structs.replace(Settings(), model=taking_over))
+
+
+async def test_limits_that_are_not_there_yet_are_not_asked_for(tmp_path: Path) -> None:
+    assert _judged(paid(), lambda _: True) == []
+    assert await spending(case_of(tmp_path)) == []

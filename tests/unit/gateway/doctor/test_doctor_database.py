@@ -1,0 +1,146 @@
+"""What the doctor says of the database, and that it leaves no trace in it."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.doctor.database import _judged, database
+from gateway.doctor.report import NEWER
+from sessions.engine import place
+from sessions.examination import Examined, examine
+from sessions.migrations import HEAD
+from sessions.opening import prepare
+from sessions.settings import StoreSettings
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from sessions.values.finding import Finding
+from sessions.values.secret import Secret
+from tests.fakes.case import case_of, only, told
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A state folder with a database of this version."""
+    prepare(place(f"sqlite:///{tmp_path / 'holdfast.db'}"))
+    return tmp_path
+
+
+@contextlib.contextmanager
+def opened(home: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(home / "holdfast.db")) as connection, connection:
+        yield connection
+
+
+async def looked(home: Path) -> list[Finding]:
+    return list(await database(case_of(home)))
+
+
+def traces(home: Path) -> dict[str, tuple[int, int]]:
+    """Also of files that came and went: they change the folder."""
+    seen = (home, *home.iterdir())
+    return {each.name: (each.stat().st_size, each.stat().st_mtime_ns) for each in seen}
+
+
+async def test_one_that_is_sound_is_told_with_its_size_and_left_as_it_is(home: Path) -> None:
+    before = traces(home)
+    found = await looked(home)
+    assert told(found) == [("ok", "integrity")]
+    assert "sound, " in found[0].text
+    assert traces(home) == before
+
+
+async def test_one_that_a_daemon_works_with_is_looked_at_too(home: Path) -> None:
+    store = await SessionStore.open(f"sqlite:///{home / 'holdfast.db'}", clock=SystemClock())
+    try:
+        await store.put_value("a", "b", "c")
+        before = traces(home)
+        assert told(await looked(home)) == [("ok", "integrity")]
+        assert traces(home).keys() == before.keys()
+        await store.put_value("a", "b", "d")  # nothing of ours stands in the way
+    finally:
+        await store.close()
+
+
+async def test_none_and_an_empty_one_are_made_at_the_start(tmp_path: Path) -> None:
+    (found,) = await looked(tmp_path)
+    assert (found.level, "is made" in found.text) == ("ok", True)
+    assert list(traces(tmp_path)) == [tmp_path.name]
+    with opened(tmp_path) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    (found,) = await looked(tmp_path)
+    assert "tables are made" in found.text
+
+
+async def test_one_of_a_newer_version_cannot_be_used(home: Path) -> None:
+    with opened(home) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    found = only(await looked(home), NEWER)
+    assert (found.level, f"9999; this one knows {HEAD}" in found.text) == ("fail", True)
+    assert "restore a backup" in found.fix
+
+
+async def test_one_of_an_older_version_will_be_brought_up_to_date(home: Path) -> None:
+    with opened(home) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    found = only(await looked(home), NEWER)
+    assert found.level == "ok"
+
+
+async def test_a_damaged_page_is_found(home: Path) -> None:
+    with opened(home) as connection:
+        connection.execute("CREATE TABLE many (x)")
+        connection.executemany("INSERT INTO many VALUES (?)", [("y" * 900,)] * 200)
+    with (home / "holdfast.db").open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        for page in range(size // 4096 - 20, size // 4096 - 10):
+            file.seek(page * 4096)
+            file.write(b"\xff" * 4096)
+    found = only(await looked(home), "integrity")
+    assert found.level == "fail"
+    assert "is damaged" in found.text
+    assert "restore" in found.fix
+
+
+async def test_what_is_no_database_is_damaged_too(tmp_path: Path) -> None:
+    (tmp_path / "holdfast.db").write_bytes(b"this is a text and no database at all" * 100)
+    assert told(await looked(tmp_path)) == [("fail", "integrity")]
+
+
+async def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    (tmp_path / "holdfast.db").mkdir()
+    found = only(await looked(tmp_path), "database")
+    assert found.level == "fail"
+    store = StoreSettings(url=Secret("nonsense"))
+    found = only(await database(case_of(tmp_path, store=store)), "database")
+    assert "URL cannot be used" in found.text
+
+
+def test_one_that_is_too_large_for_the_time_is_not_called_sound(home: Path) -> None:
+    with opened(home) as connection:
+        connection.execute("CREATE TABLE many (x)")
+        connection.executemany("INSERT INTO many VALUES (?)", [("y" * 90,)] * 20_000)
+    found = examine(f"sqlite:///{home / 'holdfast.db'}", seconds=0.0)
+    assert found.unfinished
+    only_one = only(list(_judged(found)), "integrity")
+    assert (only_one.level, "db check" in only_one.fix) == ("warn", True)
+
+
+def test_a_large_log_and_much_free_room_are_told() -> None:
+    large = Examined("x", version=HEAD, size=10**9, log_size=300 * 2**20, free=6 * 10**8)
+    found = list(_judged(large))
+    assert told(found) == [("ok", "integrity"), ("warn", "size"), ("ok", "size")]
+    assert told(list(_judged(msgspec.structs.replace(large, log_size=0, free=0)))) == [
+        ("ok", "integrity")
+    ]
+
+
+async def test_postgresql_is_asked_too(tmp_path: Path) -> None:
+    gone = StoreSettings(url=Secret("postgresql://nobody:geheim@127.0.0.1:1/none"))
+    found = only(await database(case_of(tmp_path, store=gone)), "database")
+    assert found.level == "fail"
+    assert "geheim" not in found.text

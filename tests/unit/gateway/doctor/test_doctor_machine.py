@@ -1,0 +1,219 @@
+"""What the doctor says of this machine: room, port, sandbox, the hour."""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from msgspec.structs import replace
+
+from agent.settings import ModelSettings, ShellSettings, ToolSettings
+from gateway.doctor.case import Case, Daemon
+from gateway.doctor.disk import disk
+from gateway.doctor.hours import hours, judged
+from gateway.doctor.port import port
+from gateway.doctor.sandbox import sandbox
+from gateway.settings import GatewaySettings, HttpSettings
+from platforms.telegram import TelegramConfig
+from sessions.values.clock import SystemClock
+from sessions.values.finding import Finding
+from sessions.values.secret import Secret
+from sessions.values.size import Size
+from tests.fakes.case import case_of, only, told
+
+# --- room ------------------------------------------------------------------------------------
+
+
+async def test_room_is_measured_where_the_state_folder_will_be(tmp_path: Path) -> None:
+    found = await disk(case_of(tmp_path / "not" / "yet"))
+    assert told(found) == [("ok", "room")]
+    assert f"left in {tmp_path}" in found[0].text
+
+
+async def test_too_little_room_is_told_as_the_configuration_wants_it(tmp_path: Path) -> None:
+    wanted = GatewaySettings(disk_low=Size(10**18))
+    found = only(await disk(case_of(tmp_path, gateway=wanted)), "room")
+    assert found.level == "fail"
+    assert "gateway.disk_low" in found.text
+
+
+# --- the port --------------------------------------------------------------------------------
+
+
+def listening() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+async def test_a_port_that_another_program_has_is_told(tmp_path: Path) -> None:
+    with listening() as other:
+        number = other.getsockname()[1]
+        case = case_of(tmp_path, http=HttpSettings(port=number))
+        found = only(await port(case), "port")
+        assert (found.level, f"127.0.0.1:{number}" in found.text) == ("fail", True)
+        ours = replace(
+            case, daemon=Daemon(running=True, status={"url": f"http://127.0.0.1:{number}"})
+        )
+        assert told(await port(ours)) == [("ok", "port")]
+    assert told(await port(case)) == [("ok", "port")]
+
+
+async def test_a_port_that_was_configured_after_the_start_is_told(tmp_path: Path) -> None:
+    case = case_of(tmp_path, http=HttpSettings(port=8421))
+    running = replace(case, daemon=Daemon(running=True, status={"url": "http://127.0.0.1:8420"}))
+    assert told(await port(running)) == [("warn", "port")]
+
+
+async def test_any_free_port_is_well_and_no_address_of_ours_is_not(tmp_path: Path) -> None:
+    assert told(await port(case_of(tmp_path, http=HttpSettings(port=0)))) == [("ok", "port")]
+    elsewhere = HttpSettings(host="192.0.2.1", port=8420, api_key=Secret("k"))
+    found = only(await port(case_of(tmp_path, http=elsewhere)), "port")
+    assert (found.level, "nothing can listen" in found.text) == ("fail", True)
+
+
+# --- the sandbox -----------------------------------------------------------------------------
+
+
+def shell(sandbox: str = "auto") -> ToolSettings:
+    return ToolSettings(enabled=("shell",), shell=ShellSettings(sandbox=sandbox))  # type: ignore[arg-type]
+
+
+def program(folder: Path, text: str) -> dict[str, str]:
+    """A PATH on which bwrap does what the text says."""
+    (folder / "bwrap").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "bwrap").chmod(0o755)
+    return {"PATH": str(folder)}
+
+
+async def looked(case: Case) -> Finding:
+    return only(await sandbox(case), "sandbox")
+
+
+async def test_the_sandbox_of_this_machine_is_tried(tmp_path: Path) -> None:
+    found = await looked(case_of(tmp_path, {"PATH": "/usr/bin:/bin"}))
+    assert (found.level, found.text) == ("ok", "bubblewrap works")
+
+
+async def test_one_that_is_missing_matters_to_who_needs_it(tmp_path: Path) -> None:
+    bare = {"PATH": str(tmp_path)}
+    assert (await looked(case_of(tmp_path, bare))).level == "ok"
+    found = await looked(case_of(tmp_path, bare, tools=shell()))
+    assert (found.level, "apt install bubblewrap" in found.fix) == ("fail", True)
+
+
+async def test_one_that_may_not_work_here_says_why(tmp_path: Path) -> None:
+    words = "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1"
+    environ = program(tmp_path, words)
+    found = await looked(case_of(tmp_path, environ))
+    assert (found.level, found.text) == (
+        "warn",
+        "bubblewrap does not work here: setting up uid map: Permission denied",
+    )
+    assert (await looked(case_of(tmp_path, environ, tools=shell()))).level == "fail"
+    found = await looked(case_of(tmp_path, program(tmp_path, "exit 7")))
+    assert "it ended with 7" in found.text
+
+
+@pytest.mark.quick
+async def test_one_that_hangs_is_given_up(tmp_path: Path) -> None:
+    found = await looked(case_of(tmp_path, program(tmp_path, "exec sleep 600")))
+    assert "did not end within 5 s" in found.text
+
+
+async def test_who_switched_it_off_is_told_what_that_means(tmp_path: Path) -> None:
+    found = await looked(case_of(tmp_path, tools=shell("none")))
+    assert (found.level, "daemon's own rights" in found.text) == ("warn", True)
+    off = ToolSettings(shell=ShellSettings(sandbox="none"))
+    assert (await looked(case_of(tmp_path, tools=off))).level == "ok"
+
+
+# --- the hour --------------------------------------------------------------------------------
+
+
+class ShiftedClock(SystemClock):
+    """A clock that goes wrong by so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def now(self) -> int:
+        return super().now() + round(self._seconds * 1000)
+
+
+@contextlib.asynccontextmanager
+async def service(headers: dict[str, str] | None = None, status: int = 404) -> AsyncIterator[str]:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, headers=headers or {})
+
+    app = web.Application()
+    app.router.add_route("*", "/", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+
+
+def with_model(home: Path, url: str, seconds: float = 0.0) -> Case:
+    model = ModelSettings(provider="openai", name="m", base_url=url)
+    return replace(case_of(home, model=model), clock=ShiftedClock(seconds))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "level", "words"),
+    [
+        (0, "ok", "agrees with 127.0.0.1"),
+        (-5, "ok", "agrees"),
+        (60, "warn", "s ahead of"),
+        (-90, "warn", "s behind"),
+        (600, "fail", "min ahead of"),
+        (-20_000, "fail", "h behind"),
+        (400_000, "fail", "days ahead of"),
+    ],
+)
+async def test_a_clock_is_compared_with_that_of_a_service(
+    tmp_path: Path, seconds: float, level: str, words: str
+) -> None:
+    async with service() as url:
+        found = only(await hours(with_model(tmp_path, url, seconds)), "clock")
+    assert (found.level, words in found.text) == (level, True)
+    assert level == "ok" or "timedatectl" in found.fix
+
+
+async def test_the_next_service_is_asked_where_the_first_does_not_tell(tmp_path: Path) -> None:
+    with listening() as gone:
+        dead = f"http://127.0.0.1:{gone.getsockname()[1]}"
+    async with service() as url:
+        case = case_of(
+            tmp_path,
+            platforms={"telegram": TelegramConfig(token=Secret("t"), base_url=dead)},
+            model=ModelSettings(provider="openai", name="m", base_url=url),
+        )
+        assert "agrees" in only(await hours(case), "clock").text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Age": "700", "Date": formatdate(0)}, {"Date": "yesterday, I think"}],
+    ids=["out of a cache", "no moment"],
+)
+async def test_an_hour_that_means_nothing_is_not_compared(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    async with service(headers) as url:
+        found = only(await hours(with_model(tmp_path, url)), "clock")
+    assert (found.level, "does not tell it" in found.text) == ("ok", True)
+
+
+async def test_without_a_service_nothing_is_compared(tmp_path: Path) -> None:
+    assert "no service" in only(await hours(case_of(tmp_path)), "clock").text
+
+
+def test_only_what_is_odd_is_told() -> None:
+    assert [judged(apart, "x").level for apart in (29.9, -29.9, 30, -299, 300, -301)] == [
+        "ok", "ok", "warn", "warn", "fail", "fail",
+    ]  # fmt: skip

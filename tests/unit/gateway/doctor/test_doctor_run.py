@@ -1,0 +1,179 @@
+"""How checks are run, told and ended."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.doctor.aside import Aside
+from gateway.doctor.case import Case
+from gateway.doctor.check import Check
+from gateway.doctor.checks import all_checks
+from gateway.doctor.found import Group
+from gateway.doctor.report import PLAIN_SIGNS, SIGNS, exit_code, lines, records, summary
+from gateway.doctor.run import run
+from sessions.values.finding import Finding, fail, ok, warn
+from tests.fakes.case import case_of, only, told
+
+
+async def well(_: Case) -> Sequence[Finding]:
+    return [ok("thing", "is well")]
+
+
+async def breaks(_: Case) -> Sequence[Finding]:
+    msg = "who would have thought\nthat"
+    raise ZeroDivisionError(msg)
+
+
+async def hangs(_: Case) -> Sequence[Finding]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def silent(_: Case) -> Sequence[Finding]:
+    return []
+
+
+async def test_one_that_breaks_or_hangs_is_a_finding_and_the_others_are_told(
+    tmp_path: Path,
+) -> None:
+    checks = [
+        Check("a", well),
+        Check("b", breaks),
+        Check("c", hangs, seconds=0.05),
+        Check("d", silent),
+        Check("a", well),
+    ]
+    groups = await run(checks, case_of(tmp_path))
+    assert [(group.name, group.level, len(group.findings)) for group in groups] == [
+        ("a", "ok", 2),
+        ("b", "fail", 1),
+        ("c", "fail", 1),
+    ]
+    broken = only(groups[1].findings, "the check")
+    assert broken.text == "broke: ZeroDivisionError: who would have thought"
+    assert "longer than 0.05 s" in only(groups[2].findings, "the check").text
+
+
+async def test_without_a_configuration_only_what_needs_none_is_looked_at(tmp_path: Path) -> None:
+    case = replace(case_of(tmp_path), loaded=None, problems=("x.toml:1: is not TOML",))
+    groups = await run([Check("a", breaks), Check("b", well, unread=True)], case)
+    assert "configuration does not work" in groups[0].findings[0].text
+    assert told(groups[1].findings) == [("ok", "thing")]
+    everything = await run(all_checks(case), case)
+    names = [group.name for group in everything]
+    assert names[:2] == ["configuration", "files"]
+    assert exit_code(everything) == 78
+
+
+async def test_the_whole_list_is_well_on_a_fresh_machine(tmp_path: Path) -> None:
+    case = replace(case_of(tmp_path / "state", {"PATH": "/usr/bin:/bin"}), offline=True)
+    groups = await run(all_checks(case), case)
+    troubles = [each for group in groups for each in group.troubles]
+    assert {each.subject for each in troubles} <= {"SQLite", "roots", "port"}
+    shown = list(lines(groups, all_of_it=False, signs=SIGNS, width=None))
+    assert len(shown) <= 25
+
+
+def test_the_worst_comes_first_and_decides() -> None:
+    mixed = Group("x", (ok("a", "a"), warn("b", "b", "Do."), fail("c", "c", "Do.")))
+    assert (mixed.level, [each.subject for each in mixed.troubles]) == ("fail", ["c", "b"])
+    assert Group("x", (ok("a", "a"), warn("b", "b", "Do."))).level == "warn"
+
+
+def test_a_group_that_is_well_is_one_line_and_trouble_stands_below_its_own() -> None:
+    groups = [
+        Group("short", (ok("a", "all well", seconds=0.5), ok("b", "more"))),
+        Group("a longer one", (warn("b", "is odd\x1b[31m", "Mend it."), fail("c", "bad", "Do."))),
+    ]
+    assert [line.text for line in lines(groups, all_of_it=False, signs=SIGNS, width=None)] == [
+        "✓ short         all well",
+        "✗ a longer one  1 problem, 1 warning",
+        "    ✗ c: bad",
+        "      Do.",
+        "    ! b: is odd [31m",
+        "      Mend it.",
+    ]
+    everything = [line.text for line in lines(groups, all_of_it=True, signs=SIGNS, width=None)]
+    assert "    ✓ a: all well (0.50 s)" in everything
+    narrow = list(lines(groups, all_of_it=True, signs=PLAIN_SIGNS, width=30))
+    assert max(len(line.text) for line in narrow) <= 30
+    assert all(line.text.isascii() for line in narrow)
+    assert list(lines([], all_of_it=True, signs=SIGNS, width=80)) == []
+
+
+@pytest.mark.parametrize(
+    ("findings", "words"),
+    [
+        ((ok("a", "a"),), "All is well."),
+        ((warn("a", "a", "Do."),), "1 warning."),
+        ((fail("a", "a", "Do.", mend="x"),), "1 problem; `holdfast doctor --fix` mends it."),
+        (
+            (fail("a", "a", "Do.", mend="x"), fail("b", "b", "Do.")),
+            "2 problems; `holdfast doctor --fix` mends 1 of them.",
+        ),
+        (
+            (fail("a", "a", "Do.", mend="x"), warn("b", "b", "Do.", mend="x")),
+            "1 problem, 1 warning; `holdfast doctor --fix` mends all.",
+        ),
+    ],
+)
+def test_the_last_line_counts(findings: tuple[Finding, ...], words: str) -> None:
+    assert summary([Group("x", findings)]) == words
+
+
+@pytest.mark.parametrize(
+    ("group", "finding", "code"),
+    [
+        ("x", ok("a", "a"), 0),
+        ("x", warn("a", "a", "Do."), 0),
+        ("x", fail("a", "a", "Do."), 1),
+        ("configuration", fail("a", "a", "Do."), 78),
+        ("configuration", warn("a", "a", "Do."), 0),
+        ("database", fail("version", "a", "Do."), 78),
+    ],
+)
+def test_the_exit_code_tells_who_can_help(group: str, finding: Finding, code: int) -> None:
+    assert exit_code([Group(group, (finding,))]) == code
+
+
+def test_programs_get_all_of_it() -> None:
+    assert records([Group("x", (fail("a", "b", "Do.", mend="m"),))]) == [
+        {
+            "group": "x",
+            "level": "fail",
+            "subject": "a",
+            "text": "b",
+            "fix": "Do.",
+            "mendable": True,
+            "seconds": None,
+        }
+    ]
+
+
+# --- threads that keep nobody waiting --------------------------------------------------------
+
+
+def test_work_aside_gives_its_result_and_its_error() -> None:
+    with Aside(1) as pool:
+        assert pool.submit(sum, [1, 2]).result(5) == 3
+        assert isinstance(pool.submit(int, "x").exception(5), ValueError)
+
+
+def test_nobody_waits_for_what_hangs_there() -> None:
+    gate = threading.Event()
+    since = time.monotonic()
+
+    async def give_up() -> None:
+        asyncio.get_running_loop().set_default_executor(Aside(1))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await asyncio.to_thread(gate.wait, 60)
+
+    asyncio.run(give_up())
+    assert time.monotonic() - since < 30
+    gate.set()

@@ -1,0 +1,164 @@
+"""What the doctor says of the service, in front of a systemd that answers as it is told."""
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.cli.service import unit_text
+from gateway.doctor.case import Case
+from gateway.doctor.service import Services, first_difference
+from gateway.errors import CannotStart
+from gateway.systemd.manager import Manager
+from gateway.systemd.scope import Scope, of_user
+from sessions.values.finding import Finding
+from tests.fakes.case import case_of, only, told
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+WELL = {"ActiveState": "active", "UnitFileState": "enabled", "StatusText": "Answering."}
+
+
+class Machine:
+    """A user's systemd, as far as the doctor asks it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+        self.state = folder / ".local/share/holdfast"
+        self.scope = of_user(folder, None, self.state)
+        self.answers(WELL)
+        self.lingers("yes")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        path = f"{self.folder / 'bin'}:{os.defpath}"
+        return {"PATH": path, "HOME": str(self.folder), "USER": ME}
+
+    def program(self, name: str, text: str) -> None:
+        file = self.folder / "bin" / name
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+
+    def answers(self, shown: dict[str, str]) -> None:
+        lines = "\n".join(f"{name}={value}" for name, value in shown.items())
+        self.program(
+            "systemctl",
+            f'case "$*" in --version) echo "systemd 252 (252.1)";; *) cat <<EOF\n{lines}\nEOF\n;; esac',
+        )
+
+    def lingers(self, word: str) -> None:
+        self.program("loginctl", f"echo {word}")
+
+    def case(self) -> Case:
+        return case_of(self.state, self.environ)
+
+    def install(self) -> None:
+        case = self.case()
+        assert case.loaded
+        version = Manager(self.scope, self.environ).version()
+        self.scope.unit.parent.mkdir(parents=True, exist_ok=True)
+        self.scope.unit.write_text(unit_text(case.loaded, self.scope, version))
+
+    async def looked(self, *scopes: Scope, booted: bool = True) -> list[Finding]:
+        services = Services(booted, scopes or (self.scope,), unit_of=unit_text)
+        return list(await services.look(self.case()))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = Machine(tmp_path)
+    # How `Manager` finds programs: by the path of this process.
+    monkeypatch.setenv("PATH", made.environ["PATH"])
+    return made
+
+
+async def test_where_none_is_installed_it_says_how(machine: Machine) -> None:
+    found = await machine.looked()
+    assert told(found) == [("ok", "service")]
+    assert "holdfast service install" in found[0].text
+    assert "install" not in (await machine.looked(booted=False))[0].text.replace("installed", "")
+
+
+async def test_one_as_this_version_writes_it_is_well(machine: Machine) -> None:
+    machine.install()
+    found = await machine.looked()
+    assert told(found) == [("ok", "service"), ("ok", "unit"), ("ok", "linger")]
+    assert found[0].text == "active: Answering."
+    assert told(await machine.looked(booted=False)) == [("ok", "unit")]
+
+
+async def test_one_that_was_changed_or_is_older_is_told_with_the_line(machine: Machine) -> None:
+    machine.install()
+    unit = machine.scope.unit
+    unit.write_text(unit.read_text().replace("Type=notify", "Type=simple"))
+    found = only(await machine.looked(), "unit")
+    assert found.level == "warn"
+    assert "Type=simple" in found.text
+    assert "holdfast service install --user" in found.fix
+
+
+def test_the_first_line_that_differs_is_named() -> None:
+    assert first_difference("a\nb\n", "a\nb\n") == ""
+    assert first_difference("a\nb\n", "a\nc\n") == "line 2 is “b”, not “c”"
+    assert first_difference("a\n", "a\nc\n") == "line 2 is “”, not “c”"
+
+
+@pytest.mark.parametrize(
+    ("shown", "level", "words"),
+    [
+        ({"ActiveState": "failed", "ExecMainStatus": "78"}, "fail", "exit code 78"),
+        ({"ActiveState": "inactive"}, "warn", "does not run (inactive)"),
+        ({"UnitFileState": "disabled"}, "warn", "does not start with the machine"),
+        ({"NRestarts": "7"}, "warn", "7 times after failures"),
+    ],
+)
+async def test_one_that_does_not_run_well_is_told(
+    machine: Machine, shown: dict[str, str], level: str, words: str
+) -> None:
+    machine.install()
+    machine.answers({**WELL, **shown})
+    troubles = [each for each in await machine.looked() if each.level != "ok"]
+    assert [(each.level, words in each.text) for each in troubles] == [(level, True)]
+    assert troubles[0].fix
+
+
+async def test_one_that_ends_when_its_user_leaves_is_told(machine: Machine) -> None:
+    machine.install()
+    machine.lingers("no")
+    found = only(await machine.looked(), "linger")
+    assert (found.level, f"enable-linger {ME}" in found.fix) == ("warn", True)
+
+
+async def test_two_are_one_too_many(machine: Machine, tmp_path: Path) -> None:
+    machine.install()
+    other = Scope(
+        user=False, unit=tmp_path / "m.service", credentials=tmp_path, state=tmp_path / "other"
+    )
+    other.unit.touch()
+    found = await machine.looked(other, machine.scope)
+    assert "installed twice" in found[0].text
+    elsewhere = only(found, "state folder")
+    assert f"sudo HOLDFAST_HOME={other.state}" in elsewhere.fix
+
+
+async def test_what_stands_in_the_way_of_looking_is_told(machine: Machine) -> None:
+    machine.install()
+    (machine.folder / "bin" / "systemctl").unlink()
+    (machine.folder / "bin" / "loginctl").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(machine.folder / "bin"))
+        bare = replace(machine.case(), environ={"PATH": str(machine.folder / "bin"), "USER": ME})
+        found = await Services(booted=True, scopes=(machine.scope,), unit_of=unit_text).look(bare)
+    assert told(found) == [("warn", "service"), ("ok", "unit"), ("warn", "linger")]
+
+    def none(*_: object) -> str:
+        msg = "the program is gone"
+        raise CannotStart(msg)
+
+    found = await Services(booted=False, scopes=(machine.scope,), unit_of=none).look(machine.case())
+    assert "the program is gone" in only(found, "unit").text
+    unread = replace(machine.case(), loaded=None)
+    assert await Services(booted=False, scopes=(machine.scope,), unit_of=none).look(unread) == []

@@ -1,0 +1,207 @@
+"""What the doctor says of platforms and models: their own probes, in its words."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.settings import ModelSettings, TargetSettings
+from gateway.doctor.case import Case, Daemon
+from gateway.doctor.chats import chats
+from gateway.doctor.checks import all_checks
+from gateway.doctor.mending import mended
+from gateway.doctor.models import models
+from gateway.doctor.run import run
+from platforms.core.contract import PlatformSpec
+from platforms.discord import DiscordConfig
+from platforms.slack import SlackConfig
+from platforms.telegram import TelegramConfig
+from sessions.values.finding import Finding
+from sessions.values.secret import Secret
+from tests.fakes.case import case_of, only, told
+from tests.fakes.discord.server import discord_server
+from tests.fakes.model_script import calls, ok
+from tests.fakes.model_server import ModelServer
+from tests.fakes.slack.kit import config_for, slack_server
+from tests.fakes.telegram.faults import too_many
+from tests.fakes.telegram.server import TOKEN, serving
+
+CALLED = calls(("c1", "report_word", '{"word":"ready"}'))
+
+
+async def visited(case: Case) -> dict[str, tuple[Finding, ...]]:
+    groups = await run([*chats(case), *models(case)], case)
+    return {group.name: group.findings for group in groups}
+
+
+def with_platforms(home: Path, platforms: Mapping[str, Struct]) -> Case:
+    return case_of(home, platforms=dict(platforms))
+
+
+def telegram_at(url: str, token: str = TOKEN, **more: Any) -> TelegramConfig:
+    return TelegramConfig(token=Secret(token), base_url=url, **more)
+
+
+async def test_all_that_are_configured_are_asked_side_by_side(tmp_path: Path) -> None:
+    async with serving() as telegram, discord_server() as discord, slack_server() as slack:
+        discord.world.guild(discord.world.user("Ann"))
+        telegram.say(1001, "waits, so others are not looked for, which takes seconds")
+        found = await visited(
+            with_platforms(
+                tmp_path,
+                {
+                    "telegram": telegram_at(telegram.url),
+                    "discord": DiscordConfig(token=Secret(discord.token), base_url=discord.url),
+                    "slack": config_for(slack),
+                },
+            )
+        )
+    assert {name: found[name][0].level for name in ("telegram", "discord", "slack")} == {
+        "telegram": "ok",
+        "discord": "ok",
+        "slack": "ok",
+    }
+    assert only(found["telegram"], "link").text == "https://t.me/holdfast_bot"
+    assert [each for each in found["discord"] if each.level != "ok"] == []
+
+
+async def test_a_refused_token_says_where_to_put_another(tmp_path: Path) -> None:
+    async with serving() as telegram, slack_server() as slack:
+        bad = SlackConfig(bot_token=Secret("x"), app_token=Secret("y"), base_url=slack.url)
+        found = await visited(
+            with_platforms(
+                tmp_path, {"telegram": telegram_at(telegram.url, "1:wrong"), "slack": bad}
+            )
+        )
+    token = only(found["telegram"], "token")
+    assert token.level == "fail"
+    assert "platforms.telegram.token (TELEGRAM_BOT_TOKEN)" in token.fix
+    assert "platforms.slack.bot_token or platforms.slack.app_token" in (
+        only(found["slack"], "token").fix
+    )
+
+
+async def test_a_service_that_is_not_reached_and_one_that_asks_to_wait(tmp_path: Path) -> None:
+    async with serving() as telegram:
+        telegram.fail("getMe", too_many(9))
+        case = with_platforms(tmp_path, {"telegram": telegram_at(telegram.url)})
+        waits = only((await visited(case))["telegram"], "service")
+    gone = only((await visited(case))["telegram"], "service")
+    assert (waits.level, waits.fix) == ("warn", "Run this again in 9 s.")
+    assert (gone.level, "refused" in gone.text) == ("fail", True)
+
+
+async def test_only_where_nothing_of_ours_runs_others_are_looked_for(tmp_path: Path) -> None:
+    async with serving() as telegram:
+        telegram.say(1001, "waits, so that it is known at once")
+        case = with_platforms(tmp_path, {"telegram": telegram_at(telegram.url)})
+        alone = await visited(case)
+        beside = await visited(replace(case, daemon=Daemon(held=True)))
+    subjects = [each.subject for each in alone["telegram"]]
+    assert "other programs" in subjects
+    assert "other programs" not in [each.subject for each in beside["telegram"]]
+
+
+async def test_without_a_platform_it_says_how_to_add_one(tmp_path: Path) -> None:
+    (found,) = (await visited(case_of(tmp_path)))["platforms"]
+    assert "TELEGRAM_BOT_TOKEN" in found.text
+    assert "SLACK_BOT_TOKEN and SLACK_APP_TOKEN" in found.text
+
+
+async def test_a_webhook_is_removed_only_by_who_said_so(tmp_path: Path) -> None:
+    async with serving() as telegram:
+        telegram.webhook = {"url": "https://elsewhere.example/hook"}
+        case = with_platforms(tmp_path, {"telegram": telegram_at(telegram.url)})
+        groups = await run(list(chats(case)), case)
+        assert told(groups[0].troubles) == [("fail", "webhook")]
+        assert telegram.webhook
+        done = await mended(groups, case)
+        assert told(done.findings) == [("ok", "mended")]
+        assert "removed the webhook" in done.findings[0].text
+        assert not telegram.webhook
+        gone = case
+    refused = await mended(groups, gone)
+    assert told(refused.findings) == [("warn", "not mended")]
+    no_hands: PlatformSpec = replace(case.specs["telegram"], mend=None)
+    bare = replace(case, specs={**case.specs, "telegram": no_hands})
+    assert told((await mended(groups, bare)).findings) == [("warn", "not mended")]
+
+
+async def test_a_model_is_told_in_one_line_first(tmp_path: Path) -> None:
+    async with ModelServer(ok("ready"), CALLED) as server:
+        settings = ModelSettings(provider="openai", name="scripted", base_url=server.url)
+        found = await visited(case_of(tmp_path, model=settings))
+    assert found["model"][0].subject == "in short"
+    assert found["model"][0].text.startswith("openai/scripted answers in ")
+    assert len(found["model"]) == 5
+
+
+async def test_who_takes_over_is_asked_as_well(tmp_path: Path) -> None:
+    async with ModelServer(ok("ready"), ok("no")) as server, ModelServer() as other:
+        other.key = "another"
+        spare = TargetSettings(provider="openai", name="scripted", base_url=other.url)
+        settings = ModelSettings(
+            provider="openai", name="scripted", base_url=server.url, fallback=(spare,)
+        )
+        found = await visited(case_of(tmp_path, model=settings))
+    assert only(found["model"], "tool call").level == "warn"
+    assert found["model"][0].subject == "service"  # it does not all work
+    assert only(found["fallback 1"], "key").level == "fail"
+
+
+async def test_offline_nobody_is_asked(tmp_path: Path) -> None:
+    async with ModelServer() as server, serving() as telegram:
+        settings = ModelSettings(provider="openai", name="scripted", base_url=server.url)
+        case = case_of(tmp_path, model=settings, platforms={"telegram": telegram_at(telegram.url)})
+        found = await visited(replace(case, offline=True))
+        assert telegram.calls == []
+        assert server.connections_made == 0
+    assert {name: told(each) for name, each in found.items()} == {
+        "telegram": [("ok", "telegram")],
+        "model": [("ok", "model")],
+    }
+
+
+@pytest.mark.quick
+async def test_whatever_hangs_all_of_it_ends_within_half_a_minute(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and no more
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        slow = TargetSettings(provider="openai", name="m", base_url=f"{url}/v1")
+        case = case_of(
+            tmp_path,
+            {"PATH": str(tmp_path)},
+            platforms={
+                "telegram": telegram_at(url),
+                "discord": DiscordConfig(token=Secret("x"), base_url=url),
+                "slack": SlackConfig(
+                    bot_token=Secret("x"), app_token=Secret("y"), base_url=f"{url}/api/"
+                ),
+            },
+            model=ModelSettings(
+                provider="openai", name="m", base_url=f"{url}/v1", fallback=(slow, slow)
+            ),
+        )
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        groups = {group.name: group for group in await run(all_checks(case), case)}
+        assert loop.time() - since < 30
+    assert "did not answer within" in only(groups["telegram"].findings, "service").text
+    assert "did not answer within" in only(groups["discord"].findings, "service").text
+    assert groups["slack"].level == "fail"
+    assert "no answer within" in only(groups["fallback 2"].findings, "service").text
+
+
+@pytest.mark.quick
+async def test_a_model_that_lists_and_then_hangs_is_given_up_in_time(tmp_path: Path) -> None:
+    async with ModelServer("H HANG") as server:
+        settings = ModelSettings(provider="openai", name="scripted", base_url=server.url)
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        found = await visited(case_of(tmp_path, model=settings))
+        assert loop.time() - since < 30
+    assert "no answer within" in only(found["model"], "answer").text
