@@ -23,6 +23,8 @@ progress, reasoning
             the status line, and what the model thinks, as the chat shows them
 approvals   asks people about risky calls; entitlement: who may answer; question: its words
 models      which models answer where; choices: what people chose, model_names: what they meant
+budgets     what may be spent on a day, held back and settled; days: of the machine's clock;
+            prices: what models cost
 asides      /model, /usage, /compact, /btw: side_turn, shorten and usage do the work
 hands, desk what the owner of a conversation can do; what commands and buttons lead to
 notices, announcer, operators, alarms, vigil

@@ -21,11 +21,12 @@ from agent.providers.registry import (
     build,
     choose_model,
 )
-from agent.settings import TargetSettings
+from agent.settings import PriceSettings, TargetSettings
 from agent.tools.contract import Tool
 from agent.tools.drafts import Drafts
 from agent.tools.registry import BUILT_IN, ToolRegistry, enabled, from_entry_points
 from agent.turn import TurnLimits
+from gateway import prices
 from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
 from gateway.routing import route_of
@@ -38,6 +39,8 @@ from sessions.values.clock import Clock
 log = logging.getLogger(__name__)
 
 _LIST_SECONDS = 5.0
+
+Price = Callable[[TargetSettings, str], PriceSettings | None]
 
 
 class Models:
@@ -53,11 +56,13 @@ class Models:
         tools: Iterable[Tool] = (),
         choice: Callable[[str], Choice] = lambda _: Choice(),
         more_tools: Callable[[], Sequence[Tool]] = lambda: (),
+        price: Price | None = None,
     ) -> None:
         self.targets = tuple(targets)  # the configured one, then who takes over
         self.experience = Experience()
         self.choice = choice  # what people chose for a conversation
         self.more_tools = more_tools  # those that come and go
+        self._price = price  # looks up what no configuration says; None: nobody needs it
         self._settings = settings
         self._home = home
         self._clock = clock
@@ -81,7 +86,7 @@ class Models:
         if wishes.max_output_tokens:
             limits = replace(limits, ends_at_cap=True)
         return Setting(
-            targets=_as_wished(self._targets(key, route), wishes),
+            targets=self._priced(_as_wished(self._targets(key, route), wishes)),
             tools=self._registry(route),
             system="\n\n".join(filter(None, (system, wishes.system))),
             workspace=self._workspace(person),
@@ -146,6 +151,17 @@ class Models:
             settings = replace(targets[0].settings, reasoning_effort=chosen.effort)
             targets[0] = replace(targets[0], settings=settings)
         return tuple(targets)
+
+    def _priced(self, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+        """Where money is limited every price must be known, as far as anybody knows it."""
+        if self._price is None:
+            return targets
+        return tuple(
+            replace(
+                each, settings=replace(each.settings, price=self._price(each.settings, each.model))
+            )
+            for each in targets
+        )
 
     def _registry(self, route: RouteSettings | None) -> ToolRegistry:
         if route and route.tools == ():
@@ -218,8 +234,13 @@ async def open_models(
             target = await _target(each)
             opened.push_async_callback(target.provider.aclose)
             targets.append(target)
+        limit = settings.limits.in_dollars
+        for target in targets if limit else ():
+            if prices.price_of(target.settings, target.model) is None:  # named by its server
+                raise ConfigError(prices.unpriced(target.model, limit).capitalize() + ".")
         opened.pop_all()  # all are there: they are closed by `Models`
-    return Models(settings, home, targets, clock=clock, tools=tools)
+    price = prices.price_of if limit else None
+    return Models(settings, home, targets, clock=clock, tools=tools, price=price)
 
 
 async def _target(settings: TargetSettings) -> Target:

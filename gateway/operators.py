@@ -2,7 +2,8 @@
 
 The model: a key that is refused, an empty account, an outage; told with the turn that failed.
 Platforms: what keeps one from working, or disturbs it, for some minutes. The disk: that it is
-nearly full, at once, since a full one takes no notice either.
+nearly full, at once, since a full one takes no notice either. What may be spent together: that it is
+nearly used up, and that it is, once a day each; the next day begins without a word.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,8 @@ import msgspec
 
 from gateway.alarms import Alarm, Alarms, Began
 from gateway.announcer import Announcer
+from gateway.budgets import Standing
+from gateway.days import spoken
 from gateway.delivery.view import write_address
 from gateway.disk import Room
 from gateway.entitlement import places_of
@@ -22,6 +25,9 @@ from sessions.values.clock import Clock
 _AGAIN_AFTER = 3600.0
 """Seconds for which the same trouble is not told again."""
 
+NEARLY = 0.8
+"""The part of a budget after which the admins are told of it."""
+
 _MOST_REMEMBERED = 100
 
 
@@ -32,12 +38,20 @@ class Trouble(msgspec.Struct, frozen=True):
     reachable: bool
 
 
+class Level(msgspec.Struct, frozen=True):
+    """What the admins were told of a budget last, and on which day."""
+
+    day: str
+    over: bool  # that it is used up; else that it nearly is
+
+
 class Book(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the admins were told and has not ended, as it is kept."""
 
     models: dict[str, Alarm] = {}  # by the kind of the trouble
     platforms: dict[str, Alarm] = {}
     disk: Alarm | None = None
+    budgets: dict[str, Level] = {}
 
 
 class _Failing(msgspec.Struct, frozen=True):
@@ -64,6 +78,7 @@ class Operators:
         self._told: dict[str, float] = {}
         self._failing: dict[str, _Failing] = {}
         self._low: Alarm | None = None  # the disk
+        self._levels: dict[str, Level] = {}  # of budgets
         self.alarms = Alarms()
 
     # --- the model ------------------------------------------------------------------------------
@@ -129,19 +144,46 @@ class Operators:
         self._low = None
         return self._shown("disk.over", {"left": room.left, **self._fields(was)})
 
+    # --- what may be spent ----------------------------------------------------------------------
+
+    def look_at_budgets(
+        self, standings: Iterable[Standing], day: str, free_in: int
+    ) -> tuple[Change, ...]:
+        """What the admins are to be shown of the budgets of several people, as they stand today."""
+        shown: list[Change] = []
+        for each in standings:
+            over = each.refused or each.share >= 1
+            if not over and each.share < NEARLY:
+                continue
+            known = self._levels.get(each.scope.name)
+            if known and known.day == day and (known.over or not over):
+                continue
+            self._levels[each.scope.name] = Level(day, over)
+            self._changed()
+            fields: dict[str, str | int] = {
+                "percent": int(each.share * 100),
+                "limit": each.limit,
+                "used": each.used,
+                "whose": each.scope.whose,
+                "left": spoken(free_in),
+            }
+            shown += self._shown("budget.over" if over else "budget.near", fields)
+        return tuple(shown)
+
     # --- what is kept ---------------------------------------------------------------------------
 
     @property
     def book(self) -> Book:
         """What was told and has not ended."""
         models = {kind: each.alarm for kind, each in self._failing.items()}
-        return Book(models, self.alarms.book, self._low)
+        return Book(models, self.alarms.book, self._low, dict(self._levels))
 
     def restore(self, book: Book) -> None:
         """Take up what an earlier process has told."""
         self._failing = {kind: _Failing(alarm, "") for kind, alarm in book.models.items()}
         self.alarms.restore(book.platforms)
         self._low = book.disk
+        self._levels = dict(book.budgets)
 
     # --- writing --------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
 from gateway.asides import Asides
 from gateway.attachments import Attachments, Bounds
+from gateway.budgets import Budgets
 from gateway.choices import Choices
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.outbox import Delivery
@@ -292,6 +293,7 @@ class GatewayRunner:
             store=store,
             clock=self._clock,
             models=ground.models,
+            budgets=self._budgets,
             choices=choices,
             announcer=announcer,
             delivery=delivery,
@@ -332,6 +334,7 @@ class GatewayRunner:
 
     def _make_turns(self, ground: Ground, tasks: asyncio.TaskGroup) -> Turns:
         store, settings = ground.store, self._settings
+        self._budgets = Budgets(store, self._clock, settings.limits, news=self._news.set)
         self._approvals = Approvals(
             store,
             self._clock,
@@ -370,6 +373,7 @@ class GatewayRunner:
             announcer=ground.announcer,
             approvals=self._approvals,
             operators=self._operators,
+            budgets=self._budgets,
             clock=self._clock,
             attachments=self._attachments,
             parcels=self._parcels,
@@ -402,6 +406,7 @@ class GatewayRunner:
                 delivery=ground.delivery,
                 capabilities=self._adapters.capabilities,
                 status=self._status,
+                today=self._budgets.today,
                 new_link=self._new_link,
                 claim_links=self._adapters.claim_links,
             ).table()
@@ -419,6 +424,7 @@ class GatewayRunner:
                 for each in self._adapters
             },
             gauge=self._gauge,
+            budgets=self._budgets,
             news=self._news,
         )
         await vigil.open()
@@ -448,6 +454,7 @@ class GatewayRunner:
                 await self._parcels.sweep()
                 await self._attachments.clear(models.workspaces(), self._settings.media.keep)
                 await self._approvals.expire()
+                await self._budgets.forget()
             except (StoreError, OSError) as error:
                 log.warning("cannot tidy up: %s", error)
             await asyncio.sleep(TIDY_SECONDS)

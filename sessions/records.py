@@ -216,6 +216,25 @@ class Spent(msgspec.Struct, frozen=True):
     unpriced: int = 0  # requests that used tokens at a price that nobody knows
 
 
+class Budget(msgspec.Struct, frozen=True):
+    """What was spent on a day, of one thing that has a limit."""
+
+    tokens: int = 0  # what counts: used, and held back
+    cost: float = 0.0  # dollars
+    held_tokens: int = 0  # of these: for requests of which it is not known yet what they use
+    held_cost: float = 0.0
+
+    @property
+    def used_tokens(self) -> int:
+        """What is known to be used."""
+        return self.tokens - self.held_tokens
+
+    @property
+    def used_cost(self) -> float:
+        """The same in dollars."""
+        return self.cost - self.held_cost
+
+
 class Census(msgspec.Struct, frozen=True):
     """How much there is of what."""
 

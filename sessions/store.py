@@ -10,15 +10,18 @@ import asyncio
 from collections.abc import Collection
 from typing import Protocol, Self
 
+from sqlalchemy.engine import Connection
+
 from sessions import opening
 from sessions import statements as sql
-from sessions.changes import Change
+from sessions.changes import Change, Hold, Want
 from sessions.database import Counts, Database
 from sessions.engine import place
 from sessions.errors import Ambiguous, StoreCorrupt
 from sessions.journal import Journal
 from sessions.queries import (
     approvals,
+    budgets,
     census,
     costs,
     inbox,
@@ -30,6 +33,7 @@ from sessions.queries import (
 )
 from sessions.records import (
     Approval,
+    Budget,
     Census,
     Conversation,
     InboxEntry,
@@ -109,6 +113,28 @@ class SessionStore:
         if self.witness:
             self.witness.applied(changes)
 
+    async def hold(
+        self, hold: Hold, first: Collection[Change] = (), then: Collection[Change] = ()
+    ) -> Want | None:
+        """Hold back what a request may use; None when that is done.
+
+        Else nothing is held back, and this is the first budget that has not enough left. `first`
+        becomes true in any case, and before that; `then` only where something is held back.
+        """
+        first, then = tuple(first), tuple(then)
+
+        def work(connection: Connection) -> Want | None:
+            self._journal.apply(connection, first)
+            refused = self._journal.hold(connection, hold)
+            if refused is None:
+                self._journal.apply(connection, then)
+            return refused
+
+        refused = await self.database.write(work)
+        if self.witness:
+            self.witness.applied(first if refused else (*first, *then))
+        return refused
+
     async def replace_payload(self, inbox_id: str, payload: bytes | None) -> bool:
         """Put what a message says now in place of what it said; False when it waits no more."""
         row = {"row": inbox_id, "payload": payload}
@@ -119,6 +145,10 @@ class SessionStore:
     async def put_value(self, shelf: str, name: str, value: str | None) -> None:
         """Keep a small value; None forgets it."""
         await self.database.write(lambda c: self._journal.put_value(c, shelf, name, value))
+
+    async def forget_budgets(self, before: str) -> None:
+        """Forget what was spent before a day."""
+        await self.database.write(lambda c: c.execute(sql.FORGET_BUDGETS, {"before": before}))
 
     async def sweep(self, before: int) -> Swept:
         """Forget what was ignored before a moment; a little at a time, so that nobody waits."""
@@ -231,6 +261,10 @@ class SessionStore:
         }
         only = {name: value for name, value in given.items() if value is not None}
         return await self.database.read(lambda c: costs.spent(c, only))
+
+    async def budgets(self, day: str, scopes: Collection[str]) -> dict[str, Budget]:
+        """What was spent of these on a day, by scope; nothing at all counts as `Budget()`."""
+        return await self.database.read(lambda c: budgets.spent(c, day, scopes))
 
     # --- reading: questions whether a tool may run --------------------------------------------
 
