@@ -1,6 +1,7 @@
 """Tells the admins what only they can mend, once when it begins and once when it is over.
 
-The model: a key that is refused, an empty account, an outage; told with the turn that failed.
+The model: a key that is refused, an empty account, an outage; told with the turn that failed. Other
+failures of the service: with the first turn that fails after five minutes without any answer.
 Platforms: what keeps one from working, or disturbs it, for some minutes. The disk: that it is
 nearly full, at once, since a full one takes no notice either. What may be spent together: that it is
 nearly used up, and that it is, once a day each; the next day begins without a word.
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from agent.events import TurnDone
+from agent.verdict import CUT
 from gateway.alarms import Alarm, Alarms, Began
 from gateway.announcer import Announcer
 from gateway.budgets import Standing
@@ -77,6 +80,7 @@ class Operators:
         self._changed = changed  # told when the book is to be kept
         self._told: dict[str, float] = {}
         self._failing: dict[str, _Failing] = {}
+        self._silent: dict[str, float] = {}  # since when models only fail, by what was asked
         self._low: Alarm | None = None  # the disk
         self._levels: dict[str, Level] = {}  # of budgets
         self.alarms = Alarms()
@@ -102,8 +106,26 @@ class Operators:
             self._changed()
         return shown
 
+    def failed(self, done: TurnDone, person: str, targets: str) -> tuple[Change, ...]:
+        """The same for a turn that failed: at once, or once nothing was answered for some minutes.
+
+        What only an admin can mend, and an outage, is known for what it is with the first turn. Of
+        other troubles with the service (it refuses every request, connections break) only time
+        tells whether they pass.
+        """
+        if done.tell_operator:
+            return self.tell(done.cause, person, targets)
+        if done.last != CUT or done.over_budget:
+            return ()  # it answered, in whatever way
+        since = self._silent.setdefault(targets, self._clock.monotonic())
+        if len(self._silent) > _MOST_REMEMBERED:
+            self._silent.pop(next(iter(self._silent)))
+        lasts = self._clock.monotonic() - since >= self.alarms.after
+        return self.tell(done.cause, person, targets) if lasts else ()
+
     def answered(self, targets: str) -> tuple[Change, ...]:
         """These models have answered: if the admins were told otherwise, that is over."""
+        self._silent.pop(targets, None)
         if not self._failing:
             return ()
         over = [kind for kind, each in self._failing.items() if each.targets in {targets, ""}]

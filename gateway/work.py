@@ -506,9 +506,7 @@ class Work:
         elif text := self._answer.text:
             rows.append(partial_row(text, done.cause))
         shown = self._answer.close(self._answer.whole())
-        told: tuple[Change, ...] = ()
-        if done.tell_operator:
-            told = self._shop.operators.tell(done.cause, self._turn.person, self._targets)
+        told = self._shop.operators.failed(done, self._turn.person, self._targets)
         notice = PutItem(self._told_of(done, operator_told=bool(told)))
         spent = (*self._unsaved, *self._broken_off())
         changes = (*spent, *self._appended(rows), *shown, *told, notice)

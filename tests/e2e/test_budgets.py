@@ -225,7 +225,10 @@ async def test_a_hundred_turns_at_once_take_no_more_than_there_is(tmp_path: Path
     assert most - 130 < counted.tokens <= most  # all that fits, and nothing more
 
 
-async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(tmp_path: Path) -> None:
+async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.vigil.DISK_SECONDS", 0.5)
     clock, screen = Noon(), a_screen()
     limits = LimitSettings(
         chats={"memory:hall": BudgetSettings(tokens_per_day=1000)},
