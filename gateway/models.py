@@ -238,7 +238,8 @@ async def open_models(
         for target in targets if limit else ():
             if prices.price_of(target.settings, target.model) is None:  # named by its server
                 why = prices.unpriced(target.model, limit)
-                raise ConfigError(f"{why[:1].upper()}{why[1:]}.")
+                msg = f"{why[:1].upper()}{why[1:]}."
+                raise ConfigError(msg)
         opened.pop_all()  # all are there: they are closed by `Models`
     price = prices.price_of if limit else None
     return Models(settings, home, targets, clock=clock, tools=tools, price=price)

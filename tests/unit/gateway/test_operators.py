@@ -286,7 +286,7 @@ NEAR = (
     "🛠 80 % of the limit of 1,000 tokens a day for those of all is used: 800 tokens. When it is used "
     "up, nothing more is asked of the model there until the next day begins."
 )
-OVER = (
+USED_UP = (
     "⛔ The limit of 1,000 tokens a day for those of all is used up. Until the next day begins, in "
     "1 h, messages there are refused, and their senders told. What may be spent is set in [limits]."
 )
@@ -297,12 +297,12 @@ def test_of_a_budget_the_admins_are_told_twice_a_day_at_most() -> None:
     assert office.spends(all=stands(799, held=200)) == []  # what is held back may be given back
     assert office.spends(all=stands(800)) == [("pigeon:1", NEAR)]
     assert office.spends(all=stands(999)) == []
-    assert office.spends(all=stands(999, refused=True)) == [("pigeon:1", OVER)]
+    assert office.spends(all=stands(999, refused=True)) == [("pigeon:1", USED_UP)]
     assert office.spends(all=stands(1000, refused=True)) == []
     assert office.spends(all=stands(801)) == []
     next_day = "2026-11-19"
     assert office.spends(next_day, all=stands(0)) == []
-    assert office.spends(next_day, all=stands(1000)) == [("pigeon:1", OVER)]
+    assert office.spends(next_day, all=stands(1000)) == [("pigeon:1", USED_UP)]
     assert office.spends(next_day, all=stands(900)) == []
 
 
@@ -313,4 +313,4 @@ def test_each_budget_is_told_of_for_itself_and_not_again_by_the_next_process() -
     later = Office("pigeon:1")
     later.operators.restore(book)
     assert later.spends(all=stands(900), hall=stands(1000, name="hall")) == []
-    assert later.spends(all=stands(900, refused=True)) == [("pigeon:1", OVER)]
+    assert later.spends(all=stands(900, refused=True)) == [("pigeon:1", USED_UP)]
