@@ -30,6 +30,7 @@ hands, desk what the owner of a conversation can do; what commands and buttons l
 notices, announcer, operators, alarms, vigil
             every sentence of ours that a chat shows; what the admins are told
 delivery    from items to what the chat shows
+way         why a message stands where it stands; decisions: what was decided about it
 observe     logs and metrics; figures: the page /metrics
 api_key     the key of the API where none is configured; disk: how much room is left;
             loopback: which addresses only this machine reaches

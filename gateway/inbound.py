@@ -21,6 +21,7 @@ from gateway.access import (
     Stranger,
     decide,
 )
+from gateway.decisions import Decision as Decided
 from gateway.delivery.view import write_address
 from gateway.limits import MessageLimit
 from gateway.messages import Reader, origin_of
@@ -113,7 +114,7 @@ class Reception:
             case InboundMessage():
                 return await self._message(event, decision)
             case InboundAction():
-                return await self._command(event, decision, "button")
+                return await self._command(event, decision, Decided.BUTTON)
             case InboundEdit() | InboundDelete():
                 return await self._correction(event)
 
@@ -149,15 +150,16 @@ class Reception:
     async def _message(self, event: InboundMessage, allowed: Allowed) -> Accepted:
         known = routing.parse_command(event.text, self._words)
         if known and not self._reader.is_message(known):
-            word = known.word if isinstance(known, routing.Command) else "unknown command"
+            is_known = isinstance(known, routing.Command)
+            word = known.word if is_known else Decided.UNKNOWN_COMMAND
             return await self._command(event, allowed, word)
         now = self._clock.now()
         if routing.is_stale(event, now, float(self._settings.gateway.stale_after)):
             fields = {"when": rfc3339(event.at)[:16].replace("T", " ")}
-            return await self._not_taken(event, "stale", "stale", fields)
+            return await self._not_taken(event, Decided.STALE, "stale", fields)
         limit = self._limit_of(allowed.principal)
         if limit and not self._limit.allows(allowed.principal, limit, now):
-            return await self._not_taken(event, "too many", "too_many", {"limit": limit})
+            return await self._not_taken(event, Decided.TOO_MANY, "too_many", {"limit": limit})
         entry = self._entry(event, InboxState.WAITING, f"{allowed.role.name.lower()}")
         if not await self._store.accept(entry):
             await self._look_again(entry)
@@ -204,7 +206,8 @@ class Reception:
 
     async def _correction(self, event: InboundEdit | InboundDelete) -> Accepted:
         """An edit or delete reaches a message that still waits; later it changes nothing."""
-        entry = self._entry(event, InboxState.DONE, event.__class__.__name__)
+        decision = Decided.DELETE if isinstance(event, InboundDelete) else Decided.EDIT
+        entry = self._entry(event, InboxState.DONE, decision)
         if not await self._store.accept(entry):
             return Accepted.DUPLICATE
         old = await self._store.inbox_entry(entry.source, event.message)
@@ -223,11 +226,11 @@ class Reception:
     async def _turned_away(self, event: Inbound, decision: Decision) -> Accepted:
         match decision:
             case NotAddressed():
-                why = "not addressed"
+                why = Decided.NOT_ADDRESSED
             case Bot():
-                why = "a bot"
+                why = Decided.BOT
             case _:
-                why = "not allowed"
+                why = Decided.NOT_ALLOWED
         entry = self._entry(event, InboxState.IGNORED, why)
         if not await self._store.accept(msgspec.structs.replace(entry, payload=None)):
             return Accepted.DUPLICATE

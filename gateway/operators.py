@@ -21,6 +21,7 @@ from gateway.delivery.view import write_address
 from gateway.disk import Room
 from gateway.entitlement import places_of
 from gateway.notices import Fields
+from gateway.routing import name_of
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import Change, PutItem
 from sessions.values.clock import Clock
@@ -223,8 +224,3 @@ class Operators:
             and name_of(place.platform, place.account) not in away
             and self._capabilities(place)
         )
-
-
-def name_of(platform: str, account: str) -> str:
-    """How logs, `/readyz` and admins call a platform."""
-    return f"{platform}@{account}" if account else platform

@@ -169,6 +169,18 @@ class Turn(msgspec.Struct, frozen=True):
     person: str = ""  # who asked
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """One request to a model."""
+
+    turn_id: str
+    number: int
+    target: str
+    started_at: int
+    finished_at: int | None = None
+    verdict: str | None = None
+    cause: str = ""
+
+
 class ToolRun(msgspec.Struct, frozen=True):
     """A tool's effect: recorded as started before it, as finished after it."""
 
@@ -288,6 +300,21 @@ class Traced(msgspec.Struct, frozen=True):
     entry: InboxEntry
     turn: Turn | None
     items: tuple[Item, ...]
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What stands around something received, and may be what it waits for."""
+
+    session: Session | None = None  # of its turn, or that keeps it
+    attempt: Attempt | None = (
+        None  # the last of its turn, or of the one before it in its conversation
+    )
+    runs: tuple[ToolRun, ...] = ()  # of the same turn: the calls that are not over
+    questions: tuple[Approval, ...] = ()  # of the same: open ones
+    running: Turn | None = None  # the turn under way in its conversation
+    ahead: int = 0  # messages that wait there before it
+    together: int = 1  # messages that its turn answers
+    corrections: tuple[InboxEntry, ...] = ()  # edits and deletions in its chat, the newest first
 
 
 class Swept(msgspec.Struct, frozen=True):

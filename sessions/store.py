@@ -33,6 +33,7 @@ from sessions.queries import (
 )
 from sessions.records import (
     Approval,
+    Around,
     Budget,
     Census,
     Conversation,
@@ -328,8 +329,25 @@ class SessionStore:
         return await self.database.read(lambda c: together.timeline(c, address, after, limit))
 
     async def trace(self, text: str, limit: int = 20) -> tuple[Traced, ...]:
-        """What was received by a key, an address or an id, newest first, and what came of it."""
+        """What was received by a key, an address or an id, newest first, and what came of it.
+
+        The key of a room finds all conversations in it.
+        """
         return await self.database.read(lambda c: together.trace(c, text, limit))
+
+    async def around(self, entry: InboxEntry, corrected: Collection[str]) -> Around:
+        """What something received may wait for; `corrected`: the decisions on edits and deletions."""
+        return await self.database.read(lambda c: together.around(c, entry, corrected))
+
+    async def newest(
+        self, platform: str, limit: int, *, ignored: bool = False
+    ) -> tuple[InboxEntry, ...]:
+        """What came from a platform last, the newest first; `ignored`: only what was."""
+        return await self.database.read(lambda c: inbox.newest(c, platform, limit, ignored=ignored))
+
+    async def item(self, item_id: str) -> Item | None:
+        """Something that was to be shown."""
+        return await self.database.read(lambda c: outbox.item(c, item_id))
 
     # --- the rest -----------------------------------------------------------------------------
 
