@@ -136,3 +136,19 @@ async def test_a_hundred_at_once_never_get_more_than_there_is(store: SessionStor
         await store.apply(Settle(mine, 100))
     assert await counted(store) == Budget(1100)
     assert await store.hold(hold(1)) == ALL
+
+
+async def test_what_a_request_costs_the_database_depends_on_its_limits_alone(
+    store: SessionStore,
+) -> None:
+    for number in range(200):
+        await store.hold(hold(1, Want(f"user {number}", 5), day=f"2026-10-{number % 31:02}"))
+    counted_for = {}
+    for wants in ((ALL,), (ALL, ANN, Want("chat telegram:-1", 500))):
+        mine = hold(10, *wants)
+        counts = store.count()
+        assert await store.hold(mine) is None
+        await store.apply(Settle(mine, 5))
+        counted_for[len(wants)] = counts.statements - counts.commits, counts.commits
+    begun = counted_for[1][0] - 2  # what goes with each transaction
+    assert counted_for == {1: (begun + 2, 2), 3: (begun + 6, 2)}
