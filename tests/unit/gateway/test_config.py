@@ -816,6 +816,18 @@ def test_an_entry_for_a_platform_that_does_not_exist_is_warned_of(write: Write) 
     )
 
 
+def test_a_limit_for_a_platform_that_does_not_exist_is_warned_of(write: Write) -> None:
+    path = write(
+        "[limits.users]\n'pigeno:1' = {tokens_per_day = 1}\n'api:key' = {tokens_per_day = 1}\n"
+        "[limits.chats]\n'pigeno:-1' = {tokens_per_day = 1}\n'pigeon:-1' = {tokens_per_day = 1}\n"
+    )
+    hint = "no platform is called pigeno (did you mean pigeon?)"
+    assert loaded(path=path).warnings == (
+        f'{path}:2: limits.users."pigeno:1" limits nobody: {hint}',
+        f'{path}:5: limits.chats."pigeno:-1" limits nothing: {hint}',
+    )
+
+
 def test_a_system_prompt_file_must_be_there(write: Write, tmp_path: Path) -> None:
     path = write("[agent]\nsystem_prompt_file = 'prompt.md'\n")
     assert problems(path=path) == [
