@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from agent.settings import AgentSettings, ModelSettings, PriceSettings, Timeouts, ToolSettings
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
+from gateway.cli.daemon import status as shown_status
 from gateway.control import ask, serving, socket_path
 from gateway.days import day_of
 from gateway.settings import (
@@ -255,7 +257,7 @@ async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
 
 
 async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = a_screen()
     limits = LimitSettings(
@@ -277,6 +279,12 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
             path = socket_path(tmp_path, {})
             async with serving(path, house.runner.operations):
                 status = await asyncio.to_thread(ask, path, "status")
+                monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+                seen = await asyncio.to_thread(CliRunner().invoke, shown_status)
+                line = (
+                    "today, everybody here  4,200 tokens and $0.06 of 1,000,000 tokens and $50.00"
+                )
+                assert line in seen.output
     assert status["today"] == [
         {
             "for": "everybody here",
