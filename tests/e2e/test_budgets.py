@@ -25,7 +25,10 @@ from gateway.settings import (
     UserLimits,
 )
 from platforms.core.contract import Live, Sender
+from sessions.changes import Want
+from sessions.errors import StoreUnavailable
 from sessions.records import Budget, TurnState
+from sessions.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
@@ -377,6 +380,40 @@ async def test_questions_on_the_side_and_summaries_count_and_can_be_refused(tmp_
             told = await answer_to(house, "1001", "/btw why? " + "because " * 100)
             assert "💬 I could not answer your question on the side: the limit of 1,000" in told
             assert await settled(house, "user memory:1001") == Budget(820)
+
+
+async def test_a_question_on_the_side_that_takes_too_long_is_settled_too(tmp_path: Path) -> None:
+    async with ModelServer(Turns('H T"hm" HANG')) as server:
+        usual = settings(server, LimitSettings(tokens_per_day=1000))
+        async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
+            house.runner._asides._deadline = 0.5
+            assert "it took longer than" in await answer_to(house, "1001", "/btw one")
+            found = await settled(house, "user memory:1001")
+            assert 0 < found.tokens < ANSWER  # what was sent; nobody saw what came
+
+
+async def test_a_store_that_cannot_be_written_lets_no_request_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = [True]
+    hold = SessionStore.hold
+
+    async def held(self: SessionStore, *args: Any, **more: Any) -> Want | None:
+        if full[0]:
+            msg = "the disk is full"
+            raise StoreUnavailable(msg)
+        return await hold(self, *args, **more)
+
+    monkeypatch.setattr(SessionStore, "hold", held)
+    async with ModelServer(Turns(cost(10, 20))) as server:
+        usual = settings(server, LimitSettings(tokens_per_day=10_000))
+        async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
+            assert "❌ I could not finish" in await answer_to(house, "1001", "one")
+            assert "could not be done just now" in await answer_to(house, "1001", "/btw one")
+            assert server.requests == []
+            full[0] = False
+            assert await answer_to(house, "1001", "/retry") == "fine"
+            assert await settled(house, "user memory:1001") == Budget(30)
 
 
 async def test_programs_are_refused_as_by_the_service_they_know(tmp_path: Path) -> None:

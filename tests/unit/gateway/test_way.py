@@ -13,6 +13,7 @@ from gateway.delivery.view import write_address
 from gateway.entitlement import code_of
 from gateway.way.chats import lone, nothing, platform_of, summary
 from gateway.way.facts import Daemon, Waits, Way
+from gateway.way.shown import platform_trouble, undelivered
 from gateway.way.standing import waits
 from gateway.way.story import headline, steps
 from platforms.core.contract import Address, Inbound, InboundDelete, InboundEdit, Sender, Text
@@ -262,6 +263,21 @@ CASES: dict[str, tuple[Way, str, str]] = {
         "its answer a_1 is being sent",
         "the platform takes it",
     ),
+    "being written": (
+        way(DONE, turn(TurnState.DONE), item(ItemState.PENDING, final=False)),
+        "its answer a_1 is being written",
+        "its turn ends",
+    ),
+    "unknown, the platform away": (
+        way(
+            DONE,
+            turn(TurnState.DONE),
+            item(ItemState.UNKNOWN),
+            daemon=Daemon(platforms={"raven": "connecting"}),
+        ),
+        "it is not known",
+        "once the platform works again",
+    ),
     "unknown": (
         way(DONE, turn(TurnState.DONE), item(ItemState.UNKNOWN, error="timed out")),
         "it is not known whether its answer a_1 arrived: a try to send it was cut off (timed out)",
@@ -349,6 +365,11 @@ def test_what_was_shown_is_told_when_it_was_settled() -> None:
     assert "answer sent after 2 tries" in shown
     assert "notice given up: no cause is known" in shown
     assert [each for each in shown if each.startswith("upload")] == ["upload u_1 written"]
+
+
+def test_what_is_sent_waits_for_nothing() -> None:
+    assert undelivered(way(DONE), item(ItemState.SENT)) == Waits("its answer a_1 is sent")
+    assert platform_trouble(None, "raven") == "no gateway runs on this state folder"
 
 
 # --- chats -------------------------------------------------------------------------------------
