@@ -123,9 +123,13 @@ def _usage(step: StepResult, target: Target) -> Usage:
         return Usage()
     counted = step.usage
     usage = Usage(counted.input_tokens, counted.output_tokens, counted.cached_tokens, counted.cost)
+    return msgspec.structs.replace(usage, cost=cost_of(usage, price_of(target)))
+
+
+def price_of(target: Target) -> Price | None:
+    """What a target costs, as far as that is known."""
     listed = target.settings.price
-    price = Price(listed.input, listed.output, listed.cached) if listed else None
-    return msgspec.structs.replace(usage, cost=cost_of(usage, price))
+    return Price(listed.input, listed.output, listed.cached) if listed else None
 
 
 class _Loops:

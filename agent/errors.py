@@ -13,6 +13,7 @@ ProviderError          the model service did not answer as asked
 ├── Declined           the service's filter refused to answer
 ├── Unauthorized       the operator must act: key refused
 └── OutOfCredit        the operator must act: account empty
+OverBudget             not sent: a limit of what may be spent leaves no room for the request
 ToolError              text for the model, as the call's result
 ├── ToolTimeout        took too long; whether it had an effect is not known
 └── ToolUnknownOutcome started and never finished: may have had its effect
@@ -95,6 +96,15 @@ class Unauthorized(ProviderError):
 
 class OutOfCredit(ProviderError):
     """The account at the model service is empty."""
+
+
+class OverBudget(Exception):
+    """A limit of what may be spent leaves no room for the request, so it was not sent."""
+
+    def __init__(self, cause: str, *, notice: str = "budget", seconds: int | None = None) -> None:
+        super().__init__(cause)
+        self.notice = notice  # what people are told where nothing was begun
+        self.seconds = seconds  # until there is room again; None: never for one like this
 
 
 class ToolError(Exception):

@@ -81,6 +81,8 @@ class TurnDone(msgspec.Struct, frozen=True):
     drafts: tuple[str, ...] = ()  # files that were not finished, as people are told of them
     tell_operator: bool = False  # only the operator can mend it
     too_long: bool = False  # the conversation is: only a fresh one helps
+    over_budget: bool = False  # a limit of what may be spent has ended it
+    free_in: int | None = None  # seconds until that leaves room again
     last: str = ""  # how the last request was judged, see `agent.verdict.name_of`; empty: not known
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from agent import context
 from agent.accumulate import Accumulator
 from agent.album import Album
-from agent.attempt import AttemptResult, run_attempt
+from agent.attempt import AttemptResult, price_of, run_attempt
 from agent.continuation import (
     MOST_FAILURES,
     Action,
@@ -27,15 +27,16 @@ from agent.continuation import (
     Switch,
     Urge,
 )
-from agent.errors import Looping, Overloaded, RateLimited, Stalled, ToolError
+from agent.errors import Looping, OverBudget, Overloaded, RateLimited, Stalled, ToolError
 from agent.events import Ending, Notice, StepDone, TurnDone
 from agent.prompt import LAST_STEP, Report, as_seen
 from agent.providers.contract import ModelRequest, ToolSchema
 from agent.providers.registry import Target
 from agent.route import Route
 from agent.salvage import Salvage, sort_calls
-from agent.spend import Usage
+from agent.spend import ASSUMED_ANSWER, Need, Usage
 from agent.step import Step
+from agent.tokens import estimate_request
 from agent.tools.drafts import Draft
 from agent.tools.run import ToolRunner, record_of
 from agent.tools.spill import caps_for
@@ -197,7 +198,16 @@ class _Turn:
     async def _recovered_answer(
         self, number: int, schemas: tuple[ToolSchema, ...], more: tuple[Message, ...]
     ) -> _Answer | TurnDone:
-        step = Step(
+        step = self._new_step(number, schemas, more)
+        try:
+            return await self._answer_of(number, step)
+        except OverBudget as refused:
+            return self._over_budget(step.text, refused)
+
+    def _new_step(
+        self, number: int, schemas: tuple[ToolSchema, ...], more: tuple[Message, ...]
+    ) -> Step:
+        return Step(
             schemas,
             more,
             text=self._task.partial if number == 1 else "",
@@ -208,6 +218,8 @@ class _Turn:
             clock=self._clock,
             may_replace=self._task.may_replace,
         )
+
+    async def _answer_of(self, number: int, step: Step) -> _Answer | TurnDone:
         timeouts = self._route.target.settings.timeouts
         recovery = Recovery(self._budget, backoff=timeouts.backoff)
         after_tools = self._said.follows_tools
@@ -343,11 +355,14 @@ class _Turn:
         )
 
     async def _attempt(self, step_number: int, step: Step) -> AttemptResult:
-        self._attempts += 1
-        number = self._attempts
         pictures = await self._album.look(self._said.rows)
         request = replace(self._request(step), pictures=pictures)
-        await self._journal.attempt_started(number, self._route.target.label)
+
+        def size() -> int:
+            self._estimated = self._estimated or self._said.size_with(request, step.asks())
+            return self._estimated
+
+        number = await self._begin(request, size)
         prefix = f"call_{self._task.turn_id}_{step_number}"
         accumulator = Accumulator(request.tools, prefix, self._said.call_ids)
         step.begin()
@@ -369,6 +384,19 @@ class _Turn:
         self._usage += result.usage
         await self._journal.attempt_ended(number, result)
         return result
+
+    async def _begin(self, request: ModelRequest, size: Callable[[], int]) -> int:
+        """Have the next request written down, and what it may use set aside; gives its number."""
+        target, number = self._route.target, self._attempts + 1
+
+        def need() -> Need:
+            tokens = round(size() * self._route.known.correction)
+            answer = request.max_output_tokens or ASSUMED_ANSWER
+            return Need(target.model, tokens, answer, price_of(target))
+
+        await self._journal.attempt_started(number, target.label, need)
+        self._attempts = number
+        return number
 
     # --- compaction ----------------------------------------------------------------------------
 
@@ -405,10 +433,10 @@ class _Turn:
             self._emit(Notice("N5", {"a": before or "", "b": self._route.target.label}))
 
     async def _attempt_aside(self, request: ModelRequest) -> AttemptResult:
-        self._attempts += 1
-        number = self._attempts
         target = self._route.target
-        await self._journal.attempt_started(number, target.label)
+        number = await self._begin(
+            request, lambda: estimate_request(request.system, request.messages)
+        )
         streams = self._route.streams(self._clock.monotonic())
         result = await run_attempt(
             target,
@@ -513,6 +541,12 @@ class _Turn:
             too_long=why.too_long,
             last=name_of(result.verdict) if result else "",
         )
+
+    def _over_budget(self, text: str, refused: OverBudget) -> TurnDone:
+        """It is not for the model to end: what was said and done so far is kept."""
+        notice = "N7" if self._attempts else refused.notice
+        done = self._failed(text, GiveUp(str(refused), notice))
+        return replace(done, over_budget=True, free_in=refused.seconds)
 
     def _done(self, ending: Ending, text: str, message: Message | None) -> TurnDone:
         return TurnDone(

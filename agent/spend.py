@@ -36,6 +36,29 @@ class Usage(msgspec.Struct, frozen=True):
         return self.input_tokens + self.output_tokens
 
 
+ASSUMED_ANSWER = 4096
+"""Tokens that an answer is supposed to have at most, where no output limit is set."""
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What a request may use at most, before it is sent; its input is an estimate."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    price: Price | None
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def cost(self) -> float | None:
+        """Dollars; None when nobody knows the price."""
+        return cost_of(Usage(self.input_tokens, self.output_tokens), self.price)
+
+
 def cost_of(usage: Usage, price: Price | None) -> float | None:
     """Dollars: as the service said, else by the price list, else not known."""
     if usage.cost is not None or price is None:

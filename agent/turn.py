@@ -11,6 +11,7 @@ from agent.attempt import AttemptResult
 from agent.events import AgentEvent
 from agent.experience import Experience
 from agent.providers.registry import Target
+from agent.spend import Need
 from agent.tools.contract import SendFile
 from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
@@ -28,8 +29,12 @@ class TurnJournal(ToolJournal, Protocol):
     present step is what was emitted; the caller keeps it.
     """
 
-    async def attempt_started(self, number: int, target: str) -> None:
-        """A request is about to be sent; numbers count up from 1 over the whole turn."""
+    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
+        """A request is about to be sent; numbers count up from 1 over the whole turn.
+
+        Raises `OverBudget` when it must not be: then it was not begun, and the turn ends. `need` is
+        worked out only where somebody asks for it.
+        """
         ...
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:

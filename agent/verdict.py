@@ -43,7 +43,10 @@ class SoftComplete(msgspec.Struct, frozen=True, tag="soft-complete"):
     """No reason to stop was given, but the wire said that all was sent, and every call is whole."""
 
 
-class Cut(msgspec.Struct, frozen=True, tag="cut"):
+CUT = "cut"
+
+
+class Cut(msgspec.Struct, frozen=True, tag=CUT):
     """The connection failed, was given up, or ended without any word that the answer is over."""
 
     phase: Phase

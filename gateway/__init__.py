@@ -29,12 +29,15 @@ progress, reasoning
             the status line, and what the model thinks, as the chat shows them
 approvals   asks people about risky calls; entitlement: who may answer; question: its words
 models      which models answer where; choices: what people chose, model_names: what they meant
+budgets     what may be spent on a day, held back and settled; days: of the machine's clock;
+            prices: what models cost
 asides      /model, /usage, /compact, /btw: side_turn, shorten and usage do the work
 hands, desk what the owner of a conversation can do; what commands and buttons lead to
 notices, announcer, operators, alarms, vigil
             every sentence of ours that a chat shows; what the admins are told
 retention   what is not to be kept any more goes; backup: a whole state in one file, and back
 delivery    from items to what the chat shows
+way         why a message stands where it stands; decisions: what was decided about it
 observe     logs and metrics; figures: the page /metrics
 api_key     the key of the API where none is configured; disk: how much room is left;
             loopback: which addresses only this machine reaches

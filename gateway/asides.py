@@ -16,8 +16,10 @@ from msgspec.structs import replace
 from agent.events import Ending
 from gateway import model_names, usage
 from gateway.announcer import Announcer
+from gateway.budgets import Budgets
 from gateway.choices import Choices
 from gateway.commands.contract import Call, Outcome, Taken, Tell
+from gateway.days import midnight
 from gateway.delivery.outbox import Delivery
 from gateway.model_names import Named, Several, Unknown
 from gateway.models import Models
@@ -56,6 +58,7 @@ class Asides:
         store: SessionStore,
         clock: Clock,
         models: Models,
+        budgets: Budgets,
         choices: Choices,
         announcer: Announcer,
         delivery: Delivery,
@@ -66,6 +69,7 @@ class Asides:
         self._store = store
         self._clock = clock
         self._models = models
+        self._budgets = budgets
         self._choices = choices
         self._announcer = announcer
         self._delivery = delivery
@@ -156,7 +160,7 @@ class Asides:
 
     async def usage(self, call: Call) -> Outcome:
         """Show what was used: by the last turn, this conversation, this person today."""
-        store, since = self._store, usage.midnight(self._clock.now(), self._zone)
+        store, since = self._store, midnight(self._clock.now(), self._zone)
         sessions = await store.sessions(key=call.key, limit=1)
         last = here = Spent()
         if sessions:
@@ -164,7 +168,10 @@ class Asides:
             turn = await store.last_turn(sessions[0].id)
             last = await store.spent(turn_id=turn.id) if turn else last
         today = await store.spent(person=call.principal, since=since)
-        return Tell("text", {"text": usage.table(last, here, today)})
+        standings = await self._budgets.purse(call.key, call.principal).standings()
+        left = [f"{each.left} of {each.limit} for {each.scope.whose}" for each in standings]
+        text = usage.table(last, here, today) + usage.allowance(left, self._budgets.free_in)
+        return Tell("text", {"text": text})
 
     # --- a summary ------------------------------------------------------------------------------
 
@@ -270,7 +277,8 @@ class Asides:
 
     def _side_turn(self, call: Call) -> SideTurn:
         setting = self._models.setting(call.key, call.principal)
-        return SideTurn(f"t_{_number(call)}", setting, self._clock)
+        purse = self._budgets.purse(call.key, call.principal)
+        return SideTurn(f"t_{_number(call)}", setting, self._clock, purse)
 
     def _costs(self, call: Call, session: str, side: SideTurn) -> tuple[Change, ...]:
         """What was used, as changes; without a conversation there is nobody to put it down to."""

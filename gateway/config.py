@@ -30,10 +30,12 @@ from gateway.config_values import Values, others_can_read, read_text
 from gateway.errors import ConfigError
 from gateway.handover import VARIABLE
 from gateway.nearest import did_you_mean
+from gateway.prices import problems as unpriced
 from gateway.settings import Settings
 from gateway.to_come import FAMILIES, is_to_come
 from gateway.toml_lines import KeyPath, locate
 from platforms.core.contract import PlatformSpec
+from sessions.key import parse_key
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
 from sessions.values.size import Size
@@ -166,6 +168,9 @@ class _Loader:
         settings = self._decode()
         if settings is not None:
             self._refuse_what_is_to_come(settings)
+            self._report(
+                [Problem(path, f"{dotted(path)}: {text}") for path, text in unpriced(settings)]
+            )
         if self._problems or settings is None:
             raise ConfigError(*dict.fromkeys(self._problems))
         self._warn_of_entries(settings)
@@ -301,13 +306,23 @@ class _Loader:
         known = {*self._specs, "console", "web"}
         for key, entries in (("allow", settings.access.allow), ("admins", settings.access.admins)):
             for index, text in enumerate(entries):
-                platform = parse_entry(text).platform
-                path = ("access", key, index)
-                if platform not in known:
-                    self._warnings.append(
-                        f"{self._where(path)}: {dotted(path)} lets nobody in: no platform is "
-                        f"called {platform}{did_you_mean(platform, known)}"
-                    )
+                self._warn_of(
+                    ("access", key, index), parse_entry(text).platform, known, "lets nobody in"
+                )
+        known.add("api")
+        for text in settings.limits.users:
+            path = ("limits", "users", text)
+            self._warn_of(path, parse_entry(text).platform, known, "limits nobody")
+        for text in settings.limits.chats:
+            path = ("limits", "chats", text)
+            self._warn_of(path, parse_key(text).platform, known, "limits nothing")
+
+    def _warn_of(self, path: KeyPath, platform: str, known: set[str], what: str) -> None:
+        if platform not in known:
+            self._warnings.append(
+                f"{self._where(path)}: {dotted(path)} {what}: no platform is "
+                f"called {platform}{did_you_mean(platform, known)}"
+            )
 
 
 def _at(settings: object, path: KeyPath) -> object:

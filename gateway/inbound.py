@@ -21,6 +21,7 @@ from gateway.access import (
     Stranger,
     decide,
 )
+from gateway.decisions import Decision as Decided
 from gateway.delivery.view import write_address
 from gateway.limits import MessageLimit
 from gateway.messages import Reader, origin_of
@@ -118,7 +119,7 @@ class Reception:
             case InboundMessage():
                 return await self._message(event, decision)
             case InboundAction():
-                return await self._command(event, decision, "button")
+                return await self._command(event, decision, Decided.BUTTON)
             case InboundEdit() | InboundDelete():
                 return await self._correction(event)
 
@@ -156,16 +157,17 @@ class Reception:
             return await self._before_restore(event)
         known = routing.parse_command(event.text, self._words)
         if known and not self._reader.is_message(known):
-            word = known.word if isinstance(known, routing.Command) else "unknown command"
+            is_known = isinstance(known, routing.Command)
+            word = known.word if is_known else Decided.UNKNOWN_COMMAND
             return await self._command(event, allowed, word)
         now = self._clock.now()
         stale_after = float(self._settings().gateway.stale_after)
         if routing.is_stale(self._steady.age(event.at), stale_after):
             fields = {"when": rfc3339(event.at)[:16].replace("T", " ")}
-            return await self._not_taken(event, "stale", "stale", fields)
+            return await self._not_taken(event, Decided.STALE, "stale", fields)
         limit = self._limit_of(allowed.principal)
         if limit and not self._limit.allows(allowed.principal, limit, now):
-            return await self._not_taken(event, "too many", "too_many", {"limit": limit})
+            return await self._not_taken(event, Decided.TOO_MANY, "too_many", {"limit": limit})
         entry = self._entry(event, InboxState.WAITING, f"{allowed.role.name.lower()}")
         if not await self._store.accept(entry):
             await self._look_again(entry)
@@ -213,7 +215,7 @@ class Reception:
     async def _before_restore(self, event: InboundMessage) -> Accepted:
         """Told once in each chat, whatever is read there again."""
         place = source_of(event)
-        entry = self._entry(event, InboxState.REFUSED, "before a restore")
+        entry = self._entry(event, InboxState.REFUSED, Decided.BEFORE_RESTORE)
         if not await self._store.accept(entry):
             await self._look_again(entry)
             return Accepted.DUPLICATE
@@ -237,7 +239,8 @@ class Reception:
             await self._corrected(old, event)
         known = old is not None and old.state is not InboxState.IGNORED
         state = InboxState.DONE if known else InboxState.IGNORED
-        entry = self._entry(event, state, event.__class__.__name__)
+        decision = Decided.DELETE if isinstance(event, InboundDelete) else Decided.EDIT
+        entry = self._entry(event, state, decision)
         if not await self._store.accept(msgspec.structs.replace(entry, payload=None)):
             return Accepted.DUPLICATE
         return Accepted.STORED if known else Accepted.IGNORED
@@ -255,11 +258,11 @@ class Reception:
     async def _turned_away(self, event: Inbound, decision: Decision) -> Accepted:
         match decision:
             case NotAddressed():
-                why = "not addressed"
+                why = Decided.NOT_ADDRESSED
             case Bot():
-                why = "a bot"
+                why = Decided.BOT
             case _:
-                why = "not allowed"
+                why = Decided.NOT_ALLOWED
         entry = self._entry(event, InboxState.IGNORED, why)
         if not await self._store.accept(msgspec.structs.replace(entry, payload=None)):
             return Accepted.DUPLICATE

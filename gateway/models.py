@@ -22,11 +22,12 @@ from agent.providers.registry import (
     build,
     choose_model,
 )
-from agent.settings import TargetSettings
+from agent.settings import PriceSettings, TargetSettings
 from agent.tools.contract import Tool
 from agent.tools.drafts import Drafts
 from agent.tools.registry import BUILT_IN, ToolRegistry, enabled, from_entry_points
 from agent.turn import TurnLimits
+from gateway import prices
 from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
 from gateway.routing import route_of
@@ -39,6 +40,8 @@ from sessions.values.clock import Clock
 log = logging.getLogger(__name__)
 
 _LIST_SECONDS = 5.0
+
+Price = Callable[[TargetSettings, str], PriceSettings | None]
 
 
 class Prepared(Struct, frozen=True):
@@ -61,12 +64,14 @@ class Models:
         tools: Iterable[Tool] = (),
         choice: Callable[[str], Choice] = lambda _: Choice(),
         more_tools: Callable[[], Sequence[Tool]] = lambda: (),
+        price: Price | None = None,
     ) -> None:
         self.targets = tuple(targets)  # the configured one, then who takes over
         self.experience = Experience()
         self.choice = choice  # what people chose for a conversation
         self.more_tools = more_tools  # those that come and go
         self.offers_tools = True  # not in safe mode
+        self._price = price  # looks up what no configuration says; None: nobody needs it
         self._settings = settings
         self._home = home
         self._clock = clock
@@ -89,7 +94,7 @@ class Models:
         if wishes.max_output_tokens:
             limits = replace(limits, ends_at_cap=True)
         return Setting(
-            targets=_as_wished(self._targets(key, route), wishes),
+            targets=self._priced(_as_wished(self._targets(key, route), wishes)),
             tools=self._registry(route),
             system="\n\n".join(filter(None, (system, wishes.system))),
             workspace=self._workspace(person),
@@ -155,6 +160,17 @@ class Models:
             targets[0] = replace(targets[0], settings=settings)
         return tuple(targets)
 
+    def _priced(self, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+        """Where money is limited every price must be known, as far as anybody knows it."""
+        if self._price is None:
+            return targets
+        return tuple(
+            replace(
+                each, settings=replace(each.settings, price=self._price(each.settings, each.model))
+            )
+            for each in targets
+        )
+
     def _registry(self, route: RouteSettings | None) -> ToolRegistry:
         if not self.offers_tools or (route and route.tools == ()):
             return ToolRegistry(())
@@ -192,6 +208,7 @@ class Models:
     def adopt(self, prepared: "Prepared", targets: Sequence[Target] | None) -> None:
         """Use other settings, and other models if there are, for turns that begin from now on."""
         self._settings, self._system = prepared.settings, prepared.system
+        self._price = _price(prepared.settings)
         if targets is not None:
             now = self._clock.now()
             self._retired += [(now, target.provider) for target in self.targets]
@@ -242,7 +259,12 @@ async def open_models(
     settings: Settings, home: Path, tools: Iterable[Tool] = (), *, clock: Clock
 ) -> Models:
     """Build the providers and find the model's name; says plainly what is missing."""
-    return Models(settings, home, await open_targets(settings), clock=clock, tools=tools)
+    targets = await open_targets(settings)
+    return Models(settings, home, targets, clock=clock, tools=tools, price=_price(settings))
+
+
+def _price(settings: Settings) -> Price | None:
+    return prices.price_of if settings.limits.in_dollars else None
 
 
 async def open_targets(settings: Settings) -> list[Target]:
@@ -253,6 +275,12 @@ async def open_targets(settings: Settings) -> list[Target]:
             target = await _target(each)
             opened.push_async_callback(target.provider.aclose)
             targets.append(target)
+        limit = settings.limits.in_dollars
+        for target in targets if limit else ():
+            if prices.price_of(target.settings, target.model) is None:  # named by its server
+                why = prices.unpriced(target.model, limit)
+                msg = f"{why[:1].upper()}{why[1:]}."
+                raise ConfigError(msg)
         opened.pop_all()  # all are there
     return targets
 

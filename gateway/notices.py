@@ -82,10 +82,18 @@ CATALOGUE = {
     "matters.",
     "too_many": "⛔ That was more than {limit} messages in a minute. This one was NOT taken; "
     "please send it again in a moment.",
+    "budget": "⛔ Not answered: {cause}. Your message is kept: {c:retry} runs it then.",
+    "budget.large": "⛔ Not answered: {cause}. {c:new} begins a conversation that takes less.",
+    "budget.never": "⛔ Not answered: {cause}.",
     "late": "⏱ {tool} came to an end after it had been given up: {result}",
     "operator": "🛠 The model cannot be used: {cause}. Conversations fail until this is mended.",
     "operator.over": "✅ The model answers again. It could not be used for {min} "
     "{min|minute|minutes}: {cause}.",
+    "budget.near": "🛠 {percent} % of the limit of {limit} a day for {whose} is used: {used}. When it "
+    "is used up, nothing more is asked of the model there until the next day begins.",
+    "budget.over": "⛔ The limit of {limit} a day for {whose} is used up. Until the next day begins, in "
+    "{left}, messages there are refused, and their senders told. What may be spent is "
+    "set in [limits].",
     "platform": "🛠 {platform} has been in trouble for {min} {min|minute|minutes}: {cause}.",
     "platform.over": "✅ {platform} works again. It was in trouble for {min} "
     "{min|minute|minutes}: {cause}.",

@@ -47,6 +47,7 @@ class Operations:
         delivery: Delivery,
         capabilities: Callable[[Address], Capabilities | None],
         status: Callable[[], dict[str, object]],
+        today: Callable[[], Awaitable[list[dict[str, object]]]],
         new_link: Callable[[str | None], Awaitable[str]],
         claim_links: Callable[[str], dict[str, str]],
         erase: Callable[[str], Awaitable[None]],
@@ -60,6 +61,7 @@ class Operations:
         self._delivery = delivery
         self._capabilities = capabilities
         self._status = status
+        self._today = today
         self._new_link = new_link
         self._claim_links = claim_links
         self._erase = erase
@@ -87,7 +89,8 @@ class Operations:
 
     async def status(self) -> dict[str, object]:
         """How the daemon stands."""
-        return self._status()
+        today = await self._today()
+        return self._status() | ({"today": today} if today else {})
 
     async def link(self, base_url: str | None = None) -> str:
         """Make a one-time link to the page."""

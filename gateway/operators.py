@@ -1,26 +1,37 @@
 """Tells the admins what only they can mend, once when it begins and once when it is over.
 
-The model: a key that is refused, an empty account, an outage; told with the turn that failed.
+The model: a key that is refused, an empty account, an outage; told with the turn that failed. Other
+failures of the service: with the first turn that fails after five minutes without any answer.
 Platforms: what keeps one from working, or disturbs it, for some minutes. The disk: that it is
-nearly full, at once, since a full one takes no notice either. Safe mode, see `gateway.crashes`.
+nearly full, at once, since a full one takes no notice either. What may be spent together: that it is
+nearly used up, and that it is, once a day each; the next day begins without a word. Safe mode, see
+`gateway.crashes`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from agent.events import TurnDone
+from agent.verdict import CUT
 from gateway.alarms import Alarm, Alarms, Began
 from gateway.announcer import Announcer
+from gateway.budgets import Standing
+from gateway.days import spoken
 from gateway.delivery.view import write_address
 from gateway.disk import Room
 from gateway.entitlement import places_of
 from gateway.notices import Fields
+from gateway.routing import name_of
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import Change, PutItem
 from sessions.values.clock import Clock
 
 _AGAIN_AFTER = 3600.0
 """Seconds for which the same trouble is not told again."""
+
+NEARLY = 0.8
+"""The part of a budget after which the admins are told of it."""
 
 _MOST_REMEMBERED = 100
 
@@ -32,6 +43,13 @@ class Trouble(msgspec.Struct, frozen=True):
     reachable: bool
 
 
+class Level(msgspec.Struct, frozen=True):
+    """What the admins were told of a budget last, and on which day."""
+
+    day: str
+    over: bool  # that it is used up; else that it nearly is
+
+
 class Book(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the admins were told and has not ended, as it is kept."""
 
@@ -39,6 +57,7 @@ class Book(msgspec.Struct, frozen=True, omit_defaults=True):
     platforms: dict[str, Alarm] = {}
     disk: Alarm | None = None
     safe_mode: Alarm | None = None
+    budgets: dict[str, Level] = {}
 
 
 class _Failing(msgspec.Struct, frozen=True):
@@ -64,9 +83,11 @@ class Operators:
         self._changed = changed  # told when the book is to be kept
         self._told: dict[str, float] = {}
         self._failing: dict[str, _Failing] = {}
+        self._silent: dict[str, float] = {}  # since when models only fail, by what was asked
         self._low: Alarm | None = None  # the disk
         self._damaged = False  # it was told
         self._safe: Alarm | None = None  # safe mode
+        self._levels: dict[str, Level] = {}  # of budgets
         self.alarms = Alarms()
 
     # --- the model ------------------------------------------------------------------------------
@@ -90,8 +111,26 @@ class Operators:
             self._changed()
         return shown
 
+    def failed(self, done: TurnDone, person: str, targets: str) -> tuple[Change, ...]:
+        """The same for a turn that failed: at once, or once nothing was answered for some minutes.
+
+        What only an admin can mend, and an outage, is known for what it is with the first turn. Of
+        other troubles with the service (it refuses every request, connections break) only time
+        tells whether they pass.
+        """
+        if done.tell_operator:
+            return self.tell(done.cause, person, targets)
+        if done.last != CUT or done.over_budget:
+            return ()  # it answered, in whatever way
+        since = self._silent.setdefault(targets, self._clock.monotonic())
+        if len(self._silent) > _MOST_REMEMBERED:
+            self._silent.pop(next(iter(self._silent)))
+        lasts = self._clock.monotonic() - since >= self.alarms.after
+        return self.tell(done.cause, person, targets) if lasts else ()
+
     def answered(self, targets: str) -> tuple[Change, ...]:
         """These models have answered: if the admins were told otherwise, that is over."""
+        self._silent.pop(targets, None)
         if not self._failing:
             return ()
         over = [kind for kind, each in self._failing.items() if each.targets in {targets, ""}]
@@ -154,13 +193,39 @@ class Operators:
         self._safe = None
         return self._shown("safe_mode.over", {})
 
+    # --- what may be spent ----------------------------------------------------------------------
+
+    def look_at_budgets(
+        self, standings: Iterable[Standing], day: str, free_in: int
+    ) -> tuple[Change, ...]:
+        """What the admins are to be shown of the budgets of several people, as they stand today."""
+        shown: list[Change] = []
+        for each in standings:
+            over = each.refused or each.share >= 1
+            if not over and each.share < NEARLY:
+                continue
+            known = self._levels.get(each.scope.name)
+            if known and known.day == day and (known.over or not over):
+                continue
+            self._levels[each.scope.name] = Level(day, over)
+            self._changed()
+            fields: dict[str, str | int] = {
+                "percent": int(each.share * 100),
+                "limit": each.limit,
+                "used": each.used,
+                "whose": each.scope.whose,
+                "left": spoken(free_in),
+            }
+            shown += self._shown("budget.over" if over else "budget.near", fields)
+        return tuple(shown)
+
     # --- what is kept ---------------------------------------------------------------------------
 
     @property
     def book(self) -> Book:
         """What was told and has not ended."""
         models = {kind: each.alarm for kind, each in self._failing.items()}
-        return Book(models, self.alarms.book, self._low, self._safe)
+        return Book(models, self.alarms.book, self._low, self._safe, dict(self._levels))
 
     def restore(self, book: Book) -> None:
         """Take up what an earlier process has told."""
@@ -168,6 +233,7 @@ class Operators:
         self.alarms.restore(book.platforms)
         self._low = book.disk
         self._safe = book.safe_mode
+        self._levels = dict(book.budgets)
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -185,8 +251,3 @@ class Operators:
             and name_of(place.platform, place.account) not in away
             and self._capabilities(place)
         )
-
-
-def name_of(platform: str, account: str) -> str:
-    """How logs, `/readyz` and admins call a platform."""
-    return f"{platform}@{account}" if account else platform

@@ -61,7 +61,9 @@ class Reload:
             self._redactor.add(secret)
         found = reload(old, new)
         prepared = self._models.prepare(found.settings)
-        other = found.settings.model != old.model
+        # Where money is limited from now on the price of each model must be known.
+        limits = (found.settings.limits.in_dollars, old.limits.in_dollars)
+        other = found.settings.model != old.model or limits[0] != limits[1]
         targets = await open_targets(found.settings) if other else None
         self._models.adopt(prepared, targets)
         self._people.adopt(found.settings.access)

@@ -27,6 +27,11 @@ def key_of(event: Inbound, group_scope: GroupScope) -> SessionKey:
     )
 
 
+def name_of(platform: str, account: str) -> str:
+    """How logs, `/readyz` and admins call a platform."""
+    return f"{platform}@{account}" if account else platform
+
+
 def route_of(routes: Sequence[RouteSettings], key: SessionKey) -> RouteSettings | None:
     """Find the first `[[route]]` that matches a conversation's key or the chat it is in."""
     chat = str(SessionKey(platform=key.platform, chat=key.chat))

@@ -35,6 +35,7 @@ from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
 from gateway.asides import Asides
 from gateway.attachments import Attachments, Bounds
+from gateway.budgets import Budgets
 from gateway.choices import Choices
 from gateway.comeback import Task
 from gateway.commands.registry import COMMANDS
@@ -280,6 +281,7 @@ class GatewayRunner:
         """Go by other settings from now on; see `gateway.reloading` for what they may change."""
         self._settings = _without_resuming(settings) if self._crashes else settings
         set_level(settings.gateway.log_level)
+        self._budgets.adopt(settings.limits)
 
     def _leave_port(self) -> None:
         port = self._http.file if self._http else None
@@ -346,6 +348,7 @@ class GatewayRunner:
             store=store,
             clock=self._clock,
             models=ground.models,
+            budgets=self._budgets,
             choices=choices,
             announcer=announcer,
             delivery=delivery,
@@ -389,6 +392,7 @@ class GatewayRunner:
 
     def _make_turns(self, ground: Ground, tasks: asyncio.TaskGroup) -> Turns:
         store, settings = ground.store, self._settings
+        self._budgets = Budgets(store, self._clock, settings.limits, news=self._news.set)
         self._approvals = Approvals(
             store,
             self._clock,
@@ -427,6 +431,7 @@ class GatewayRunner:
             announcer=ground.announcer,
             approvals=self._approvals,
             operators=self._operators,
+            budgets=self._budgets,
             clock=self._clock,
             attachments=self._attachments,
             parcels=self._parcels,
@@ -486,6 +491,7 @@ class GatewayRunner:
                 delivery=ground.delivery,
                 capabilities=self._adapters.capabilities,
                 status=self._status,
+                today=self._budgets.today,
                 new_link=self._new_link,
                 claim_links=self._adapters.claim_links,
                 erase=self._retention.words,
@@ -505,6 +511,7 @@ class GatewayRunner:
                 for each in self._adapters
             },
             gauge=self._gauge,
+            budgets=self._budgets,
             news=self._news,
             crashes=self._crashes,
         )
@@ -549,6 +556,7 @@ class GatewayRunner:
                 await self._attachments.clear(models.workspaces(), self._settings.media.keep)
                 await self._approvals.expire()
                 await self._retention.round()
+                await self._budgets.forget()
             except (StoreError, OSError) as error:
                 log.warning("cannot tidy up: %s", error)
             await asyncio.sleep(TIDY_SECONDS)

@@ -19,6 +19,7 @@ from agent.settings import (
 )
 from gateway.access import Entry, Person, parse_admin, parse_entry
 from gateway.loopback import is_loopback
+from sessions.key import parse_key
 from sessions.settings import POSTGRESQL, SessionSettings, StoreSettings
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
@@ -231,22 +232,33 @@ def _problem(parse: Callable[[str], Entry], text: str) -> str:
     return ""
 
 
+Tokens = Annotated[int, Meta(ge=0)]
+Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
+
+
+class BudgetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be spent on a day by several people together."""
+
+    tokens_per_day: Annotated[
+        Tokens | None, Meta(description="Model tokens a day. Left out: no limit.")
+    ] = None
+    usd_per_day: Annotated[
+        Dollars | None, Meta(description="Dollars a day. Left out: no limit.")
+    ] = None
+
+
 class UserLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one person may use; what is left out is as for everybody."""
 
     messages_per_minute: Annotated[
         Annotated[int, Meta(ge=1)] | None, Meta(description="Messages a minute.")
     ] = None
-    tokens_per_day: Annotated[
-        Annotated[int, Meta(ge=0)] | None, Meta(description="Model tokens a day.")
-    ] = None
-    usd_per_day: Annotated[
-        Annotated[float, Meta(ge=0)] | None, Meta(description="Dollars a day.")
-    ] = None
+    tokens_per_day: Annotated[Tokens | None, Meta(description="Model tokens a day.")] = None
+    usd_per_day: Annotated[Dollars | None, Meta(description="Dollars a day.")] = None
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each person may use."""
+    """What each person may use; a day is one of the machine's clock. See docs/budgets.md."""
 
     messages_per_minute: Annotated[
         int,
@@ -257,12 +269,30 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = 20
     tokens_per_day: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
-        Meta(description="Model tokens a day. Left out: no limit."),
+        Tokens | None,
+        Meta(
+            description="Model tokens a day for each person. Left out: no limit. The owner at this "
+            "machine, and whoever has the key of the API, has a limit only in `[limits.users]`, and "
+            "counts in `[limits.all]`."
+        ),
     ] = None
     usd_per_day: Annotated[
-        Annotated[float, Meta(ge=0)] | None, Meta(description="Dollars a day. Left out: no limit.")
+        Dollars | None,
+        Meta(
+            description="Dollars a day, likewise. The price of every model in use must be known: "
+            "`model.price`, or the extra `prices`. Left out: no limit."
+        ),
     ] = None
+    all: Annotated[
+        BudgetSettings, Meta(description="What everybody together may spend: `[limits.all]`.")
+    ] = BudgetSettings()
+    chats: Annotated[
+        dict[str, BudgetSettings],
+        Meta(
+            description="What all people of one chat together may spend there: "
+            '`[limits.chats."telegram:-100123"]`.'
+        ),
+    ] = {}
     users: Annotated[
         dict[str, UserLimits],
         Meta(description='Other limits for one person: `[limits.users."telegram:1001"]`.'),
@@ -276,6 +306,31 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 yield ("users", text), problem
             elif not isinstance(parse_entry(text), Person):
                 yield ("users", text), "must be one person, such as telegram:1001"
+        for text in self.chats:
+            if problem := _no_chat(text):
+                yield ("chats", text), problem
+
+    @property
+    def in_dollars(self) -> str:
+        """The first of the limits in dollars, as its key is called here; empty: there is none."""
+        tables: dict[str, LimitSettings | BudgetSettings | UserLimits] = {
+            "limits": self,
+            "limits.all": self.all,
+            **{f'limits.chats."{chat}"': found for chat, found in self.chats.items()},
+            **{f'limits.users."{user}"': found for user, found in self.users.items()},
+        }
+        given = (name for name, table in tables.items() if table.usd_per_day is not None)
+        return next((f"{name}.usd_per_day" for name in given), "")
+
+
+def _no_chat(text: str) -> str:
+    try:
+        key = parse_key(text)
+    except ValueError:
+        return "is no chat; one looks like telegram:-100123 or slack:T1/C1"
+    if key.thread or key.user:
+        return "must be a whole chat, without a thread or a person in it"
+    return ""
 
 
 class BusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,16 +1,18 @@
 """A model is asked something beside a conversation, which does not learn of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from agent.attempt import AttemptResult
 from agent.events import AgentEvent, TurnDone
 from agent.loop import run_turn
+from agent.spend import Need
 from agent.tools.contract import Risk
 from agent.tools.registry import ToolRegistry
 from agent.turn import Means, TurnLimits, TurnTask
 from gateway.attempts import attempt_over
+from gateway.budgets import Held, Purse, broken_off, settled
 from gateway.turn_setting import Setting
 from sessions.changes import (
     Change,
@@ -19,6 +21,7 @@ from sessions.changes import (
     StartTurn,
     TakeBack,
 )
+from sessions.errors import StoreError
 from sessions.records import Message, ToolCall, TurnState
 from sessions.values.clock import Clock
 
@@ -41,7 +44,10 @@ class SideTurn:
     They run like a turn, with all its ways to recover from a cut or silent model.
     """
 
-    def __init__(self, turn_id: str, setting: Setting, clock: Clock) -> None:
+    def __init__(self, turn_id: str, setting: Setting, clock: Clock, purse: Purse) -> None:
+        self._purse = purse
+        self._held: Held | None = None  # for the request under way
+        self._spent: list[Change] = []  # what requests that are over took out of it
         self._id = turn_id
         self._setting = setting
         self._clock = clock
@@ -82,12 +88,16 @@ class SideTurn:
         """What was used, to be stored in one go with the answer.
 
         Requests belong to turns. This turn is taken back as soon as it is there: so it counts
-        where costs are summed up, and nowhere else.
+        where costs are summed up, and nowhere else. Limits count it in any case.
         """
+        spent = list(self._spent)
+        if self._held:  # nobody waited for its end
+            spent.append(broken_off(self._held, 0))
         if not asked.session_id or not self._attempts:
-            return ()
+            return tuple(spent)
         now = self._clock.now()
         return (
+            *spent,
             StartTurn(
                 self._id,
                 asked.session_id,
@@ -106,14 +116,25 @@ class SideTurn:
 
     # --- the journal: see `agent.turn.TurnJournal` ------------------------------------------------
 
-    async def attempt_started(self, number: int, target: str) -> None:
-        """Noted."""
+    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
+        """Noted, once what it may use is set aside."""
+        if self._purse:
+            # What was spent before counts at once; said twice, it would be given back twice.
+            spent, self._spent = self._spent, []
+            try:
+                self._held = await self._purse.hold(need(), first=spent)
+            except StoreError:
+                self._spent = spent
+                raise
         self._number = number + self._before
         self._attempts.append(StartAttempt(self._id, self._number, target, self._clock.now()))
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
         """Noted."""
         self.tokens += result.usage.tokens
+        if self._held:
+            self._spent.append(settled(self._held, result))
+            self._held = None
         self._attempts.append(
             attempt_over(self._id, number + self._before, result, self._clock.now())
         )

@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
-from gateway.operators import name_of
+from gateway.routing import name_of
 from platforms.core.contract import Adapter, Inbox
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
 

@@ -8,9 +8,6 @@ NOT_YET = frozenset(
         "tools.shell",
         "voice.speech_model",
         "voice.speech_url",
-        # wherever they stand
-        "tokens_per_day",
-        "usd_per_day",
     }
 )
 """Keys of the fixed interface whose feature is still to be built."""

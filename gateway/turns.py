@@ -38,6 +38,8 @@ class Turns:
         """The first request of a turn goes on record with its start: one commit less."""
         if start.taken_up:
             return ()  # its requests are counted on, which takes a look into the store
+        if self._shop.budgets.purse(key, start.turn.person):
+            return ()  # it may be refused before it is begun
         label = self._setting(key, start.turn).first_label(self._clock.monotonic())
         return (StartAttempt(start.turn.id, 1, label, self._clock.now()),)
 

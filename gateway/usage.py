@@ -1,8 +1,8 @@
 """Sans-IO: what was used, as a small table for a chat."""
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 
+from gateway.days import spoken
 from sessions.records import Spent
 
 _COLUMN = 9
@@ -17,14 +17,6 @@ _LINES: tuple[tuple[str, Callable[[Spent], float]], ...] = (
     ("  cached", lambda spent: spent.cached_tokens),
     ("tokens out", lambda spent: spent.output_tokens),
 )
-
-
-def midnight(now: int, zone: dt.tzinfo | None = None) -> int:
-    """Give the moment at which today began, by the machine's own time unless a zone is given."""
-    moment = dt.datetime.fromtimestamp(now / 1000, dt.UTC).astimezone(zone)
-    # Told anew which zone it is: the offset at midnight may have been another one than now.
-    begun = dt.datetime.combine(moment.date(), dt.time(), zone).astimezone(dt.UTC)
-    return int(begun.timestamp() * 1000)
 
 
 def table(last: Spent, here: Spent, today: Spent) -> str:
@@ -43,6 +35,13 @@ def table(last: Spent, here: Spent, today: Spent) -> str:
         "today: all that you asked since midnight"
     )
     return f"{text} · ≥: the price of a part is not known" if "≥" in shown else text
+
+
+def allowance(left: Sequence[str], seconds: int) -> str:
+    """Say what the limits that apply leave for today, below the table; empty where there are none."""
+    if not left:
+        return ""
+    return f"\nleft for today: {' · '.join(left)}; a new day begins in {spoken(seconds)}"
 
 
 def _known(spent: Spent) -> str:

@@ -1,4 +1,4 @@
-"""Watches how the platforms and the disk stand, and has the admins told of what is wrong."""
+"""Watches how platforms, disk and budgets stand, and has the admins told of what is wrong."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from gateway.budgets import Budgets
 from gateway.delivery.outbox import Delivery
 from gateway.disk import Gauge
 from gateway.operators import Book, Operators, Trouble
@@ -37,6 +38,7 @@ class Vigil:
         *,
         platforms: Callable[[], Mapping[str, Trouble]],
         gauge: Gauge,
+        budgets: Budgets,
         news: asyncio.Event,
         crashes: int = 0,
     ) -> None:
@@ -46,6 +48,7 @@ class Vigil:
         self._delivery = delivery
         self._platforms = platforms
         self._gauge = gauge
+        self._budgets = budgets
         self._news = news
         self._steady = Steady(clock)
         self._crashes = crashes
@@ -90,6 +93,9 @@ class Vigil:
             *self._operators.look(self._platforms()),
             *self._operators.look_at_store(self._store.damage),
             *await self._look_at_the_disk(),
+            *self._operators.look_at_budgets(
+                await self._budgets.standings(), self._budgets.day, self._budgets.free_in
+            ),
         )
         self._unsaid += tuple(change for change in told if isinstance(change, PutItem))
         if self._unsaid:

@@ -12,12 +12,14 @@ from agent.events import (
     AgentEvent,
     Ending,
     Notice,
+    ReasoningDelta,
     StepDone,
     TextDelta,
     TurnDone,
 )
 from agent.loop import run_turn
 from agent.prompt import EARLIER_NOT_IN_VIEW, interrupted_request
+from agent.spend import Need
 from agent.tools.contract import Risk, Tool
 from agent.tools.twins import UNKNOWN
 from agent.turn import Means, TurnTask
@@ -26,6 +28,7 @@ from gateway.answer import CAPPED, answers, partial_row, since_request
 from gateway.approvals import Approvals, Asking
 from gateway.attachments import Attachments
 from gateway.attempts import attempt_over
+from gateway.budgets import Budgets, Held, broken_off, settled
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import read_address
 from gateway.feeds import Feed
@@ -88,6 +91,7 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True):
     announcer: Announcer
     approvals: Approvals
     operators: Operators
+    budgets: Budgets
     clock: Clock
     attachments: Attachments
     parcels: Parcels
@@ -107,6 +111,9 @@ class Work:
         post: Callable[[Event], None],
         feed: Feed | None = None,
     ) -> None:
+        self._purse = shop.budgets.purse(key, start.turn.person)
+        self._held: Held | None = None  # for the request under way
+        self._received = 0  # characters of its answer
         self._shop = shop
         self._store = shop.store
         self._announcer = shop.announcer
@@ -226,7 +233,12 @@ class Work:
         rows = self._results(STOPPED_RUNNING, STOPPED_NOT_RUN)
         if text := self._answer.text:
             rows.append(partial_row(text, cause))
-        return (*self._unsaved, *self._appended(rows), *self._answer.close(self._answer.whole()))
+        return (
+            *self._unsaved,
+            *self._broken_off(),
+            *self._appended(rows),
+            *self._answer.close(self._answer.whole()),
+        )
 
     def crashed(self, error: Exception) -> Ended:
         """See `sessions.actor.TurnHandle`."""
@@ -255,6 +267,8 @@ class Work:
             return
         if self._feed:
             self._feed.tell(event)
+        if isinstance(event, TextDelta | ReasoningDelta):
+            self._received += len(event.text)
         if isinstance(event, TextDelta):
             self._came(event.text)
         self._answer.show(event)
@@ -368,18 +382,40 @@ class Work:
 
     # --- the journal ----------------------------------------------------------------------------
 
-    async def attempt_started(self, number: int, target: str) -> None:
+    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
         """See `agent.turn.TurnJournal`."""
-        if number == 1 and not self._start.taken_up:
-            return  # on record since the turn began
-        number += self._attempts_before
-        await self._save(StartAttempt(self._turn.id, number, target, self._clock.now()))
+        started = StartAttempt(
+            self._turn.id, number + self._attempts_before, target, self._clock.now()
+        )
+        if self._purse:
+            await self._hold(need(), started)
+        elif number > 1 or self._start.taken_up:  # else on record since the turn began
+            await self._save(started)
+
+    async def _hold(self, need: Need, started: Change) -> None:
+        """Set aside what the request may use, in one commit with its start."""
+        unsaved, self._unsaved = self._unsaved, []
+        self._received = 0
+        try:
+            self._held = await self._purse.hold(need, first=unsaved, then=(started,))
+        except StoreError:
+            self._unsaved = [*unsaved, *self._unsaved]
+            raise
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
         """See `agent.turn.TurnJournal`. Rides on the next commit."""
         self._unsaved.append(
             attempt_over(self._turn.id, number + self._attempts_before, result, self._clock.now())
         )
+        if self._held:
+            self._unsaved.append(settled(self._held, result))
+            self._held = None
+
+    def _broken_off(self) -> Iterable[Change]:
+        """A request is under way, and nobody waits for its end."""
+        if self._held:
+            yield broken_off(self._held, self._received)
+            self._held = None
 
     async def step_done(self, message: Message) -> None:
         """See `agent.turn.TurnJournal`."""
@@ -472,11 +508,10 @@ class Work:
         elif text := self._answer.text:
             rows.append(partial_row(text, done.cause))
         shown = self._answer.close(self._answer.whole())
-        told: tuple[Change, ...] = ()
-        if done.tell_operator:
-            told = self._shop.operators.tell(done.cause, self._turn.person, self._targets)
+        told = self._shop.operators.failed(done, self._turn.person, self._targets)
         notice = PutItem(self._told_of(done, operator_told=bool(told)))
-        changes = (*self._unsaved, *self._appended(rows), *shown, *told, notice)
+        spent = (*self._unsaved, *self._broken_off())
+        changes = (*spent, *self._appended(rows), *shown, *told, notice)
         return Ended(self._turn.id, TurnState.FAILED, done.cause, changes)
 
     def _told_of(self, done: TurnDone, *, operator_told: bool) -> Item:

@@ -222,6 +222,34 @@ class SetItem(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class Want(msgspec.Struct, frozen=True):
+    """A budget that a request is to be paid from, and its limits; None: none of that kind."""
+
+    scope: str
+    tokens: int | None = None
+    cost: float | None = None  # dollars
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What a request may use at most is held back, from all budgets or from none.
+
+    Not one of the changes: it can be refused, see `SessionStore.hold`.
+    """
+
+    day: str
+    wants: tuple[Want, ...]
+    tokens: int
+    cost: float = 0.0
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """What was held back is given free, and what was used counts in its place."""
+
+    held: Hold
+    tokens: int
+    cost: float = 0.0
+
+
 class SetTitle(msgspec.Struct, frozen=True):
     """Name a session."""
 
@@ -249,5 +277,6 @@ Change = (
     | AnswerApproval
     | PutItem
     | SetItem
+    | Settle
     | SetTitle
 )

@@ -23,6 +23,7 @@ from sessions.changes import (
     EndAttempt,
     EndTool,
     EndTurn,
+    Hold,
     OpenSession,
     PutApproval,
     PutItem,
@@ -31,11 +32,13 @@ from sessions.changes import (
     SetRequest,
     SetSession,
     SetTitle,
+    Settle,
     SettleFiles,
     StartAttempt,
     StartTool,
     StartTurn,
     TakeBack,
+    Want,
 )
 from sessions.engine import insert_for
 from sessions.errors import AlreadyStarted, Conflict, Missing
@@ -50,9 +53,11 @@ from sessions.records import (
     SessionState,
     TurnState,
 )
-from sessions.schema import storable
+from sessions.schema import MOST_DOLLARS, storable
 
 TITLE_LENGTH = 60
+
+_NO_LIMIT = 2**62
 
 _SETTLED_INBOX = {InboxState.DONE, InboxState.REFUSED, InboxState.IGNORED}
 _SETTLED_ITEM = {ItemState.SENT, ItemState.DEAD}
@@ -92,6 +97,35 @@ class Journal:
         else:
             row = {"shelf": shelf, "name": name, "value": value}
             connection.execute(self._upserts.put_value, row)
+
+    def hold(self, connection: Connection, hold: Hold) -> Want | None:
+        """Hold back from all budgets what a request may use; else say which has not enough."""
+        taken: list[Want] = []
+        # In one order, so that two processes never wait for each other.
+        for want in sorted(hold.wants, key=lambda want: want.scope):
+            if not self._hold(connection, hold, want):
+                for each in taken:
+                    _give_back(connection, hold, each)
+                return want
+            taken.append(want)
+        return None
+
+    def _hold(self, connection: Connection, hold: Hold, want: Want) -> bool:
+        if want.tokens is not None and hold.tokens > want.tokens:
+            return False
+        if want.cost is not None and hold.cost > want.cost:
+            return False
+        row = {
+            "day": hold.day,
+            "scope": want.scope,
+            "tokens": hold.tokens,
+            "cost": hold.cost,
+            "held_tokens": hold.tokens,
+            "held_cost": hold.cost,
+            "most_tokens": _NO_LIMIT if want.tokens is None else want.tokens,
+            "most_cost": MOST_DOLLARS if want.cost is None else want.cost,
+        }
+        return connection.execute(self._upserts.hold, row).rowcount == 1
 
     def _next_seq(self, connection: Connection) -> int:
         if self._sequence:
@@ -142,6 +176,8 @@ class Journal:
                 _put_approval(connection, change.approval)
             case AnswerApproval():
                 _answer_approval(connection, change)
+            case Settle():
+                _settle(connection, change)
             case SetTitle():
                 row = {"session": change.session_id, "title": change.title}
                 _one(connection, sql.SET_TITLE, row, change.session_id)
@@ -414,3 +450,21 @@ def _set_item(connection: Connection, change: SetItem) -> None:
         "error": change.error,
     }
     _one(connection, sql.SET_ITEM, row, change.id)
+
+
+def _settle(connection: Connection, change: Settle) -> None:
+    held = change.held
+    for want in sorted(held.wants, key=lambda want: want.scope):
+        row = {
+            "of_day": held.day,
+            "of_scope": want.scope,
+            "more_tokens": change.tokens - held.tokens,
+            "more_cost": change.cost - held.cost,
+            "more_held_tokens": -held.tokens,
+            "more_held_cost": -held.cost,
+        }
+        connection.execute(sql.SETTLE, row)
+
+
+def _give_back(connection: Connection, hold: Hold, want: Want) -> None:
+    _settle(connection, Settle(msgspec.structs.replace(hold, wants=(want,)), 0, 0.0))

@@ -169,6 +169,18 @@ class Turn(msgspec.Struct, frozen=True):
     person: str = ""  # who asked
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """One request to a model."""
+
+    turn_id: str
+    number: int
+    target: str
+    started_at: int
+    finished_at: int | None = None
+    verdict: str | None = None
+    cause: str = ""
+
+
 class ToolRun(msgspec.Struct, frozen=True):
     """A tool's effect: recorded as started before it, as finished after it."""
 
@@ -214,6 +226,25 @@ class Spent(msgspec.Struct, frozen=True):
     cost: float | None = None  # dollars, of the requests whose cost is known; None: of none
     requests: int = 0
     unpriced: int = 0  # requests that used tokens at a price that nobody knows
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What was spent on a day, of one thing that has a limit."""
+
+    tokens: int = 0  # what counts: used, and held back
+    cost: float = 0.0  # dollars
+    held_tokens: int = 0  # of these: for requests of which it is not known yet what they use
+    held_cost: float = 0.0
+
+    @property
+    def used_tokens(self) -> int:
+        """What is known to be used."""
+        return self.tokens - self.held_tokens
+
+    @property
+    def used_cost(self) -> float:
+        """The same in dollars."""
+        return self.cost - self.held_cost
 
 
 class Census(msgspec.Struct, frozen=True):
@@ -269,6 +300,21 @@ class Traced(msgspec.Struct, frozen=True):
     entry: InboxEntry
     turn: Turn | None
     items: tuple[Item, ...]
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What stands around something received, and may be what it waits for."""
+
+    session: Session | None = None  # of its turn, or that keeps it
+    attempt: Attempt | None = (
+        None  # the last of its turn, or of the one before it in its conversation
+    )
+    runs: tuple[ToolRun, ...] = ()  # of the same turn: the calls that are not over
+    questions: tuple[Approval, ...] = ()  # of the same: open ones
+    running: Turn | None = None  # the turn under way in its conversation
+    ahead: int = 0  # messages that wait there before it
+    together: int = 1  # messages that its turn answers
+    corrections: tuple[InboxEntry, ...] = ()  # edits and deletions in its chat, the newest first
 
 
 class Swept(msgspec.Struct, frozen=True):

@@ -69,7 +69,7 @@ class Exact(sa.TypeDecorator[str]):
 
 
 _PARTS_OF_A_DOLLAR = 1_000_000_000  # a token may cost less than a millionth
-_MOST_DOLLARS = 1_000_000
+MOST_DOLLARS = 1_000_000
 
 
 class Dollars(sa.TypeDecorator[float]):
@@ -80,7 +80,7 @@ class Dollars(sa.TypeDecorator[float]):
 
     def process_bind_param(self, value: float | None, dialect: Dialect) -> int | None:  # noqa: ARG002
         """Round it; what no request can cost is taken as not known (services send nonsense)."""
-        if value is None or not math.isfinite(value) or abs(value) > _MOST_DOLLARS:
+        if value is None or not math.isfinite(value) or abs(value) > MOST_DOLLARS:
             return None
         return round(value * _PARTS_OF_A_DOLLAR)
 
@@ -297,6 +297,20 @@ outbox = sa.Table(
     sa.Column("settled_at", Moment),
     _partial("ix_outbox_open", "seq", where="state IN ('pending', 'attempting', 'unknown')"),
     _partial("ix_outbox_address", "address", "seq", where="final"),
+)
+
+# What was spent on a day, of whatever has a limit. `tokens` and `cost` are what counts: what was used,
+# and what is held back for requests under way (`held_…`), of which nobody knows yet what they use.
+budgets = sa.Table(
+    "budgets",
+    metadata,
+    sa.Column("day", Name, primary_key=True),
+    sa.Column("scope", Words, primary_key=True),
+    _number("tokens"),
+    sa.Column("cost", Dollars, nullable=False, server_default="0"),
+    _number("held_tokens"),
+    sa.Column("held_cost", Dollars, nullable=False, server_default="0"),
+    sqlite_with_rowid=False,
 )
 
 shelves = sa.Table(

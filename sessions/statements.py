@@ -14,6 +14,7 @@ from sessions.records import ApprovalState, InboxState, TurnState
 from sessions.schema import (
     approvals,
     attempts,
+    budgets,
     inbox,
     messages,
     outbox,
@@ -212,6 +213,22 @@ SET_ITEM = (
     )
 )
 
+# --- writing: what may be spent --------------------------------------------------------------
+
+_SPENT = ("tokens", "cost", "held_tokens", "held_cost")
+_budget = (budgets.c.day == given("of_day"), budgets.c.scope == given("of_scope"))
+SETTLE = (
+    sa.update(budgets)
+    .where(*_budget)
+    .values(
+        {
+            name: budgets.c[name] + given(f"more_{name}", type_=budgets.c[name].type)
+            for name in _SPENT
+        }
+    )
+)
+FORGET_BUDGETS = sa.delete(budgets).where(budgets.c.day < given("before"))
+
 # --- writing: the rest -----------------------------------------------------------------------
 
 DROP_VALUE = sa.delete(shelves).where(
@@ -274,6 +291,19 @@ class Upserts:
         self.put_final_item = put.on_conflict_do_update(
             index_elements=["id"], set_={**news, "seq": became_final}
         )
+        put = insert(budgets).values(_all_of(budgets))
+        self.hold = put.on_conflict_do_update(
+            index_elements=["day", "scope"],
+            set_={name: budgets.c[name] + put.excluded[name] for name in _SPENT},
+            # The row is locked before this is looked at: of two requests only one gets the rest.
+            where=sa.and_(
+                *(
+                    budgets.c[name] + put.excluded[name]
+                    <= given(f"most_{name}", type_=budgets.c[name].type)
+                    for name in ("tokens", "cost")
+                )
+            ),
+        ).execution_options(preserve_rowcount=True)
         put = insert(shelves).values(_all_of(shelves))
         self.put_value = put.on_conflict_do_update(
             index_elements=["shelf", "name"], set_={"value": put.excluded.value}

@@ -11,9 +11,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol, Self
 
+from sqlalchemy.engine import Connection
+
 from sessions import opening, soundness
 from sessions import statements as sql
-from sessions.changes import Change
+from sessions.changes import Change, Hold, Want
 from sessions.database import Counts, Database
 from sessions.engine import place
 from sessions.errors import Ambiguous, StoreCorrupt
@@ -21,6 +23,7 @@ from sessions.forgetting import Forgetting
 from sessions.journal import Journal
 from sessions.queries import (
     approvals,
+    budgets,
     census,
     costs,
     inbox,
@@ -32,6 +35,8 @@ from sessions.queries import (
 )
 from sessions.records import (
     Approval,
+    Around,
+    Budget,
     Census,
     Conversation,
     InboxEntry,
@@ -128,6 +133,28 @@ class SessionStore:
         if self.witness:
             self.witness.applied(changes)
 
+    async def hold(
+        self, hold: Hold, first: Collection[Change] = (), then: Collection[Change] = ()
+    ) -> Want | None:
+        """Hold back what a request may use; None when that is done.
+
+        Else nothing is held back, and this is the first budget that has not enough left. `first`
+        becomes true in any case, and before that; `then` only where something is held back.
+        """
+        first, then = tuple(first), tuple(then)
+
+        def work(connection: Connection) -> Want | None:
+            self._journal.apply(connection, first)
+            refused = self._journal.hold(connection, hold)
+            if refused is None:
+                self._journal.apply(connection, then)
+            return refused
+
+        refused = await self.database.write(work)
+        if self.witness:
+            self.witness.applied(first if refused else (*first, *then))
+        return refused
+
     async def replace_payload(self, inbox_id: str, payload: bytes | None) -> bool:
         """Put what a message says now in place of what it said; False when it waits no more."""
         row = {"row": inbox_id, "payload": payload}
@@ -138,6 +165,10 @@ class SessionStore:
     async def put_value(self, shelf: str, name: str, value: str | None) -> None:
         """Keep a small value; None forgets it."""
         await self.database.write(lambda c: self._journal.put_value(c, shelf, name, value))
+
+    async def forget_budgets(self, before: str) -> None:
+        """Forget what was spent before a day."""
+        await self.database.write(lambda c: c.execute(sql.FORGET_BUDGETS, {"before": before}))
 
     async def sweep(self, before: int) -> Swept:
         """Forget what was ignored before a moment; a little at a time, so that nobody waits."""
@@ -260,6 +291,10 @@ class SessionStore:
         only = {name: value for name, value in given.items() if value is not None}
         return await self.database.read(lambda c: costs.spent(c, only))
 
+    async def budgets(self, day: str, scopes: Collection[str]) -> dict[str, Budget]:
+        """What was spent of these on a day, by scope; nothing at all counts as `Budget()`."""
+        return await self.database.read(lambda c: budgets.spent(c, day, scopes))
+
     # --- reading: questions whether a tool may run --------------------------------------------
 
     async def approval(self, approval_id: str) -> Approval | None:
@@ -322,8 +357,25 @@ class SessionStore:
         return await self.database.read(lambda c: together.timeline(c, address, after, limit))
 
     async def trace(self, text: str, limit: int = 20) -> tuple[Traced, ...]:
-        """What was received by a key, an address or an id, newest first, and what came of it."""
+        """What was received by a key, an address or an id, newest first, and what came of it.
+
+        The key of a room finds all conversations in it.
+        """
         return await self.database.read(lambda c: together.trace(c, text, limit))
+
+    async def around(self, entry: InboxEntry, corrected: Collection[str]) -> Around:
+        """What something received may wait for; `corrected`: the decisions on edits and deletions."""
+        return await self.database.read(lambda c: together.around(c, entry, corrected))
+
+    async def newest(
+        self, platform: str, limit: int, *, ignored: bool = False
+    ) -> tuple[InboxEntry, ...]:
+        """What came from a platform last, the newest first; `ignored`: only what was."""
+        return await self.database.read(lambda c: inbox.newest(c, platform, limit, ignored=ignored))
+
+    async def item(self, item_id: str) -> Item | None:
+        """Something that was to be shown."""
+        return await self.database.read(lambda c: outbox.item(c, item_id))
 
     # --- the rest -----------------------------------------------------------------------------
 

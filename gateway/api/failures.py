@@ -12,9 +12,12 @@ __all__ = [
     "UNFIT",
     "Failure",
     "Refused",
+    "over_budget",
     "too_many",
     "unfit",
 ]
+
+QUOTA = "insufficient_quota"
 
 
 class Refused(Exception):
@@ -64,6 +67,17 @@ def too_many(limit: int) -> Failure:
         type=TOO_MANY,
         code="rate_limit_exceeded",
         retry_after=60,
+    )
+
+
+def over_budget(cause: str, free_in: int | None) -> Failure:
+    """Refuse what costs more than may be spent; OpenAI's clients know the code."""
+    return Failure(
+        status=429,
+        message=f"{cause[:1].upper()}{cause[1:]}.",
+        type=QUOTA,
+        code=QUOTA,
+        retry_after=free_in,
     )
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from agent.events import TurnDone
 from agent.spend import Usage
-from gateway.api.failures import BROKEN, TOO_MANY, Failure
+from gateway.api.failures import BROKEN, TOO_MANY, Failure, over_budget
 from gateway.news import End, Over
 
 FinishReason = Literal["stop", "length", "content_filter", "error"]
@@ -85,6 +85,8 @@ def cleaned(outcome: Outcome, clean: Callable[[str], str]) -> Outcome:
 def _failed(done: TurnDone | None, cause: str, usage: Usage) -> Outcome:
     if done is None:
         return Outcome("error", turn_failed(cause, 500), usage=usage)
+    if done.over_budget:
+        return Outcome("error", over_budget(cause, done.free_in), usage=usage)
     if done.notice == _DECLINED or done.last == "refused":
         return Outcome("content_filter", declined=cause, usage=usage)
     if done.notice == _THOUGHT_TOO_LONG or done.last == "capped":

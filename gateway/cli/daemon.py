@@ -76,6 +76,8 @@ def status(*, as_json: bool) -> None:
     }
     if isinstance(started, int):
         fields["started at"] = moment(started)
+    for limit in found.get("today", ()):
+        fields[f"today, {limit['for']}"] = f"{limit['used']} of {limit['limit']}"
     print_fields(fields | found.get("platforms", {}))
 
 

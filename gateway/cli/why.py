@@ -1,92 +1,120 @@
-"""`holdfast why`: a message's way through the gateway, with times."""
+"""`holdfast why`: a message's way through the gateway, with times, and what it waits for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
+import msgspec
 
-from gateway.cli.common import as_json, configured, moment, print_json, read_store
+from gateway.cli.common import as_json, configured, control_socket, print_json, read_store
 from gateway.config import Options
+from gateway.control import EXPECTED, NotRunning, ask
+from gateway.decisions import CORRECTIONS
+from gateway.delivery.outbox import read_pauses
 from gateway.errors import HoldfastError
-from sessions.records import InboxState, Item, ItemState, Traced
+from gateway.way import chats, story
+from gateway.way.facts import Daemon, Way
+from gateway.way.standing import waits
+from sessions.records import InboxEntry, Item
 from sessions.store import SessionStore
-from sessions.values.clock import rfc3339
+from sessions.values.clock import SystemClock, rfc3339
 
-_STATES = {
-    InboxState.WAITING: "waits for its turn",
-    InboxState.COMMAND: "is a command that waits to be carried out",
-    InboxState.RUNNING: "is being answered",
-    InboxState.HELD: "is kept with a suspended session; /resume brings it back",
-    InboxState.DONE: "is done",
-    InboxState.REFUSED: "was not taken; its sender was told",
-    InboxState.IGNORED: "was ignored; its text was not kept",
-}
+_IGNORED = 5
 
 
 class Unknown(HoldfastError):
     """Nothing was received that is called so."""
 
 
-@click.command(help="Show the way of MESSAGE, or of the latest messages of CHAT, and why it waits.")
+class _Found(msgspec.Struct, frozen=True):
+    ways: tuple[Way, ...]
+    item: Item | None = None  # that answers nothing that was received
+    last: tuple[InboxEntry, ...] = ()
+    ignored: tuple[InboxEntry, ...] = ()
+
+
+@click.command(
+    help="Show the way of a message, or of the latest messages of CHAT, and why it waits. MESSAGE: the "
+    "platform's id of it or ours, or the id of its turn, of its answer or of its session."
+)
 @click.argument("what", metavar="CHAT|MESSAGE")
 @as_json
 @configured
 def why(options: Options, what: str, *, as_json: bool) -> None:
     """See the help."""
+    daemon = _daemon()
+    now = SystemClock().now()
 
-    async def read(store: SessionStore) -> tuple[Traced, ...]:
-        return tuple(await store.trace(what))
+    async def read(store: SessionStore) -> _Found:
+        pauses = await read_pauses(store)
+        traced = await store.trace(what)
+        if traced:
+            ways = [
+                Way(each, await store.around(each.entry, CORRECTIONS), now, daemon, pauses)
+                for each in traced
+            ]
+            return _Found(tuple(ways))
+        if item := await store.item(what):
+            return _Found((), item)
+        platform = chats.platform_of(what)
+        if platform is None:
+            return _Found(())
+        last = await store.newest(platform, 1)
+        ignored = await store.newest(platform, _IGNORED, ignored=True)
+        return _Found((), None, last, ignored)
 
     found = read_store(options, read)
-    if not found:
-        msg = f"Nothing was received that is called {what}, neither a chat nor a message."
-        raise Unknown(msg)
+    if not found.ways and found.item is None:
+        raise Unknown("\n".join(chats.nothing(what, daemon, found.last, found.ignored)))
     if as_json:
-        print_json([_data(traced) for traced in found])
+        print_json([data(each) for each in found.ways])
         return
-    for traced in found:
-        for line in lines(traced):
-            click.echo(line)
+    for line in _lines(what, found):
+        click.echo(line)
 
 
-def lines(traced: Traced) -> Iterator[str]:
-    """Tell a message's way, one line per step."""
-    entry, turn = traced.entry, traced.turn
-    yield f"message {entry.event} of {entry.key} {_STATES[entry.state]}"
-    decision = f" (decision: {entry.decision})" if entry.decision else ""
-    steps = [(entry.received_at, f"received and stored as {entry.id}{decision}")]
-    if turn:
-        steps.append((turn.started_at, f"turn {turn.id} began"))
-        if turn.finished_at is not None:
-            cause = f": {turn.cause}" if turn.cause else ""
-            tries = f"{turn.attempts} request{'' if turn.attempts == 1 else 's'} to the model"
-            steps.append((turn.finished_at, f"turn {turn.state.value}, {tries}{cause}"))
-    for item in traced.items:
-        steps.append((item.created_at, f"{item.kind} {item.id} written"))
-        steps.append((item.settled_at or item.created_at, f"{item.kind} {_delivery(item)}"))
-    if entry.settled_at is not None:
-        steps.append((entry.settled_at, "settled"))
-    for at, what in sorted(steps, key=lambda step: step[0]):
+def _daemon() -> Daemon | None:
+    """How the gateway that runs stands; one that does not answer counts as none."""
+    try:
+        found = ask(control_socket(), "status")
+    except NotRunning:
+        return None
+    except EXPECTED:
+        return Daemon()
+    return Daemon(found.get("state") == "stopping", found.get("platforms", {}))
+
+
+def _lines(what: str, found: _Found) -> Iterator[str]:
+    if found.item:
+        yield chats.lone(found.item)
+    if chats.platform_of(what):
+        yield f"{what}: {chats.summary(found.ways)}"
+    for each in found.ways:
+        yield from lines(each)
+
+
+def lines(each: Way) -> Iterator[str]:
+    """Tell a message's way, one line per step, and how it stands."""
+    yield story.headline(each)
+    for at, what in story.steps(each):
         yield f"  {rfc3339(at)[:-1].replace('T', ' ')}  {what}"
+    stands = waits(each)
+    yield f"  now: {stands.now}"
+    if stands.then:
+        yield f"  goes on when: {stands.then}"
 
 
-def _delivery(item: Item) -> str:
-    tries = f" after {item.tries} tries" if item.tries > 1 else ""
-    if item.state is ItemState.SENT:
-        return f"sent{tries}"
-    error = f": {item.error}" if item.error else ""
-    waits = f", not before {moment(item.not_before)}" if item.not_before else ""
-    return f"is {item.state.value}{tries}{waits}{error}"
-
-
-def _data(traced: Traced) -> dict[str, Any]:
-    entry, turn = traced.entry, traced.turn
+def data(each: Way) -> dict[str, Any]:
+    """Write a way for programs."""
+    entry, turn, stands = each.entry, each.traced.turn, waits(each)
     return {
         "message": entry.event,
         "id": entry.id,
         "key": entry.key,
         "state": entry.state.value,
         "decision": entry.decision,
+        "now": stands.now,
+        "goes_on_when": stands.then or None,
         "received_at": rfc3339(entry.received_at),
         "settled_at": _maybe(entry.settled_at),
         "session": entry.session_id,
@@ -99,18 +127,19 @@ def _data(traced: Traced) -> dict[str, Any]:
             "attempts": turn.attempts,
             "cause": turn.cause,
         },
-        "items": [
-            {
-                "id": item.id,
-                "kind": item.kind,
-                "state": item.state.value,
-                "created_at": rfc3339(item.created_at),
-                "settled_at": _maybe(item.settled_at),
-                "tries": item.tries,
-                "error": item.error,
-            }
-            for item in traced.items
-        ],
+        "items": [_item_data(item) for item in each.traced.items],
+    }
+
+
+def _item_data(item: Item) -> Mapping[str, Any]:
+    return {
+        "id": item.id,
+        "kind": item.kind,
+        "state": item.state.value,
+        "created_at": rfc3339(item.created_at),
+        "settled_at": _maybe(item.settled_at),
+        "tries": item.tries,
+        "error": item.error,
     }
 
 

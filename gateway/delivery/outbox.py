@@ -46,6 +46,12 @@ def _unchanged(text: str) -> str:
     return text
 
 
+async def read_pauses(store: SessionStore) -> dict[str, int]:
+    """Until when platforms want nothing more of us, by chat; milliseconds."""
+    kept = await store.get_value(_SHELF, _PAUSES)
+    return msgspec.json.decode(kept, type=dict[str, int]) if kept else {}
+
+
 class LiveItem:
     """An answer that is being written; made by `Delivery.live`."""
 
@@ -142,8 +148,7 @@ class Delivery:
     async def recover(self) -> int:
         """Take up what an earlier process left; how many items that is."""
         now = self.clock.now()
-        kept = await self.store.get_value(_SHELF, _PAUSES)
-        pauses = msgspec.json.decode(kept, type=dict[str, int]) if kept else {}
+        pauses = await read_pauses(self.store)
         self._pauses = {key: until for key, until in pauses.items() if until > now}
         items = await self.store.open_items()
         for item in items:

@@ -54,7 +54,8 @@ _DESCRIBED = {
     408: "The headers or the body took too long to arrive.",
     413: "The body is too large.",
     422: "The `Idempotency-Key` came with another request before.",
-    429: "Too much at once: requests, or messages in a minute, or waiting ones in the session.",
+    429: "Too much at once: requests, or messages in a minute, or waiting ones in the session. Or more "
+    "than may be spent on a day (`insufficient_quota`).",
     431: "The headers are too large.",
     500: "Something failed that nobody foresaw; the gateway's log says what.",
     502: "The model's service gave no answer.",
@@ -109,7 +110,8 @@ def answering() -> list[Reply]:
     state = (SESSION_STATE, _SHOULD_RETRY)
     broken = outcome.turn_failed("the log says why", 500)
     waits = [outcome.INTERRUPTED, outcome.NOT_BEGUN]
-    busy = [failures.too_many(20), outcome.QUEUE_FULL]
+    spent = failures.over_budget("the limit of $20.00 a day for everybody here is used up", 3600)
+    busy = [failures.too_many(20), outcome.QUEUE_FULL, spent]
     return _joined(
         keyed(),
         [

@@ -6,6 +6,6 @@ all. A database that is not there yet is made from `sessions.schema` in one go; 
 both ways lead to the same tables.
 """
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004_budgets")
 """All steps, the oldest first."""
 HEAD = REVISIONS[-1]

@@ -1,5 +1,7 @@
 """What was received."""
 
+from collections.abc import Collection
+
 import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
@@ -45,7 +47,42 @@ _ABOUT = (
             schema.inbox.c.event == _text,
             schema.inbox.c.id == _text,
             schema.inbox.c.turn_id == _text,
+            schema.inbox.c.session_id == _text,
+            # all conversations of a room
+            sa.and_(schema.inbox.c.key > given("inside"), schema.inbox.c.key < given("behind")),
         )
+    )
+    .order_by(schema.inbox.c.seq.desc())
+    .limit(LIMIT)
+)
+_ABOUT_OPEN = _ABOUT.where(
+    state_is(
+        schema.inbox.c.state,
+        InboxState.WAITING,
+        InboxState.COMMAND,
+        InboxState.RUNNING,
+        InboxState.HELD,
+    )
+)
+MOST_OPEN = 100
+"""What waits is told of however much came after it, up to this number."""
+_NEWEST = (
+    sa.select(*ENTRY)
+    .where(
+        sa.or_(*(schema.inbox.c.key.startswith(given(name)) for name in ("plain", "of_account"))),
+        sa.or_(
+            given("every", type_=sa.Boolean()), schema.inbox.c.state == InboxState.IGNORED.value
+        ),
+    )
+    .order_by(schema.inbox.c.seq.desc())
+    .limit(LIMIT)
+)
+_CORRECTIONS = (
+    sa.select(*ENTRY)
+    .where(
+        schema.inbox.c.source == given("source"),
+        schema.inbox.c.decision.in_(given("decisions", expanding=True)),
+        schema.inbox.c.seq > given("after"),
     )
     .order_by(schema.inbox.c.seq.desc())
     .limit(LIMIT)
@@ -69,9 +106,14 @@ def said(connection: Connection, address: str, after: int, limit: int) -> tuple[
 
 
 def about(connection: Connection, text: str, limit: int) -> tuple[InboxEntry, ...]:
-    """List what was received lately by a key, an address or an id."""
-    found = {"text": text, "limit": limit}
-    return tuple(map(read_entry, connection.execute(_ABOUT, found)))
+    """List what was received lately by a key, an address or an id, and all of it that is open."""
+    found = {"text": text, "inside": f"{text}:", "behind": f"{text};"}
+    lately = connection.execute(_ABOUT, found | {"limit": limit})
+    rows = {entry.seq: entry for entry in map(read_entry, lately)}
+    if len(rows) == limit:
+        still = connection.execute(_ABOUT_OPEN, found | {"limit": MOST_OPEN})
+        rows |= {entry.seq: entry for entry in map(read_entry, still)}
+    return tuple(rows[seq] for seq in sorted(rows, reverse=True))
 
 
 def waiting_keys(connection: Connection) -> tuple[str, ...]:
@@ -104,3 +146,20 @@ def received(connection: Connection, id_: str) -> InboxEntry | None:
     """Find something received by its id here."""
     row = connection.execute(_ENTRY_BY_ID, {"entry": id_}).first()
     return read_entry(row) if row else None
+
+
+def newest(
+    connection: Connection, platform: str, limit: int, *, ignored: bool
+) -> tuple[InboxEntry, ...]:
+    """List what came from a platform last; `ignored`: only what was."""
+    found = {"plain": f"{platform}:", "of_account": f"{platform}@", "every": not ignored}
+    return tuple(map(read_entry, connection.execute(_NEWEST, found | {"limit": limit})))
+
+
+def corrections(
+    connection: Connection, known: InboxEntry, decisions: Collection[str], limit: int
+) -> tuple[InboxEntry, ...]:
+    """List what came from the same source later and was decided so, the newest first."""
+    found = {"source": known.source, "after": known.seq, "limit": limit}
+    rows = connection.execute(_CORRECTIONS, found | {"decisions": list(decisions)})
+    return tuple(map(read_entry, rows))

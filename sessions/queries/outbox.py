@@ -16,6 +16,14 @@ _OPEN_ITEMS = _ITEMS.where(
 _ITEMS_OF_TURN = _ITEMS.where(
     schema.outbox.c.seq > given("after"), schema.outbox.c.turn_id == given("turn")
 )
+_ITEM_BY_ID = sa.select(*ITEM).where(schema.outbox.c.id == given("item"))
+# Names that `gateway` makes of what something answers: the answer itself, its notices.
+_NAMED = _ITEMS.where(
+    sa.or_(
+        schema.outbox.c.id.in_([given("answer"), given("aside")]),
+        sa.and_(schema.outbox.c.id >= given("notices"), schema.outbox.c.id < given("behind")),
+    )
+)
 _SHOWN = both_ways(
     ITEM,
     (
@@ -36,6 +44,23 @@ def of_turn(connection: Connection, turn_id: str, after: int) -> tuple[Item, ...
     """List what a turn wants to be shown; `after`: the number of what it answers."""
     found = {"turn": turn_id, "after": after}
     return tuple(map(read_item, connection.execute(_ITEMS_OF_TURN, found)))
+
+
+def item(connection: Connection, id_: str) -> Item | None:
+    """Find an item."""
+    row = connection.execute(_ITEM_BY_ID, {"item": id_}).first()
+    return read_item(row) if row else None
+
+
+def answering(connection: Connection, origin: str) -> tuple[Item, ...]:
+    """List what is named after something received, see `sessions.values.ids.made_of`."""
+    found = {
+        "answer": f"a_{origin}",
+        "aside": f"b_{origin}",
+        "notices": f"n_{origin}.",
+        "behind": f"n_{origin}/",
+    }
+    return tuple(map(read_item, connection.execute(_NAMED, found)))
 
 
 def shown(connection: Connection, address: str, after: int, limit: int) -> tuple[Item, ...]:

@@ -12,6 +12,7 @@ from sessions import schema
 from sessions.records import (
     Approval,
     ApprovalState,
+    Attempt,
     InboxEntry,
     InboxState,
     Item,
@@ -46,6 +47,7 @@ def _columns(table: sa.Table, record: type[msgspec.Struct]) -> list[sa.Column[An
 SESSION = _columns(schema.sessions, Session)
 ENTRY = _columns(schema.inbox, InboxEntry)
 TURN = _columns(schema.turns, Turn)
+ATTEMPT = _columns(schema.attempts, Attempt)
 RUN = _columns(schema.tool_runs, ToolRun)
 APPROVAL = _columns(schema.approvals, Approval)
 ITEM = _columns(schema.outbox, Item)

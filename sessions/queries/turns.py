@@ -7,8 +7,8 @@ from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
 
 from sessions import schema
-from sessions.queries.rows import RUN, TURN, read_turn
-from sessions.records import ToolRun, Turn, TurnState
+from sessions.queries.rows import ATTEMPT, RUN, TURN, read_turn
+from sessions.records import Attempt, ToolRun, Turn, TurnState
 from sessions.statements import state_is
 
 _TURN_BY_ID = sa.select(*TURN).where(schema.turns.c.id == given("turn"))
@@ -29,6 +29,12 @@ _RUNNING = (
     .order_by(schema.turns.c.key, schema.turns.c.id)  # as in the index
 )
 _RUNNING_OF_KEY = _RUNNING.where(schema.turns.c.key == given("key"))
+_LAST_ATTEMPT = (
+    sa.select(*ATTEMPT)
+    .where(schema.attempts.c.turn_id == given("turn"))
+    .order_by(schema.attempts.c.number.desc())
+    .limit(1)
+)
 _TOOL_RUNS = (
     sa.select(*RUN)
     .where(schema.tool_runs.c.turn_id == given("turn"))
@@ -69,6 +75,12 @@ def running_of(connection: Connection, key: str) -> tuple[Turn, ...]:
 def running(connection: Connection) -> tuple[Turn, ...]:
     """List the turns that are under way, or were when the process died."""
     return tuple(map(read_turn, connection.execute(_RUNNING)))
+
+
+def last_attempt(connection: Connection, turn_id: str) -> Attempt | None:
+    """Find the newest request of a turn."""
+    row = connection.execute(_LAST_ATTEMPT, {"turn": turn_id}).first()
+    return Attempt(*row) if row else None
 
 
 def tools(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:

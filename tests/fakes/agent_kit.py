@@ -1,12 +1,14 @@
 """For tests of the agent: a journal in memory, tools with visible effects, clocks to the scale."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from agent.attempt import AttemptResult
 from agent.experience import Experience, Learned
 from agent.providers.registry import Target, build
 from agent.settings import ProviderName, TargetSettings, Timeouts
+from agent.spend import Need
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import Drafts
@@ -90,7 +92,7 @@ class MemoryJournal:
         self.judged = asyncio.Event()  # a request is over
         self.refuses_tools = False
 
-    async def attempt_started(self, number: int, target: str) -> None:
+    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
         self.log.append(f"attempt {number} {target}")
         self.attempts.append(None)
 

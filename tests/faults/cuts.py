@@ -42,6 +42,7 @@ from agent.providers.connections import Pool
 from agent.providers.openai.service import Service
 from agent.providers.registry import Target, build
 from agent.settings import Timeouts
+from agent.spend import Need
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import Drafts
@@ -219,7 +220,7 @@ class Journal:
         self.thoughts = ""
         self.notices: list[str] = []
 
-    async def attempt_started(self, number: int, target: str) -> None:
+    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
         assert number == len(self.verdicts) + 1
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:

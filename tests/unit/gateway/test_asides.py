@@ -16,12 +16,13 @@ from agent.tools.contract import Tool
 from gateway.access import Role
 from gateway.announcer import Announcer
 from gateway.asides import LEVELS, Asides
+from gateway.budgets import Budgets
 from gateway.choices import Choices
 from gateway.commands.contract import Call, Outcome, Taken, Tell
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import read_body
 from gateway.models import Models, open_models
-from gateway.settings import Settings
+from gateway.settings import LimitSettings, Settings
 from sessions.changes import AppendMessages, Compact, EndAttempt, StartAttempt
 from sessions.events import Command, RunningTurn, State
 from sessions.records import InboxEntry, InboxState, Item, Message
@@ -131,6 +132,7 @@ async def room(
             store=store,
             clock=clock,
             models=models,
+            budgets=Budgets(store, clock, LimitSettings()),
             choices=choices,
             announcer=Announcer(Ids(clock), clock, lambda _: None),
             delivery=Delivery(store, clock),

@@ -366,7 +366,7 @@ def test_a_broken_file_hides_no_mistake_of_the_environment(write: Write) -> None
         ),
         (
             "[limits]\nusd_per_day = -0.5",
-            "F:2: limits.usd_per_day must be a number of at least 0, not -0.5",
+            "F:2: limits.usd_per_day must be a number from 0 to 1000000, not -0.5",
         ),
         (
             "[gateway]\nstale_after = '1 year'",
@@ -510,6 +510,14 @@ def test_what_is_wrong_in_a_file_is_named_with_line_and_key(
         (
             "[limits.users.'telegram:*']\nusd_per_day=1",
             'F:1: limits.users."telegram:*" must be one person, such as telegram:1001',
+        ),
+        (
+            "[limits.chats.hall]\nusd_per_day=1",
+            "F:1: limits.chats.hall is no chat; one looks like telegram:-100123 or slack:T1/C1",
+        ),
+        (
+            "[limits.chats.'telegram:-1:u=7']\nusd_per_day=1",
+            'F:1: limits.chats."telegram:-1:u=7" must be a whole chat, without a thread or a person in it',
         ),
         (
             "[platforms.pigeon]\ntoken='x'\nmode='walk'",
@@ -808,6 +816,18 @@ def test_an_entry_for_a_platform_that_does_not_exist_is_warned_of(write: Write) 
     )
 
 
+def test_a_limit_for_a_platform_that_does_not_exist_is_warned_of(write: Write) -> None:
+    path = write(
+        "[limits.users]\n'pigeno:1' = {tokens_per_day = 1}\n'api:key' = {tokens_per_day = 1}\n"
+        "[limits.chats]\n'pigeno:-1' = {tokens_per_day = 1}\n'pigeon:-1' = {tokens_per_day = 1}\n"
+    )
+    hint = "no platform is called pigeno (did you mean pigeon?)"
+    assert loaded(path=path).warnings == (
+        f'{path}:2: limits.users."pigeno:1" limits nobody: {hint}',
+        f'{path}:5: limits.chats."pigeno:-1" limits nothing: {hint}',
+    )
+
+
 def test_a_system_prompt_file_must_be_there(write: Write, tmp_path: Path) -> None:
     path = write("[agent]\nsystem_prompt_file = 'prompt.md'\n")
     assert problems(path=path) == [
@@ -876,13 +896,6 @@ def test_the_nearest_known_word_is_found(word: str, found: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("[limits]\nusd_per_day = 5", "F:2: limits.usd_per_day", id="money"),
-        pytest.param("[limits]\ntokens_per_day = 5", "F:2: limits.tokens_per_day", id="tokens"),
-        pytest.param(
-            '[limits.users."telegram:1"]\nmessages_per_minute = 1\nusd_per_day = 1',
-            'F:3: limits.users."telegram:1".usd_per_day',
-            id="wherever it stands",
-        ),
         pytest.param(
             "[tools.shell]\nsandbox = 'none'", "F:2: tools.shell.sandbox", id="a part of a section"
         ),
@@ -899,10 +912,9 @@ def test_a_key_that_cannot_take_effect_yet_is_refused(
 
 
 def test_every_layer_is_refused_a_key_that_cannot_take_effect_yet() -> None:
-    remove = "in this version; remove it"
-    assert problems("limits.usd_per_day=5", env={"HOLDFAST_LIMITS__TOKENS_PER_DAY": "5"}) == [
-        f"HOLDFAST_LIMITS__TOKENS_PER_DAY: limits.tokens_per_day has no effect {remove}",
-        "--set limits.usd_per_day=5: limits.usd_per_day has no effect in this version; remove it",
+    assert problems("voice.speech_model=x", env={"HOLDFAST_VOICE__SPEECH_URL": "http://x"}) == [
+        "HOLDFAST_VOICE__SPEECH_URL: voice.speech_url has no effect in this version; remove it",
+        "--set voice.speech_model=x: voice.speech_model has no effect in this version; remove it",
     ]
 
 

@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from agent.events import Ending, TurnDone
 from gateway.announcer import Announcer
+from gateway.budgets import Scope, Standing
 from gateway.delivery.view import read_address, read_body
 from gateway.disk import Room
 from gateway.operators import Book, Operators, Trouble
 from platforms.core.contract import Address, Capabilities, Live, Repeat, Unit
-from sessions.changes import Change, PutItem
+from sessions.changes import Change, PutItem, Want
+from sessions.records import Budget
 from sessions.values.ids import Ids
 
 CAN = Capabilities(4000, Unit.CHARACTERS, Live.EDIT, Repeat.ALWAYS, command="!{word}")
@@ -58,6 +63,17 @@ class Office:
             )
         )
 
+    def fails(
+        self, cause: str = "it refused", targets: str = "model", **more: Any
+    ) -> list[tuple[str, str]]:
+        """Who is shown what of a turn that failed."""
+        done = TurnDone(Ending.FAILED, "", cause, **{"last": "cut", **more})
+        return shown(self.operators.failed(done, "pigeon:9", targets))
+
+    def spends(self, day: str = "2026-11-18", **budgets: Standing) -> list[tuple[str, str]]:
+        """Who is shown what of budgets that stand so."""
+        return shown(self.operators.look_at_budgets(budgets.values(), day, 3600))
+
     def finds(self, free: int) -> list[tuple[str, str]]:
         """Who is shown what when so much is left of a disk that should have 1000 MB."""
         room = Room(free * 10**6, 1000 * 10**6, Path("/state"))
@@ -71,6 +87,12 @@ def shown(changes: Sequence[Change]) -> list[tuple[str, str]]:
         where = read_address(change.item.address)
         found.append((f"{where.platform}:{where.chat}", read_body(change.item).text))
     return found
+
+
+def stands(used: int, *, held: int = 0, refused: bool = False, name: str = "all") -> Standing:
+    """A budget of 1,000 tokens."""
+    scope = Scope(name, f"those of {name}", Want(name, 1000))
+    return Standing(scope, Budget(used + held, 0.0, held, 0.0), refused)
 
 
 WORDS = "🛠 The model cannot be used: no credit. Conversations fail until this is mended."
@@ -236,3 +258,88 @@ def test_of_safe_mode_all_are_told_when_it_begins_and_when_it_is_over() -> None:
     assert over == [("pigeon:9", "✅ Safe mode is over: tools are there again.")]
     assert later.operators.look_at_crashes(0) == ()
     assert later.operators.book == Book()
+
+
+def test_a_service_that_only_fails_is_told_of_when_five_minutes_have_passed() -> None:
+    office = Office("pigeon:1")
+    assert office.fails() == []
+    office.clock.at += 299
+    assert office.fails() == []
+    assert office.fails(targets="another") == []
+    office.clock.at += 1
+    (told,) = office.fails()
+    assert told == ("pigeon:1", WORDS.replace("no credit", "it refused"))
+    assert office.fails(targets="another") == []
+    assert office.over()[0][1].startswith("✅ The model answers again.")
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param({"last": "complete"}, id="it used up its steps"),
+        pytest.param({"last": "refused", "notice": "N9"}, id="it declined"),
+        pytest.param({"over_budget": True}, id="a limit"),
+    ],
+)
+def test_a_turn_that_failed_although_the_service_answered_is_no_trouble(
+    ending: dict[str, Any],
+) -> None:
+    office = Office("pigeon:1")
+    for _ in range(3):
+        assert office.fails(**ending) == []
+        office.clock.at += 300
+
+
+def test_an_answer_in_between_ends_the_five_minutes() -> None:
+    office = Office("pigeon:1")
+    assert office.fails() == []
+    office.clock.at += 200
+    assert office.over() == []
+    office.clock.at += 200
+    assert office.fails() == []
+
+
+def test_what_only_an_admin_can_mend_is_told_with_the_first_turn() -> None:
+    office = Office("pigeon:1")
+    assert office.fails("no credit", tell_operator=True) == [("pigeon:1", WORDS)]
+
+
+def test_which_services_failed_is_not_remembered_without_end() -> None:
+    office = Office("pigeon:1")
+    for number in range(300):
+        office.fails(targets=f"model {number}")
+    assert len(office.operators._silent) <= 101
+
+
+NEAR = (
+    "🛠 80 % of the limit of 1,000 tokens a day for those of all is used: 800 tokens. When it is used "
+    "up, nothing more is asked of the model there until the next day begins."
+)
+USED_UP = (
+    "⛔ The limit of 1,000 tokens a day for those of all is used up. Until the next day begins, in "
+    "1 h, messages there are refused, and their senders told. What may be spent is set in [limits]."
+)
+
+
+def test_of_a_budget_the_admins_are_told_twice_a_day_at_most() -> None:
+    office = Office("pigeon:1")
+    assert office.spends(all=stands(799, held=200)) == []  # what is held back may be given back
+    assert office.spends(all=stands(800)) == [("pigeon:1", NEAR)]
+    assert office.spends(all=stands(999)) == []
+    assert office.spends(all=stands(999, refused=True)) == [("pigeon:1", USED_UP)]
+    assert office.spends(all=stands(1000, refused=True)) == []
+    assert office.spends(all=stands(801)) == []
+    next_day = "2026-11-19"
+    assert office.spends(next_day, all=stands(0)) == []
+    assert office.spends(next_day, all=stands(1000)) == [("pigeon:1", USED_UP)]
+    assert office.spends(next_day, all=stands(900)) == []
+
+
+def test_each_budget_is_told_of_for_itself_and_not_again_by_the_next_process() -> None:
+    office = Office("pigeon:1")
+    assert len(office.spends(all=stands(800), hall=stands(1000, name="hall"))) == 2
+    book = msgspec.json.decode(msgspec.json.encode(office.operators.book), type=Book)
+    later = Office("pigeon:1")
+    later.operators.restore(book)
+    assert later.spends(all=stands(900), hall=stands(1000, name="hall")) == []
+    assert later.spends(all=stands(900, refused=True)) == [("pigeon:1", USED_UP)]

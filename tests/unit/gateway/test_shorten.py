@@ -7,6 +7,7 @@ import pytest
 from agent.compaction import Compacted
 from agent.settings import ModelSettings, Timeouts
 from agent.tokens import estimate_message
+from gateway.budgets import Purse
 from gateway.models import Models, open_models
 from gateway.settings import Settings
 from gateway.shorten import NotSummarised, as_change, shortened
@@ -22,6 +23,8 @@ from tests.contract.store_kit import KEY, ended, opened, started
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 
+NO_STORE: Any = None
+UNLIMITED = Purse(NO_STORE, ())  # nothing is held back where nothing is limited
 LONG = "A long story about ships and harbours. " * 40
 ROWS = tuple(
     row
@@ -65,7 +68,7 @@ async def shorten(
     server: ModelServer, home: Path, rows: tuple[Message, ...] = ROWS, **model: Any
 ) -> tuple[Compacted | None, SideTurn]:
     models, given = await setting(server, home, **model)
-    side = SideTurn("t_side", given, SystemClock())
+    side = SideTurn("t_side", given, SystemClock(), UNLIMITED)
     try:
         return await shortened(rows, "", given, side), side
     finally:
@@ -176,7 +179,7 @@ async def test_costs_are_on_record_without_a_turn_that_anybody_could_take_back(
 ) -> None:
     async with ModelServer('H T"The " RST', 'H T"The end." F stop U(7,100,60) D') as server:
         models, given = await setting(server, tmp_path)
-        side = SideTurn("t_side", given, SystemClock())
+        side = SideTurn("t_side", given, SystemClock(), UNLIMITED)
         done = await side.ask("", (Message("user", "go"),), session="s1")
         await models.aclose()
     assert done.text == "The end."
@@ -200,7 +203,7 @@ async def test_a_model_that_calls_tools_which_are_not_there_is_asked_for_words(
     scripts = ('H C(0,c1,read,{"path":"a"}) F tool_calls U D', ok("Without tools: fine."))
     async with ModelServer(*scripts) as server:
         models, given = await setting(server, tmp_path)
-        side = SideTurn("t_side", given, SystemClock())
+        side = SideTurn("t_side", given, SystemClock(), UNLIMITED)
         done = await side.ask("", (Message("user", "go"),))
         await models.aclose()
     assert done.text == "Without tools: fine."
@@ -212,7 +215,7 @@ async def test_a_conversation_that_is_too_long_is_shortened_for_one_question_onl
 ) -> None:
     async with ModelServer(ok("They talked."), ok("Fine.")) as server:
         models, given = await setting(server, tmp_path, context_window=2048)
-        side = SideTurn("t_side", given, SystemClock())
+        side = SideTurn("t_side", given, SystemClock(), UNLIMITED)
         done = await side.ask("", (*ROWS, Message("user", "and?")), session="s1")
         await models.aclose()
     assert done.text == "Fine."

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.usage import count, dollars, midnight, table
+from gateway.days import midnight
+from gateway.usage import count, dollars, table
 from sessions.records import Spent
 
 

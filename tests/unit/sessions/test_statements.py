@@ -9,7 +9,7 @@ from sqlalchemy.dialects import sqlite
 
 from sessions import opening, statements
 from sessions.engine import place, reader
-from sessions.queries import approvals, costs, inbox, outbox, sessions, turns, values
+from sessions.queries import approvals, budgets, costs, inbox, outbox, sessions, turns, values
 
 PARTIAL = {
     "ix_inbox_waiting",
@@ -25,6 +25,10 @@ LISTS = {
     "_SESSIONS": "lists everything, for a person",
     "_SESSIONS_OF_PLATFORM": "likewise",
     "_ABOUT": "a person asks why",
+    "_ABOUT_OPEN": "likewise",
+    "_NEWEST": "likewise",
+    "_CORRECTIONS": "likewise",
+    "_NAMED": "likewise",
     "_TOOL_RUNS": "sorts the few it finds",
     "_ENTRIES": "only the beginning of others",
     "_ITEMS": "likewise",
@@ -33,7 +37,7 @@ LISTS = {
 
 def everything() -> Iterator[tuple[str, sa.ClauseElement]]:
     upserts = statements.Upserts(sqlite.insert)
-    homes = (statements, sessions, inbox, turns, outbox, approvals, values, upserts)
+    homes = (statements, sessions, inbox, turns, outbox, approvals, budgets, values, upserts)
     for home in homes:
         for name, thing in vars(home).items():
             each = thing if isinstance(thing, tuple) else (thing,)

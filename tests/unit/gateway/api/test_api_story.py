@@ -161,8 +161,18 @@ def test_whatever_is_heard_of_tools_what_is_told_is_in_pairs(news: list[Any]) ->
     assert running == []
 
 
-def failed(notice: str = "N7", last: str = "", *, operator: bool = False) -> TurnDone:
-    return TurnDone(Ending.FAILED, "", "why", notice=notice, last=last, tell_operator=operator)
+def failed(
+    notice: str = "N7", last: str = "", *, operator: bool = False, over_budget: bool = False
+) -> TurnDone:
+    return TurnDone(
+        Ending.FAILED,
+        "",
+        "why",
+        notice=notice,
+        last=last,
+        tell_operator=operator,
+        over_budget=over_budget,
+    )
 
 
 ANSWERED = TurnDone(Ending.ANSWERED, "x")
@@ -181,6 +191,8 @@ ANSWERED = TurnDone(Ending.ANSWERED, "x")
         (End(Over.FAILED, failed("N9"), "why"), "content_filter", None),
         (End(Over.FAILED, failed(last="refused"), "why"), "content_filter", None),
         (End(Over.FAILED, None, "why"), "error", 500),
+        (End(Over.FAILED, failed(over_budget=True), "why"), "error", 429),
+        (End(Over.FAILED, failed("budget", over_budget=True), "why"), "error", 429),
         (End(Over.STOPPED), "error", 409),
         (End(Over.INTERRUPTED), "error", 503),
         (End(Over.REFUSED), "error", 429),

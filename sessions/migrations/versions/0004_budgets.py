@@ -1,0 +1,30 @@
+"""What was spent on a day, of whatever has a limit.
+
+Revision ID: 0004_budgets
+Revises: 0003
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004_budgets"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    """Begin with nothing: a limit counts from when it is first in force."""
+    op.create_table(
+        "budgets",
+        sa.Column("day", NAME, nullable=False),
+        sa.Column("scope", NAME, nullable=False),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+            for name in ("tokens", "cost", "held_tokens", "held_cost")
+        ),
+        sa.PrimaryKeyConstraint("day", "scope", name="pk_budgets"),
+        sqlite_with_rowid=False,
+    )

@@ -1,0 +1,201 @@
+"""`holdfast why`, asked at a terminal while the gateway runs and when it does not."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli.why import why
+from gateway.control import serving, socket_path
+from gateway.settings import GatewaySettings, LimitSettings
+from platforms.core.contract import (
+    Address,
+    InboundDelete,
+    InboundEdit,
+    InboundMessage,
+    Live,
+    Post,
+    Repeat,
+    Sender,
+    Text,
+)
+from platforms.memory import rate_limited
+from tests.e2e.house import House, Screen, gateway, talkative
+from tests.fakes.model_server import ModelServer
+
+ANN, STRANGER = Sender("1001", "Ann"), Sender("5", "Nobody")
+CHAT = "1001"
+KEY = f"memory:{CHAT}"
+
+
+class Terminal:
+    """Where the operator asks."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home = home
+        monkeypatch.setenv("HOLDFAST_HOME", str(home))
+        monkeypatch.chdir(home)
+
+    @contextlib.asynccontextmanager
+    async def gateway(
+        self, model: ModelServer, screen: Screen, **more: Any
+    ) -> AsyncIterator[House]:
+        more.setdefault("limits", LimitSettings(messages_per_minute=100))
+        async with (
+            gateway(self.home, model, screen, **more) as house,
+            serving(socket_path(self.home, {}), house.runner.operations),
+        ):
+            yield house
+
+    async def why(self, what: str, code: int = 0) -> str:
+        """What is printed, errors too."""
+        found = await asyncio.to_thread(CliRunner().invoke, why, [what])
+        if found.exception is not None and not isinstance(found.exception, SystemExit):
+            assert code
+            return str(found.exception)
+        assert found.exit_code == code, found.output
+        return found.output
+
+    async def until(self, what: str, now: str) -> dict[str, Any]:
+        """The one way of this name, once it stands like that."""
+        stands = ""
+        for _ in range(100):
+            (way,) = await self.data(what)
+            stands = way["now"]
+            if now in stands:
+                return way
+            await asyncio.sleep(0.02)
+        msg = f"{what} never stands like that: {stands}"
+        raise AssertionError(msg)
+
+    async def data(self, what: str) -> list[dict[str, Any]]:
+        found = await asyncio.to_thread(CliRunner().invoke, why, [what, "--json"])
+        assert found.exit_code == 0, found.output
+        ways: list[dict[str, Any]] = json.loads(found.output)
+        return ways
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(tmp_path, monkeypatch)
+
+
+def a_screen() -> Screen:
+    return Screen(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
+
+
+def in_a_room(text: str, event: str, sender: Sender, *, addressed: bool = False) -> InboundMessage:
+    return InboundMessage(
+        event,
+        2_000_000_000_000,
+        Address("memory", "hall"),
+        sender,
+        (Text(text),),
+        addressed=addressed,
+    )
+
+
+async def test_what_was_ignored_or_never_came_is_explained(terminal: Terminal) -> None:
+    screen = a_screen()
+    async with ModelServer(talkative) as model, terminal.gateway(model, screen):
+        told = await terminal.why("memory:77", code=1)
+        assert "Nothing was received that is called memory:77" in told
+        assert "memory is connected.\nNothing has come from memory yet." in told
+        await screen.inject(in_a_room("chatter", "e1", ANN))
+        await screen.inject(in_a_room("hey bot", "e2", STRANGER, addressed=True))
+        told = await terminal.why("memory:hall")
+        assert told.startswith("memory:hall: nothing waits here\nmessage e2 of memory:hall:u=5\n")
+        assert "now: it was ignored: its sender is not let in. Its text was not kept" in told
+        assert "goes on when: its sender is let in, by access.allow or by holdfast pair" in told
+        assert "message e1 of memory:hall:u=1001" in told
+        assert "it was said in a room and not to the bot" in await terminal.why("e1")
+        told = await terminal.why("memory:1002", code=1)
+        assert "The last thing from memory came 2" in told
+        assert "memory:hall:u=5: not allowed\n" in told
+        assert told.endswith("memory:hall:u=1001: not addressed")
+        assert "Nothing was received that is called zebra: no chat" in await terminal.why(
+            "zebra", 1
+        )
+        told = await terminal.why("pigeon:1", code=1)
+        assert "pigeon: pigeon is not configured, or its library is missing." in told
+
+
+async def test_what_waits_says_behind_what_and_what_becomes_of_it(terminal: Terminal) -> None:
+    screen = a_screen()
+    busy = GatewaySettings(drain_seconds=0, queue_limit=2)
+    async with (
+        ModelServer(talkative) as model,
+        terminal.gateway(model, screen, gateway=busy) as house,
+    ):
+        await screen.say(CHAT, "please hang", sender=ANN, event="m1")
+        await screen.shows(CHAT, "so far")
+        for number in (2, 3, 4):
+            await screen.say(CHAT, f"number {number}", sender=ANN, event=f"m{number}")
+        place = Address("memory", CHAT)
+        now = house.runner._clock.now()
+        await screen.inject(
+            InboundEdit("x1", now, place, ANN, "m2", (Text("better"),), direct=True)
+        )
+        await screen.inject(InboundDelete("x2", now, place, ANN, "m3", direct=True))
+        await screen.inject(InboundEdit("x3", now, place, ANN, "m1", (Text("late"),), direct=True))
+        await terminal.until("m3", "it was taken back before its turn began: its author deleted")
+        told = await terminal.why(KEY)
+        assert told.startswith(f"{KEY}: 2 messages not answered yet\n")
+        running = await terminal.why("m1")
+        assert "now: its turn waits for the model (openai/scripted): request 1, sent 2" in running
+        assert "edited by its author; too late, its turn had begun" in running
+        waiting = await terminal.why("m2")
+        assert "edited by its author while it waited" in waiting
+        assert "now: it waits behind turn t_" in waiting
+        assert "(“please hang”, begun 2" in waiting
+        assert "goes on when: that turn ends by itself, by /stop in the chat" in waiting
+        refused = await terminal.why("m4")
+        assert "not taken: as many messages as gateway.queue_limit allows" in refused
+        assert "notice n_" in refused  # that its sender was told
+        (way,) = await terminal.data("m1")
+        assert way["now"].startswith("its turn waits for the model")
+        assert way["goes_on_when"]
+        by_turn = await terminal.why(way["turn"]["id"])
+        assert by_turn == running
+        assert "message m1 of" in await terminal.why(way["session"])
+        await screen.say(CHAT, "/stop", sender=ANN, event="m5")
+        await screen.shows(CHAT, "⏹ Stopped.")
+        stopped = await terminal.why("m1")
+        assert "now: its turn was stopped (somebody said /stop); session s_" in stopped
+        assert (
+            f"goes on when: /resume in the chat, or holdfast sessions resume {way['session']}"
+            in (stopped)
+        )
+        held = await terminal.why("m2")
+        assert "now: it is kept, unanswered, with session s_" in held
+        assert "command /stop m5 of memory:1001" in await terminal.why("m5")
+        assert "now: it was carried out\n" in await terminal.why("m5")
+    assert "it is kept, unanswered" in await terminal.why("m2")  # also when no gateway runs
+
+
+async def test_an_answer_that_is_held_up_says_by_what(terminal: Terminal) -> None:
+    screen = a_screen()
+    async with ModelServer(talkative) as model:
+        async with terminal.gateway(model, screen) as house:
+            await screen.say(CHAT, "hello", sender=ANN, event="m1")
+            await screen.shows(CHAT, "echo: hello")
+            answered = await terminal.until("m1", "it was answered, and the answer delivered 2")
+            assert answered["goes_on_when"] is None
+            (answer,) = answered["items"]
+            assert "message m1 of memory:1001" in await terminal.why(answer["id"])
+            screen.fail(rate_limited(600.0), Post)
+            await screen.say(CHAT, "and now", sender=ANN, event="m2")
+            await terminal.until("m2", "asked us to send nothing before 2")
+            told = await terminal.why(KEY)
+            assert told.startswith(f"{KEY}: 1 ")
+            assert " not " in told.splitlines()[0]
+            await house.crash()
+        await asyncio.sleep(0)
+        told = await terminal.why("m2")
+        assert "no gateway runs on this state folder" in told
+        assert "goes on when: the gateway runs again" in told

@@ -1,0 +1,44 @@
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from gateway.days import day_of, seconds_left, spoken
+from tests.unit.gateway.test_usage import moment
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("now", "day", "left"),
+    [
+        ("2026-11-18T16:00:00Z", "2026-11-18", 7 * 3600),
+        ("2026-11-18T23:00:00Z", "2026-11-19", 24 * 3600),
+        ("2026-11-18T22:59:59Z", "2026-11-18", 1),
+        ("2026-03-28T23:00:00Z", "2026-03-29", 23 * 3600),
+        ("2026-10-24T22:00:00Z", "2026-10-25", 25 * 3600),
+    ],
+    ids=["winter", "midnight", "just before", "clocks go on", "clocks go back"],
+)
+def test_a_day_ends_at_midnight_where_the_machine_is(now: str, day: str, left: int) -> None:
+    assert day_of(moment(now), BERLIN) == day
+    assert seconds_left(moment(now), BERLIN) == left
+
+
+def test_days_before_and_after_have_names_too() -> None:
+    assert day_of(moment("2026-03-01T10:00:00Z"), BERLIN, days=-1) == "2026-02-28"
+    assert day_of(moment("2026-12-31T10:00:00Z"), BERLIN, days=1) == "2027-01-01"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "less than a minute"),
+        (59, "less than a minute"),
+        (60, "1 min"),
+        (3600, "1 h"),
+        (12_000, "3 h 20 min"),
+        (86_399, "23 h 59 min"),
+    ],
+)
+def test_a_span_is_told_in_hours_and_minutes(seconds: int, words: str) -> None:
+    assert spoken(seconds) == words

@@ -1,0 +1,181 @@
+"""What models cost, and what is said where nobody knows."""
+
+import builtins
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.settings import (
+    ANTHROPIC_MODEL,
+    OPENAI_MODEL,
+    ModelSettings,
+    PriceSettings,
+    TargetSettings,
+)
+from gateway import prices
+from gateway.config import Options, check
+from gateway.errors import ConfigError
+from gateway.models import open_models
+from gateway.prices import price_of
+from gateway.settings import LimitSettings, RouteSettings, Settings
+from platforms.core.registry import specs
+from sessions.values.clock import SystemClock
+from sessions.values.secret import Secret
+from tests.fakes.model_server import ModelServer
+
+FREE = PriceSettings(input=0.0, output=0.0)
+OWN = PriceSettings(input=1.0, output=2.0)
+KEYS = {"HOME": "/nowhere", "OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-2"}
+
+
+def target(provider: Any = "openai", **more: Any) -> TargetSettings:
+    return TargetSettings(provider=provider, **more)
+
+
+def test_the_configuration_knows_best() -> None:
+    assert price_of(target(price=OWN, base_url="http://127.0.0.1:1/v1"), "m") == OWN
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        target("demo"),
+        target(base_url="http://127.0.0.1:11434/v1"),
+        target(base_url="http://localhost:11434/v1"),
+        target(base_url="http://[::1]:8000/v1"),
+    ],
+    ids=["demo", "this machine", "by its name", "IPv6"],
+)
+def test_a_server_on_this_machine_costs_nothing(settings: TargetSettings) -> None:
+    assert price_of(settings, "gpt-5.5") == FREE
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        (target("openai"), OPENAI_MODEL),
+        (target("openai-responses"), OPENAI_MODEL),
+        (target("anthropic"), ANTHROPIC_MODEL),
+        (target("openai", base_url="https://api.openai.com/v1"), OPENAI_MODEL),
+        (target("openai", base_url="https://openrouter.ai/api/v1"), f"openai/{OPENAI_MODEL}"),
+    ],
+    ids=["openai", "responses", "anthropic", "by its address", "a service of services"],
+)
+def test_usual_models_are_listed(settings: TargetSettings, model: str) -> None:
+    found = price_of(settings, model)
+    assert found
+    assert found.cached is not None
+    assert 0 < found.cached < found.input < found.output < 1000
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        (target("openai"), "own-7b"),
+        (target("openai", base_url="http://10.0.0.5:8000/v1"), OPENAI_MODEL),
+        (target("openai", base_url="http://models.example.org/v1"), OPENAI_MODEL),
+    ],
+    ids=["no such model", "a server nearby", "another service"],
+)
+def test_what_others_charge_is_not_known(settings: TargetSettings, model: str) -> None:
+    assert price_of(settings, model) is None
+
+
+@pytest.fixture
+def without_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The extra is not installed."""
+    real = builtins.__import__
+
+    def importing(name: str, *more: Any) -> Any:
+        if name == "genai_prices":
+            raise ImportError(name)
+        return real(name, *more)
+
+    monkeypatch.delitem(sys.modules, "genai_prices", raising=False)
+    monkeypatch.setattr(builtins, "__import__", importing)
+    prices._listed.cache_clear()
+    yield
+    prices._listed.cache_clear()
+
+
+def problems(*settings: str) -> tuple[str, ...]:
+    return check(Options(None, settings), KEYS, specs()).problems
+
+
+MONEY = "limits.usd_per_day=5"
+
+
+def test_a_limit_in_dollars_needs_the_price_of_every_model() -> None:
+    assert problems(MONEY) == ()
+    assert problems("model.name=own-7b") == ()
+    assert problems("model.name=own-7b", "limits.tokens_per_day=5") == ()
+    assert problems("model.name=own-7b", MONEY, "model.price={input=1, output=2}") == ()
+    (problem,) = problems("model.name=own-7b", MONEY)
+    assert problem.endswith(
+        "model.price: nobody knows what own-7b costs, so limits.usd_per_day could not be kept; set "
+        "model.price, or use tokens_per_day instead"
+    )
+    (problem,) = problems("model.name=own-7b", 'limits.chats={"telegram:-1"={usd_per_day=1}}')
+    assert 'so limits.chats."telegram:-1".usd_per_day could not be kept' in problem
+    (problem,) = problems("model.name=own-7b", "limits.all.usd_per_day=1")
+    assert "so limits.all.usd_per_day could not be kept" in problem
+    fallback = (
+        "model.fallback=[{name='own-7b', api_key='x', base_url='https://models.example.org'}]"
+    )
+    (problem,) = problems(MONEY, fallback)
+    assert "model.fallback[0].price: nobody knows what own-7b costs" in problem
+    assert "; set its price, or use tokens_per_day" in problem
+
+
+def test_a_route_to_a_model_is_looked_at_too() -> None:
+    (problem,) = problems(MONEY, "route=[{match='telegram:*', model='own-7b'}]")
+    assert "route[0].model: nobody knows what own-7b costs" in problem
+    assert "; set its price in a [[model.fallback]] of that name, or" in problem
+    assert problems(MONEY, "route=[{match='telegram:*', model='gpt-5.5'}]") == ()
+    priced = "model.fallback=[{name='own-7b', price={input=1, output=1}}]"
+    assert problems(MONEY, priced, "route=[{match='telegram:*', model='own-7b'}]") == ()
+
+
+@pytest.mark.usefixtures("without_list")
+def test_without_the_list_it_is_said_where_prices_are() -> None:
+    (problem,) = problems(MONEY)
+    assert f"nobody knows what {OPENAI_MODEL} costs" in problem
+    assert problem.endswith("(the extra holdfast[prices] knows the usual models)")
+    assert problems(MONEY, "model.provider=demo") == ()
+
+
+def settings(server: ModelServer, limit: float | None, **model: Any) -> Settings:
+    url = model.pop("base_url", server.url)
+    return Settings(
+        model=ModelSettings(provider="openai", base_url=url, api_key=Secret("k"), **model),
+        limits=LimitSettings(usd_per_day=limit),
+        route=(RouteSettings(match="telegram:*", model="other"),),
+    )
+
+
+async def test_what_is_asked_has_a_price_wherever_money_is_limited(tmp_path: Path) -> None:
+    async with ModelServer(models=("scripted",)) as server:
+        for limit, own, other in ((None, OWN, None), (1.0, OWN, FREE)):
+            models = await open_models(
+                settings(server, limit, price=OWN), tmp_path, clock=SystemClock()
+            )
+            try:
+                for key, expected in (("console:a", own), ("telegram:1", other)):
+                    (first, *_) = models.setting(key, "p").targets
+                    assert first.settings.price == expected
+            finally:
+                await models.aclose()
+
+
+async def test_the_only_model_of_a_server_is_looked_at_once_it_has_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prices, "_is_here", lambda _: False)
+    async with ModelServer(models=("own-7b",)) as server:
+        with pytest.raises(ConfigError, match=r"Nobody knows what own-7b costs, so limits\.usd"):
+            await open_models(settings(server, 1.0), tmp_path, clock=SystemClock())
+        models = await open_models(settings(server, None), tmp_path, clock=SystemClock())
+        await models.aclose()
