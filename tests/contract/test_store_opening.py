@@ -202,7 +202,7 @@ async def test_whether_a_start_could_use_it_is_seen_without_a_change(
 ) -> None:
     where = place(store_url)
     await SessionStore.check_fit(store_url)  # nothing was made yet
-    assert opening._found(connection) is None
+    assert opening.revision(connection) is None
     connection.rollback()
     if where.file:
         where.file.unlink()
