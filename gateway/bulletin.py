@@ -119,10 +119,12 @@ async def keep_alive(daemon: Daemon, manager: Systemd, patience: float | None = 
     """Feed the watchdog, if there is one, as long as the daemon is alive.
 
     `patience` is for a writer that is silent: as long as the manager has with us. It must be longer
-    than the database waits for somebody else's lock.
+    than the database waits for somebody else's lock. How long a start may take is another question:
+    the first sign of life is what the manager begins to count from.
     """
     if not manager.watchdog:
         return
+    await daemon.ready.wait()
     clock = asyncio.get_running_loop().time
     patience = patience or 2 * manager.watchdog
     silent = False

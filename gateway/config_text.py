@@ -164,9 +164,12 @@ default. In the environment a key is written `HOLDFAST_SECTION__KEY`, for exampl
 where it comes from; `holdfast config schema` prints a JSON schema for editors.
 
 A **secret** is written `env:NAME` (a variable of the environment), `file:PATH` (the content of a file),
-`credential:NAME` (a credential passed by systemd's `LoadCredential=`), or as it is; a file that holds secrets as
+`credential:NAME` (a file of the folder of credentials), or as it is; a file that holds secrets as
 they are should be readable by its owner only (`chmod 600`). A model's key that is refused is read once more from
 its file or credential, so a key can be exchanged while the gateway runs. Relative paths start from the folder of the file.
+The **folder of credentials** is the one that systemd passes (`LoadCredential=`), else `~/.config/holdfast/credentials`,
+else `/etc/holdfast/credentials`. A file in it that is called like a variable, such as `TELEGRAM_BOT_TOKEN`, counts as that
+variable, unless it is set. See [service.md](service.md).
 A **span of time** is written `"24h"`, `"1h 30m"` or as a number of seconds.
 """
 

@@ -77,8 +77,10 @@ def order(do: str, **args: object) -> Any:  # noqa: ANN401 - what the operation 
 
 def nobody_runs() -> str:
     """Say that none runs here; to who is not root also that there is the machine's service."""
-    said = f"No Holdfast runs on {state_folder(environment())}"
-    if os.geteuid() and os.path.lexists(SERVICE_HOME):
+    environ = environment()
+    said = f"No Holdfast runs on {state_folder(environ)}"
+    chosen = environ.get("HOLDFAST_HOME") or environ.get("STATE_DIRECTORY")
+    if os.geteuid() and not chosen and os.path.lexists(SERVICE_HOME):
         said += " (for the service of this machine put sudo before the command)"
     return said
 

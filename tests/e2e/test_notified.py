@@ -1,11 +1,14 @@
 """systemd's protocol between a real daemon and a real socket."""
 
+import fcntl
 import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,6 +92,42 @@ async def test_systemd_hears_of_start_standing_and_end(tmp_path: Path, abstract:
         "EXTEND_TIMEOUT_USEC=37000000",
         "STATUS=Stopping.",
     ]
+
+
+def _take_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["", "with nohup"])
+def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: bool) -> None:
+    keyboard, theirs = pty.openpty()
+    before = ("nohup",) if ignored else ()
+    daemon = subprocess.Popen(
+        [*before, str(Path(sys.executable).with_name("holdfast")), "run", "--set", "http.port=0"],
+        env={**environment(), "HOLDFAST_HOME": str(tmp_path)},
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=_take_terminal,  # noqa: PLW1509 - no thread of ours holds anything it needs
+    )
+    os.close(theirs)
+    try:
+        assert daemon.stdout
+        assert daemon.stderr
+        assert b"Holdfast is running. Ctrl-C stops it." in daemon.stdout.readline()
+        os.close(keyboard)
+        words = b"nothing to reload" if ignored else b"the terminal is gone: stopping"
+        while words not in (line := daemon.stderr.readline()):
+            assert line
+        if ignored:
+            assert daemon.poll() is None
+            daemon.terminate()
+        daemon.communicate(timeout=PATIENCE)
+        assert daemon.returncode == 0
+    finally:
+        daemon.kill()
+        daemon.communicate()
 
 
 def test_signs_of_life_need_the_loop_and_the_writer(tmp_path: Path) -> None:

@@ -127,6 +127,8 @@ async def answers(town: Town) -> str:
     assert b"ok" in (await live.communicate())[0]
     assert "/enter/" in await town.holdfast("link")
     assert "telegram:1001" in await town.holdfast("sessions", "list")
+    refused = await town.holdfast("run", code=1)
+    assert "belongs to the service of this machine" in refused, refused
     return "a message, /livez, and root's `status`, `link`, `sessions list`"
 
 

@@ -97,6 +97,7 @@ async def fed(
 ) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(keep_alive(daemon, Systemd(manager.environ), patience))
+        daemon.ready.set()
         yield
         task.cancel()
 
@@ -205,6 +206,19 @@ async def test_a_store_that_can_do_nothing_is_an_answer(manager: Manager) -> Non
     async with fed(Small(), manager):
         for _ in range(5):
             await manager.hears_next(SIGN)
+
+
+async def test_a_start_that_takes_long_is_not_the_business_of_the_watchdog(
+    manager: Manager,
+) -> None:
+    daemon = Small()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(keep_alive(daemon, Systemd(manager.environ)))
+        await asyncio.sleep(0.15)  # five signs would have come
+        assert manager.heard() == []
+        daemon.ready.set()
+        await manager.hears_next(SIGN)
+        task.cancel()
 
 
 async def test_nobody_is_fed_who_does_not_ask_for_it(manager: Manager) -> None:
