@@ -240,8 +240,10 @@ class Reception:
         known = old is not None and old.state is not InboxState.IGNORED
         state = InboxState.DONE if known else InboxState.IGNORED
         decision = Decided.DELETE if isinstance(event, InboundDelete) else Decided.EDIT
-        entry = self._entry(event, state, decision)
-        if not await self._store.accept(msgspec.structs.replace(entry, payload=None)):
+        entry = self._entry(_without_words(event), state, decision)
+        if not known:
+            entry = msgspec.structs.replace(entry, payload=None)
+        if not await self._store.accept(entry):
             return Accepted.DUPLICATE
         return Accepted.STORED if known else Accepted.IGNORED
 
@@ -293,6 +295,11 @@ class Reception:
         own = limits.users.get(principal)
         usual = None if principal in OWNERS else limits.messages_per_minute
         return (own and own.messages_per_minute) or usual
+
+
+def _without_words(event: InboundEdit | InboundDelete) -> InboundEdit | InboundDelete:
+    """Which message it changes, for `holdfast why`; not what it says now."""
+    return msgspec.structs.replace(event, parts=()) if isinstance(event, InboundEdit) else event
 
 
 def source_of(event: Inbound) -> str:
