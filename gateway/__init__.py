@@ -6,6 +6,7 @@ cli, service
             what the operator meets; terminal: `holdfast chat`
 settings    what can be configured; config: read from files and elsewhere, in the modules config_*
             and toml_lines; to_come: keys that this version refuses; nearest: what was meant
+setup       `holdfast setup`: asks, checks, writes the configuration
 ending      how the program ends when something is wrong; errors: what may be; lock: one daemon on
             one state folder; notify: systemd is told how it is
 control     how the command line reaches a running daemon; operations: what it can ask

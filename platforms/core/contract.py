@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from platforms.core.guide import Guide
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
@@ -517,3 +518,4 @@ class PlatformSpec(msgspec.Struct, frozen=True):
     config: type[msgspec.Struct]
     build: Callable[[Any, Surroundings], Adapter]
     secrets: dict[str, str] = {}
+    guide: Guide | None = None

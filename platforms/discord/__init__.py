@@ -8,6 +8,7 @@ rooms       Sans-IO: which channel is a thread of which, and what was said there
 marks       Sans-IO: what was seen last in the channels in use
 lines       events of one channel in order, channels side by side, long texts joined
 wire        Sans-IO: what we send: messages, buttons, commands
+guide       Sans-IO: how somebody gets a bot
 invite      the link that lets the bot into a server
 render      Sans-IO: Markdown as Discord shows it
 persistence calls that are tried again a few times
@@ -23,6 +24,7 @@ import msgspec
 from msgspec import Meta
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from platforms.discord.guide import GUIDE
 from sessions.values.secret import Secret
 
 __all__ = ["SPEC", "DiscordConfig"]
@@ -63,4 +65,5 @@ SPEC = PlatformSpec(
     config=DiscordConfig,
     build=_build,
     secrets={"token": "DISCORD_BOT_TOKEN"},
+    guide=GUIDE,
 )

@@ -1,0 +1,77 @@
+"""A person who answers, at a terminal or through a pipe."""
+
+import contextlib
+import select
+import termios
+from collections.abc import Iterator
+from typing import TextIO
+
+from gateway.errors import HoldfastError
+from gateway.setup.asking import Ended, Question
+
+_MORE_WITHIN = 0.1  # seconds in which the rest of a pasted text arrives
+
+
+class Terminal:
+    """Shows questions and reads lines; see `Asker`."""
+
+    def __init__(self, source: TextIO, screen: TextIO) -> None:
+        self._source = source
+        self._screen = screen
+
+    def say(self, text: str = "") -> None:
+        """See `Asker`."""
+        self._write(f"{text}\n")
+
+    def ask(self, question: Question) -> str:
+        """See `Asker`."""
+        shown = question.shown or (question.default or "")
+        self._write(f"{question.words}{f' [{shown}]' if shown else ''}: ")
+        answer = self._secret(question) if question.hidden else self._line()
+        if not self._source.isatty():
+            self._write("\n")  # nobody has pressed Enter here
+        return answer if answer.strip() else question.default or ""
+
+    def refuse(self, question: Question, error: HoldfastError) -> None:
+        """See `Asker`; a person can always be asked again."""
+        del question
+        for line in error.lines:
+            self.say(f"  ✗ {line}")
+
+    def _secret(self, question: Question) -> str:
+        """Read a secret; pasted over several lines it is still one."""
+        if not self._source.isatty():
+            return self._line()
+        with _no_echo(self._source):
+            answer = self._line()
+            while not (answer.strip() and question.whole(answer)) and self._more():
+                answer += self._line()
+            return answer
+
+    def _more(self) -> bool:
+        return bool(select.select([self._source], [], [], _MORE_WITHIN)[0])
+
+    def _line(self) -> str:
+        line = self._source.readline()
+        if not line:
+            self._write("\n")
+            raise Ended
+        return line
+
+    def _write(self, text: str) -> None:
+        self._screen.write(text)
+        self._screen.flush()
+
+
+@contextlib.contextmanager
+def _no_echo(source: TextIO) -> Iterator[None]:
+    """Show nothing of what is typed but its end."""
+    number = source.fileno()
+    usual = termios.tcgetattr(number)
+    hidden = [*usual]
+    hidden[3] = (usual[3] & ~termios.ECHO) | termios.ECHONL
+    termios.tcsetattr(number, termios.TCSADRAIN, hidden)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, usual)
