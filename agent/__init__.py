@@ -14,6 +14,7 @@ accumulate      chunks to one answer; `slots` puts tool calls together, `think` 
                 `thoughts` keeps it for the service, `seam` joins the pieces of a cut text
 verdict         what a request came to; `salvage` sorts its calls; `continuation` decides what next;
                 `announcement` sees a promise that no call follows
+probe           whether a model can be used: reached, allowed, there, calling tools
 watchdog        how long a model may stay silent; `degeneration` sees when it repeats itself
 experience      what is learned of a model; `breaker` leaves a hanging one alone, `fallback` says
                 who is next, `traits` what is known by name

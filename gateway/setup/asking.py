@@ -65,20 +65,21 @@ def confirm(asker: Asker, key: str, words: str, *, default: bool, missing: str =
 
 
 def choose(
-    asker: Asker, question: Question, options: Sequence[str], *, others: bool = False
+    asker: Asker, question: Question, options: Sequence[str], *, more: Sequence[str] = ()
 ) -> str:
-    """Ask for one of several by number or by name; with `others` also for what is not shown."""
+    """Ask for one of several by number or by name; `more` can be named, and are not shown."""
     for number, option in enumerate(options, start=1):
         asker.say(f"  {number:>2}  {option}")
+    names = [*options, *more]
     while True:
         answer = asker.ask(question).strip()
-        if answer in options or (others and answer and not answer.isdecimal()):
+        if answer in names:
             return answer
         if answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
-        hint = did_you_mean(answer, options) if answer else ""
-        what = f"one of the numbers 1 to {len(options)}" if len(options) > 1 else "1"
-        asker.refuse(question, Unanswered(f"Please give {what}, or a name{hint}."))
+        hint = did_you_mean(answer, names) if answer else ""
+        words = f"Please give a number from 1 to {len(options)}, or a name{hint}."
+        asker.refuse(question, Unanswered(words))
 
 
 def dollars(text: str) -> float | None:

@@ -160,7 +160,9 @@ class _SetUp:
                 self._said[token.key] = found
                 return
             if answer.strip():
-                msg = f"This is no {self._title} {token.words}: such a one looks like {token.looks}."
+                msg = (
+                    f"This is no {self._title} {token.words}: such a one looks like {token.looks}."
+                )
                 self._asker.refuse(question, Unanswered(msg))
                 self._tell(token.steps)
             elif question.default is not None:

@@ -19,7 +19,9 @@ def is_known(path: KeyPath = KEY) -> bool:
     for part in path:
         inside = {
             field.encode_name: field.type
-            for field in (fields(kind) if isinstance(kind, type) and issubclass(kind, Struct) else ())
+            for field in (
+                fields(kind) if isinstance(kind, type) and issubclass(kind, Struct) else ()
+            )
         }
         if part not in inside:
             return False

@@ -45,9 +45,7 @@ class Flags:
         self._otherwise.refuse(question, error)
 
 
-def secret_of(
-    flag: str, written: str, environ: Mapping[str, str], read: Callable[[], str]
-) -> str:
+def secret_of(flag: str, written: str, environ: Mapping[str, str], read: Callable[[], str]) -> str:
     """Fetch a secret from where a flag says it lies; `read` gives the standard input."""
     if not _PLACE.fullmatch(written):
         msg = (

@@ -29,7 +29,6 @@ from sessions.values.secret import Secret
 _ANOTHER = "another one, by its key or its address"
 _DEMO = "none for now: the built-in demo answers"
 _MOST_SHOWN = 12
-_VARIABLE = "OPENAI_API_KEY"  # names the file of a key whose service has no variable of its own
 
 _MISSING = (
     "No model is named: give --model-key env:NAME, file:PATH or -, or --base-url URL of a server, "
@@ -43,11 +42,12 @@ class Wanted(Struct, frozen=True):
     provider: str = ""
     base_url: str = ""
     key: str = ""
+    name: str = ""
 
     @property
-    def says_nothing(self) -> bool:
-        """Whether it leaves everything open."""
-        return self == Wanted()
+    def service(self) -> bool:
+        """Whether it tells which service is meant."""
+        return bool(self.provider or self.base_url or self.key)
 
 
 class Chosen(Struct, frozen=True):
@@ -81,6 +81,9 @@ class Model:
     def choose(self, wanted: Wanted, present: TargetSettings | None) -> Chosen:
         """Ask until there is a model that answers, or that is to be taken as it is."""
         candidate = self._first(wanted, present)
+        if wanted.name:
+            named = replace(candidate.settings, name=wanted.name)
+            candidate = replace(candidate, settings=named)
         while True:
             chosen = self._settled(candidate)
             if chosen is not None:
@@ -91,10 +94,12 @@ class Model:
     # --- which service --------------------------------------------------------------------------
 
     def _first(self, wanted: Wanted, present: TargetSettings | None) -> _Candidate:
-        if not wanted.says_nothing:
+        if wanted.service:
             return self._as_wanted(wanted)
         named = self._in_environment()
-        kept = [_Candidate(f"as it is: {_label(present)}", present, present=True)] if present else []
+        kept = (
+            [_Candidate(f"as it is: {_label(present)}", present, present=True)] if present else []
+        )
         if len(named) == 1 and not kept:
             self._asker.say(f"Model: {named[0].words}.")
             return named[0]
@@ -186,38 +191,134 @@ class Model:
 
     def _settled(self, candidate: _Candidate) -> Chosen | None:
         """Find the model's name and have it answer; None when another one is needed."""
-        settings = candidate.settings
+        settings, present = candidate.settings, candidate.present
         if settings.provider == "demo":
             self._asker.say("  The built-in demo answers until there is a model.")
-            return Chosen(settings, present=candidate.present)
+            return Chosen(settings)
         while True:
-            named = self._named(settings, candidate)
-            if isinstance(named, TargetSettings):
-                probed = self._checks.model(named, answers=True)
-                if probed is None:
-                    return Chosen(named, present=candidate.present)
-                if probed.works:
-                    self._show(probed)
-                    return Chosen(named, checked=True, present=candidate.present)
+            failed, probed = None, None
+            if settings.name is None:
+                probed = self._checks.model(settings, answers=False)
                 failed = _failed(probed)
-            else:
-                failed = named
+                if failed is None:
+                    settings = replace(settings, name=self._name(settings, probed))
             if failed is None:
+                probed = self._checks.model(settings, answers=True)
+                failed = _failed(probed)
+            if failed is None:
+                self._show(probed)
+                return Chosen(settings, checked=probed is not None, present=present)
+            if failed.subject != "key":
+                return self._doubtful(settings, failed, present=present)
+            key = self._other_key(failed)
+            if key is None:
                 return None
-            if failed.subject == "key":
-                settings = self._other_key(settings, failed)
-                candidate = replace(candidate, present=False)
-            else:
-                return self._doubtful(settings, failed, candidate)
+            settings, present = replace(settings, api_key=Secret(key)), False
 
-    def _named(
-        self, settings: TargetSettings, candidate: _Candidate
-    ) -> TargetSettings | Finding | None:
-        """Settle which model it is; a finding tells why that cannot be."""
-        name = self._asker_name()
-        if name:
-            return replace(settings, name=name)
-        probed = None
-        if settings.name is None:
-            probed = self._checks.model(settings, answers=False)
-        return settings
+    def _name(self, settings: TargetSettings, probed: ProbedModel | None) -> str | None:
+        """Choose among what the service offers."""
+        usual_one = SERVICES[settings.provider].model
+        if settings.base_url is None:
+            return usual_one
+        offered = probed.offered if probed else ()
+        if len(offered) == 1:
+            return offered[0]
+        if not offered:
+            missing = "The server does not list its models: give --model NAME."
+            question = Question("name", "Name of the model", missing=missing)
+            return self._asker.ask(question).strip() or None
+        best = usual(offered)
+        shown = [best, *(each for each in offered if each != best)][:_MOST_SHOWN]
+        self._asker.say(f"  It has {len(offered)} models:")
+        missing = f"The server has several models, give --model NAME: {_shortened(offered)}."
+        more = " or its name" if len(offered) > len(shown) else ""
+        question = Question("name", f"Number{more}", best, "1", missing=missing, insists=True)
+        return choose(self._asker, question, shown, more=offered)
+
+    def _other_key(self, failed: Finding) -> str | None:
+        """Ask for a key that works; None: of another service."""
+        question = Question("key", "Its key (Enter: another service)", "", hidden=True)
+        self._asker.refuse(question, ConfigError(f"{failed.text}."))
+        while True:
+            answer = "".join(self._asker.ask(question).split())
+            if is_key(answer) or not answer:
+                return answer or None
+            self._asker.refuse(question, Unanswered("This is no key."))
+
+    def _doubtful(
+        self, settings: TargetSettings, failed: Finding, *, present: bool
+    ) -> Chosen | None:
+        """Something else than the key is in the way."""
+        unreached = failed.subject == "service"
+        words = f"{failed.text}. {failed.fix}"
+        if unreached:
+            words += " --no-check goes on without."
+        self._asker.refuse(Question("unchecked", ""), CannotStart(words))
+        question = "Go on without the check" if unreached else "Take it all the same"
+        if confirm(self._asker, "unchecked", question, default=unreached):
+            return Chosen(settings, present=present)
+        return None
+
+    def _show(self, probed: ProbedModel | None) -> None:
+        if probed is None:
+            return
+        self._asker.say(f"  ✓ {probed.label} answers.")
+        for finding in probed.findings:
+            if finding.level != "ok":
+                self._asker.say(f"  ! {finding.text}. {finding.fix}")
+
+    # --- keeping --------------------------------------------------------------------------------
+
+    def _keep(self, chosen: Chosen) -> None:
+        settings, draft = chosen.settings, self._draft
+        if settings.provider == "demo" and draft.get(("model",)) is None:
+            return  # a key in the environment counts, as it does without a configuration
+        if draft.get(("model", "name")) != settings.name:
+            for key in ("price", "context_window"):  # they were those of another model
+                draft.remove(("model", key))
+        self._put("name", settings.name if settings.provider != "demo" else None)
+        if chosen.present:
+            return
+        draft.put(("model", "provider"), settings.provider)
+        self._put("base_url", settings.base_url)
+        if settings.api_key is None:
+            draft.remove(("model", "api_key"))
+        else:
+            variable = SERVICES[settings.provider].key_variable
+            draft.put_secret(("model", "api_key"), variable, settings.api_key.reveal())
+
+    def _put(self, key: str, value: str | None) -> None:
+        if value is None:
+            self._draft.remove(("model", key))
+        else:
+            self._draft.put(("model", key), value)
+
+
+def _candidate(known: Known, key: str) -> _Candidate:
+    settings = TargetSettings(
+        provider=known.provider,  # type: ignore[arg-type]  # one of those that there are
+        base_url=known.base_url or None,
+        api_key=Secret(key) if key else None,
+    )
+    return _Candidate(known.name, settings)
+
+
+def _demo() -> _Candidate:
+    return _Candidate("demo", TargetSettings(provider="demo"))
+
+
+def _failed(probed: ProbedModel | None) -> Finding | None:
+    """What is in the way, apart from a name that is still to be chosen."""
+    found = probed.findings if probed else ()
+    unnamed = probed is not None and probed.name is None
+    failed = (each for each in found if each.level == "fail")
+    return next((each for each in failed if not (unnamed and each.subject == "model")), None)
+
+
+def _label(settings: TargetSettings) -> str:
+    return f"{settings.provider}/{settings.name or 'its only model'}"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    left = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {left} more" if left > 0 else "")

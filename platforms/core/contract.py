@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from platforms.core.guide import Guide
+from platforms.core.probed import Probed
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
@@ -507,6 +508,26 @@ class Surroundings(msgspec.Struct, frozen=True):
         return frozenset(word for each in self.commands for word in (each.word, *each.aliases))
 
 
+class Probe(Protocol):
+    """Finds out whether a bot can work, without connecting it."""
+
+    async def __call__(self, config: Any, *, alone: bool = False) -> Probed:  # noqa: ANN401 - see `PlatformSpec.config`
+        """Ask the platform, within seconds, and change nothing there.
+
+        `alone` says that nothing of ours is connected as this bot: then questions may be asked that
+        would disturb who is. Raises only `Unauthorized`, and `Unavailable` with the reason.
+        """
+        ...
+
+
+class Mend(Protocol):
+    """Puts right at the platform what a probe found."""
+
+    async def __call__(self, config: Any, mend: str) -> str:  # noqa: ANN401 - as above
+        """Do what a finding names as `mend`; says what was done. Raises as `Probe`."""
+        ...
+
+
 class PlatformSpec(msgspec.Struct, frozen=True):
     """What a platform's module offers as `SPEC`; the registry finds it by the module's name.
 
@@ -519,3 +540,5 @@ class PlatformSpec(msgspec.Struct, frozen=True):
     build: Callable[[Any, Surroundings], Adapter]
     secrets: dict[str, str] = {}
     guide: Guide | None = None
+    probe: Probe | None = None
+    mend: Mend | None = None

@@ -10,6 +10,7 @@ lines       events of one channel in order, channels side by side, long texts jo
 wire        Sans-IO: what we send: messages, buttons, commands
 guide       Sans-IO: how somebody gets a bot
 invite      the link that lets the bot into a server
+probe       whether the bot can work, asked without connecting it
 render      Sans-IO: Markdown as Discord shows it
 persistence calls that are tried again a few times
 speaker     carries out ops
@@ -24,6 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from platforms.core.probed import Probed
 from platforms.discord.guide import GUIDE
 from sessions.values.secret import Secret
 
@@ -60,10 +62,16 @@ def _build(config: DiscordConfig, surroundings: Surroundings) -> Adapter:
     return adapter
 
 
+async def _probe(config: DiscordConfig, *, alone: bool = False) -> Probed:
+    probed: Probed = await import_module("platforms.discord.probe").probe(config, alone=alone)
+    return probed
+
+
 SPEC = PlatformSpec(
     name="discord",
     config=DiscordConfig,
     build=_build,
     secrets={"token": "DISCORD_BOT_TOKEN"},
     guide=GUIDE,
+    probe=_probe,
 )

@@ -10,12 +10,12 @@ from platforms.discord.wire import invite_link
 
 PATIENCE_SECONDS = 5.0
 _OK = 200
-_AGENT = "DiscordBot (holdfast, 1)"  # how Discord wants programs of this kind to call themselves
+AGENT = "DiscordBot (holdfast, 1)"  # how Discord wants programs of this kind to call themselves
 
 
 async def invitation(token: str, base_url: str, seconds: float = PATIENCE_SECONDS) -> str:
     """Ask Discord which application the token belongs to; raises errors of `platforms.core`."""
-    headers = {"Authorization": f"Bot {token}", "User-Agent": _AGENT}
+    headers = {"Authorization": f"Bot {token}", "User-Agent": AGENT}
     try:
         async with asyncio.timeout(seconds):
             with mapped():

@@ -18,12 +18,14 @@ going out
   text       Sans-IO: words and blocks
   budget     Sans-IO: how often methods may be called
   calls      the Web API, and what can go wrong with it
+  probe      whether the app can work, asked without connecting it
 """
 
 from importlib import import_module
 from importlib.util import find_spec
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from platforms.core.probed import Probed
 from platforms.slack.config import SlackConfig
 from platforms.slack.guide import GUIDE
 
@@ -40,10 +42,16 @@ def _build(config: SlackConfig, surroundings: Surroundings) -> Adapter:
     return adapter
 
 
+async def _probe(config: SlackConfig, *, alone: bool = False) -> Probed:
+    probed: Probed = await import_module("platforms.slack.probe").probe(config, alone=alone)
+    return probed
+
+
 SPEC = PlatformSpec(
     name="slack",
     config=SlackConfig,
     build=_build,
     secrets={"bot_token": "SLACK_BOT_TOKEN", "app_token": "SLACK_APP_TOKEN"},
     guide=GUIDE,
+    probe=_probe,
 )

@@ -18,6 +18,7 @@ going out
 between
   request       connections, in several pools
   errors        what can go wrong, as the contract's errors
+  probe         whether the bot can work, asked without connecting it
 """
 
 import contextlib
@@ -27,6 +28,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
+from platforms.core.probed import Probed
 from platforms.telegram.config import TelegramConfig
 from platforms.telegram.guide import GUIDE
 
@@ -44,6 +46,20 @@ def _build(config: Any, surroundings: Surroundings) -> Adapter:  # noqa: ANN401 
         from platforms.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - loads the library
 
     return TelegramAdapter(config, surroundings)
+
+
+async def _probe(config: Any, *, alone: bool = False) -> Probed:  # noqa: ANN401 - as above
+    with _left_out("cryptography"):
+        from platforms.telegram.probe import probe  # noqa: PLC0415 - loads the library
+
+    return await probe(config, alone=alone)
+
+
+async def _mend(config: Any, mend: str) -> str:  # noqa: ANN401 - as above
+    with _left_out("cryptography"):
+        from platforms.telegram import probe  # noqa: PLC0415 - loads the library
+
+    return await probe.mend(config, mend)
 
 
 @contextlib.contextmanager
@@ -65,4 +81,6 @@ SPEC = PlatformSpec(
     build=_build,
     secrets={"token": "TELEGRAM_BOT_TOKEN"},
     guide=GUIDE,
+    probe=_probe,
+    mend=_mend,
 )

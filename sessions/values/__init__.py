@@ -1,1 +1,1 @@
-"""Small pure values that every package may use: clock, ids, secrets, sizes."""
+"""Small values that every package may use: clock, ids, secrets, sizes, findings, reasons."""

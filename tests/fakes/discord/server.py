@@ -100,6 +100,8 @@ class DiscordServer:
         self.allowance = Allowance(_PER_SECOND)
         self.line: SlowLine | None = None  # takes and gives files, if set
         self.calls: list[tuple[str, str, Payload]] = []
+        self.starts_left = 999  # connections that it still allows today
+        self.interactions_url = ""  # where buttons and commands go instead of the gateway
         self.identified = 0
         self.resumed = 0
         self._pace = pace
@@ -554,7 +556,7 @@ class DiscordServer:
             "shards": 1,
             "session_start_limit": {
                 "total": 1000,
-                "remaining": 999,
+                "remaining": self.starts_left,
                 "reset_after": 1,
                 "max_concurrency": 1,
             },
@@ -574,6 +576,15 @@ class DiscordServer:
             "verify_key": "",
             "flags": 0,
             "owner": self.world.bot,
+        }
+
+    async def _own_application(self, request: web.Request, payload: Payload) -> Payload:
+        content = 1 << 19 if self.allowed_intents & CONTENT_INTENT else 0
+        return {
+            **await self._application(request, payload),
+            "flags": content,
+            "approximate_guild_count": len(self.world.guilds),
+            "interactions_endpoint_url": self.interactions_url or None,
         }
 
     async def _show_channel(self, request: web.Request, _payload: Payload) -> Payload:
@@ -717,6 +728,7 @@ _ROUTES: tuple[tuple[str, str, str, str], ...] = (
     ("GET", f"{_API}/gateway/bot", "_where", "GET gateway"),
     ("GET", f"{_API}/users/@me", "_me", "GET me"),
     ("GET", f"{_API}/oauth2/applications/@me", "_application", "GET app"),
+    ("GET", f"{_API}/applications/@me", "_own_application", "GET own app"),
     ("GET", f"{_API}/channels/{{channel}}", "_show_channel", "GET channel"),
     ("GET", _MESSAGES, "_history", "GET messages"),
     ("POST", _MESSAGES, "_post", "POST message"),

@@ -80,6 +80,7 @@ class SlackServer:
         self.line: SlowLine | None = None  # takes and gives files, if set
         self.requests_to = ""  # where signed requests go; empty: Socket Mode
         self.accept_sockets = True
+        self.app_scopes = "connections:write"  # of the app's token
         self.subscribed = {*EVENTS}
         self.events: set[str] = set()  # kinds that happened
         self.changed = asyncio.Event()
@@ -459,6 +460,8 @@ class SlackServer:
             return web.json_response(
                 {"ok": False, "error": "ratelimited"}, status=429, headers=headers
             )
+        if method == "apps.connections.open" and not self.app_scopes:
+            return _refusal("missing_scope", needed="connections:write")
         try:
             if method == "apps.connections.open":
                 answer = {"url": self._new_link()}
@@ -471,7 +474,8 @@ class SlackServer:
             await fault.gate.wait()
         if fault.drop == "after":
             return _cut(request)
-        return web.json_response({"ok": True, **answer})
+        scopes = ",".join(sorted(self.workspace.scopes))
+        return web.json_response({"ok": True, **answer}, headers={"x-oauth-scopes": scopes})
 
     def _new_link(self) -> str:
         return f"ws://127.0.0.1:{self.door or self._port}/link/{next(self._numbers)}"

@@ -181,6 +181,7 @@ class Workspace:
         self.prompts: dict[tuple[str, str], list[str]] = {}
         self.is_agent = True
         self.scopes = frozenset(SCOPES)
+        self.token_of_app = True  # else of a person
         self.log: list[tuple[str, Json]] = []
         self.limited: list[str] = []
         self.found: list[str] = []
@@ -359,8 +360,8 @@ class Workspace:
             "team_id": TEAM,
             "team": "Acme",
             "user_id": BOT_USER,
-            "bot_id": BOT,
             "user": "holdfast",
+            **({"bot_id": BOT} if self.token_of_app else {}),
         }
 
     def _users_info(self, arguments: Json) -> Json:

@@ -145,6 +145,9 @@ class TelegramServer:
         self.webhook: dict[str, Any] = {}
         self.token_works = True
         self.complaint = ""  # of the webhook
+        self.complained_at = 1_790_000_000
+        self.joins_groups = True
+        self.reads_groups = False  # all of them: privacy mode is off
         self.sizes_hidden = False  # of files
         self.line: SlowLine | None = None  # takes and gives files, if set
         self.turned_away = 0  # times the webhook did not take an update
@@ -457,8 +460,8 @@ class TelegramServer:
             "is_bot": True,
             "first_name": "Holdfast",
             "username": BOT_NAME,
-            "can_join_groups": True,
-            "can_read_all_group_messages": False,
+            "can_join_groups": self.joins_groups,
+            "can_read_all_group_messages": self.reads_groups,
             "supports_inline_queries": False,
         }
 
@@ -528,7 +531,7 @@ class TelegramServer:
         return True
 
     def _do_get_webhook_info(self, _: dict[str, Any]) -> dict[str, Any]:
-        more = {"last_error_date": 1_790_000_000, "last_error_message": self.complaint}
+        more = {"last_error_date": self.complained_at, "last_error_message": self.complaint}
         return {
             "url": self.webhook.get("url", ""),
             "has_custom_certificate": False,

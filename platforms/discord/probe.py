@@ -1,0 +1,146 @@
+"""Asks Discord whether the bot can work: its name, its intents, how often it may connect."""
+
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from platforms.core.asking import answered_by
+from platforms.core.errors import Unavailable
+from platforms.core.probed import Finding, Probed
+from platforms.discord import DiscordConfig
+from platforms.discord.faults import mapped, of_answer
+from platforms.discord.invite import AGENT
+from platforms.discord.wire import invite_link
+from sessions.values.finding import fail, ok, warn
+
+SECONDS = 8.0
+_OK = 200
+
+_CONTENT = 1 << 18
+_CONTENT_LIMITED = 1 << 19
+"""Flags of an application: it may read messages; the second is of bots in fewer than 100 servers."""
+
+_PORTAL = "https://discord.com/developers/applications"
+_FEW_STARTS = 50
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str
+    global_name: str | None = None
+    discriminator: str = "0"
+
+    @property
+    def handle(self) -> str:
+        tag = f"#{self.discriminator}" if self.discriminator.strip("0") else ""
+        return f"@{self.username}{tag}"
+
+
+class _Application(msgspec.Struct, frozen=True):
+    id: str
+    name: str = ""
+    flags: int = 0
+    bot_public: bool = True
+    approximate_guild_count: int | None = None
+    interactions_endpoint_url: str | None = None
+
+
+class _Starts(msgspec.Struct, frozen=True):
+    total: int
+    remaining: int
+    reset_after: int  # milliseconds
+
+
+class _Gateway(msgspec.Struct, frozen=True):
+    session_start_limit: _Starts
+
+
+async def probe(config: DiscordConfig, *, alone: bool = False, seconds: float = SECONDS) -> Probed:
+    """See `Probe`."""
+    del alone  # nothing that is asked here disturbs anybody
+    base = config.base_url.rstrip("/")
+    headers = {"Authorization": f"Bot {config.token.reveal()}", "User-Agent": AGENT}
+    async with answered_by("Discord", base, seconds):
+        with mapped():
+            async with aiohttp.ClientSession(headers=headers) as session:
+                user = await _get(session, f"{base}/users/@me", _User)
+                application = await _get(session, f"{base}/applications/@me", _Application)
+                gateway = await _get(session, f"{base}/gateway/bot", _Gateway)
+    name = user.global_name or user.username
+    findings = (
+        ok("token", f"Discord knows the bot as {name} ({user.handle})"),
+        _intent(application),
+        _servers(application),
+        *_endpoint(application),
+        _starts(gateway.session_start_limit),
+    )
+    return Probed(name, user.handle, invite_link(application.id), findings)
+
+
+async def _get(session: aiohttp.ClientSession, url: str, kind: type[Any]) -> Any:  # noqa: ANN401 - an object of this kind
+    async with session.get(url, allow_redirects=False) as response:  # the token goes nowhere else
+        if response.status != _OK:
+            raise of_answer(response.status, 0, response.reason or "")
+        try:
+            return msgspec.json.decode(await response.read(), type=kind)
+        except msgspec.DecodeError as error:
+            msg = f"what answers at {response.url.host} is not Discord ({error})"
+            raise Unavailable(msg) from error
+
+
+# --- what the answers mean -----------------------------------------------------------------------
+
+
+def _intent(application: _Application) -> Finding:
+    if application.flags & _CONTENT:
+        return ok("message content", "the bot may read messages (Message Content Intent)")
+    if application.flags & _CONTENT_LIMITED:
+        return ok(
+            "message content",
+            "the bot may read messages (Message Content Intent, up to 100 servers)",
+        )
+    return fail(
+        "message content",
+        "the Message Content Intent is switched off, so Discord refuses the connection",
+        f"Switch it on at {_PORTAL}: your application, Bot, Privileged Gateway Intents.",
+    )
+
+
+def _servers(application: _Application) -> Finding:
+    count = application.approximate_guild_count
+    if count == 0:
+        return warn(
+            "servers",
+            "the bot is in no server, and people can only write to it where they share one",
+            f"Open {invite_link(application.id)} and choose a server.",
+        )
+    return ok("servers", "in some server" if count is None else f"the bot is in {count}")
+
+
+def _endpoint(application: _Application) -> tuple[Finding, ...]:
+    if not application.interactions_endpoint_url:
+        return ()
+    found = fail(
+        "buttons",
+        "Discord sends buttons and commands to an address of the application instead of the bot",
+        f"Empty “Interactions Endpoint URL” at {_PORTAL}: your application, General Information.",
+    )
+    return (found,)
+
+
+def _starts(starts: _Starts) -> Finding:
+    text = f"{starts.remaining} of {starts.total} connections left for today"
+    again = f"in {max(1, round(starts.reset_after / 60_000))} min"
+    if starts.remaining == 0:
+        return fail(
+            "connections",
+            f"{text}: Discord refuses new ones",
+            f"Wait: Discord allows them again {again}; meanwhile do not restart what is connected.",
+        )
+    if starts.remaining < min(_FEW_STARTS, starts.total // 2):
+        return warn(
+            "connections",
+            text,
+            f"Find out what connects as this bot again and again; the count begins anew {again}.",
+        )
+    return ok("connections", text)

@@ -1,0 +1,107 @@
+"""Asks Slack whether the app can work: its workspace, its scopes, its way of getting events."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import aiohttp
+from slack_sdk.errors import SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from platforms.core.asking import answered_by
+from platforms.core.errors import Unauthorized, Unavailable
+from platforms.core.probed import Finding, Probed
+from platforms.slack.calls import Calls, Json, Refused, translated
+from platforms.slack.config import SlackConfig
+from platforms.slack.manifest import SCOPES
+from sessions.values.clock import SystemClock
+from sessions.values.finding import fail, ok
+
+SECONDS = 8.0
+
+_HEADER = "x-oauth-scopes"
+_APPS = "https://api.slack.com/apps"
+
+
+async def probe(config: SlackConfig, *, alone: bool = False, seconds: float = SECONDS) -> Probed:
+    """See `Probe`."""
+    del alone  # nothing that is asked here disturbs anybody
+    calls = Calls(config.bot_token, config.base_url, SystemClock())
+    async with answered_by("Slack", config.base_url, seconds), calls.connected() as session:
+        client = AsyncWebClient(
+            config.bot_token.reveal(), calls.base_url, session=session, retry_handlers=[]
+        )
+        with _translated():
+            answer = await client.auth_test()
+        found = answer.data
+        if not isinstance(found, dict) or not found.get("user_id"):
+            msg = "what answers there is not Slack"
+            raise Unavailable(msg)
+        who = _token(found)
+        scopes = _scopes(dict(answer.headers))
+        events = await _events(config, calls, session)
+    team, user = str(found.get("team_id", "")), str(found["user_id"])
+    name = str(found.get("user") or user)
+    link = f"slack://user?team={team}&id={user}" if team else ""
+    return Probed(name, f"@{name}", link, tuple(filter(None, (who, scopes, events))))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (SlackClientError, aiohttp.ClientError, OSError, AttributeError) as error:
+        raise translated(error) from error
+
+
+async def _events(config: SlackConfig, calls: Calls, session: aiohttp.ClientSession) -> Finding:
+    """Ask for a connection's address, which opens none; or say that requests will be believed."""
+    if config.mode == "http" or config.app_token is None:
+        return ok("events", "Slack sends requests to /slack/events, and signs them")
+    client = AsyncWebClient(base_url=calls.base_url, session=session, retry_handlers=[])
+    try:
+        with _translated():
+            await client.apps_connections_open(app_token=config.app_token.reveal())
+    except Unauthorized as error:
+        msg = f"{error}; it is the app token (xapp-…) that was refused"
+        raise Unauthorized(msg) from error
+    except Refused as error:
+        if error.code == "missing_scope":
+            return fail(
+                "events",
+                "the app token lacks the scope connections:write",
+                f"Make another one at {_APPS}: your app, Basic Information, App-Level Tokens, with "
+                "that scope.",
+            )
+        return fail(
+            "events",
+            f"Slack opens no connection for the app token ({error.code})",
+            f"Switch Socket Mode on at {_APPS}: your app, Socket Mode.",
+        )
+    return ok("events", "Slack accepts the app token, for Socket Mode")
+
+
+def _token(found: Json) -> Finding:
+    name, team = found.get("user"), found.get("team")
+    if not found.get("bot_id"):
+        return fail(
+            "token",
+            f"the token is that of a person ({name} in {team}), not of the app",
+            f"Take the Bot User OAuth Token (xoxb-…) from {_APPS}: your app, OAuth & Permissions.",
+        )
+    return ok("token", f"Slack knows the app as {name} in {team}")
+
+
+def _scopes(headers: dict[str, str]) -> Finding | None:
+    """Compare with the manifest; None where the answer does not tell."""
+    told = next((text for name, text in headers.items() if name.lower() == _HEADER), None)
+    if told is None:
+        return None
+    missing = sorted(set(SCOPES) - {each.strip() for each in told.split(",")})
+    if not missing:
+        return ok("scopes", f"the app has all {len(SCOPES)} that it needs")
+    return fail(
+        "scopes",
+        f"the app lacks {', '.join(missing)}",
+        f"Paste what `holdfast config slack-manifest` prints at {_APPS} (your app, App Manifest), "
+        "then install the app again.",
+    )
