@@ -4,7 +4,7 @@ import asyncio
 import gc
 import shutil
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -40,10 +40,17 @@ def spare_the_collector() -> None:
 @configured
 def run(options: Options) -> None:
     """See the help."""
-    loaded = settings_of(options)
+    run_here(settings_of(options))
+
+
+After = Callable[[GatewayRunner], Awaitable[None]]
+
+
+def run_here(loaded: Loaded, after: After | None = None) -> None:
+    """Be the daemon until told to stop; `after` is carried out once the greeting is printed."""
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
-        asyncio.run(_run(loaded, prepared_log(loaded)))
+        asyncio.run(_run(loaded, prepared_log(loaded), after))
     finally:
         gc.enable()
 
@@ -61,7 +68,7 @@ def prepared_log(loaded: Loaded, *, quiet: bool = False) -> Redactor:
     return redactor
 
 
-async def _run(loaded: Loaded, redactor: Redactor) -> None:
+async def _run(loaded: Loaded, redactor: Redactor, after: After | None) -> None:
     runner = GatewayRunner(loaded.settings, loaded.home, specs=specs(), redactor=redactor)
 
     async def greet() -> None:
@@ -74,6 +81,8 @@ async def _run(loaded: Loaded, redactor: Redactor) -> None:
         lines = greeting(loaded, str(link) if link else None, claim, name, made_key=runner.made_key)
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
+        if after:
+            await after(runner)
 
     await serve(runner, loaded.home, environment(), then=greet)
 
@@ -151,11 +160,11 @@ def greeting(
     if missing:
         lines.append(f"  To add a platform set: {', '.join(missing)}.")
     if claim:
-        lines += _how_to_claim(used(loaded), claim, name)
+        lines += how_to_claim(used(loaded), claim, name)
     return lines
 
 
-def _how_to_claim(platforms: Sequence[str], claim: Claim, name: str) -> list[str]:
+def how_to_claim(platforms: Sequence[str], claim: Claim, name: str) -> list[str]:
     """Say how the owner shows up: by a link where there can be one, else by a message."""
     send = f"send “claim {claim.code}” to the bot in a DM"
     by_platform = {

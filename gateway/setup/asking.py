@@ -16,7 +16,7 @@ class Unanswered(HoldfastError):
 
 
 class Ended(HoldfastError):
-    """The input ended before everything was answered."""
+    """The input ended before everything was answered; nothing was changed."""
 
 
 def _always(_: str) -> bool:

@@ -164,7 +164,6 @@ class _SetUp:
                     f"This is no {self._title} {token.words}: such a one looks like {token.looks}."
                 )
                 self._asker.refuse(question, Unanswered(msg))
-                self._tell(token.steps)
             elif question.default is not None:
                 return
             elif self._guide.at_length:

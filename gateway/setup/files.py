@@ -14,6 +14,16 @@ from msgspec import Struct
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Have Ctrl-C and its like wait until the block is left."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
 class _Before(Struct, frozen=True):
     """What was there."""
 
@@ -23,27 +33,20 @@ class _Before(Struct, frozen=True):
 
 
 class Files:
-    """Inside of its block files are put; left by an error, everything is as it was.
-
-    Signals wait until the block is left.
-    """
+    """Inside of its block files are put; left by an error, everything is as it was."""
 
     def __init__(self) -> None:
         self._before: list[_Before] = []
         self._made: list[Path] = []  # folders
 
     def __enter__(self) -> Self:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> None:
-        try:
-            if kind is not None:
-                self._undo()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        if kind is not None:
+            self._undo()
 
     def folder(self, path: Path, mode: int) -> None:
         """Have a folder."""
@@ -66,7 +69,7 @@ class Files:
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         written = Path(name)
         try:
-            with open(number, "wb") as file:
+            with os.fdopen(number, "wb") as file:
                 file.write(data)
                 os.fchmod(number, mode)
                 _give_owner(number, path)

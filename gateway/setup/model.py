@@ -276,10 +276,11 @@ class Model:
         if draft.get(("model", "name")) != settings.name:
             for key in ("price", "context_window"):  # they were those of another model
                 draft.remove(("model", key))
+        if not chosen.present:
+            draft.put(("model", "provider"), settings.provider)
         self._put("name", settings.name if settings.provider != "demo" else None)
         if chosen.present:
             return
-        draft.put(("model", "provider"), settings.provider)
         self._put("base_url", settings.base_url)
         if settings.api_key is None:
             draft.remove(("model", "api_key"))

@@ -21,8 +21,11 @@ class Place(Struct, frozen=True):
 
     @property
     def mode(self) -> int:
-        """Rights of a new file: the system's may be read by a group, a user's by nobody else."""
-        return 0o640 if self.path.absolute().is_relative_to(SYSTEM) else 0o600
+        """Rights of a new file, in which no secret stands: a user's is theirs alone.
+
+        The machine's must be readable to its service, which has a user of its own.
+        """
+        return 0o644 if self.path.absolute().is_relative_to(SYSTEM) else 0o600
 
     @property
     def is_usual(self) -> bool:

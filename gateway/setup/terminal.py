@@ -26,8 +26,12 @@ class Terminal:
     def ask(self, question: Question) -> str:
         """See `Asker`."""
         shown = question.shown or (question.default or "")
-        self._write(f"{question.words}{f' [{shown}]' if shown else ''}: ")
-        answer = self._secret(question) if question.hidden else self._line()
+        prompt = f"{question.words}{f' [{shown}]' if shown else ''}: "
+        if question.hidden and self._source.isatty():
+            answer = self._secret(question, prompt)
+        else:
+            self._write(prompt)
+            answer = self._line()
         if not self._source.isatty():
             self._write("\n")  # nobody has pressed Enter here
         return answer if answer.strip() else question.default or ""
@@ -38,11 +42,10 @@ class Terminal:
         for line in error.lines:
             self.say(f"  ✗ {line}")
 
-    def _secret(self, question: Question) -> str:
+    def _secret(self, question: Question, prompt: str) -> str:
         """Read a secret; pasted over several lines it is still one."""
-        if not self._source.isatty():
-            return self._line()
-        with _no_echo(self._source):
+        with _no_echo(self._source):  # before anybody could begin to type it
+            self._write(prompt)
             answer = self._line()
             while not (answer.strip() and question.whole(answer)) and self._more():
                 answer += self._line()

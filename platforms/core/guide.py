@@ -30,4 +30,4 @@ class Guide(msgspec.Struct, frozen=True):
 
     tokens: tuple[Token, ...]
     at_length: Callable[[], str] | None = None  # what is too long to be said unasked
-    link: str = ""  # what `Probed.link` is good for, in words that end before the link
+    link: str = ""  # what `Probed.link` must be opened for, in words that end before it

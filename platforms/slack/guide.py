@@ -28,12 +28,11 @@ GUIDE = Guide(
             form=r"xapp-[\w-]+",
             looks="xapp-…",
             steps=(
-                "On the app's page: Basic Information, App-Level Tokens, Generate Token, with the "
-                "scope connections:write.",
+                "On the app's page: Basic Information, App-Level Tokens, Generate Token,",
+                "with the scope connections:write.",
             ),
             unless_mode="http",
         ),
     ),
     at_length=_at_length,
-    link="Write to it:",
 )

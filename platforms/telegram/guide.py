@@ -15,5 +15,4 @@ GUIDE = Guide(
             ),
         ),
     ),
-    link="Write to it:",
 )
