@@ -11,7 +11,7 @@ ending      how the program ends when something is wrong; errors: what may be; l
             one state folder; notify: systemd is told how it is
 control     how the command line reaches a running daemon; operations: what it can ask
 inbound, routing, access, people, pairing
-            from a message to a conversation, and who may; limits: how often; messages: stored ones
+            from a message to a conversation, and who may; claim: the first owner; limits: how often; messages: stored ones
             as the model reads them; receipts: the signs on them; archive: what adapters read back
 commands    what people can say with a slash
 attachments fetches what people attach; received: its names and places, clearing: its end;

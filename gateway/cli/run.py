@@ -4,15 +4,16 @@ import asyncio
 import gc
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping
 from pathlib import Path
 
 import click
-from msgspec import Struct, convert
+from msgspec import convert
 
 gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
+    from gateway.claim import Claim, how_to_claim
     from gateway.cli.common import configured, settings_of
     from gateway.config import Loaded, Options, environment
     from gateway.observe import log
@@ -87,13 +88,6 @@ async def _run(loaded: Loaded, redactor: Redactor, after: After | None) -> None:
     await serve(runner, loaded.home, environment(), then=greet)
 
 
-class Claim(Struct, frozen=True):
-    """A code by which the first admin shows up, and links that hand it in, by platform."""
-
-    code: str
-    links: dict[str, str] = {}
-
-
 def used(loaded: Loaded) -> tuple[str, ...]:
     """Platforms that are configured, apart from the terminal and the page."""
     return tuple(name for name in loaded.settings.platforms if name not in {"console", "web"})
@@ -162,18 +156,3 @@ def greeting(
     if claim:
         lines += how_to_claim(used(loaded), claim, name)
     return lines
-
-
-def how_to_claim(platforms: Sequence[str], claim: Claim, name: str) -> list[str]:
-    """Say how the owner shows up: by a link where there can be one, else by a message."""
-    send = f"send “claim {claim.code}” to the bot in a DM"
-    by_platform = {
-        "discord": f"{send} (`{name} config discord-invite` prints\n"
-        "               the link that lets it into a server of yours)",
-    } | {each: f"open {link} and press Start" for each, link in claim.links.items()}
-    ways = [f"    {_title(each) + ':':<10} {by_platform.get(each, send)}" for each in platforms]
-    return ["  Nobody is an admin yet. To become the owner, within an hour:", *ways]
-
-
-def _title(platform: str) -> str:
-    return next((each for each in _ENVIRONMENT if each.lower() == platform), platform)

@@ -39,7 +39,7 @@ class Live:
 
     def bot(self, spec: PlatformSpec, config: Struct) -> Probed | None:
         """See `Checks`."""
-        return asyncio.run(spec.probe(config)) if spec.probe else None  # type: ignore[arg-type]  # a probe is no more than a coroutine function
+        return asyncio.run(spec.probe(config)) if spec.probe else None
 
     def model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
         """See `Checks`."""

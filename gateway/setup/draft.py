@@ -45,7 +45,7 @@ class Draft:
         if self.get(path) == value:
             return
         table: Any = self._document
-        plain = self._expected
+        plain: Any = self._expected
         for depth, part in enumerate(path[:-1], start=1):
             if part not in table:
                 table[part] = tomlkit.table(is_super_table=depth < len(path) - 1)

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from msgspec import Struct, convert
 
-from gateway.cli.run import Claim, how_to_claim
+from gateway.claim import Claim, how_to_claim
 from gateway.control import Operation, ask
 
 _PAUSE = 0.3  # seconds between two looks

@@ -80,7 +80,8 @@ def _introduce(asker: Asker, place: Place, draft: Draft, specs: Specs) -> Target
     """Show what is there; gives the model that is configured."""
     if not place.path.exists():
         asker.say(f"The configuration will be {place.path}.")
-        return _note_environment(asker, place.environ)
+        _note_environment(asker, place.environ)
+        return None
     platforms = draft.get(("platforms",))
     named = ", ".join(platforms) if isinstance(platforms, dict) and platforms else "no platform"
     asker.say(f"There is {place.path} already, with {named}; what you do not change stays.")
