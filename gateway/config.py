@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gateway import credentials
 from gateway.access import parse_entry
 from gateway.config_decode import Decoder, Problem
 from gateway.config_model import complete_model
@@ -65,8 +66,13 @@ class Report(Struct, frozen=True):
 
 
 def environment() -> Mapping[str, str]:
-    """Give the process's environment; everything else is given it as an argument."""
-    return os.environ
+    """Give the process's environment; everything else is given it as an argument.
+
+    Files of the folder of credentials count as variables that are not set otherwise.
+    """
+    folder = credentials.folder(os.environ)
+    kept = credentials.variables(folder) if folder else {}
+    return {**kept, **os.environ} if kept else os.environ
 
 
 def load(options: Options, environ: Mapping[str, str], specs: Specs) -> Loaded:
@@ -90,13 +96,30 @@ def read_platform(
     return _Loader(Options(file), environ, known).platform(name, table)
 
 
-def state_folder(environ: Mapping[str, str]) -> Path:
-    """Where everything is kept that must survive."""
+SERVICE_HOME = Path("/var/lib/holdfast")
+"""State folder of the machine's service, as its unit names it."""
+
+
+def state_folder(
+    environ: Mapping[str, str], *, service: Path = SERVICE_HOME, root: bool | None = None
+) -> Path:
+    """Where everything is kept that must survive.
+
+    Root, who looks after the machine's service, means that one, unless there is one of its own.
+    """
     if environ.get("HOLDFAST_HOME"):
         return Path(environ["HOLDFAST_HOME"]).absolute()
     if environ.get("STATE_DIRECTORY"):
         return Path(environ["STATE_DIRECTORY"].partition(":")[0])  # systemd may name several
-    return _user_folder(environ) / ".local/share/holdfast"
+    own = _user_folder(environ) / ".local/share/holdfast"
+    root = os.geteuid() == 0 if root is None else root
+    return service if root and not own.exists() and (service / "lock").exists() else own
+
+
+def of_service(environ: Mapping[str, str]) -> bool:
+    """Whether the state folder is the machine's service's, and nobody said that it should be."""
+    chosen = environ.get("HOLDFAST_HOME") or environ.get("STATE_DIRECTORY")
+    return not chosen and state_folder(environ) == SERVICE_HOME
 
 
 def config_file(options: Options, environ: Mapping[str, str]) -> Path | None:

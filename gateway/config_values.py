@@ -4,6 +4,7 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gateway import credentials
 from gateway.toml_lines import KeyPath
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
@@ -65,10 +66,10 @@ class Values:
         return Size.parse(value)
 
     def _credential(self, name: str) -> tuple[str, str]:
-        folder = self._environ.get("CREDENTIALS_DIRECTORY")
+        folder = credentials.folder(self._environ)
         if not folder:
             return "", f"is credential:{name}, but systemd passed none (LoadCredential=)"
-        return read_text(Path(folder) / Path(name).name)
+        return read_text(credentials.path(folder, name))
 
 
 def read_text(path: Path) -> tuple[str, str]:

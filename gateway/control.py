@@ -258,7 +258,7 @@ def ask(path: Path, do: str, args: Mapping[str, object] | None = None) -> Any:  
         connection.settimeout(CONNECT_WITHIN)
         try:
             connection.connect(os.fspath(path))
-            check_peer(peer_user(connection))
+            check_peer(peer_user(connection), path)
             connection.settimeout(ANSWER_WITHIN + 5)
             connection.sendall(msgspec.json.encode(Request(do, dict(args or {}))) + b"\n")
             line = b""
@@ -274,16 +274,23 @@ async def connect(path: Path, do: str, **args: object) -> Wire:
     try:
         async with asyncio.timeout(CONNECT_WITHIN):
             wire = Wire(*await asyncio.open_unix_connection(path, limit=LONGEST_LINE))
-        check_peer(wire.peer())
+        check_peer(wire.peer(), path)
         await wire.write(Request(do, dict(args)))
     except OSError as error:
         raise unreachable(path, error) from error
     return wire
 
 
-def check_peer(user: int) -> None:
-    """Refuse to talk to a daemon of somebody else's: it could be an impostor."""
-    if user not in {os.geteuid(), 0}:
+def check_peer(user: int, path: Path) -> None:
+    """Refuse to talk to a daemon of somebody else's: it could be an impostor.
+
+    Root may talk to whoever the state folder belongs to, such as the user of the machine's service.
+    """
+    trusted = {os.geteuid(), 0}
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            trusted.add(path.parent.stat().st_uid)
+    if user not in trusted:
         msg = f"The control socket belongs to another user (uid {user}); run this as that user."
         raise CannotStart(msg)
 

@@ -15,6 +15,11 @@ class Systemd:
         self.watchdog = int(microseconds) / 2_000_000 if microseconds.isdecimal() else 0.0
         """Seconds between two signs of life, twice as often as asked for; 0: none are wanted."""
 
+    @property
+    def listens(self) -> bool:
+        """Whether anybody is told."""
+        return bool(self._address)
+
     def tell(self, *lines: str) -> None:
         """Send lines such as READY=1; a manager that does not listen is no reason to stop."""
         if not self._address:

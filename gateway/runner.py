@@ -42,6 +42,7 @@ from gateway.disk import Gauge
 from gateway.errors import CannotStart, ConfigError
 from gateway.feeds import Feeds
 from gateway.figures import Figures
+from gateway.glance import glance
 from gateway.hands import GatewayHands
 from gateway.hearing import Listener
 from gateway.http.app import build_app
@@ -554,6 +555,32 @@ class GatewayRunner:
             return f"store: nothing could be written within {WRITTEN_WITHIN:g} s"
         return ""
 
+    async def ask_writer(self) -> None:
+        """See `gateway.bulletin.Daemon`; before there is a store, there is nothing to ask."""
+        if self._store is not None:
+            await self._store.prove_answering()
+
+    def writer_steps(self) -> int:
+        """See `gateway.bulletin.Daemon`."""
+        return self._store.writer_steps if self._store is not None else 0
+
+    async def all_tried(self) -> None:
+        """See `gateway.bulletin.Daemon`."""
+        await self._adapters.tried()
+
+    @property
+    def drain_seconds(self) -> float:
+        """See `gateway.bulletin.Daemon`."""
+        return self._settings.gateway.drain_seconds
+
+    def glance(self) -> str:
+        """See `gateway.bulletin.Daemon`."""
+        return glance(self._standings(), self.running_turns(), stopping=self.stopping.is_set())
+
+    def reload(self) -> None:
+        """Read the configuration again, as SIGHUP asks for."""
+        log.info("told to read the configuration again: nothing to reload yet")
+
     async def _full(self) -> str:
         try:
             return (await self._gauge.read()).complaint
@@ -577,11 +604,12 @@ class GatewayRunner:
             "state": "stopping" if self.stopping.is_set() else "running",
             "started_at": self._started_at,
             "url": self.url,
-            "platforms": {
-                each.name: each.problem or each.standing.value for each in self._adapters
-            },
+            "platforms": self._standings(),
             "running": self.running_turns(),
         }
+
+    def _standings(self) -> dict[str, str]:
+        return {each.name: each.problem or each.standing.value for each in self._adapters}
 
     async def _new_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")

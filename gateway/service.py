@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.bulletin import Daemon, keep_alive, tell_story
 from gateway.control import Operation, Stream, Wire, serving, socket_path
 from gateway.errors import CannotStart
 from gateway.lock import only_daemon
@@ -22,12 +24,10 @@ log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Runner(Protocol):
+class Runner(Daemon, Protocol):
     """What is run: `gateway.runner.GatewayRunner`."""
 
-    stopping: asyncio.Event
     hurry: asyncio.Event
-    ready: asyncio.Event
 
     @property
     def operations(self) -> Mapping[str, Operation]:
@@ -40,6 +40,10 @@ class Runner(Protocol):
 
     async def run(self) -> None:
         """Until `stopping` is set and everything is drained."""
+        ...
+
+    def reload(self) -> None:
+        """Read the configuration again."""
         ...
 
 
@@ -65,14 +69,17 @@ async def serve(
     """Run until told to stop; raises `HoldfastError` for what keeps it from starting.
 
     `then` is carried out once the gateway is ready. With `signals` the first SIGTERM or SIGINT
-    stops, and a second one skips the wait for running turns.
+    stops, and a second one skips the wait for running turns; SIGHUP has the configuration read
+    again, unless it says that the terminal is gone, which stops as well.
     """
     manager = Systemd(environ)
+    opened = asyncio.Event()
     with only_daemon(home), _on_signals(runner) if signals else contextlib.nullcontext():
         async with asyncio.TaskGroup() as beside:
             helpers = [
-                beside.create_task(_attend(runner, home, environ, manager, then)),
-                beside.create_task(_alive(manager)),
+                beside.create_task(_attend(runner, home, environ, opened, then)),
+                beside.create_task(tell_story(runner, manager, opened)),
+                beside.create_task(keep_alive(runner, manager)),
             ]
             try:
                 await runner.run()
@@ -94,40 +101,51 @@ def _on_signals(runner: Runner) -> Iterator[None]:
             runner.hurry.set()
         runner.stopping.set()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, told)
+    # `nohup` ignores it for us: the end of the terminal is then no reason to stop.
+    leaves_with_terminal = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN and _has_terminal()
+
+    def hung_up() -> None:
+        if leaves_with_terminal and not _has_terminal():
+            log.info("the terminal is gone: stopping")
+            runner.stopping.set()
+        else:
+            runner.reload()
+
+    actions = {**dict.fromkeys(SIGNALS, told), signal.SIGHUP: hung_up}
+    for number, action in actions.items():
+        loop.add_signal_handler(number, action)
     try:
         yield
     finally:
-        for number in SIGNALS:
+        for number in actions:
             loop.remove_signal_handler(number)
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a terminal that can be reached: one that hung up cannot."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 async def _attend(
     runner: Runner,
     home: Path,
     environ: Mapping[str, str],
-    manager: Systemd,
+    opened: asyncio.Event,
     then: Then | None,
 ) -> None:
-    """Open the control socket once there is something to control, and say how things stand."""
+    """Open the control socket once there is something to control."""
     await runner.ready.wait()
     console = runner.adapter("console")
     streams = {"chat": chat_stream(console)} if isinstance(console, ConsoleAdapter) else {}
     async with serving(socket_path(home, environ), runner.operations, streams):
-        manager.tell("READY=1", "STATUS=Answering.")
+        opened.set()
         if then:
             await then()
-        await runner.stopping.wait()
-        manager.tell("STOPPING=1", "STATUS=Finishing what runs.")
         await asyncio.Event().wait()  # the socket stays open until the runner has ended
-
-
-async def _alive(manager: Systemd) -> None:
-    """Say that the loop still turns; when it hangs, systemd starts the daemon anew."""
-    while manager.watchdog:
-        manager.tell("WATCHDOG=1")
-        await asyncio.sleep(manager.watchdog)
 
 
 # --- terminals -------------------------------------------------------------------------------

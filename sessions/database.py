@@ -104,6 +104,7 @@ class _Worker:
         self._settle = settle
         self._connection: Connection | None = None
         self._ending = False
+        self.steps = 0  # transactions that were begun or tried to
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
 
@@ -153,6 +154,7 @@ class _Worker:
 
     def _together(self, jobs: _Jobs) -> Exception | None:
         """Run jobs in one transaction; answers with an error after which it may be run again."""
+        self.steps += 1
         try:
             connection = self._connected()
             transaction = connection.begin()
@@ -340,6 +342,11 @@ class Database:
         self._courtesy.ended(len(jobs))
         for job in jobs:
             job.settle()
+
+    @property
+    def writer_steps(self) -> int:
+        """What the thread that writes has taken in hand so far."""
+        return self._workers[-1].steps
 
     def stop(self) -> None:
         """Take nothing more; what was taken will still be done."""

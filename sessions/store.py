@@ -134,6 +134,15 @@ class SessionStore:
         """Commit something, to know that it can be done."""
         await self.put_value(_OWN_SHELF, "written_at", str(self._clock.now()))
 
+    async def prove_answering(self) -> None:
+        """Hear from the thread that writes, without writing; raises `StoreError` when it cannot."""
+        await self.database.write(lambda _: None)
+
+    @property
+    def writer_steps(self) -> int:
+        """What the thread that writes has taken in hand so far: while it grows, it gets on."""
+        return self.database.writer_steps
+
     # --- reading: conversations ---------------------------------------------------------------
 
     async def conversation(self, key: str) -> Conversation:

@@ -17,6 +17,7 @@ COMMANDS = {
     "setup": ("setup", "Set it up: asks for what it needs, and checks it."),
     "link": ("daemon", "Print a one-time link to the web page."),
     "status": ("daemon", "Say how the running gateway is."),
+    "service": ("service", "Run the gateway as a service of systemd."),
     "send": ("daemon", "Post a text into a chat."),
     "pair": ("pair", "Let people in, or no more."),
     "sessions": ("sessions", "Look at conversations, stop them, bring them back."),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import os
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from gateway.config import Loaded, Options, environment, load, state_folder
+from gateway.config import SERVICE_HOME, Loaded, Options, environment, load, state_folder
 from gateway.control import NotRunning, ask, socket_path
 from gateway.errors import CannotStart, ConfigError
 from platforms.core.registry import specs
@@ -70,11 +71,16 @@ def order(do: str, **args: object) -> Any:  # noqa: ANN401 - what the operation 
     try:
         return ask(control_socket(), do, args)
     except NotRunning:
-        msg = (
-            f"No Holdfast runs on {state_folder(environment())}, and this needs one; "
-            "start it with: holdfast run"
-        )
+        msg = f"{nobody_runs()}, and this needs one; start it with: holdfast run"
         raise NotRunning(msg) from None
+
+
+def nobody_runs() -> str:
+    """Say that none runs here; to who is not root also that there is the machine's service."""
+    said = f"No Holdfast runs on {state_folder(environment())}"
+    if os.geteuid() and os.path.lexists(SERVICE_HOME):
+        said += " (for the service of this machine put sudo before the command)"
+    return said
 
 
 # --- the store -------------------------------------------------------------------------------

@@ -5,8 +5,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from gateway.cli.common import as_json, control_socket, moment, order, print_fields, print_json
-from gateway.config import environment, state_folder
+from gateway.cli.common import (
+    as_json,
+    control_socket,
+    moment,
+    nobody_runs,
+    order,
+    print_fields,
+    print_json,
+)
 from gateway.control import NotRunning, ask
 from gateway.errors import HoldfastError
 from gateway.loopback import is_loopback
@@ -54,7 +61,7 @@ def status(*, as_json: bool) -> None:
         if as_json:
             print_json({"state": "not running"})
         else:
-            click.echo(f"No Holdfast runs on {state_folder(environment())}.")
+            click.echo(f"{nobody_runs()}.")
         sys.exit(1)
     started = found.get("started_at")
     if as_json:

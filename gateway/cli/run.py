@@ -15,7 +15,8 @@ try:
     from agent.providers.registry import available
     from gateway.claim import Claim, how_to_claim
     from gateway.cli.common import configured, settings_of
-    from gateway.config import Loaded, Options, environment
+    from gateway.config import SERVICE_HOME, Loaded, Options, environment, of_service
+    from gateway.errors import CannotStart
     from gateway.observe import log
     from gateway.observe.redact import Redactor, secrets_in
     from gateway.runner import GatewayRunner
@@ -49,6 +50,12 @@ After = Callable[[GatewayRunner], Awaitable[None]]
 
 def run_here(loaded: Loaded, after: After | None = None) -> None:
     """Be the daemon until told to stop; `after` is carried out once the greeting is printed."""
+    if of_service(environment()):  # what root wrote there the service could not write any more
+        msg = (
+            f"{SERVICE_HOME} belongs to the service of this machine; start that with: "
+            "holdfast service start. To run another one give it a folder of its own: HOLDFAST_HOME."
+        )
+        raise CannotStart(msg)
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
         asyncio.run(_run(loaded, prepared_log(loaded), after))

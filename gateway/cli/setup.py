@@ -12,10 +12,12 @@ import click
 from agent.settings import SERVICES, TargetSettings
 from gateway.cli.common import as_json, control_socket, print_json
 from gateway.cli.run import own_name, run_here, used
+from gateway.cli.service import NoSystemd, NotInstalled
+from gateway.cli.service import service as service_command
 from gateway.config import Loaded, Options, environment, load
 from gateway.control import NotRunning, ask
 from gateway.runner import GatewayRunner
-from gateway.setup.asking import Unanswered
+from gateway.setup.asking import Ended, Unanswered, confirm
 from gateway.setup.budget import is_known
 from gateway.setup.checks import Live, Unchecked
 from gateway.setup.files import undisturbed
@@ -24,9 +26,10 @@ from gateway.setup.known import is_address
 from gateway.setup.model import Chosen, Wanted
 from gateway.setup.owner import greeted, until_owned, wait_for_owner
 from gateway.setup.places import Place, place_of
-from gateway.setup.start import How, ask_how, install_service, no_service
+from gateway.setup.start import How, ask_how, no_service
 from gateway.setup.terminal import Terminal
 from gateway.setup.wizard import Answers, Written, converse, read_draft, write
+from gateway.systemd.manager import BOOTED
 from platforms.core.registry import specs
 from sessions.values.clock import SystemClock
 
@@ -84,7 +87,7 @@ def setup(
     try:
         way.decide(wanted, service=service, alone=non_interactive)
         way.write()
-        way.start(as_json=as_json)
+        way.start(as_json=as_json, alone=non_interactive)
     except KeyboardInterrupt:
         terminal.say(f"\n{way.standing}")
         sys.exit(_INTERRUPTED)
@@ -151,7 +154,7 @@ class _Way:
             self._asker, self._place, self._draft, self._checks, self._specs, wanted
         )
         if not self._running():
-            self._how = ask_how(self._asker, service, no_service(), alone=alone)
+            self._how = ask_how(self._asker, no_service(BOOTED), wanted=service, alone=alone)
 
     def write(self) -> None:
         """Write it; it works, or all stays as it was."""
@@ -166,29 +169,45 @@ class _Way:
         for warning in self._written.warnings:
             self._say(f"  ! {warning}")
 
-    def start(self, *, as_json: bool) -> None:
+    def start(self, *, as_json: bool, alone: bool) -> None:
         """Start what was wished for, and wait for the owner."""
         if as_json:
             print_json(self._told())
         match self._how:
             case How.SERVICE:
-                install_service(self._config_words(), self._say)
-                self._wait()
+                self._service("install", *self._config_words())
+                self._wait(alone=alone)
             case How.HERE:
                 run_here(self._loaded(), self._greet_owner)
-            case _ if self._running():
-                if self._written.changed:
-                    self._say("Holdfast runs with what was configured before: start it anew.")
-                else:
-                    self._wait()
-            case _:
+            case _ if not self._running():
                 self._say(f"Start it: {self._next()}")
+            case _ if self._written.changed and not self._restarted(alone=alone):
+                self._say("Holdfast runs with what was configured before, until it is restarted.")
+            case _:
+                self._wait(alone=alone)
 
-    def _wait(self) -> None:
+    def _restarted(self, *, alone: bool) -> bool:
+        """Have the service take over what is configured now, where there is one and it is wished."""
+        try:
+            words = "Restart the service with it now"
+            if alone or not confirm(self._asker, "restart", words, default=True):
+                return False
+            self._service("restart")
+        except (Ended, NotInstalled, NoSystemd):
+            return False
+        return True
+
+    def _service(self, *words: str) -> None:
+        """Do what `holdfast service` does."""
+        arguments = [*words, *(["--user"] if os.geteuid() else [])]
+        service_command.main(arguments, prog_name="holdfast service", standalone_mode=False)
+
+    def _wait(self, *, alone: bool) -> None:
         loaded = self._loaded()
         platforms = used(loaded)
         if platforms and not loaded.settings.access.admins:
-            wait_for_owner(control_socket(), platforms, self._name(), self._say, sys.stdin)
+            source = None if alone else sys.stdin
+            wait_for_owner(control_socket(), platforms, self._name(), self._say, source)
 
     async def _greet_owner(self, runner: GatewayRunner) -> None:
         loaded = self._loaded()

@@ -1,7 +1,7 @@
 """Sans-IO: the configuration as it is to be; what people wrote in it stays untouched."""
 
 import tomllib
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import tomlkit
@@ -11,9 +11,6 @@ from gateway.config_tree import dotted
 from gateway.errors import ConfigError
 from gateway.toml_lines import KeyPath
 
-FOLDER = "credentials"
-"""Beside the configuration; what lies there is named like the variable that may hold it, too."""
-
 _HEAD = """\
 # Made by `holdfast setup`. What you add or change stays as it is when that runs again.
 # docs/configuration.md has all keys, and `holdfast config check` says what is wrong.
@@ -22,9 +19,13 @@ _HEAD = """\
 
 
 class Draft:
-    """A document that is edited, and the secrets that it names."""
+    """A document that is edited, and the secrets that it names.
 
-    def __init__(self, text: str | None) -> None:
+    `reference` tells how it names one; `text` is None where there is no document yet.
+    """
+
+    def __init__(self, text: str | None, reference: Callable[[str], str]) -> None:
+        self._reference = reference
         self._text = _HEAD if text is None else text
         self._expected: dict[str, Any] = tomllib.loads(self._text)
         self._document = tomlkit.parse(self._text)
@@ -58,8 +59,8 @@ class Draft:
         self._changed = True
 
     def put_secret(self, path: KeyPath, name: str, text: str) -> None:
-        """Keep a secret in a file of its own, and have the document name it."""
-        self.put(path, f"file:{FOLDER}/{name}")
+        """Keep a secret in a file that is called like its variable, and have the document name it."""
+        self.put(path, self._reference(name))
         self.secrets[name] = text
 
     def remove(self, path: KeyPath) -> None:

@@ -96,7 +96,7 @@ class Model:
     def _first(self, wanted: Wanted, present: TargetSettings | None) -> _Candidate:
         if wanted.service:
             return self._as_wanted(wanted)
-        named = self._in_environment()
+        named = [each for each in self._in_environment() if not _same(each.settings, present)]
         kept = (
             [_Candidate(f"as it is: {_label(present)}", present, present=True)] if present else []
         )
@@ -314,6 +314,12 @@ def _failed(probed: ProbedModel | None) -> Finding | None:
     unnamed = probed is not None and probed.name is None
     failed = (each for each in found if each.level == "fail")
     return next((each for each in failed if not (unnamed and each.subject == "model")), None)
+
+
+def _same(one: TargetSettings, other: TargetSettings | None) -> bool:
+    """Whether both mean the same service, with the same key."""
+    parts = ("provider", "base_url", "api_key")
+    return other is not None and all(getattr(one, each) == getattr(other, each) for each in parts)
 
 
 def _label(settings: TargetSettings) -> str:

@@ -49,9 +49,17 @@ async def until_owned(listed: Operation, stopping: asyncio.Event) -> Owner | Non
 
 
 def wait_for_owner(
-    socket: Path, platforms: tuple[str, ...], name: str, say: Callable[[str], None], source: TextIO
+    socket: Path,
+    platforms: tuple[str, ...],
+    name: str,
+    say: Callable[[str], None],
+    source: TextIO | None,
 ) -> Owner | None:
-    """Have the running daemon make a claim, tell how to use it, and wait; Enter ends the wait."""
+    """Have the running daemon make a claim, tell how to use it, and wait for who does.
+
+    Enter in `source` ends the wait; without one there is none. `name`: by which the person starts
+    this program.
+    """
     found = owner_in(ask(socket, "pair_list"))
     if found:
         say(f"The owner is {found}.")
@@ -59,13 +67,10 @@ def wait_for_owner(
     claim = convert(ask(socket, "pair_claim"), Claim)
     for line in how_to_claim(platforms, claim, name):
         say(line)
+    if source is None:
+        return None
     say("Waiting for that message; Enter ends the wait.")
     while found is None and not select.select([source], [], [], _PAUSE)[0]:
         found = owner_in(ask(socket, "pair_list"))
-    if found:
-        say(greeted(found))
-    else:
-        say(
-            f"Not waiting any more: the code stays good for an hour, `{name} pair claim` prints another."
-        )
+    say(greeted(found) if found else f"Not waiting any more; `{name} pair claim` makes a new code.")
     return found

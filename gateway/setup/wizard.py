@@ -13,7 +13,7 @@ from gateway.setup.asking import Asker, Unanswered
 from gateway.setup.bots import Bot, Bots
 from gateway.setup.budget import ask_budget, is_known
 from gateway.setup.checks import Checks
-from gateway.setup.draft import FOLDER, Draft
+from gateway.setup.draft import Draft
 from gateway.setup.files import Files
 from gateway.setup.model import Chosen, Model, Wanted
 from gateway.setup.places import Place
@@ -39,9 +39,9 @@ class Written(Struct, frozen=True):
 def read_draft(place: Place, specs: Specs) -> Draft:
     """Begin with what is there; raises `ConfigError` when that cannot be read."""
     try:
-        return Draft(place.path.read_bytes().decode("utf-8-sig"))
+        return Draft(place.path.read_bytes().decode("utf-8-sig"), place.reference)
     except FileNotFoundError:
-        return Draft(None)
+        return Draft(None, place.reference)
     except (OSError, ValueError) as error:
         problems = check(Options(place.path), place.environ, specs).problems
         told = problems or (f"{place.path}: cannot be changed by a program: {error}",)
@@ -110,7 +110,7 @@ def write(place: Place, draft: Draft, specs: Specs) -> Written:
     path = place.path.resolve()
     text = draft.text().encode()
     before = path.read_bytes() if path.exists() else None
-    folder = path.parent / FOLDER
+    folder = place.credentials
     try:
         with Files() as files:
             files.folder(path.parent, 0o755 if place.mode == 0o644 else 0o700)  # noqa: PLR2004 - what all may read must be reached

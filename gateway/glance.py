@@ -1,0 +1,33 @@
+"""Sans-IO: how the daemon stands, in one line: what a service manager shows beside its name."""
+
+from collections.abc import Mapping, Sequence
+
+LONGEST = 80
+"""Characters of one trouble; `holdfast status` has all of it."""
+
+WELL = "connected"
+
+
+def glance(platforms: Mapping[str, str], running: int, *, stopping: bool = False) -> str:
+    """Say where it answers, where it does not and why, and what it is working on.
+
+    `platforms` says of each how it stands: `connected`, or what is wrong.
+    """
+    turns = f"{running} turn{'' if running == 1 else 's'}"
+    if stopping:
+        return f"Stopping; {turns} still running." if running else "Stopping."
+    well = [name for name, standing in platforms.items() if standing == WELL]
+    ill = [f"{name}: {_short(how)}" for name, how in platforms.items() if how != WELL]
+    first = f"Answering on {_listed(well)}" if well else "Nobody can be reached"
+    return "; ".join([first, *ill, f"{turns} running" if running else "idle"]) + "."
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _short(text: str) -> str:
+    # A platform's words stand in it: a line break would begin another message to the manager.
+    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return line.rstrip(".") if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
