@@ -1,0 +1,72 @@
+"""Somebody with a fresh machine and a bot's token gets an answer in Telegram."""
+
+import stat
+import sys
+import tomllib
+from pathlib import Path
+
+from tests.fakes.telegram.server import TOKEN
+from tests.faults.first_run import newcomer
+
+HOLDFAST = Path(sys.executable).with_name("holdfast")
+
+
+async def test_the_wizard_at_a_terminal_leads_to_an_answer(tmp_path: Path) -> None:
+    async with newcomer(HOLDFAST, tmp_path) as person:
+        await person.set_up(start=True)
+        secret = person.config.parent / "credentials/TELEGRAM_BOT_TOKEN"
+        assert secret.read_text() == f"{TOKEN}\n"
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+        assert stat.S_IMODE(secret.parent.stat().st_mode) == 0o700
+        assert TOKEN not in person.config.read_text()
+        first = person.config.read_bytes()
+        async with person.at_terminal("setup") as seat:
+            await seat.sees("already, with telegram")
+            await seat.sees(r"Platforms .*\[telegram\]: ")
+            seat.types("\n")
+            await seat.sees(r"Telegram bot token \[keep it\]: ")
+            seat.types("\n")
+            await seat.sees("✓ This is @holdfast_bot")
+            await seat.sees(r"Its number \[1\]: ")
+            seat.types("1\n")
+            await seat.sees("✓ openai/scripted answers")
+            await seat.sees("Start it now")
+            seat.types("no\n")
+            await seat.sees("is as it was, and works")
+            assert await seat.ends() == 0
+        assert person.config.read_bytes() == first
+        assert sorted(each.name for each in person.config.parent.iterdir()) == [
+            "credentials",
+            "holdfast.toml",
+        ]
+
+
+async def test_a_script_gets_there_without_a_question(tmp_path: Path) -> None:
+    async with newcomer(HOLDFAST, tmp_path) as person:
+        await person.set_up_by_flags()
+        written = person.config.read_text()
+        assert tomllib.loads(written)["model"]["name"] == "scripted"
+        await person.runs_it()
+        await person.set_up_by_flags()
+        assert person.config.read_text() == written
+
+
+async def test_ctrl_c_at_any_question_changes_nothing(tmp_path: Path) -> None:
+    async with newcomer(HOLDFAST, tmp_path) as person:
+        for question, answer in (
+            ("Platforms ", "telegram\n"),
+            ("Telegram bot token: ", f"{TOKEN}\n"),
+            ("Start it now, in this terminal", ""),
+        ):
+            async with person.at_terminal("setup") as seat:
+                await seat.sees("Platforms ")
+                if question != "Platforms ":
+                    seat.types("telegram\n")
+                    await seat.sees("Telegram bot token: ")
+                if question.startswith("Start"):
+                    seat.types(f"{TOKEN}\n")
+                    await seat.sees(question)
+                seat.types("\x03")
+                await seat.sees("Nothing was changed")
+                assert await seat.ends() == 130
+            assert list(tmp_path.iterdir()) == [], (question, answer)
