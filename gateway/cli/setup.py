@@ -1,5 +1,6 @@
 """`holdfast setup`: from a token and a key to a gateway that answers."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -12,14 +13,14 @@ import click
 from agent.settings import SERVICES, TargetSettings
 from gateway.cli.common import as_json, control_socket, print_json
 from gateway.cli.run import own_name, run_here, used
-from gateway.cli.service import NoSystemd, NotInstalled
+from gateway.cli.service import NotInstalled
 from gateway.cli.service import service as service_command
 from gateway.config import Loaded, Options, environment, load
 from gateway.control import NotRunning, ask
 from gateway.runner import GatewayRunner
 from gateway.setup.asking import Ended, Unanswered, confirm
 from gateway.setup.budget import is_known
-from gateway.setup.checks import Live, Unchecked
+from gateway.setup.checks import Checks, Live, Unchecked
 from gateway.setup.files import undisturbed
 from gateway.setup.flags import Flags, secret_of
 from gateway.setup.known import is_address
@@ -83,11 +84,11 @@ def setup(
     answers, wanted = _read_flags(flags, environ)
     asker = Flags(answers, terminal.say, None if non_interactive else terminal)
     clock = SystemClock()
-    way = _Way(asker, place, Unchecked(clock) if no_check else Live(clock))
+    way = _Way(asker, place, Unchecked(clock) if no_check else Live(clock), as_json=as_json)
     try:
         way.decide(wanted, service=service, alone=non_interactive)
         way.write()
-        way.start(as_json=as_json, alone=non_interactive)
+        way.start(alone=non_interactive)
     except KeyboardInterrupt:
         terminal.say(f"\n{way.standing}")
         sys.exit(_INTERRUPTED)
@@ -137,10 +138,11 @@ def _standard_input() -> Callable[[str], str]:
 class _Way:
     """From the questions to a gateway that runs."""
 
-    def __init__(self, asker: Flags, place: Place, checks: Live) -> None:
+    def __init__(self, asker: Flags, place: Place, checks: Checks, *, as_json: bool) -> None:
         self._asker = asker
         self._place = place
         self._checks = checks
+        self._as_json = as_json
         self._specs = specs()
         self._how = How.LATER
         self._answers = Answers((), Chosen(TargetSettings()))
@@ -169,9 +171,9 @@ class _Way:
         for warning in self._written.warnings:
             self._say(f"  ! {warning}")
 
-    def start(self, *, as_json: bool, alone: bool) -> None:
+    def start(self, *, alone: bool) -> None:
         """Start what was wished for, and wait for the owner."""
-        if as_json:
+        if self._as_json:
             print_json(self._told())
         match self._how:
             case How.SERVICE:
@@ -188,19 +190,22 @@ class _Way:
 
     def _restarted(self, *, alone: bool) -> bool:
         """Have the service take over what is configured now, where there is one and it is wished."""
+        if alone or no_service(BOOTED):
+            return False
         try:
             words = "Restart the service with it now"
-            if alone or not confirm(self._asker, "restart", words, default=True):
+            if not confirm(self._asker, "restart", words, default=True):
                 return False
             self._service("restart")
-        except (Ended, NotInstalled, NoSystemd):
+        except (Ended, NotInstalled):
             return False
         return True
 
     def _service(self, *words: str) -> None:
         """Do what `holdfast service` does."""
         arguments = [*words, *(["--user"] if os.geteuid() else [])]
-        service_command.main(arguments, prog_name="holdfast service", standalone_mode=False)
+        with contextlib.redirect_stdout(sys.stderr if self._as_json else sys.stdout):
+            service_command.main(arguments, prog_name="holdfast service", standalone_mode=False)
 
     def _wait(self, *, alone: bool) -> None:
         loaded = self._loaded()

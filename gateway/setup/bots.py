@@ -1,7 +1,7 @@
 """Asks for the platforms and their tokens, and shows each bot's name."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -33,8 +33,15 @@ class Bots:
     """The platforms of one configuration."""
 
     def __init__(
-        self, asker: Asker, draft: Draft, checks: Checks, place: Place, specs: Specs
+        self,
+        asker: Asker,
+        draft: Draft,
+        checks: Checks,
+        place: Place,
+        specs: Specs,
+        find: Callable[[str], PlatformSpec] = find,
     ) -> None:
+        self._find = find  # also knows those that are not installed
         self._asker = asker
         self._draft = draft
         self._checks = checks
@@ -76,7 +83,7 @@ class Bots:
         if found:
             return found
         try:
-            find(word)
+            self._find(word)
         except PlatformNotInstalled as error:
             raise Unanswered(str(error)) from error
         except UnknownPlatform:

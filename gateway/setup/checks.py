@@ -50,8 +50,8 @@ class Live:
         return asyncio.run(look(self._clock, self._ports))
 
 
-class Unchecked(Live):
-    """Asks nobody but this machine: for `--no-check`."""
+class Unchecked:
+    """Asks nobody; see `Checks`."""
 
     def bot(self, spec: PlatformSpec, config: Struct) -> Probed | None:
         """See `Checks`."""
@@ -62,3 +62,7 @@ class Unchecked(Live):
         """See `Checks`."""
         del settings, answers
         return None
+
+    def servers(self) -> Sequence[Server]:
+        """See `Checks`."""
+        return ()

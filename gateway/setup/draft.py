@@ -6,6 +6,7 @@ from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable
 
 from gateway.config_tree import dotted
 from gateway.errors import ConfigError
@@ -49,7 +50,12 @@ class Draft:
         plain: Any = self._expected
         for depth, part in enumerate(path[:-1], start=1):
             if part not in table:
-                table[part] = tomlkit.table(is_super_table=depth < len(path) - 1)
+                inline = isinstance(table, InlineTable)
+                table[part] = (
+                    tomlkit.inline_table()
+                    if inline
+                    else tomlkit.table(is_super_table=depth < len(path) - 1)
+                )
             table = table[part]
             plain = plain.setdefault(part, {})
             if not isinstance(table, MutableMapping):

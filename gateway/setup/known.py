@@ -36,7 +36,8 @@ def known_by_key(key: str) -> Known | None:
 
 def is_key(text: str) -> bool:
     """Whether this can be a key at all."""
-    return len(text) >= _SHORTEST_KEY and text.isascii() and text.isprintable() and " " not in text
+    plain = text.isascii() and text.isprintable()
+    return plain and len(text) >= _SHORTEST_KEY and not any(each in text for each in (" ", "://"))
 
 
 def is_address(text: str) -> bool:

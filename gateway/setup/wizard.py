@@ -124,7 +124,7 @@ def write(place: Place, draft: Draft, specs: Specs) -> Written:
             for name, secret in fresh.items():
                 files.put(folder / name, secret, 0o600)
             mode = path.stat().st_mode & 0o777 if before is not None else place.mode
-            with files.beside(path, text, mode) as candidate:
+            with files.beside(place.path.absolute(), text, mode) as candidate:  # where it is read
                 report = check(Options(candidate), place.environ, specs)
                 lines = [each.replace(str(candidate), str(place.path)) for each in report.problems]
             if lines:

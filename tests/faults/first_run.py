@@ -153,6 +153,10 @@ async def newcomer(program: Path, home: Path) -> AsyncIterator[Newcomer]:
 async def wheel(folder: Path) -> Path:
     """Build what people install."""
     await _done(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
+    return _only_wheel(folder)
+
+
+def _only_wheel(folder: Path) -> Path:
     (built,) = folder.glob("*.whl")
     return built
 
@@ -161,21 +165,25 @@ async def install(built: Path, folder: Path) -> float:
     """Install it into an environment of its own; gives the seconds that took."""
     began = time.monotonic()
     await _done(sys.executable, "-m", "venv", folder)
-    pip = (folder / "bin/pip", "--disable-pip-version-check", "install", "--quiet")
+    pip = (folder / "bin/pip", "--disable-pip-version-check", "install", "-qq")
     await _done(*pip, f"{built}[telegram]")
     return time.monotonic() - began
 
 
 async def _done(*command: object) -> None:
-    process = await asyncio.create_subprocess_exec(*map(str, command), cwd=ROOT)
-    assert await process.wait() == 0, command
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
 
 
 async def walk(built: Path, place: Path, *, at_terminal: bool) -> bool:
     """Take the whole way once, and print what each command took."""
-    place.mkdir()
-    home = place / "home"
-    home.mkdir()
+    home = _made(place / "home")
     program = place / "venv/bin/holdfast"
     steps = {"pip install": await install(built, place / "venv")}
     async with newcomer(program, home) as person:
@@ -196,6 +204,11 @@ async def walk(built: Path, place: Path, *, at_terminal: bool) -> bool:
     )
     sys.stdout.flush()
     return well
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
 
 
 async def run() -> bool:
