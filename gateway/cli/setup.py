@@ -84,7 +84,7 @@ def setup(
     answers, wanted = _read_flags(flags, environ)
     asker = Flags(answers, terminal.say, None if non_interactive else terminal)
     clock = SystemClock()
-    way = _Way(asker, place, Unchecked(clock) if no_check else Live(clock), as_json=as_json)
+    way = _Way(asker, place, Unchecked() if no_check else Live(clock), as_json=as_json)
     try:
         way.decide(wanted, service=service, alone=non_interactive)
         way.write()

@@ -18,8 +18,9 @@ from typing import Any
 
 from gateway.config import environment
 from sessions.values.clock import SystemClock
+from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script, calls, words
-from tests.fakes.model_server import ModelServer, last_user_text
+from tests.fakes.model_server import ModelServer
 from tests.fakes.seat import PATIENCE, Seat, seated
 from tests.fakes.telegram.server import BOT_NAME, TOKEN, TelegramServer, serving
 

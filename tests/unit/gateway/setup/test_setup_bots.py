@@ -88,8 +88,8 @@ def test_a_platform_whose_library_is_missing_says_what_to_install(tmp_path: Path
 def test_a_script_must_name_a_platform(tmp_path: Path) -> None:
     with pytest.raises(Unanswered, match="give --platform NAME"):
         bots(Flags({}, print), tmp_path).choose()
-    token = {"TELEGRAM_BOT_TOKEN": TELEGRAM}
-    assert bots(Flags({}, print), tmp_path, **token).choose() == ("telegram",)
+    set_up = bots(Flags({}, print), tmp_path, TELEGRAM_BOT_TOKEN=TELEGRAM)
+    assert set_up.choose() == ("telegram",)
 
 
 # --- one -----------------------------------------------------------------------------------------
@@ -198,8 +198,12 @@ def test_settings_beside_the_token_count_for_the_check(tmp_path: Path) -> None:
     draft = draft_of('[platforms.telegram]\nbase_url = "http://127.0.0.1:8081"\n')
     bots(Person(TELEGRAM), tmp_path, checks, draft).set_up("telegram")
     assert checks.configs[0].base_url == "http://127.0.0.1:8081"
-    base = "HOLDFAST_PLATFORMS__TELEGRAM__BASE_URL"
-    bots(Person(TELEGRAM), tmp_path, checks, **{base: "http://127.0.0.1:8082"}).set_up("telegram")
+    bots(
+        Person(TELEGRAM),
+        tmp_path,
+        checks,
+        HOLDFAST_PLATFORMS__TELEGRAM__BASE_URL="http://127.0.0.1:8082",
+    ).set_up("telegram")
     assert checks.configs[1].base_url == "http://127.0.0.1:8082"
 
 

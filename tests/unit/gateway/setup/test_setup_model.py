@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,10 @@ def choose(
     draft: Draft | None = None,
     wanted: Wanted | None = None,
     present: TargetSettings | None = None,
-    **environ: str,
+    environ: Mapping[str, str] | None = None,
 ) -> tuple[Chosen, Draft]:
     draft = draft or draft_of()
-    model = Model(asker, draft, checks or Answers(), place_in(folder, **environ))
+    model = Model(asker, draft, checks or Answers(), place_in(folder, **(environ or {})))
     return model.choose(wanted or Wanted(), present), draft
 
 
@@ -100,7 +101,7 @@ def wants_key(key: str) -> Answers:
 def test_what_the_environment_names_is_taken_and_nobody_asked(
     tmp_path: Path, environ: dict[str, str], expected: dict[str, str], secrets: dict[str, str]
 ) -> None:
-    chosen, draft = choose(Person(), tmp_path, **environ)
+    chosen, draft = choose(Person(), tmp_path, environ=environ)
     assert chosen.checked
     assert written(draft) == expected
     assert draft.secrets == secrets
@@ -108,7 +109,8 @@ def test_what_the_environment_names_is_taken_and_nobody_asked(
 
 def test_of_two_keys_in_the_environment_one_is_chosen(tmp_path: Path) -> None:
     person = Person("2")
-    _, draft = choose(person, tmp_path, OPENAI_API_KEY=OPENAI, ANTHROPIC_API_KEY=ANTHROPIC)
+    environ = {"OPENAI_API_KEY": OPENAI, "ANTHROPIC_API_KEY": ANTHROPIC}
+    _, draft = choose(person, tmp_path, environ=environ)
     assert written(draft)["provider"] == "anthropic"
     assert "   1  OpenAI (from OPENAI_API_KEY)" in person.said
 
@@ -307,7 +309,8 @@ def test_a_configured_key_that_is_refused_is_replaced(tmp_path: Path) -> None:
 
 def test_the_same_key_in_the_environment_is_no_other_choice(tmp_path: Path) -> None:
     person = Person("")
-    choose(person, tmp_path, present=CONFIGURED, draft=draft_of(PRESENT), OPENAI_API_KEY=OPENAI)
+    environ = {"OPENAI_API_KEY": OPENAI}
+    choose(person, tmp_path, draft=draft_of(PRESENT), present=CONFIGURED, environ=environ)
     assert "OPENAI_API_KEY" not in person.screen
 
 
@@ -360,7 +363,7 @@ def test_flags_name_a_model(
     environ: dict[str, str],
     expected: tuple[str, str | None, str | None],
 ) -> None:
-    chosen, _ = choose(flags(), tmp_path, wanted=wanted, **environ)
+    chosen, _ = choose(flags(), tmp_path, wanted=wanted, environ=environ)
     settings = chosen.settings
     assert (settings.provider, settings.name, settings.base_url) == expected
 

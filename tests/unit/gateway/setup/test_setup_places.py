@@ -57,9 +57,9 @@ def test_the_machines_secrets_are_found_by_its_service(tmp_path: Path) -> None:
 
 def test_commands_find_only_a_usual_file_by_themselves(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
-    own = Place(tmp_path / ".config/holdfast/holdfast.toml", environ, 1000)
-    assert not own.is_usual
-    own.path.parent.mkdir(parents=True)
-    own.path.touch()
-    assert own.is_usual
+    path = tmp_path / ".config/holdfast/holdfast.toml"
+    assert not Place(path, environ, 1000).is_usual
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert Place(path, environ, 1000).is_usual
     assert not Place(tmp_path / "x.toml", environ, 1000).is_usual
