@@ -19,6 +19,9 @@ class Ended(HoldfastError):
     """The input ended before everything was answered; nothing was changed."""
 
 
+NO_CHECK = "To go on without the check give --no-check."
+
+
 def _always(_: str) -> bool:
     return True
 
@@ -32,6 +35,7 @@ class Question(Struct, frozen=True):
     shown: str = ""  # the default as people read it
     hidden: bool = False  # the answer is a secret
     missing: str = ""  # a sentence for a command line that does not answer it
+    hint: str = ""  # what a command line can do whose answer was refused
     insists: bool = False  # a command line must answer it, although a person may just press Enter
     whole: Callable[[str], bool] = _always  # of a hidden answer: whether all of it is there
 

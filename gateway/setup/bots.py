@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.config import Specs, read_platform
 from gateway.errors import CannotStart, ConfigError
 from gateway.nearest import nearest
-from gateway.setup.asking import Asker, Question, Unanswered, confirm
+from gateway.setup.asking import NO_CHECK, Asker, Question, Unanswered, confirm
 from gateway.setup.checks import Checks
 from gateway.setup.draft import Draft
 from gateway.setup.places import Place
@@ -212,10 +213,8 @@ class _SetUp:
         return Bot(name, probed)
 
     def _unreached(self, question: Question, error: PlatformError) -> Bot | None:
-        self._asker.refuse(
-            question,
-            CannotStart(f"{error}, so nothing is known of the token; --no-check goes on without."),
-        )
+        refused = replace(question, hint=NO_CHECK)
+        self._asker.refuse(refused, CannotStart(f"{error}, so nothing is known of the token."))
         if confirm(self._asker, "unchecked", "Go on without the check", default=True):
             return Bot(self._spec.name)
         return None

@@ -41,7 +41,7 @@ class Flags:
     def refuse(self, question: Question, error: HoldfastError) -> None:
         """See `Asker`; what the command line said cannot be said otherwise."""
         if question.key in self._answers or self._otherwise is None:
-            raise error
+            raise type(error)(*error.lines, question.hint) if question.hint else error
         self._otherwise.refuse(question, error)
 
 

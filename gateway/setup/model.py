@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from agent.probe import ProbedModel
 from agent.settings import SERVICES, TargetSettings
 from gateway.errors import CannotStart, ConfigError
-from gateway.setup.asking import Asker, Question, Unanswered, choose, confirm
+from gateway.setup.asking import NO_CHECK, Asker, Question, Unanswered, choose, confirm
 from gateway.setup.checks import Checks
 from gateway.setup.draft import Draft
 from gateway.setup.known import (
@@ -113,7 +113,7 @@ class Model:
                 for each in self._checks.servers()
             ]
         if not found:
-            return self._pasted(default="demo")
+            return self._pasted()
         self._asker.say("Which model answers?")
         options = [*(each.words for each in found), _ANOTHER, _DEMO]
         question = Question("model", "Its number", options[0], "1", missing=_MISSING)
@@ -155,13 +155,13 @@ class Model:
                 found.append(_candidate(named, key))
         return found
 
-    def _pasted(self, default: str = "") -> _Candidate:
+    def _pasted(self) -> _Candidate:
         """Ask for a key, which tells the service, or for an address."""
         question = Question(
             "model",
             "Key of OpenAI, Anthropic, OpenRouter …, or address of a server (http://…)",
-            default,
-            "none yet: the built-in demo" if default else "",
+            "demo",
+            "none yet: the built-in demo",
             hidden=True,
             missing=_MISSING,
             insists=True,
@@ -250,10 +250,9 @@ class Model:
     ) -> Chosen | None:
         """Something else than the key is in the way."""
         unreached = failed.subject == "service"
-        words = f"{failed.text}. {failed.fix}"
-        if unreached:
-            words += " --no-check goes on without."
-        self._asker.refuse(Question("unchecked", ""), CannotStart(words))
+        who = "" if settings.base_url else f"{settings.provider}: "
+        refused = Question("unchecked", "", hint=NO_CHECK)
+        self._asker.refuse(refused, CannotStart(f"{who}{failed.text}. {failed.fix}"))
         question = "Go on without the check" if unreached else "Take it all the same"
         if confirm(self._asker, "unchecked", question, default=unreached):
             return Chosen(settings, present=present)
