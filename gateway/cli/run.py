@@ -86,7 +86,14 @@ async def _run(loaded: Loaded, redactor: Redactor, after: After | None) -> None:
         if used(loaded) and not runner.has_admin:
             claim = convert(await runner.operations["pair_claim"](), Claim)
         name = own_name(sys.argv[0], Path.cwd(), shutil.which)
-        lines = greeting(loaded, str(link) if link else None, claim, name, made_key=runner.made_key)
+        lines = greeting(
+            loaded,
+            str(link) if link else None,
+            claim,
+            name,
+            made_key=runner.made_key,
+            managed="NOTIFY_SOCKET" in environment(),
+        )
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
         if after:
@@ -115,7 +122,8 @@ def own_name(started_as: str, folder: Path, which: Callable[[str], str | None]) 
     found = Path(started_as)
     if which(found.name) or not found.is_absolute():
         return found.name if which(found.name) else started_as
-    return str(found.relative_to(folder)) if found.is_relative_to(folder) else started_as
+    inside = found.is_relative_to(folder) and folder != Path("/")
+    return str(found.relative_to(folder)) if inside else started_as
 
 
 def not_installed(environ: Mapping[str, str], known: Container[str]) -> list[str]:
@@ -136,9 +144,10 @@ def greeting(
     name: str = "holdfast",
     *,
     made_key: bool = False,
+    managed: bool = False,
 ) -> list[str]:
-    """What somebody who starts the gateway should know, a few lines."""
-    lines = ["Holdfast is running. Ctrl-C stops it."]
+    """What somebody who starts the gateway should know, a few lines; `managed`: by systemd."""
+    lines = ["Holdfast is running." if managed else "Holdfast is running. Ctrl-C stops it."]
     if link:
         lines.append(f"  Chat in the browser:   {link}")
         lines.append(

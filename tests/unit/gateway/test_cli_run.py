@@ -34,6 +34,17 @@ def test_commands_are_named_so_that_they_work_where_it_was_started(
     assert own_name(started_as, HOME, lambda word: word if on_path else None) == name
 
 
+def test_a_service_starts_at_the_root_and_names_its_command_in_full() -> None:
+    program = "/opt/holdfast/bin/holdfast"
+    assert own_name(program, Path("/"), lambda _: None) == program
+
+
+def test_a_service_is_not_told_of_a_keyboard(tmp_path: Path) -> None:
+    loaded = load(Options(None, ()), {"HOME": str(tmp_path)}, {})
+    assert greeting(loaded, None, None)[0] == "Holdfast is running. Ctrl-C stops it."
+    assert greeting(loaded, None, None, managed=True)[0] == "Holdfast is running."
+
+
 def test_a_newcomer_is_told_where_the_page_is_and_what_is_missing(tmp_path: Path) -> None:
     loaded = load(Options(None, ()), {"HOME": str(tmp_path)}, {})
     text = "\n".join(greeting(loaded, "http://there/enter/x", None, ".venv/bin/holdfast"))
