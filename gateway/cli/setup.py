@@ -18,7 +18,7 @@ from gateway.cli.service import service as service_command
 from gateway.config import Loaded, Options, environment, load
 from gateway.control import NotRunning, ask
 from gateway.runner import GatewayRunner
-from gateway.setup.asking import Ended, Unanswered, confirm
+from gateway.setup.asking import Unanswered
 from gateway.setup.budget import is_known
 from gateway.setup.checks import Checks, Live, Unchecked
 from gateway.setup.files import undisturbed
@@ -27,7 +27,7 @@ from gateway.setup.known import is_address
 from gateway.setup.model import Chosen, Wanted
 from gateway.setup.owner import greeted, until_owned, wait_for_owner
 from gateway.setup.places import Place, place_of
-from gateway.setup.start import How, ask_how, no_service
+from gateway.setup.start import How, ask_how, begin, no_service
 from gateway.setup.terminal import Terminal
 from gateway.setup.wizard import Answers, Written, converse, read_draft, write
 from gateway.systemd.manager import BOOTED
@@ -84,11 +84,12 @@ def setup(
     answers, wanted = _read_flags(flags, environ)
     asker = Flags(answers, terminal.say, None if non_interactive else terminal)
     clock = SystemClock()
-    way = _Way(asker, place, Unchecked() if no_check else Live(clock), as_json=as_json)
+    checks = Unchecked() if no_check else Live(clock)
+    way = _Way(asker, place, checks, as_json=as_json, alone=non_interactive)
     try:
-        way.decide(wanted, service=service, alone=non_interactive)
+        way.decide(wanted, service=service)
         way.write()
-        way.start(alone=non_interactive)
+        way.begin()
     except KeyboardInterrupt:
         terminal.say(f"\n{way.standing}")
         sys.exit(_INTERRUPTED)
@@ -138,25 +139,28 @@ def _standard_input() -> Callable[[str], str]:
 class _Way:
     """From the questions to a gateway that runs."""
 
-    def __init__(self, asker: Flags, place: Place, checks: Checks, *, as_json: bool) -> None:
+    def __init__(
+        self, asker: Flags, place: Place, checks: Checks, *, as_json: bool, alone: bool
+    ) -> None:
         self._asker = asker
         self._place = place
         self._checks = checks
         self._as_json = as_json
+        self._alone = alone  # nobody looks at this terminal
         self._specs = specs()
         self._how = How.LATER
         self._answers = Answers((), Chosen(TargetSettings()))
         self._written = Written(changed=False)
         self.standing = "Nothing was changed."
 
-    def decide(self, wanted: Wanted, *, service: bool | None, alone: bool) -> None:
+    def decide(self, wanted: Wanted, *, service: bool | None) -> None:
         """Ask everything; nothing is changed yet."""
         self._draft = read_draft(self._place, self._specs)
         self._answers = converse(
             self._asker, self._place, self._draft, self._checks, self._specs, wanted
         )
-        if not self._running():
-            self._how = ask_how(self._asker, no_service(BOOTED), wanted=service, alone=alone)
+        if not self.running():
+            self._how = ask_how(self._asker, no_service(BOOTED), wanted=service, alone=self._alone)
 
     def write(self) -> None:
         """Write it; it works, or all stays as it was."""
@@ -171,48 +175,56 @@ class _Way:
         for warning in self._written.warnings:
             self._say(f"  ! {warning}")
 
-    def start(self, *, alone: bool) -> None:
+    def begin(self) -> None:
         """Start what was wished for, and wait for the owner."""
         if self._as_json:
             print_json(self._told())
-        match self._how:
-            case How.SERVICE:
-                self._service("install", *self._config_words())
-                self._wait(alone=alone)
-            case How.HERE:
-                run_here(self._loaded(), self._greet_owner)
-            case _ if not self._running():
-                self._say(f"Start it: {self._next()}")
-            case _ if self._written.changed and not self._restarted(alone=alone):
-                self._say("Holdfast runs with what was configured before, until it is restarted.")
-            case _:
-                self._wait(alone=alone)
+        changed = self._written.changed
+        begin(self._asker, self, self._how, no_service(BOOTED), changed=changed, alone=self._alone)
 
-    def _restarted(self, *, alone: bool) -> bool:
-        """Have the service take over what is configured now, where there is one and it is wished."""
-        if alone or no_service(BOOTED):
-            return False
+    # --- what can be done here: see `Machine`
+
+    def running(self) -> bool:
+        """See `Machine`."""
         try:
-            words = "Restart the service with it now"
-            if not confirm(self._asker, "restart", words, default=True):
-                return False
-            self._service("restart")
-        except (Ended, NotInstalled):
+            ask(control_socket(), "status")
+        except NotRunning:
             return False
         return True
+
+    def install(self) -> None:
+        """See `Machine`."""
+        self._service("install", *self._config_words())
+
+    def restart(self) -> bool:
+        """See `Machine`."""
+        try:
+            self._service("restart")
+        except NotInstalled:
+            return False
+        return True
+
+    def run(self) -> None:
+        """See `Machine`."""
+        run_here(self._loaded(), self._greet_owner)
+
+    def greet_owner(self) -> None:
+        """See `Machine`."""
+        loaded = self._loaded()
+        platforms = used(loaded)
+        if platforms and not loaded.settings.access.admins:
+            source = None if self._alone else sys.stdin
+            wait_for_owner(control_socket(), platforms, self._name(), self._say, source)
+
+    def how_to_run(self) -> str:
+        """See `Machine`."""
+        return " ".join([self._name(), "run", *self._config_words()])
 
     def _service(self, *words: str) -> None:
         """Do what `holdfast service` does."""
         arguments = [*words, *(["--user"] if os.geteuid() else [])]
         with contextlib.redirect_stdout(sys.stderr if self._as_json else sys.stdout):
             service_command.main(arguments, prog_name="holdfast service", standalone_mode=False)
-
-    def _wait(self, *, alone: bool) -> None:
-        loaded = self._loaded()
-        platforms = used(loaded)
-        if platforms and not loaded.settings.access.admins:
-            source = None if alone else sys.stdin
-            wait_for_owner(control_socket(), platforms, self._name(), self._say, source)
 
     async def _greet_owner(self, runner: GatewayRunner) -> None:
         loaded = self._loaded()
@@ -240,26 +252,14 @@ class _Way:
                 "checked": self._answers.model.checked,
             },
             "warnings": self._written.warnings,
-            "next": None if self._how is How.SERVICE else self._next(),
+            "next": None if self._how is How.SERVICE else self.how_to_run(),
         }
-
-    # --- about the machine
-
-    def _running(self) -> bool:
-        try:
-            ask(control_socket(), "status")
-        except NotRunning:
-            return False
-        return True
 
     def _loaded(self) -> Loaded:
         return load(Options(self._place.path), self._place.environ, self._specs)
 
     def _config_words(self) -> list[str]:
         return [] if self._place.is_usual else ["--config", str(self._place.path)]
-
-    def _next(self) -> str:
-        return " ".join([self._name(), "run", *self._config_words()])
 
     def _name(self) -> str:
         return own_name(sys.argv[0], Path.cwd(), shutil.which)

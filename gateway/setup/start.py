@@ -1,7 +1,8 @@
-"""How it is started: as a service, or in this terminal."""
+"""How it is started: as a service, or in this terminal; and that its owner shows up."""
 
 import enum
 from pathlib import Path
+from typing import Protocol
 
 from gateway.errors import CannotStart
 from gateway.setup.asking import Asker, Ended, confirm
@@ -13,6 +14,34 @@ class How(enum.Enum):
     SERVICE = "service"
     HERE = "here"
     LATER = "later"
+
+
+class Machine(Protocol):
+    """What can be done on this machine."""
+
+    def running(self) -> bool:
+        """Whether the gateway runs already."""
+        ...
+
+    def install(self) -> None:
+        """Install the service, and start it."""
+        ...
+
+    def restart(self) -> bool:
+        """Restart the service; False where there is none."""
+        ...
+
+    def run(self) -> None:
+        """Be the gateway, until it is stopped."""
+        ...
+
+    def greet_owner(self) -> None:
+        """Tell how to become the owner of the running gateway, and wait for who does."""
+        ...
+
+    def how_to_run(self) -> str:
+        """The command that starts the gateway."""
+        ...
 
 
 def no_service(systemd: Path) -> str:
@@ -44,3 +73,30 @@ def ask_how(asker: Asker, why_not: str, *, wanted: bool | None, alone: bool) -> 
     except Ended:  # all that matters is answered
         pass
     return How.LATER
+
+
+def begin(
+    asker: Asker, machine: Machine, how: How, why_not: str, *, changed: bool, alone: bool
+) -> None:
+    """Do what was wished for; `changed`: what runs already has another configuration."""
+    match how:
+        case How.SERVICE:
+            machine.install()
+            machine.greet_owner()
+        case How.HERE:
+            machine.run()
+        case _ if not machine.running():
+            asker.say(f"Start it: {machine.how_to_run()}")
+        case _ if changed and (alone or why_not or not _restarted(asker, machine)):
+            asker.say("Holdfast runs with what was configured before, until it is restarted.")
+        case _:
+            machine.greet_owner()
+
+
+def _restarted(asker: Asker, machine: Machine) -> bool:
+    """Have the service take over what is configured now, where there is one and it is wished."""
+    try:
+        words = "Restart the service with it now"
+        return confirm(asker, "restart", words, default=True) and machine.restart()
+    except Ended:
+        return False

@@ -69,10 +69,10 @@ def converse(
     for name in names:
         tried(lambda name=name: bots.append(asking.set_up(name)))  # type: ignore[misc]  # its default is the name
     tried(lambda: chosen.append(Model(asker, draft, checks, place).choose(wanted, present)))
+    if chosen and chosen[0].is_paid and is_known():
+        tried(lambda: ask_budget(asker, draft, chosen[0].settings))
     if missing:
         raise Unanswered(*missing)
-    if chosen[0].is_paid and is_known():
-        ask_budget(asker, draft)
     return Answers(tuple(bots), chosen[0])
 
 
@@ -101,7 +101,7 @@ def _note_environment(asker: Asker, environ: Mapping[str, str]) -> None:
     names = sorted(name for name in environ if name.startswith("HOLDFAST_") and "__" in name)
     if names:
         asker.say(
-            f"Set in the environment only, where a service would not see it: {', '.join(names)}."
+            f"Also counting, from the environment: {', '.join(names)}."
         )
 
 

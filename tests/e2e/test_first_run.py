@@ -63,3 +63,25 @@ async def test_ctrl_c_at_the_last_question_changes_nothing(tmp_path: Path) -> No
         await seat.sees("Nothing was changed")
         assert await seat.ends() == 130
     assert is_empty(tmp_path)
+
+
+async def test_beside_a_running_gateway_the_owner_is_waited_for(tmp_path: Path) -> None:
+    async with newcomer(HOLDFAST, tmp_path) as person:
+        await person.set_up_by_flags()
+        async with person.at_terminal("run") as gateway:
+            await gateway.sees("Nobody is an admin yet")
+            flags = ("--platform", "telegram", "--base-url", person.env["OPENAI_BASE_URL"])
+            async with person.at_terminal("setup", *flags) as seat:
+                await seat.sees(r"Telegram bot token \[keep it\]: ")
+                seat.types("\n")
+                await seat.sees("is as it was, and works")
+                await person.becomes_owner(seat)
+                await seat.sees("✓ You are the owner: Ada")
+                assert await seat.ends() == 0
+            said = await person.gives(
+                "setup", *flags, "--non-interactive", "--no-check", "--model", "x"
+            )
+            assert said == ""
+            gateway.types("\x03")
+            assert await gateway.ends() == 0
+        assert 'name = "x"' in person.config.read_text()

@@ -57,10 +57,10 @@ def test_what_is_there_is_shown_and_what_is_wrong_with_it(tmp_path: Path) -> Non
     assert "unknown key http.prot" in person.screen
 
 
-def test_variables_that_only_this_shell_has_are_named(tmp_path: Path) -> None:
+def test_variables_that_count_as_well_are_named(tmp_path: Path) -> None:
     place, person = place_in(tmp_path, HOLDFAST_HTTP__PORT="1"), Person("none", "")
     converse(person, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
-    assert "a service would not see it: HOLDFAST_HTTP__PORT." in person.screen
+    assert "from the environment: HOLDFAST_HTTP__PORT." in person.screen
 
 
 def test_a_model_that_is_configured_can_be_kept(tmp_path: Path) -> None:
