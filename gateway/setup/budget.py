@@ -53,21 +53,23 @@ def ask_budget(
         default="" if present is None else str(present),
         shown="no limit" if present is None else f"{present:g}",
     )
-    while True:
-        answer = asker.ask(question)
-        try:
-            amount = None if answer.strip() in {"none", "no"} else dollars(answer)
-        except ValueError:
-            words = "That is no amount: write a number of dollars, such as 5, or “none”."
-            asker.refuse(question, Unanswered(words))
-            continue
-        break
+    amount = _amount(asker, question)
     if amount is not None and not priced(model) and not _ask_price(asker, draft, model):
         amount = None
     if amount is None:
         draft.remove(KEY)
     elif amount != present:
         draft.put(KEY, _plain(amount))
+
+
+def _amount(asker: Asker, question: Question) -> float | None:
+    while True:
+        answer = asker.ask(question)
+        try:
+            return None if answer.strip() in {"none", "no"} else dollars(answer)
+        except ValueError:
+            words = "That is no amount: write a number of dollars, such as 5, or “none”."
+            asker.refuse(question, Unanswered(words))
 
 
 def _ask_price(asker: Asker, draft: Draft, model: TargetSettings) -> bool:

@@ -9,6 +9,7 @@ from typing import TextIO
 from gateway.errors import HoldfastError
 from gateway.setup.asking import Ended, Question
 
+_LOOK_UP = 0.2  # seconds in which Ctrl-C is noticed, whatever else happens at that moment
 _MORE_WITHIN = 0.1  # seconds in which the rest of a pasted text arrives
 
 
@@ -47,14 +48,16 @@ class Terminal:
         with _no_echo(self._source):  # before anybody could begin to type it
             self._write(prompt)
             answer = self._line()
-            while not (answer.strip() and question.whole(answer)) and self._more():
+            while not (answer.strip() and question.whole(answer)) and self._ready(_MORE_WITHIN):
                 answer += self._line()
             return answer
 
-    def _more(self) -> bool:
-        return bool(select.select([self._source], [], [], _MORE_WITHIN)[0])
+    def _ready(self, within: float) -> bool:
+        return bool(select.select([self._source], [], [], within)[0])
 
     def _line(self) -> str:
+        while self._source.isatty() and not self._ready(_LOOK_UP):
+            pass  # a signal that came just before a read would end it only at the next key
         line = self._source.readline()
         if not line:
             self._write("\n")

@@ -100,9 +100,7 @@ def _introduce(asker: Asker, place: Place, draft: Draft, specs: Specs) -> Target
 def _note_environment(asker: Asker, environ: Mapping[str, str]) -> None:
     names = sorted(name for name in environ if name.startswith("HOLDFAST_") and "__" in name)
     if names:
-        asker.say(
-            f"Also counting, from the environment: {', '.join(names)}."
-        )
+        asker.say(f"Also counting, from the environment: {', '.join(names)}.")
 
 
 def write(place: Place, draft: Draft, specs: Specs) -> Written:

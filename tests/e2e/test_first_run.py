@@ -23,33 +23,6 @@ async def test_the_wizard_at_a_terminal_leads_to_an_answer(tmp_path: Path) -> No
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
         assert stat.S_IMODE(secret.parent.stat().st_mode) == 0o700
         assert TOKEN not in person.config.read_text()
-        first = person.config.read_bytes()
-        async with person.at_terminal("setup") as seat:
-            await seat.sees("already, with telegram")
-            await seat.sees(r"Platforms .*\[telegram\]: ")
-            seat.types("\n")
-            await seat.sees(r"Telegram bot token \[keep it\]: ")
-            seat.types("\n")
-            await seat.sees("✓ This is @holdfast_bot")
-            await seat.sees(r"Its number \[1\]: ")
-            seat.types("1\n")
-            await seat.sees("✓ openai/scripted answers")
-            await seat.sees("Start it now")
-            seat.types("no\n")
-            await seat.sees("is as it was, and works")
-            assert await seat.ends() == 0
-        assert person.config.read_bytes() == first
-        assert sorted(each.name for each in person.config.parent.iterdir()) == [
-            "credentials",
-            "holdfast.toml",
-        ]
-
-
-async def test_a_script_gets_there_without_a_question(tmp_path: Path) -> None:
-    async with newcomer(HOLDFAST, tmp_path) as person:
-        await person.set_up_by_flags()
-        assert tomllib.loads(person.config.read_text())["model"]["name"] == "scripted"
-        await person.runs_it()
 
 
 async def test_ctrl_c_at_the_last_question_changes_nothing(tmp_path: Path) -> None:
@@ -65,9 +38,12 @@ async def test_ctrl_c_at_the_last_question_changes_nothing(tmp_path: Path) -> No
     assert is_empty(tmp_path)
 
 
-async def test_beside_a_running_gateway_the_owner_is_waited_for(tmp_path: Path) -> None:
+async def test_a_script_sets_it_up_and_beside_the_running_gateway_the_owner_is_waited_for(
+    tmp_path: Path,
+) -> None:
     async with newcomer(HOLDFAST, tmp_path) as person:
         await person.set_up_by_flags()
+        assert tomllib.loads(person.config.read_text())["model"]["name"] == "scripted"
         async with person.at_terminal("run") as gateway:
             await gateway.sees("Nobody is an admin yet")
             flags = ("--platform", "telegram", "--base-url", person.env["OPENAI_BASE_URL"])
@@ -78,6 +54,7 @@ async def test_beside_a_running_gateway_the_owner_is_waited_for(tmp_path: Path) 
                 await person.becomes_owner(seat)
                 await seat.sees("✓ You are the owner: Ada")
                 assert await seat.ends() == 0
+            await person.is_answered()
             said = await person.gives(
                 "setup", *flags, "--non-interactive", "--no-check", "--model", "x"
             )
