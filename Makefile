@@ -1,6 +1,6 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz first-run bench format lock clean run-environment dev-environment
+.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz first-run systemd bench format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON ARGS
 
@@ -18,6 +18,7 @@ help:
 	@echo "make markdown  show 5,000 texts and all beginnings of nasty ones on each platform (ARGS: --texts N)"
 	@echo "make api-fuzz  10,000 right and odd requests to the API, and all that its document promises"
 	@echo "                                                                 (ARGS: --requests N --seed N)"
+	@echo "make systemd   the service under a real systemd, on a machine booted inside of this one; needs root"
 	@echo "make format    format the code and repair what the linter can repair"
 	@echo "make lock      write requirements/*.lock anew                    (ARGS=--upgrade for newer versions)"
 	@echo "make clean     remove .venv, caches and build results"
@@ -64,6 +65,9 @@ api-fuzz: dev-environment
 
 first-run: dev-environment
 	$(BIN)/python -m tests.faults.first_run $(ARGS)
+
+systemd: dev-environment
+	$(BIN)/python -m tests.faults.real_systemd
 
 bench: dev-environment
 	$(BIN)/python -m tests.bench.decoder

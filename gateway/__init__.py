@@ -8,7 +8,9 @@ settings    what can be configured; config: read from files and elsewhere, in th
             and toml_lines; to_come: keys that this version refuses; nearest: what was meant
 setup       `holdfast setup`: asks, checks, writes the configuration
 ending      how the program ends when something is wrong; errors: what may be; lock: one daemon on
-            one state folder; notify: systemd is told how it is
+            one state folder
+bulletin, glance, notify
+            systemd is told how it is; systemd: as its service; credentials: secrets in a folder
 control     how the command line reaches a running daemon; operations: what it can ask
 inbound, routing, access, people, pairing
             from a message to a conversation, and who may; claim: the first owner; limits: how often; messages: stored ones

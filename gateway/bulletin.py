@@ -104,12 +104,16 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
     return event.is_set()
 
 
-async def keep_alive(daemon: Daemon, manager: Systemd) -> None:
-    """Feed the watchdog, if there is one, as long as the daemon is alive."""
+async def keep_alive(daemon: Daemon, manager: Systemd, patience: float | None = None) -> None:
+    """Feed the watchdog, if there is one, as long as the daemon is alive.
+
+    `patience` is for a writer that is silent: as long as the manager has with us. It must be longer
+    than the database waits for somebody else's lock.
+    """
     if not manager.watchdog:
         return
     clock = asyncio.get_running_loop().time
-    patience = 2 * manager.watchdog  # as long as the manager has with us
+    patience = patience or 2 * manager.watchdog
     silent = False
     async with asyncio.TaskGroup() as questions:
         steps, since = daemon.writer_steps(), clock()

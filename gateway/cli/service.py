@@ -1,5 +1,6 @@
 """`holdfast service`: Holdfast as a service of systemd."""
 
+import functools
 import getpass
 import os
 import re
@@ -9,9 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway import credentials
-from gateway.cli.common import as_json, configured, print_fields, print_json, settings_of
+from gateway.cli.common import as_json, print_fields, print_json, settings_of
 from gateway.cli.daemon import status as status_of_daemon
 from gateway.config import SERVICE_HOME, Loaded, Options, environment, state_folder
 from gateway.errors import CannotStart, ConfigError
@@ -45,37 +48,98 @@ class NotInstalled(CannotStart):
     """Holdfast is not installed as a service."""
 
 
+class Here(Struct, frozen=True):
+    """Where a command is given, and by whom."""
+
+    environ: Mapping[str, str]
+    root: bool
+    booted: bool
+    """Whether systemd runs the machine."""
+    machine: Scope
+
+    @classmethod
+    def now(cls) -> "Here":
+        """The real one."""
+        machine = of_machine(SERVICE_HOME)
+        return cls(environment(), os.geteuid() == 0, BOOTED.is_dir(), machine)
+
+    def scope(self, *, user: bool) -> Scope:
+        """The service that is meant."""
+        if not user:
+            return self.machine
+        config = self.environ.get("XDG_CONFIG_HOME")
+        home = Path(self.environ["HOME"]) if self.environ.get("HOME") else Path.home()
+        state = state_folder(self.environ, root=False)
+        return of_user(home, Path(config) if config else None, state)
+
+    def installed(self, *, user: bool) -> Scope:
+        """The one that is installed: the machine's, if there is one."""
+        if not self.booted:
+            raise NoSystemd
+        own = self.scope(user=True)
+        wanted = (own,) if user else (self.machine, own)
+        found = next((each for each in wanted if each.unit.exists()), None)
+        if found is None:
+            option, whose = (" --user", " of this user") if user else ("", "")
+            msg = (
+                f"Holdfast is not installed as a service{whose}; "
+                f"install it with: holdfast service install{option}"
+            )
+            raise NotInstalled(msg)
+        return found
+
+    def may_change(self, scope: Scope, what: str) -> None:
+        """Refuse what cannot work from here."""
+        if not self.booted:
+            raise NoSystemd
+        if not scope.user and not self.root:
+            msg = (
+                f"The service of the machine needs root: sudo {_own_name()} service {what}. "
+                "One of your own needs none: add --user."
+            )
+            raise NeedsRoot(msg)
+
+
+def scoped(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option `--user`, and tell it where it is given."""
+
+    @click.option("--user", is_flag=True, help="The service of this user alone: needs no root.")
+    @click.pass_context
+    @functools.wraps(command)
+    def with_here(ctx: click.Context, /, **given: object) -> None:
+        command(here=ctx.obj if isinstance(ctx.obj, Here) else Here.now(), **given)
+
+    return with_here
+
+
 @click.group(help="Run Holdfast as a service of systemd.")
 def service() -> None:
     """See the help."""
-
-
-for_user = click.option(
-    "--user", is_flag=True, help="The service of this user alone, which needs no root."
-)
 
 
 # --- install and uninstall ---------------------------------------------------------------------
 
 
 @service.command()
-@for_user
+@scoped
 @click.option("--dry-run", is_flag=True, help="Print files and commands, and do nothing.")
-@configured
-def install(options: Options, *, user: bool, dry_run: bool) -> None:
-    """Install the service, start it, and have it start with the machine.
+@click.option(
+    "--config", type=click.Path(path_type=Path, dir_okay=False), help="Configuration file."
+)
+def install(here: Here, config: Path | None, *, user: bool, dry_run: bool) -> None:
+    """Start it, now and with the machine.
 
-    What is set in this environment, such as TELEGRAM_BOT_TOKEN, is kept for it in a folder of
-    credentials. To bring it up to date, install it again.
+    What is set in this environment, such as TELEGRAM_BOT_TOKEN, is kept for the service in a folder
+    of credentials. To bring the service up to date, install it again.
     """
-    scope = _scope(user=user)
-    manager = Manager(scope, environment())
+    scope = here.scope(user=user)
+    manager = Manager(scope, here.environ)
     if not dry_run:
-        _may_change(scope, "install")
-    loaded = settings_of(options)
+        here.may_change(scope, "install")
+    loaded = settings_of(Options(config))
     unit = _unit(loaded, scope, manager.version())
     text = user_unit(unit) if scope.user else system_unit(unit)
-    steps = plan.install(scope, text, _carried(loaded, scope))
+    steps = plan.install(scope, text, _carried(loaded, scope, here.environ))
     if dry_run:
         for step in steps:
             for line in plan.described(step):
@@ -91,12 +155,12 @@ def install(options: Options, *, user: bool, dry_run: bool) -> None:
 
 
 @service.command()
-@for_user
-def uninstall(*, user: bool) -> None:
-    """Stop the service and take it away; what it knows stays where it is."""
-    scope = _installed(user=user)
-    _may_change(scope, "uninstall")
-    manager = Manager(scope, environment())
+@scoped
+def uninstall(here: Here, *, user: bool) -> None:
+    """Take it away; what it knows stays."""
+    scope = here.installed(user=user)
+    here.may_change(scope, "uninstall")
+    manager = Manager(scope, here.environ)
     for step in plan.uninstall(scope, plan.START_WITHIN):
         manager.carry_out(step)
     click.echo("Holdfast is no service any more. Left as they are:")
@@ -108,43 +172,45 @@ def uninstall(*, user: bool) -> None:
 
 
 @service.command()
-@for_user
-def start(*, user: bool) -> None:
-    """Start the service; done when it answers."""
-    _order("start", user=user)
+@scoped
+def start(here: Here, *, user: bool) -> None:
+    """Start it; done when it answers."""
+    _order(here, "start", user=user)
 
 
 @service.command()
-@for_user
-def stop(*, user: bool) -> None:
-    """Stop the service; done when running turns are finished or put aside."""
-    _order("stop", user=user)
+@scoped
+def stop(here: Here, *, user: bool) -> None:
+    """Stop it, when running turns are done."""
+    _order(here, "stop", user=user)
 
 
 @service.command()
-@for_user
-def restart(*, user: bool) -> None:
-    """Stop the service and start it again; done when it answers."""
-    _order("restart", user=user, first=look_before_restart)
+@scoped
+def restart(here: Here, *, user: bool) -> None:
+    """Stop it and start it again."""
+    _order(here, "restart", user=user, first=look_before_restart)
 
 
 @service.command()
-@for_user
-def reload(*, user: bool) -> None:
-    """Have the service read its configuration again."""
-    _order("reload", user=user)
+@scoped
+def reload(here: Here, *, user: bool) -> None:
+    """Have it read its configuration again."""
+    _order(here, "reload", user=user)
 
 
 def look_before_restart(scope: Scope) -> None:
     """The one place where a restart by hand can be held up; nothing holds it up yet."""
 
 
-def _order(what: str, *, user: bool, first: Callable[[Scope], None] | None = None) -> None:
-    scope = _installed(user=user)
-    _may_change(scope, what)
+def _order(
+    here: Here, what: str, *, user: bool, first: Callable[[Scope], None] | None = None
+) -> None:
+    scope = here.installed(user=user)
+    here.may_change(scope, what)
     if first:
         first(scope)
-    manager = Manager(scope, environment())
+    manager = Manager(scope, here.environ)
     try:
         manager.carry_out(plan.Call(scope.systemctl(what, NAME), plan.START_WITHIN))
     except NotDone as error:
@@ -153,13 +219,12 @@ def _order(what: str, *, user: bool, first: Callable[[Scope], None] | None = Non
 
 
 @service.command()
-@for_user
+@scoped
 @as_json
-@click.pass_context
-def status(ctx: click.Context, *, user: bool, as_json: bool) -> None:
-    """Say how the service stands; exit code 0 when it runs, 1 when not."""
-    scope = _installed(user=user)
-    found = Manager(scope, environment()).show()
+def status(here: Here, *, user: bool, as_json: bool) -> None:
+    """Say how it stands: exit code 0 or 1."""
+    scope = here.installed(user=user)
+    found = Manager(scope, here.environ).show()
     runs = found.get("ActiveState") in _WELL
     if as_json:
         print_json(
@@ -181,60 +246,23 @@ def status(ctx: click.Context, *, user: bool, as_json: bool) -> None:
     if not runs:
         click.echo(f"Its log may say why: holdfast service logs{scope.option}")
         sys.exit(1)
-    if not scope.user and os.geteuid():
+    if not scope.user and not here.root:
         click.echo("More is said to root: sudo holdfast status")
         return
-    ctx.invoke(status_of_daemon, as_json=False)
+    click.get_current_context().invoke(status_of_daemon, as_json=False)
 
 
 @service.command()
-@for_user
+@scoped
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on.")
 @click.option("-n", "--lines", default=SHOWN_LINES, show_default=True, type=click.IntRange(min=0))
-def logs(*, user: bool, follow: bool, lines: int) -> None:
-    """Show what the service has logged."""
-    scope = _installed(user=user)
-    sys.exit(Manager(scope, environment()).watch_log(lines=lines, follow=follow))
+def logs(here: Here, *, user: bool, follow: bool, lines: int) -> None:
+    """Show its log."""
+    scope = here.installed(user=user)
+    sys.exit(Manager(scope, here.environ).watch_log(lines=lines, follow=follow))
 
 
-# --- which service -----------------------------------------------------------------------------
-
-
-def _scope(*, user: bool) -> Scope:
-    environ = environment()
-    if not user:
-        return of_machine(SERVICE_HOME)
-    config = environ.get("XDG_CONFIG_HOME")
-    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-    return of_user(home, Path(config) if config else None, state_folder(environ, root=False))
-
-
-def _installed(*, user: bool) -> Scope:
-    """The one that is meant: the machine's, if there is one."""
-    if not BOOTED.is_dir():
-        raise NoSystemd
-    machine, own = _scope(user=False), _scope(user=True)
-    wanted = (own,) if user else (machine, own)
-    found = next((each for each in wanted if each.unit.exists()), None)
-    if found is None:
-        whose = " of this user" if user else ""
-        msg = (
-            f"Holdfast is not installed as a service{whose}; "
-            f"install it with: holdfast service install{' --user' if user else ''}"
-        )
-        raise NotInstalled(msg)
-    return found
-
-
-def _may_change(scope: Scope, what: str) -> None:
-    if not BOOTED.is_dir():
-        raise NoSystemd
-    if not scope.user and os.geteuid():
-        msg = (
-            f"The service of the machine needs root: sudo {_own_name()} service {what}. "
-            "One of your own needs none: add --user."
-        )
-        raise NeedsRoot(msg)
+# --- what it is to be like ---------------------------------------------------------------------
 
 
 def _own_name() -> str:
@@ -244,31 +272,28 @@ def _own_name() -> str:
     return "holdfast" if known and Path(known).samefile(found) else str(found)
 
 
-# --- what it is to be like ---------------------------------------------------------------------
-
-
 def _unit(loaded: Loaded, scope: Scope, version: int) -> Unit:
     settings = loaded.settings
     families = {*settings.tools.enabled}.union(*(route.tools or () for route in settings.route))
-    common = {
-        "program": program.program(),
-        "config": _own_config(loaded, scope),
-        "drain_seconds": settings.gateway.drain_seconds,
-        "shell": "shell" in families,
-        "port": settings.http.port,
-        "systemd": version,
-    }
+    unit = Unit(
+        program=program.program(),
+        config=_own_config(loaded, scope),
+        drain_seconds=settings.gateway.drain_seconds,
+        sandbox="shell" in families,
+        port=settings.http.port,
+        systemd=version,
+    )
     if scope.user:
         own = state_folder({"HOME": str(Path.home())}, root=False)
-        return Unit(**common, home=loaded.home if loaded.home != own else None)
+        return replace(unit, home=loaded.home if loaded.home != own else None)
     places = program.folders()
-    if closed := program.closed_to_others((*places, common["program"])):
+    if closed := program.closed_to_others((*places, unit.program)):
         msg = (
             f"{closed} can be read by its owner only, and the service is a user of its own. "
             f"Open it (chmod -R go+rX {closed}), or install Holdfast where all can read it."
         )
         raise CannotStart(msg)
-    return Unit(**common, hidden=program.hidden(places), writable=_writable(loaded))
+    return replace(unit, hidden=program.hidden(places), writable=_writable(loaded))
 
 
 def _own_config(loaded: Loaded, scope: Scope) -> Path | None:
@@ -303,9 +328,8 @@ def _writable(loaded: Loaded) -> tuple[Path, ...]:
     return tuple(each for each in found if not each.is_relative_to(SERVICE_HOME))
 
 
-def _carried(loaded: Loaded, scope: Scope) -> Mapping[str, str]:
+def _carried(loaded: Loaded, scope: Scope, environ: Mapping[str, str]) -> Mapping[str, str]:
     """Variables that count here and that the service would not have."""
-    environ = environment()
     names = {label for label in loaded.sources.values() if label in environ}
     if loaded.path:
         names |= {*_NAMED_IN_FILE.findall(loaded.path.read_text(encoding="utf-8"))} & {*environ}

@@ -35,8 +35,8 @@ class Unit(Struct, frozen=True, kw_only=True):
     home: Path | None = None
     """A state folder that is not the usual one; only for the service of a user."""
     drain_seconds: float = 60.0
-    shell: bool = False
-    """Whether commands run in a sandbox of bubblewrap, which needs namespaces."""
+    sandbox: bool = False
+    """Whether commands run in one of bubblewrap, which needs namespaces."""
     port: int = 8420
     writable: tuple[Path, ...] = ()
     """Folders besides the state folder that it writes to."""
@@ -102,7 +102,7 @@ _LIMITS = (
 def _run(unit: Unit) -> Iterator[tuple[str, str]]:
     words = [_word(str(unit.program)), "run"]
     if unit.config:
-        words += ["--config", _word(str(unit.config))]
+        words += ["--config", _word(str(unit.config).replace("$", "$$"))]  # no variable
     yield "Type", "notify"
     yield "NotifyAccess", "main"
     yield "ExecStart", " ".join(words)
@@ -157,7 +157,7 @@ def _walls(unit: Unit) -> Iterator[tuple[str, str]]:
     yield "ProtectKernelModules", "yes"
     yield "ProtectKernelLogs", "yes"
     yield "ProtectProc", "invisible"
-    if not unit.shell:
+    if not unit.sandbox:
         # These take folders of /proc away, and a kernel gives a sandbox a /proc of its own only
         # to who could see all of it before.
         yield "ProcSubset", "pid"
@@ -171,13 +171,13 @@ def _filters(unit: Unit) -> Iterator[tuple[str, str]]:
     yield "RestrictRealtime", "yes"
     yield "RestrictSUIDSGID", "yes"
     yield "RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK"
-    if not unit.shell:
+    if not unit.sandbox:
         yield "RestrictNamespaces", "yes"
     # Not MemoryDenyWriteExecute=: servers of tools that compile while they run, such as Node,
     # would die of it.
     yield "SystemCallArchitectures", "native"
-    yield "SystemCallFilter", "@system-service @mount" if unit.shell else "@system-service"
-    yield "SystemCallFilter", "~@resources" if unit.shell else "~@privileged @resources"
+    yield "SystemCallFilter", "@system-service @mount" if unit.sandbox else "@system-service"
+    yield "SystemCallFilter", "~@resources" if unit.sandbox else "~@privileged @resources"
     yield "SystemCallErrorNumber", "EPERM"
 
 
@@ -189,7 +189,7 @@ def _text(head: str, sections: dict[str, _Lines]) -> str:
 
 
 def _word(text: str, *, specifiers: bool = False) -> str:
-    """One word of a value: systemd gives blanks, quotes, `%` and `$` a meaning of their own."""
+    """One word of a value: systemd gives blanks, quotes and `%` a meaning of their own."""
     plain = text if specifiers else text.replace("%", "%%")
     plain = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"' if any(each in plain for each in " '\"\\;") else plain

@@ -109,7 +109,7 @@ def booted() -> Iterator[Machine]:
         msg = f"needs root, systemd and the commands unshare, nsenter, pivot_root {missing or ''}"
         raise Unbootable(msg)
     group = _group()
-    place = Path(tempfile.mkdtemp(prefix="holdfast-machine-", dir="/var/tmp"))  # noqa: S108 - a folder of our own
+    place = Path(tempfile.mkdtemp(prefix="holdfast-machine-", dir="/var/tmp"))
     spaces = ("--cgroup", "--mount", "--pid", "--fork", "--uts", "--ipc", "--kill-child")
     join = f'echo $$ > "{group}/cgroup.procs"; exec "$@"'
     boot = ("sh", "-c", _BOOT, "boot", str(place), str(ROOT), str(group))

@@ -16,17 +16,20 @@ from typing import Any
 
 from gateway.systemd.unit import Unit, system_unit, user_unit
 from sessions.values.clock import SystemClock
-from tests.faults.machine import Machine, Unbootable, booted
+from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
-from tests.fakes.model_server import ModelServer, echo, last_user_text
+from tests.fakes.model_server import ModelServer, echo
 from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
+from tests.faults.machine import Machine, Unbootable, booted
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 60.0
 SLOW = 4.0
 STATE = "/var/lib/holdfast"
 QUICK = "[Service]\nRestartSec=1\nWatchdogSec=4\n"
-_TWO_TIMES = re.compile(r"20\d\d-\d\d-\d\dT\S+ .*20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z (info|warning|error)")
+_TWO_TIMES = re.compile(
+    r"20\d\d-\d\d-\d\dT\S+ .*20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z (info|warning|error)"
+)
 
 
 class Town:
@@ -60,11 +63,12 @@ class Town:
         return dict(line.partition("=")[::2] for line in said.splitlines())
 
     async def until(self, well: Callable[[dict[str, str]], bool]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        found = await self.shown()
         try:
             async with asyncio.timeout(PATIENCE):
-                while not well(found := await self.shown()):
+                while not well(found):
                     await asyncio.sleep(0.2)
+                    found = await self.shown()
         except TimeoutError:
             msg = f"the service never came to be as wanted: {found}\n{await self.log()}"
             raise AssertionError(msg) from None
@@ -93,7 +97,8 @@ async def installed(town: Town) -> str:
     await town.run("test", "!", "-e", "/etc/systemd/system/holdfast.service")
     said = await town.holdfast("service", "install", env=town.environ)
     assert "Holdfast is a service now" in said, said
-    assert "telegram" in (found := await town.shown())["StatusText"]
+    found = await town.shown()
+    assert "telegram" in found["StatusText"], found
     verified = await town.run(
         "systemd-analyze", "verify", "--man=no", "/etc/systemd/system/holdfast.service"
     )
@@ -228,7 +233,9 @@ async def logs_well(town: Town) -> str:
     assert not twice, twice
     signs = [line for line in lines if re.search(r"<\d>", line)]
     assert not signs, signs
-    warned = await town.run("journalctl", "-u", "holdfast", "-p", "warning", "-o", "cat", "--no-pager")
+    warned = await town.run(
+        "journalctl", "-u", "holdfast", "-p", "warning", "-o", "cat", "--no-pager"
+    )
     assert "gateway.runner: told to read" not in warned  # which is but information
     return f"{len(lines)} lines, none with two times"
 
@@ -251,8 +258,10 @@ async def sandboxes(town: Town) -> str:
     program = Path("/usr/local/bin/in-sandbox")
     once = "[Service]\nType=oneshot\nWatchdogSec=0\nRestart=no\n"
     outcomes = []
-    for shell in (True, False):
-        text = system_unit(Unit(program=program, shell=shell)).replace("Type=notify", "Type=oneshot")
+    for roomy in (True, False):
+        text = system_unit(Unit(program=program, sandbox=roomy)).replace(
+            "Type=notify", "Type=oneshot"
+        )
         script = (
             f"cat >{program} <<'EOF'\n{sandbox}EOF\nchmod 755 {program}\n"
             f"cat >/run/systemd/system/sandbox.service <<'EOF'\n{text}\n{once}EOF\n"

@@ -215,10 +215,20 @@ def test_every_way_of_not_reaching_the_daemon_has_its_sentence(tmp_path: Path) -
     assert str(refused) == f"The control socket {tmp_path} cannot be used: Permission denied."
 
 
-def test_somebody_elses_daemon_is_not_trusted() -> None:
-    check_peer(os.geteuid())
+def test_somebody_elses_daemon_is_not_trusted(tmp_path: Path) -> None:
+    check_peer(os.geteuid(), tmp_path / "s")
     with pytest.raises(CannotStart, match="another user"):
-        check_peer(54321)
+        check_peer(54321, tmp_path / "s")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_root_trusts_who_the_state_folder_belongs_to_and_nobody_else(tmp_path: Path) -> None:
+    os.chown(tmp_path, 54321, 54321)
+    check_peer(54321, tmp_path / "s")
+    with pytest.raises(CannotStart, match="another user"):
+        check_peer(54322, tmp_path / "s")
+    with pytest.raises(CannotStart, match="another user"):
+        check_peer(54321, tmp_path / "gone" / "s")
 
 
 async def test_other_users_are_turned_away_even_if_the_file_let_them_in(tmp_path: Path) -> None:

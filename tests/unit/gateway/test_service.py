@@ -64,12 +64,30 @@ class SmallRunner:
         self.operations: dict[str, Operation] = {"status": self._status}
         self.heard: list[str] = []
         self.error = error
+        self.reloaded = asyncio.Event()
 
     async def _status(self) -> dict[str, str]:
         return {"state": "running"}
 
     def adapter(self, name: str) -> Adapter | None:
         return self.console if name == "console" else None
+
+    def reload(self) -> None:
+        self.reloaded.set()
+
+    drain_seconds = 60.0
+
+    def glance(self) -> str:
+        return "Stopping." if self.stopping.is_set() else "Answering."
+
+    async def all_tried(self) -> None:
+        await self.ready.wait()
+
+    async def ask_writer(self) -> None:
+        return
+
+    def writer_steps(self) -> int:
+        return 0
 
     async def _hear(self, event: Inbound) -> Accepted:
         assert isinstance(event, InboundMessage)
@@ -136,6 +154,15 @@ async def test_the_first_signal_stops_and_the_second_hurries(tmp_path: Path) -> 
     assert given_back
 
 
+async def test_a_hangup_has_the_configuration_read_again_and_kills_nothing(tmp_path: Path) -> None:
+    runner = SmallRunner()
+    async with _serving(runner, tmp_path) as path:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await runner.reloaded.wait()
+        assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
 async def test_operations_can_be_asked_for_from_ready_to_end(tmp_path: Path) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
         assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
@@ -168,12 +195,13 @@ async def test_systemd_is_told_of_start_life_and_end(tmp_path: Path, abstract: b
         manager.settimeout(5)
         environ = {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "60000000"}
         async with _serving(SmallRunner(), tmp_path, **environ):
-            said = [await asyncio.to_thread(manager.recv, 999) for _ in range(2)]
+            said = [await asyncio.to_thread(manager.recv, 999) for _ in range(3)]
         said.append(manager.recv(999))
     assert said == [
+        b"STATUS=Starting.",
         b"WATCHDOG=1",
         b"READY=1\nSTATUS=Answering.",
-        b"STOPPING=1\nSTATUS=Finishing what runs.",
+        b"STOPPING=1\nEXTEND_TIMEOUT_USEC=90000000\nSTATUS=Stopping.",
     ]
 
 

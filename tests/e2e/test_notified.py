@@ -1,0 +1,115 @@
+"""systemd's protocol between a real daemon and a real socket."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.config import environment
+from tests.e2e.daemon import PATIENCE, Daemon
+from tests.fakes.telegram.server import TOKEN
+
+ROOT = Path(__file__).parents[2]
+SIGN = "WATCHDOG=1"
+SILENCE = 1.5
+"""Seconds in which seven signs of life would have come."""
+
+
+class Manager:
+    """What a service manager hears."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
+        self.socket.settimeout(PATIENCE)
+        self.environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"}
+
+    def next(self, *, but: str = SIGN) -> str:
+        while (word := self.socket.recv(9999).decode()) == but:
+            pass
+        return word
+
+    def falls_silent(self) -> None:
+        """Wait until nothing comes any more; what is on its way may still come."""
+        self.socket.settimeout(SILENCE)
+        for _ in range(200):
+            try:
+                self.socket.recv(9999)
+            except TimeoutError:
+                break
+        else:
+            raise AssertionError(self.socket.recv(9999))
+        self.socket.settimeout(PATIENCE)
+
+
+@contextmanager
+def listening(address: str) -> Iterator[Manager]:
+    manager = Manager(address)
+    try:
+        yield manager
+    finally:
+        manager.socket.close()
+
+
+@pytest.mark.parametrize("abstract", [False, True], ids=["path", "abstract"])
+async def test_systemd_hears_of_start_standing_and_end(tmp_path: Path, abstract: bool) -> None:
+    address = f"@holdfast-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    nowhere = "http://127.0.0.1:9"  # a platform whose first chance fails
+    with listening(address) as manager:
+        daemon = Daemon(
+            tmp_path / "state",
+            f"platforms.telegram.token={TOKEN}",
+            f"platforms.telegram.base_url={nowhere}",
+            "gateway.drain_seconds=7",
+            env=manager.environ,
+        )
+        async with daemon:
+            assert manager.next() == "STATUS=Starting."
+            ready = manager.next()
+            assert re.fullmatch(
+                r"READY=1\nSTATUS=Answering on api, console and web; telegram: .+; idle\.", ready
+            ), ready
+            assert "Holdfast is running." in daemon.said
+            assert manager.next(but="") == SIGN
+            daemon.signal(signal.SIGHUP)
+            while not any("nothing to reload yet" in line for line in daemon.said):
+                assert "running" in await daemon.run("status")
+            assert await daemon.stop() == 0
+        end = manager.next()
+    assert end.splitlines() == [
+        "STOPPING=1",
+        "EXTEND_TIMEOUT_USEC=37000000",
+        "STATUS=Stopping.",
+    ]
+
+
+def test_signs_of_life_need_the_loop_and_the_writer(tmp_path: Path) -> None:
+    with listening(str(tmp_path / "notify")) as manager:
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", "tests.fakes.stuck_daemon", str(tmp_path / "state")],
+            cwd=ROOT,
+            env={**environment(), **manager.environ},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            while not manager.next().startswith("READY=1"):
+                pass
+            assert manager.next(but="") == SIGN
+            daemon.send_signal(signal.SIGUSR2)  # the writer hangs
+            manager.falls_silent()
+            daemon.send_signal(signal.SIGUSR2)  # and goes on
+            assert manager.next(but="") == SIGN
+            daemon.send_signal(signal.SIGUSR1)  # the loop is blocked
+            manager.falls_silent()
+            assert daemon.poll() is None
+        finally:
+            daemon.kill()
+            daemon.wait(PATIENCE)

@@ -1,0 +1,492 @@
+"""`holdfast service`, with a systemctl that writes down what it is told."""
+
+import contextlib
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from gateway.cli.service import Here, service
+from gateway.config import SERVICE_HOME, environment
+from gateway.ending import exit_code
+from gateway.errors import HoldfastError
+from gateway.systemd import plan, program
+from gateway.systemd.manager import Manager, NotDone, write_whole
+from gateway.systemd.scope import Scope, of_machine, of_user
+from gateway.systemd.unit import OLDEST
+
+SYSTEMCTL = """#!/bin/sh
+echo "systemctl $*" >>"$0.calls"
+case "$*" in
+--version) echo "systemd 256 (256.7)" ;;
+*show*) cat "$0.shown" ;;
+*start*) [ ! -e "$0.fails" ] || { echo "Job failed." >&2; exit 1; } ;;
+esac
+"""
+JOURNALCTL = (
+    '#!/bin/sh\necho "journalctl $*" >>"$0.calls"\necho "2026-11-19 holdfast: the last words"\n'
+)
+LOGINCTL = "#!/bin/sh\necho no\n"
+
+RUNS = """LoadState=loaded
+ActiveState=active
+StatusText=Answering on telegram; idle.
+MainPID=4711
+NRestarts=2
+UnitFileState=enabled
+"""
+STOPPED = "ActiveState=failed\nMainPID=0\nNRestarts=0\nUnitFileState=disabled\n"
+
+
+class Place:
+    """A machine in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        for name, text in (
+            ("systemctl", SYSTEMCTL),
+            ("journalctl", JOURNALCTL),
+            ("loginctl", LOGINCTL),
+        ):
+            (self.bin / name).write_text(text)
+            (self.bin / name).chmod(0o755)
+        self.shows(STOPPED)
+        machine = replace(
+            of_machine(folder / "state"),
+            unit=folder / "etc/systemd/system/holdfast.service",
+            credentials=folder / "etc/holdfast/credentials",
+        )
+        environ = {
+            **{name: value for name, value in environment().items() if name.startswith("COVERAGE")},
+            "HOME": str(folder / "home"),
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+        }
+        self.here = Here(environ, root=True, booted=True, machine=machine)
+
+    def shows(self, text: str) -> None:
+        (self.bin / "systemctl.shown").write_text(text)
+
+    def fails(self) -> None:
+        (self.bin / "systemctl.fails").touch()
+
+    def calls(self, command: str = "systemctl") -> list[str]:
+        """What was asked for since the last look, apart from mere questions."""
+        file = self.bin / f"{command}.calls"
+        said = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return [line for line in said if " show " not in line and "--version" not in line]
+
+    def run(self, *words: str, here: Here | None = None, **env: str) -> Result:
+        chosen = here or self.here
+        chosen = replace(chosen, environ={**chosen.environ, **env})
+        nothing = {name: None for name in environment() if name.startswith(("OPENAI", "ANTHROPIC"))}
+        return CliRunner(env={**nothing, **chosen.environ}).invoke(
+            service, list(words), obj=chosen, catch_exceptions=True
+        )
+
+
+@contextlib.contextmanager
+def shown_to_all(text: str) -> Iterator[Path]:
+    """A configuration where a service of the machine sees it: not where tests keep their files."""
+    config = Path("/dev/shm") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - no service hides it
+    config.write_text(text)
+    config.chmod(0o644)
+    try:
+        yield config
+    finally:
+        config.unlink()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def trouble(result: Result) -> str:
+    """What the program would have said, and ended with."""
+    assert isinstance(result.exception, HoldfastError), result.output
+    return str(result.exception)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# --- install -----------------------------------------------------------------------------------
+
+
+def test_install_writes_the_unit_keeps_the_secrets_and_starts_it(place: Place) -> None:
+    place.shows(STOPPED.replace("failed", "inactive"))
+    done = place.run("install", TELEGRAM_BOT_TOKEN="1:abc", HOLDFAST_GATEWAY__DRAIN_SECONDS="10")
+    assert done.exception is None, done.output
+    assert place.calls() == [
+        "systemctl daemon-reload",
+        "systemctl enable holdfast.service",
+        "systemctl start holdfast.service",
+    ]
+    scope = place.here.machine
+    text = scope.unit.read_text()
+    assert "TimeoutStopSec=40" in text
+    assert "RestartSteps" in text  # this systemd knows it
+    assert f"ExecStart={program.program()} run" in text
+    assert mode(scope.unit) == 0o644
+    assert mode(scope.credentials) == 0o700
+    token = scope.credentials / "TELEGRAM_BOT_TOKEN"
+    assert (token.read_text(), mode(token)) == ("1:abc\n", 0o600)
+    assert "1:abc" not in done.output
+    assert "service logs -f" in done.output
+    left = sorted(
+        each.name for each in (*scope.unit.parent.iterdir(), *scope.credentials.iterdir())
+    )
+    assert left == ["HOLDFAST_GATEWAY__DRAIN_SECONDS", "TELEGRAM_BOT_TOKEN", "holdfast.service"]
+
+
+def test_a_dry_run_prints_everything_but_secrets_and_touches_nothing(place: Place) -> None:
+    guest = replace(place.here, root=False, booted=False)
+    before = sorted(place.folder.rglob("*"))
+    done = place.run("install", "--dry-run", here=guest, TELEGRAM_BOT_TOKEN="1:abc")
+    assert done.exception is None, done.output
+    assert "1:abc" not in done.output
+    assert f"write {place.here.machine.credentials}/TELEGRAM_BOT_TOKEN (mode 600)" in done.output
+    assert "    Type=notify" in done.output
+    assert done.output.endswith(
+        "systemctl daemon-reload\n"
+        "systemctl enable holdfast.service\n"
+        "systemctl start holdfast.service\n"
+    )
+    assert place.calls() == []
+    (place.bin / "systemctl.calls").unlink(missing_ok=True)
+    assert sorted(place.folder.rglob("*")) == before
+
+
+def test_what_the_service_knows_already_is_not_written_again(place: Place) -> None:
+    place.run("install", TELEGRAM_BOT_TOKEN="1:abc", OPENAI_API_KEY="sk-1")
+    done = place.run("install", "--dry-run", TELEGRAM_BOT_TOKEN="1:abc", OPENAI_API_KEY="sk-2")
+    assert "OPENAI_API_KEY (mode 600)" in done.output
+    assert "TELEGRAM_BOT_TOKEN (mode" not in done.output
+
+
+def test_a_running_service_goes_on_as_it_is_until_it_is_restarted(place: Place) -> None:
+    place.shows(RUNS)
+    done = place.run("install")
+    assert "restart" not in " ".join(place.calls())
+    assert "It ran before; to have it run as installed now:" in done.output
+    assert "Answering on telegram" in done.output
+
+
+def test_a_start_that_fails_shows_the_end_of_the_log(place: Place) -> None:
+    place.fails()
+    said = trouble(place.run("install"))
+    assert "systemctl start holdfast.service failed (1): Job failed." in said
+    assert "the last words" in said
+
+
+def test_a_user_installs_without_root_and_learns_of_lingering(place: Place) -> None:
+    guest = replace(place.here, root=False)
+    done = place.run("install", "--user", here=guest, TELEGRAM_BOT_TOKEN="1:abc")
+    assert done.exception is None, done.output
+    home = place.folder / "home"
+    assert "DynamicUser" not in (home / ".config/systemd/user/holdfast.service").read_text()
+    assert (home / ".config/holdfast/credentials/TELEGRAM_BOT_TOKEN").exists()
+    assert place.calls()[-1] == "systemctl --user start holdfast.service"
+    assert "loginctl enable-linger" in done.output
+    assert "service status --user" in done.output
+
+
+def test_another_home_of_a_user_is_written_into_the_unit(place: Place) -> None:
+    state = place.folder / "my state"
+    done = place.run("install", "--user", "--dry-run", HOLDFAST_HOME=str(state))
+    assert f'Environment="HOLDFAST_HOME={state}"' in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "missing"),
+    [
+        ('[tools]\nenabled = ["files"]', "RestrictNamespaces=yes", "ReadWritePaths"),
+        ("[http]\nport = 443", "AmbientCapabilities=CAP_NET_BIND_SERVICE", "PrivateUsers"),
+        ('[agent]\nworkspace = "/srv/work"', "ReadWritePaths=-/srv/work", "CAP_NET"),
+        ('[store]\nurl = "sqlite:////srv/db/h.db"', "ReadWritePaths=-/srv/db", "CAP_NET"),
+    ],
+)
+def test_the_unit_follows_the_configuration(
+    place: Place, text: str, found: str, missing: str
+) -> None:
+    with shown_to_all(text) as config:
+        done = place.run("install", "--dry-run", "--config", str(config))
+    assert f"run --config {config}" in done.output
+    assert found in done.output
+    assert missing not in done.output
+
+
+def test_variables_that_the_configuration_names_are_kept_too(place: Place) -> None:
+    config = place.folder / "holdfast.toml"
+    config.write_text('[model]\napi_key = "env:MY_KEY"\nname = "m"\n')
+    done = place.run("install", "--user", "--dry-run", "--config", str(config), MY_KEY="sk-1")
+    assert "credentials/MY_KEY (mode 600)" in done.output
+    assert f"run --config {config}" in done.output
+
+
+def test_a_configuration_only_its_owner_can_read_is_refused(place: Place) -> None:
+    with shown_to_all("") as config:
+        config.chmod(0o600)
+        assert f"chmod 644 {config}" in trouble(place.run("install", "--config", str(config)))
+
+
+def test_a_configuration_in_a_home_is_refused(place: Place) -> None:
+    config = Path("/tmp") / f"holdfast-{os.getpid()}.toml"  # noqa: S108 - which a service does not see
+    config.write_text("")
+    try:
+        said = trouble(place.run("install", "--config", str(config)))
+    finally:
+        config.unlink()
+    assert f"Move it: mv {config} " in said
+    assert place.calls() == []
+
+
+# --- who may, and where ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["install", "uninstall", "start", "stop", "restart", "reload"])
+def test_changing_the_service_of_the_machine_needs_root(place: Place, what: str) -> None:
+    place.run("install")
+    place.calls()
+    said = trouble(place.run(what, here=replace(place.here, root=False)))
+    assert "needs root: sudo " in said
+    assert f"service {what}. " in said
+    assert "\n" not in said
+    assert place.calls() == []
+
+
+@pytest.mark.parametrize("what", ["install", "uninstall", "start", "status", "logs"])
+def test_without_systemd_one_sentence_says_what_to_do_instead(place: Place, what: str) -> None:
+    said = trouble(place.run(what, here=replace(place.here, booted=False)))
+    assert "systemd does not run this machine" in said
+    assert "holdfast run" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("option", ["", "--user"])
+def test_what_is_not_installed_cannot_be_started(place: Place, option: str) -> None:
+    said = trouble(place.run("start", *filter(None, [option])))
+    assert said.endswith(f"install it with: holdfast service install {option}".rstrip())
+
+
+def test_a_users_own_service_is_meant_where_the_machine_has_none(place: Place) -> None:
+    place.run("install", "--user")
+    place.calls()
+    assert place.run("restart", here=replace(place.here, root=False)).exception is None
+    assert place.calls() == ["systemctl --user restart holdfast.service"]
+
+
+# --- the installed one -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["start", "stop", "restart", "reload"])
+def test_orders_go_to_systemd_and_the_standing_comes_back(place: Place, what: str) -> None:
+    place.run("install")
+    place.calls()
+    place.shows(RUNS)
+    done = place.run(what)
+    assert place.calls() == [f"systemctl {what} holdfast.service"]
+    assert done.output == "active: Answering on telegram; idle.\n"
+
+
+def test_an_order_that_fails_shows_the_end_of_the_log(place: Place) -> None:
+    place.run("install")
+    place.fails()
+    assert "the last words" in trouble(place.run("restart"))
+
+
+def test_uninstall_says_what_it_leaves(place: Place) -> None:
+    place.run("install", TELEGRAM_BOT_TOKEN="1:abc")
+    place.calls()
+    done = place.run("uninstall")
+    assert place.calls() == [
+        "systemctl stop holdfast.service",
+        "systemctl disable holdfast.service",
+        "systemctl daemon-reload",
+        "systemctl reset-failed holdfast.service",
+    ]
+    scope = place.here.machine
+    assert not scope.unit.exists()
+    assert (scope.credentials / "TELEGRAM_BOT_TOKEN").exists()
+    assert str(scope.state) in done.output
+    assert str(scope.credentials.parent) in done.output
+
+
+def test_status_says_it_in_words_and_in_json(place: Place) -> None:
+    place.run("install")
+    place.shows(RUNS)
+    guest = replace(place.here, root=False)
+    done = place.run("status", here=guest)
+    assert done.exit_code == 0
+    assert "active: Answering on telegram; idle." in done.output
+    assert "2 after failures" in done.output
+    assert "starts by itself" in done.output
+    assert "sudo holdfast status" in done.output
+    found = json.loads(place.run("status", "--json").output)
+    assert found == {
+        "unit": str(place.here.machine.unit),
+        "state": "active",
+        "status": "Answering on telegram; idle.",
+        "pid": 4711,
+        "restarts": 2,
+        "enabled": True,
+    }
+    place.shows(STOPPED)
+    done = place.run("status")
+    assert done.exit_code == 1
+    assert "is not enabled" in done.output
+    assert "holdfast service logs" in done.output
+    stopped = place.run("status", "--json")
+    assert stopped.exit_code == 1
+    assert json.loads(stopped.output)["pid"] is None
+
+
+def test_root_is_also_told_what_the_daemon_says(place: Place) -> None:
+    place.run("install")
+    place.shows(RUNS)
+    done = place.run("status", HOLDFAST_HOME=str(place.folder / "nobody"))
+    assert "No Holdfast runs on" in done.output  # the shown one runs only on paper
+    assert done.exit_code == 1
+
+
+def test_logs_are_those_of_the_unit(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    place.run("install")
+    assert place.run("logs", "-f", "-n", "5").exit_code == 0
+    (call,) = place.calls("journalctl")
+    assert call == (
+        "journalctl --unit=holdfast.service --lines=5 --output=short-iso --no-hostname --no-pager "
+        "--follow"
+    )
+    assert "the last words" in capfd.readouterr().out
+
+
+# --- the parts ---------------------------------------------------------------------------------
+
+
+def manager_of(place: Place, environ: Mapping[str, str] | None = None) -> Manager:
+    return Manager(place.here.machine, environ or place.here.environ)
+
+
+def test_commands_get_no_secrets_in_their_environment(place: Place) -> None:
+    (place.bin / "systemctl").write_text('#!/bin/sh\nenv >"$0.env"\n')
+    manager_of(place, {**place.here.environ, "OPENAI_API_KEY": "sk-1"}).show()
+    assert "sk-1" not in (place.bin / "systemctl.env").read_text()
+
+
+def test_a_manager_that_says_nothing_useful_is_taken_for_an_old_one(place: Place) -> None:
+    (place.bin / "systemctl").write_text("#!/bin/sh\necho what\n")
+    assert manager_of(place).version() == OLDEST
+    (place.bin / "systemctl").unlink()
+    nowhere = {"PATH": str(place.bin)}
+    assert manager_of(place, nowhere).version() == OLDEST
+    with pytest.raises(NotDone, match="systemctl is not here"):
+        manager_of(place, nowhere).show()
+    (place.bin / "journalctl").unlink()
+    with pytest.raises(NotDone, match="journalctl is not here"):
+        manager_of(place, nowhere).watch_log(lines=1, follow=False)
+
+
+def test_a_command_that_hangs_is_given_up(place: Place) -> None:
+    (place.bin / "systemctl").write_text("#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(NotDone, match=r"did not end within 0\.05 s"):
+        manager_of(place).carry_out(plan.Call(("systemctl", "start"), within=0.05))
+
+
+def test_a_command_that_may_fail_does(place: Place) -> None:
+    manager_of(place).carry_out(plan.Call(("false",), may_fail=True))
+    with pytest.raises(NotDone, match=r"^false failed \(1\)\.$"):
+        manager_of(place).carry_out(plan.Call(("false",)))
+
+
+def test_a_place_that_cannot_be_written_is_named(place: Place) -> None:
+    (place.folder / "file").touch()
+    with pytest.raises(NotDone, match="file/unit cannot be written: Not a directory"):
+        manager_of(place).carry_out(plan.RemoveFile(place.folder / "file/unit"))
+
+
+def test_a_file_is_written_whole_or_not_at_all(place: Place) -> None:
+    target = place.folder / "target"
+    target.write_text("old")
+    before = {each.name for each in place.folder.iterdir()}
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(target, "\udcff", 0o600)
+    assert target.read_text() == "old"
+    assert {each.name for each in place.folder.iterdir()} == before
+    write_whole(target, "new", 0o640)
+    assert (target.read_text(), mode(target)) == ("new", 0o640)
+
+
+def test_a_user_manager_is_found_where_a_plain_shell_does_not_say(place: Place) -> None:
+    (place.bin / "systemctl").write_text('#!/bin/sh\necho "StatusText=$XDG_RUNTIME_DIR"\n')
+    scope = of_user(place.folder, None, place.folder)
+    runtime = f"/run/user/{os.geteuid()}"
+    shown = Manager(scope, place.here.environ).show()["StatusText"]
+    assert shown == (runtime if Path(runtime).is_dir() else "")
+    given = {**place.here.environ, "XDG_RUNTIME_DIR": "/run/mine"}
+    assert Manager(scope, given).show()["StatusText"] == "/run/mine"
+
+
+def test_what_lies_in_homes_is_hidden_once() -> None:
+    places = map(Path, ("/usr", "/home/ann/h/.venv", "/home/ann/h", "/root/py", "/homes/x"))
+    assert program.hidden(places) == (Path("/home/ann/h"), Path("/root/py"))
+
+
+def test_what_others_cannot_read_is_found(tmp_path: Path) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.touch(0o644)
+    folder.mkdir(0o755)
+    assert program.closed_to_others((file, folder)) is None
+    folder.chmod(0o744)
+    assert program.closed_to_others((file, folder)) == folder
+    file.chmod(0o754)
+    assert program.closed_to_others((file, folder)) == file
+
+
+def test_the_real_place_is_asked_for_when_nobody_gives_one() -> None:
+    now = Here.now()
+    assert now.root == (os.geteuid() == 0)
+    assert now.machine == of_machine(SERVICE_HOME)
+    assert now.scope(user=True).unit.name == "holdfast.service"
+
+
+def test_the_sentences_end_the_program_with_their_code(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> None:
+        service(["start"], obj=replace(place.here, booted=False), standalone_mode=False)
+
+    assert exit_code(run) == 1
+    assert capsys.readouterr().err.startswith("holdfast: systemd does not run this machine")
+
+
+def test_a_configuration_that_cannot_work_is_said_before_anything_is_done(place: Place) -> None:
+    done = place.run("install", HOLDFAST_HTTP__PORT="many")
+    assert exit_code(lambda: _raise(done.exception)) == 78
+    assert place.calls() == []
+    assert not place.here.machine.unit.exists()
+
+
+def _raise(error: BaseException | None) -> None:
+    assert error
+    raise error
+
+
+def test_scopes_follow_where_systemd_looks() -> None:
+    home = Path("/home/ann")
+    assert of_user(home, None, home).unit == home / ".config/systemd/user/holdfast.service"
+    assert of_user(home, Path("/c"), home).unit == Path("/c/systemd/user/holdfast.service")
+    assert isinstance(of_machine(home), Scope)
+    assert subprocess.list2cmdline(of_user(home, None, home).journalctl(lines=1, follow=False)) == (
+        "journalctl --user-unit=holdfast.service --lines=1 --output=short-iso --no-hostname "
+        "--no-pager"
+    )

@@ -1,0 +1,275 @@
+"""What the service manager is told, and when the watchdog is fed."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.bulletin import keep_alive, tell_story
+from gateway.notify import Systemd
+from sessions.errors import StoreUnavailable
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from tests.e2e.test_no_room import fill, own_disk
+
+SIGN = b"WATCHDOG=1"
+PATIENCE = 120.0  # some of it in a time that runs faster
+
+
+class Manager:
+    """The service manager's end of the socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.setblocking(False)  # noqa: FBT003 - its only argument
+        self.environ = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "60000"}
+
+    async def hears(self) -> bytes:
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.get_running_loop().sock_recv(self.socket, 9999)
+
+    async def hears_next(self, wanted: bytes) -> bytes:
+        """The next word that begins so; what comes before is passed over."""
+        while not (word := await self.hears()).startswith(wanted):
+            pass
+        return word
+
+    def heard(self) -> list[bytes]:
+        """All that has come and was not looked at yet."""
+        words: list[bytes] = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                words.append(self.socket.recv(9999))
+        return words
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    made = Manager(tmp_path / "notify")
+    yield made
+    made.socket.close()
+
+
+class Small:
+    """A daemon of which only can be told."""
+
+    def __init__(self, store: SessionStore | None = None) -> None:
+        self.stopping = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.tried = asyncio.Event()
+        self.store = store
+        self.answers: list[StoreUnavailable | None] = []  # of the writer
+        self.standing = "Answering."
+        self.drain_seconds = 600.0
+
+    def glance(self) -> str:
+        return self.standing
+
+    async def all_tried(self) -> None:
+        await self.tried.wait()
+
+    async def ask_writer(self) -> None:
+        if self.store is None:
+            msg = "The disk is full"
+            raise StoreUnavailable(msg)
+        try:
+            await self.store.prove_answering()
+        except StoreUnavailable as error:
+            self.answers.append(error)
+            raise
+        self.answers.append(None)
+
+    def writer_steps(self) -> int:
+        return self.store.writer_steps if self.store else 0
+
+
+@contextlib.asynccontextmanager
+async def fed(
+    daemon: Small, manager: Manager, patience: float | None = None
+) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(keep_alive(daemon, Systemd(manager.environ), patience))
+        yield
+        task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def told(daemon: Small, manager: Manager) -> AsyncIterator[asyncio.Event]:
+    opened = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(tell_story(daemon, Systemd(manager.environ), opened))
+        yield opened
+        task.cancel()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
+    opened = await SessionStore.open(f"sqlite:///{tmp_path / 'h.db'}", clock=SystemClock())
+    yield opened
+    await opened.close()
+
+
+async def until_logged(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while words not in caplog.text:  # noqa: ASYNC110 - a log has no event
+            await asyncio.sleep(0.01)
+
+
+# --- the watchdog ------------------------------------------------------------------------------
+
+
+async def test_a_writer_that_hangs_stops_the_signs_of_life_until_it_answers(
+    manager: Manager, store: SessionStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    hold, held = threading.Event(), threading.Event()
+
+    def hang(_: object) -> None:
+        held.set()
+        hold.wait(PATIENCE)
+
+    async with fed(Small(store), manager), asyncio.TaskGroup() as tasks:
+        await manager.hears_next(SIGN)
+        tasks.create_task(store.database.write(hang))
+        with caplog.at_level(logging.ERROR):
+            await until_logged(caplog, "writer has not answered")
+        assert held.is_set()
+        manager.heard()
+        await asyncio.sleep(0.3)  # ten signs would have come
+        assert manager.heard() == []
+        hold.set()
+        await manager.hears_next(SIGN)
+    assert caplog.text.count("has not answered") == 1
+
+
+async def test_a_locked_database_is_an_answer(
+    manager: Manager, store: SessionStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = Small(store)
+    await store.database.write(lambda c: c.exec_driver_sql("PRAGMA busy_timeout=10").close())
+    with contextlib.closing(sqlite3.connect(tmp_path / "h.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with fed(daemon, manager, patience=60):
+            for _ in range(10):
+                await manager.hears_next(SIGN)
+    assert "another process has locked it" in str(daemon.answers[0])
+    assert "has not answered" not in caplog.text
+
+
+async def test_a_writer_that_gets_on_slowly_is_alive(
+    manager: Manager, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with a server of a database that is gone: each thing that waits is tried, and that fails."""
+
+    class Slow(Small):
+        steps = 0
+
+        async def ask_writer(self) -> None:
+            await asyncio.Event().wait()
+
+        def writer_steps(self) -> int:
+            self.steps += 1
+            return self.steps // 2
+
+    async with fed(Slow(), manager):
+        for _ in range(12):  # six times as long as one step may take
+            await manager.hears_next(SIGN)
+    assert "has not answered" not in caplog.text
+
+
+async def use_up(store: SessionStore) -> None:
+    while True:  # what was there already may be used once more
+        await store.put_value("shelf", "name", "x" * 10_000)
+
+
+async def test_a_full_disk_is_an_answer(manager: Manager, tmp_path: Path) -> None:
+    with own_disk(tmp_path / "full") as folder:
+        opened = await SessionStore.open(f"sqlite:///{folder / 'h.db'}", clock=SystemClock())
+        fill(folder)
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            await use_up(opened)
+        async with fed(Small(opened), manager):
+            for _ in range(5):
+                await manager.hears_next(SIGN)
+        await opened.close()
+
+
+async def test_a_store_that_can_do_nothing_is_an_answer(manager: Manager) -> None:
+    async with fed(Small(), manager):
+        for _ in range(5):
+            await manager.hears_next(SIGN)
+
+
+async def test_nobody_is_fed_who_does_not_ask_for_it(manager: Manager) -> None:
+    del manager.environ["WATCHDOG_USEC"]
+    async with asyncio.timeout(PATIENCE):
+        await keep_alive(Small(), Systemd(manager.environ))
+        await tell_story(Small(), Systemd({}), asyncio.Event())
+    assert manager.heard() == []
+
+
+# --- the story ---------------------------------------------------------------------------------
+
+
+@pytest.mark.quick
+async def test_it_is_ready_when_every_platform_had_its_first_chance(manager: Manager) -> None:
+    daemon = Small()
+    async with told(daemon, manager) as opened:
+        assert await manager.hears() == b"STATUS=Starting."
+        assert await manager.hears() == b"EXTEND_TIMEOUT_USEC=30000000"  # it takes long
+        opened.set()
+        while manager.heard():  # noqa: ASYNC110 - what was on its way
+            await asyncio.sleep(1)
+        await asyncio.sleep(5)
+        assert manager.heard() == []
+        daemon.tried.set()
+        assert await manager.hears() == b"READY=1\nSTATUS=Answering."
+
+
+@pytest.mark.quick
+async def test_a_platform_that_never_gives_up_its_first_try_does_not_hold_it_for_ever(
+    manager: Manager,
+) -> None:
+    async with told(Small(), manager) as opened:
+        opened.set()
+        await manager.hears_next(b"READY=1")
+
+
+@pytest.mark.quick
+async def test_its_standing_is_told_when_it_changes_and_not_more_often(manager: Manager) -> None:
+    daemon = Small()
+    daemon.tried.set()
+    async with told(daemon, manager) as opened:
+        opened.set()
+        await manager.hears_next(b"READY=1")
+        for count in range(50):
+            daemon.standing = f"Answering; {count} turns running."
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(20)
+        told_of = manager.heard()
+        assert told_of[-1] == b"STATUS=Answering; 49 turns running."
+        assert len(told_of) <= 2
+        daemon.standing = "Stopping; 1 turn still running."
+        daemon.stopping.set()
+        assert await manager.hears() == (
+            b"STOPPING=1\nEXTEND_TIMEOUT_USEC=630000000\nSTATUS=Stopping; 1 turn still running."
+        )
+        daemon.standing = "Stopping."
+        assert await manager.hears() == b"STATUS=Stopping."
+
+
+@pytest.mark.quick
+async def test_who_is_stopped_before_it_was_ready_never_says_so(manager: Manager) -> None:
+    daemon = Small()
+    async with told(daemon, manager) as opened:
+        daemon.stopping.set()
+        daemon.tried.set()
+        opened.set()
+        assert await manager.hears() == b"STATUS=Starting."
+        assert (await manager.hears()).startswith(b"STOPPING=1\n")

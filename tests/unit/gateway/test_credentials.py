@@ -1,0 +1,108 @@
+"""Secrets as files of a folder: what systemd, compose and people put there."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway import credentials
+from gateway.config import Options, environment, load, of_service, state_folder
+from gateway.errors import ConfigError
+from platforms.core.registry import specs
+
+Kept = Callable[..., Path]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    def keep(**files: str) -> Path:
+        folder = tmp_path / "credentials"
+        folder.mkdir(exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        return folder
+
+    return keep
+
+
+def test_files_called_like_variables_count_as_those(kept: Kept) -> None:
+    folder = kept(TELEGRAM_BOT_TOKEN="1:abc\n", holdfast_OPENAI_API_KEY="sk-x", key="other")
+    (folder / "A_FOLDER").mkdir()
+    found = credentials.variables(folder)
+    assert found == {"TELEGRAM_BOT_TOKEN": "1:abc", "OPENAI_API_KEY": "sk-x"}
+
+
+def test_a_token_given_by_systemd_configures_its_platform(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = kept(
+        holdfast_TELEGRAM_BOT_TOKEN="1:abc",
+        holdfast_HOLDFAST_HTTP__PORT="9000",
+        holdfast_OPENAI_API_KEY="sk-of-systemd",
+        holdfast_key="named",
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-environment")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    options = Options(settings=("http.api_key=credential:key",))
+    settings = load(options, environment(), specs()).settings
+    assert "telegram" in settings.platforms
+    assert settings.http.port == 9000
+    assert settings.model.api_key
+    assert settings.model.api_key.reveal() == "sk-of-the-environment"  # what is set goes first
+    assert settings.http.api_key
+    assert settings.http.api_key.reveal() == "named"
+
+
+def test_the_folder_of_the_user_counts_without_systemd(tmp_path: Path) -> None:
+    own = tmp_path / ".config/holdfast/credentials"
+    own.mkdir(parents=True)
+    assert credentials.folder({"HOME": str(tmp_path)}) == own
+    assert credentials.folder({"HOME": str(tmp_path), "CREDENTIALS_DIRECTORY": "/c"}) == Path("/c")
+    assert credentials.folder({"HOME": str(tmp_path / "nobody")}) in {None, credentials.OF_MACHINE}
+
+
+def test_a_folder_that_is_named_and_not_there_holds_nothing(tmp_path: Path) -> None:
+    assert credentials.variables(tmp_path / "none") == {}
+
+
+def test_what_cannot_be_read_is_named(kept: Kept) -> None:
+    folder = kept()
+    (folder / "A_TOKEN").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"A_TOKEN is not UTF-8"):
+        credentials.variables(folder)
+    with pytest.raises(ConfigError, match="cannot be read: Not a directory"):
+        credentials.variables(folder / "A_TOKEN")
+    (folder / "A_TOKEN").unlink()
+    (folder / "MEMORY").symlink_to("/proc/self/mem")  # whose beginning nobody may read
+    with pytest.raises(ConfigError, match="MEMORY cannot be read"):
+        credentials.variables(folder)
+
+
+# --- whose state folder ------------------------------------------------------------------------
+
+
+def test_root_means_the_service_of_the_machine_unless_there_is_one_of_its_own(
+    tmp_path: Path,
+) -> None:
+    service, home = tmp_path / "service", tmp_path / "root"
+    own = home / ".local/share/holdfast"
+
+    def found(*, root: bool) -> Path:
+        return state_folder({"HOME": str(home)}, service=service, root=root)
+
+    assert found(root=True) == own
+    service.mkdir()
+    (service / "lock").touch()
+    assert found(root=True) == service
+    assert found(root=False) == own
+    own.mkdir(parents=True)
+    assert found(root=True) == own
+
+
+def test_a_folder_that_was_chosen_is_no_guess(tmp_path: Path) -> None:
+    assert not of_service({"HOLDFAST_HOME": "/var/lib/holdfast"})
+    assert not of_service({"STATE_DIRECTORY": "/var/lib/holdfast"})
+    assert not of_service({"HOME": str(tmp_path)}) or os.path.lexists("/var/lib/holdfast")

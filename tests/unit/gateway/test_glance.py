@@ -1,0 +1,36 @@
+import pytest
+
+from gateway.glance import LONGEST, glance
+
+
+@pytest.mark.parametrize(
+    ("platforms", "running", "line"),
+    [
+        ({"telegram": "connected"}, 0, "Answering on telegram; idle."),
+        (
+            {"telegram": "connected", "web": "connected"},
+            1,
+            "Answering on telegram and web; 1 turn running.",
+        ),
+        (
+            {"discord": "no answer within 15 s.", "slack": "connected"},
+            3,
+            "Answering on slack; discord: no answer within 15 s; 3 turns running.",
+        ),
+        ({"telegram": "refused"}, 0, "Nobody can be reached; telegram: refused; idle."),
+        ({}, 0, "Nobody can be reached; idle."),
+    ],
+)
+def test_one_line_says_how_it_stands(platforms: dict[str, str], running: int, line: str) -> None:
+    assert glance(platforms, running) == line
+
+
+def test_the_end_is_said_and_what_it_waits_for() -> None:
+    assert glance({"web": "connected"}, 2, stopping=True) == "Stopping; 2 turns still running."
+    assert glance({"web": "connected"}, 0, stopping=True) == "Stopping."
+
+
+def test_words_of_a_platform_stay_one_short_line() -> None:
+    line = glance({"telegram": "bad\nWATCHDOG=1\x1b[2J " + "x" * 500}, 0)
+    assert line.isprintable()
+    assert len(line) < LONGEST + 100
