@@ -18,10 +18,9 @@ def is_empty(folder: Path) -> bool:
 async def test_the_wizard_at_a_terminal_leads_to_an_answer(tmp_path: Path) -> None:
     async with newcomer(HOLDFAST, tmp_path) as person:
         await person.set_up(start=True)
-        secret = person.config.parent / "credentials/TELEGRAM_BOT_TOKEN"
+        secret = person.secrets / "TELEGRAM_BOT_TOKEN"
         assert secret.read_text() == f"{TOKEN}\n"
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
-        assert stat.S_IMODE(secret.parent.stat().st_mode) == 0o700
         assert TOKEN not in person.config.read_text()
 
 
@@ -35,7 +34,8 @@ async def test_ctrl_c_at_the_last_question_changes_nothing(tmp_path: Path) -> No
         seat.types("\x03")
         await seat.sees("Nothing was changed")
         assert await seat.ends() == 130
-    assert is_empty(tmp_path)
+    assert not person.config.exists()
+    assert is_empty(person.secrets)
 
 
 async def test_a_script_sets_it_up_and_beside_the_running_gateway_the_owner_is_waited_for(

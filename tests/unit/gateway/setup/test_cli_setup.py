@@ -23,6 +23,7 @@ def give(folder: Path, *words: str, said: str = "", **environ: str) -> Result:
         "HOME": str(folder),
         "HOLDFAST_HOME": str(folder / "state"),
         "HOLDFAST_CONFIG": str(folder / "holdfast.toml"),
+        "CREDENTIALS_DIRECTORY": str(folder / "nothing"),  # or this machine's would count for root
         **dict.fromkeys(
             ("TELEGRAM_BOT_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY")
         ),
