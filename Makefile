@@ -1,6 +1,6 @@
 # make run starts the gateway; make check is what must pass. The rest is in `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz soak systemd bench format lock clean run-environment dev-environment
+.PHONY: help run test check faults every-byte long-file many-chats markdown api-fuzz first-run soak systemd bench format lock clean run-environment dev-environment
 BIN := .venv/bin
 export PYTHON ARGS
 
@@ -11,6 +11,7 @@ help:
 	@echo "make faults    kill the daemon again and again and check what became of it (ARGS: --kills N --seed N)"
 	@echo "make every-byte cut a recorded answer of each protocol after every byte, in three ways"
 	@echo "make long-file write a 60 KB file over a line that cuts every answer (ARGS: --seeds N)"
+	@echo "make first-run install the wheel into a new environment, set it up, be answered: steps and seconds"
 	@echo "make bench     measure the decoder, many streams at once, and the gateway beside a bare minimum;"
 	@echo "               wants an idle machine                              (ARGS: --quick, --only NAME)"
 	@echo "make many-chats 20 answers at once on each platform, in real time (ARGS: --size N --seconds N --rounds N)"
@@ -65,6 +66,9 @@ soak: dev-environment
 api-fuzz: dev-environment
 	$(BIN)/python -m tests.faults.api_fuzz $(ARGS)
 	$(BIN)/python -m tests.faults.api_schema
+
+first-run: dev-environment
+	$(BIN)/python -m tests.faults.first_run $(ARGS)
 
 systemd: dev-environment
 	$(BIN)/python -m tests.faults.real_systemd

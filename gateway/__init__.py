@@ -6,6 +6,7 @@ cli, service
             what the operator meets; terminal: `holdfast chat`
 settings    what can be configured; config: read from files and elsewhere, in the modules config_*
             and toml_lines; to_come: keys that this version refuses; nearest: what was meant
+setup       `holdfast setup`: asks, checks, writes the configuration
 restart     stops in order and starts anew; comeback: what is told of that; successor, handover:
             what takes the place of the process, and what it is left
 starts      how far each start came; crashes: when one is to be careful (safe mode)
@@ -16,8 +17,9 @@ bulletin, glance, notify
 reload      reads the configuration anew while all runs; reloading: what of it can change then
 control     how the command line reaches a running daemon; operations: what it can ask
 inbound, routing, access, people, pairing
-            from a message to a conversation, and who may; limits: how often; steady: how old
-            something is; messages: stored ones as the model reads them; receipts: the signs on them; archive: what adapters read back
+            from a message to a conversation, and who may; claim: the first owner; limits: how often;
+            steady: how old something is; messages: stored ones as the model reads them; receipts:
+            the signs on them; archive: what adapters read back
 commands    what people can say with a slash
 attachments fetches what people attach; received: its names and places, clearing: its end;
             hearing, transcription: speech becomes words

@@ -102,6 +102,13 @@ def check(options: Options, environ: Mapping[str, str], specs: Specs) -> Report:
     return Report(loaded.path, (), loaded.warnings)
 
 
+def read_platform(
+    name: str, table: Mapping[str, object], file: Path, environ: Mapping[str, str], known: Specs
+) -> Struct:
+    """Read one platform's table as if it stood in this file; raises `ConfigError`."""
+    return _Loader(Options(file), environ, known).platform(name, table)
+
+
 SERVICE_HOME = Path("/var/lib/holdfast")
 """State folder of the machine's service, as its unit names it."""
 
@@ -179,6 +186,17 @@ class _Loader:
         home = state_folder(self._environ)
         return Loaded(settings, home, self._path, sources, tuple(self._warnings))
 
+    def platform(self, name: str, table: Mapping[str, object]) -> Struct:
+        path = ("platforms", name)
+        self._take_environment()
+        self._tree.put(path, dict(table), Origin(dotted(path), "set"))
+        decoder = self._decoder()
+        found = decoder.struct(self._specs[name].config, self._tree.get(path), path)
+        self._report(decoder.problems)
+        if self._problems or not isinstance(found, Struct):
+            raise ConfigError(*dict.fromkeys(self._problems))
+        return found
+
     # --- layers, the weakest first
 
     def _take_environment(self) -> None:
@@ -228,10 +246,10 @@ class _Loader:
 
     # --- decoding
 
-    def _decode(self) -> Settings | None:
+    def _decoder(self) -> Decoder:
         folder = self._path.absolute().parent if self._path else Path.cwd()
         values = Values(self._environ, folder, self._warn_of_literal)
-        decoder = Decoder(
+        return Decoder(
             readers={
                 Secret: values.secret,
                 Path: values.path,
@@ -246,6 +264,9 @@ class _Loader:
             },
             homes=_homes(),
         )
+
+    def _decode(self) -> Settings | None:
+        decoder = self._decoder()
         settings = decoder.struct(Settings, self._tree.document, ())
         self._report(decoder.problems)
         if not isinstance(settings, Settings):

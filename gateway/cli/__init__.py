@@ -14,6 +14,7 @@ from gateway.nearest import did_you_mean
 COMMANDS = {
     "run": ("run", "Start the gateway."),
     "chat": ("chat", "Talk to the agent in this terminal."),
+    "setup": ("setup", "Set it up: asks for what it needs, and checks it."),
     "link": ("daemon", "Print a one-time link to the web page."),
     "status": ("daemon", "Say how the running gateway is."),
     "service": ("service", "Run the gateway as a service of systemd."),

@@ -5,15 +5,16 @@ import gc
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 import click
-from msgspec import Struct, convert
+from msgspec import convert
 
 gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
+    from gateway.claim import Claim, how_to_claim
     from gateway.cli.common import configured, settings_of, store_url, told
     from gateway.config import (
         SERVICE_HOME,
@@ -63,9 +64,22 @@ def run(options: Options, *, check: bool) -> None:
         asyncio.run(_could_start(load(options, environment(), specs())))
         click.echo("It could start.")
         return
+    run_here(options, settings_of(options), sys.argv)
+
+
+After = Callable[[GatewayRunner], Awaitable[None]]
+
+
+def run_here(
+    options: Options, loaded: Loaded, words: Sequence[str], after: After | None = None
+) -> None:
+    """Be the daemon until told to stop; a restart starts the program anew with these words.
+
+    `after` is carried out once the greeting is printed.
+    """
     handover = Handover(take_handover())
-    successor = Successor(words_of(sys.argv, sys.orig_argv, sys.executable), inherited(), handover)
-    loaded = settings_of(options)
+    original = (*sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1], *words[1:])
+    successor = Successor(words_of(words, original, sys.executable), inherited(), handover)
     if of_service(environment()):  # what root wrote there the service could not write any more
         msg = (
             f"{SERVICE_HOME} belongs to the service of this machine; start that with: "
@@ -74,7 +88,7 @@ def run(options: Options, *, check: bool) -> None:
         raise CannotStart(msg)
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
-        again = asyncio.run(_run(options, loaded, prepared_log(loaded), successor))
+        again = asyncio.run(_run(options, loaded, prepared_log(loaded), successor, after))
     finally:
         gc.enable()
     if again:
@@ -100,7 +114,13 @@ def prepared_log(loaded: Loaded, *, quiet: bool = False) -> Redactor:
     return redactor
 
 
-async def _run(options: Options, loaded: Loaded, redactor: Redactor, successor: Successor) -> bool:
+async def _run(
+    options: Options,
+    loaded: Loaded,
+    redactor: Redactor,
+    successor: Successor,
+    after: After | None,
+) -> bool:
     """Run until the end; says whether it is to be started again."""
     runner = GatewayRunner(
         loaded.settings,
@@ -132,6 +152,8 @@ async def _run(options: Options, loaded: Loaded, redactor: Redactor, successor: 
         )
         for line in (*lines, *not_installed(environment(), specs())):
             click.echo(line)
+        if after:
+            await after(runner)
 
     await serve(
         runner, loaded.home, environment(), then=greet, handover=successor.handover, starts=starts
@@ -145,13 +167,6 @@ def _reread(options: Options) -> Settings:
     for warning in loaded.warnings:
         logger.warning("%s", warning)
     return loaded.settings
-
-
-class Claim(Struct, frozen=True):
-    """A code by which the first admin shows up, and links that hand it in, by platform."""
-
-    code: str
-    links: dict[str, str] = {}
 
 
 def used(loaded: Loaded) -> tuple[str, ...]:
@@ -222,20 +237,5 @@ def greeting(
     if missing:
         lines.append(f"  To add a platform set: {', '.join(missing)}.")
     if claim:
-        lines += _how_to_claim(used(loaded), claim, name)
+        lines += how_to_claim(used(loaded), claim, name)
     return lines
-
-
-def _how_to_claim(platforms: Sequence[str], claim: Claim, name: str) -> list[str]:
-    """Say how the owner shows up: by a link where there can be one, else by a message."""
-    send = f"send “claim {claim.code}” to the bot in a DM"
-    by_platform = {
-        "discord": f"{send} (`{name} config discord-invite` prints\n"
-        "               the link that lets it into a server of yours)",
-    } | {each: f"open {link} and press Start" for each, link in claim.links.items()}
-    ways = [f"    {_title(each) + ':':<10} {by_platform.get(each, send)}" for each in platforms]
-    return ["  Nobody is an admin yet. To become the owner, within an hour:", *ways]
-
-
-def _title(platform: str) -> str:
-    return next((each for each in _ENVIRONMENT if each.lower() == platform), platform)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from platforms.core.guide import Guide
 from platforms.core.probed import Probed
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
@@ -538,5 +539,6 @@ class PlatformSpec(msgspec.Struct, frozen=True):
     config: type[msgspec.Struct]
     build: Callable[[Any, Surroundings], Adapter]
     secrets: dict[str, str] = {}
+    guide: Guide | None = None
     probe: Probe | None = None
     mend: Mend | None = None

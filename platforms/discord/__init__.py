@@ -9,6 +9,7 @@ authors     Sans-IO: who wrote what was meant for us
 marks       Sans-IO: what was seen last in the channels in use
 lines       events of one channel in order, channels side by side, long texts joined
 wire        Sans-IO: what we send: messages, buttons, commands
+guide       Sans-IO: how somebody gets a bot
 invite      the link that lets the bot into a server
 probe       whether the bot can work, asked without connecting it
 render      Sans-IO: Markdown as Discord shows it
@@ -26,6 +27,7 @@ from msgspec import Meta
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.core.probed import Probed
+from platforms.discord.guide import GUIDE
 from sessions.values.secret import Secret
 
 __all__ = ["SPEC", "DiscordConfig"]
@@ -71,5 +73,6 @@ SPEC = PlatformSpec(
     config=DiscordConfig,
     build=_build,
     secrets={"token": "DISCORD_BOT_TOKEN"},
+    guide=GUIDE,
     probe=_probe,
 )

@@ -1,7 +1,7 @@
 """Slack: events by Socket Mode or signed requests, answers as streams and Markdown blocks.
 
   config     `[platforms.slack]`
-  manifest   Sans-IO: the app as Slack must be told to make it
+  manifest   Sans-IO: the app as Slack must be told to make it; guide: how somebody gets it
   adapter    the platform as the gateway knows it
 coming in
   sockets    one WebSocket after another, over which envelopes come
@@ -27,6 +27,7 @@ from importlib.util import find_spec
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.core.probed import Probed
 from platforms.slack.config import SlackConfig
+from platforms.slack.guide import GUIDE
 
 __all__ = ["SPEC", "SlackConfig"]
 
@@ -51,5 +52,6 @@ SPEC = PlatformSpec(
     config=SlackConfig,
     build=_build,
     secrets={"bot_token": "SLACK_BOT_TOKEN", "app_token": "SLACK_APP_TOKEN"},
+    guide=GUIDE,
     probe=_probe,
 )

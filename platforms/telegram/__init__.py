@@ -1,6 +1,6 @@
 """Telegram, through python-telegram-bot's `Bot`.
 
-  config        `[platforms.telegram]`
+  config        `[platforms.telegram]`; guide: how somebody gets a bot
   capabilities  what Telegram can do, in private chats and in groups
   adapter       the platform as the gateway knows it
 coming in
@@ -30,6 +30,7 @@ from typing import Any
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
 from platforms.core.probed import Probed
 from platforms.telegram.config import TelegramConfig
+from platforms.telegram.guide import GUIDE
 
 __all__ = ["SPEC", "TelegramConfig"]
 
@@ -79,6 +80,7 @@ SPEC = PlatformSpec(
     config=TelegramConfig,
     build=_build,
     secrets={"token": "TELEGRAM_BOT_TOKEN"},
+    guide=GUIDE,
     probe=_probe,
     mend=_mend,
 )

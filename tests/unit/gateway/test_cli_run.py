@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.run import Claim, greeting, not_installed, own_name
+from gateway.claim import Claim
+from gateway.cli.run import greeting, not_installed, own_name
 from gateway.config import Options, load
 from gateway.pairing import claim_in
 from platforms.core.registry import specs

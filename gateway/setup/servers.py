@@ -1,0 +1,51 @@
+"""Looks for model servers on this machine, at the ports where they usually are."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from agent.probe import Patience, probe_model
+from agent.settings import TargetSettings
+from sessions.values.clock import Clock
+
+PORTS: Mapping[int, str] = {
+    11434: "Ollama",
+    1234: "LM Studio",
+    8080: "llama.cpp",
+    8000: "vLLM",
+}
+
+_CONNECT_SECONDS = 0.5
+_LIST_SECONDS = 2.0
+
+
+class Server(Struct, frozen=True):
+    """One that answers."""
+
+    name: str
+    base_url: str
+    models: tuple[str, ...]
+
+
+async def look(clock: Clock, ports: Mapping[int, str] = PORTS) -> tuple[Server, ...]:
+    """Ask all of them at once; who does not list models is something else."""
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(_ask(port, name, clock)) for port, name in ports.items()]
+    return tuple(filter(None, (each.result() for each in asked)))
+
+
+async def _ask(port: int, name: str, clock: Clock) -> Server | None:
+    with contextlib.suppress(OSError):  # nobody is there
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        base_url = f"http://127.0.0.1:{port}/v1"
+        settings = TargetSettings(provider="openai", base_url=base_url)
+        probed = await probe_model(
+            settings, clock=clock, answers=False, patience=Patience(list=_LIST_SECONDS)
+        )
+        if probed.offered:
+            return Server(name, base_url, probed.offered)
+    return None

@@ -1,0 +1,19 @@
+"""Sans-IO: how somebody gets a bot on Discord."""
+
+from platforms.core.guide import Guide, Token
+
+GUIDE = Guide(
+    tokens=(
+        Token(
+            key="token",
+            words="bot token",
+            form=r"[\w-]{20,}\.[\w-]{5,}\.[\w-]{20,}",
+            looks="MTEx….Gx….…, three parts with dots between them",
+            steps=(
+                "Open https://discord.com/developers/applications: New Application, then Bot.",
+                "There switch on Message Content Intent, press Reset Token and copy it.",
+            ),
+        ),
+    ),
+    link="Let it into a server of yours:",
+)

@@ -1,0 +1,18 @@
+"""Sans-IO: how somebody gets a bot on Telegram."""
+
+from platforms.core.guide import Guide, Token
+
+GUIDE = Guide(
+    tokens=(
+        Token(
+            key="token",
+            words="bot token",
+            form=r"\d{5,}:[\w-]{20,}",
+            looks="123456789:AAE…",
+            steps=(
+                "Open https://t.me/BotFather in Telegram and send /newbot; its answer has the token.",
+                "Of a bot that you have already: send /mybots, choose it, then API Token.",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,64 @@
+"""Somebody with a fresh machine and a bot's token gets an answer in Telegram."""
+
+import stat
+import sys
+import tomllib
+from pathlib import Path
+
+from tests.fakes.telegram.server import TOKEN
+from tests.faults.first_run import newcomer
+
+HOLDFAST = Path(sys.executable).with_name("holdfast")
+
+
+def is_empty(folder: Path) -> bool:
+    return not any(folder.iterdir())
+
+
+async def test_the_wizard_at_a_terminal_leads_to_an_answer(tmp_path: Path) -> None:
+    async with newcomer(HOLDFAST, tmp_path) as person:
+        await person.set_up(start=True)
+        secret = person.secrets / "TELEGRAM_BOT_TOKEN"
+        assert secret.read_text() == f"{TOKEN}\n"
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+        assert TOKEN not in person.config.read_text()
+
+
+async def test_ctrl_c_at_the_last_question_changes_nothing(tmp_path: Path) -> None:
+    async with newcomer(HOLDFAST, tmp_path) as person, person.at_terminal("setup") as seat:
+        await seat.sees("Platforms ")
+        seat.types("telegram\n")
+        await seat.sees("Telegram bot token: ")
+        seat.types(f"{TOKEN}\n")
+        await seat.sees("Start it now, in this terminal")
+        seat.types("\x03")
+        await seat.sees("Nothing was changed")
+        assert await seat.ends() == 130
+    assert not person.config.exists()
+    assert is_empty(person.secrets)
+
+
+async def test_a_script_sets_it_up_and_beside_the_running_gateway_the_owner_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    async with newcomer(HOLDFAST, tmp_path) as person:
+        await person.set_up_by_flags()
+        assert tomllib.loads(person.config.read_text())["model"]["name"] == "scripted"
+        async with person.at_terminal("run") as gateway:
+            await gateway.sees("Nobody is an admin yet")
+            flags = ("--platform", "telegram", "--base-url", person.env["OPENAI_BASE_URL"])
+            async with person.at_terminal("setup", *flags) as seat:
+                await seat.sees(r"Telegram bot token \[keep it\]: ")
+                seat.types("\n")
+                await seat.sees("is as it was, and works")
+                await person.becomes_owner(seat)
+                await seat.sees("✓ You are the owner: Ada")
+                assert await seat.ends() == 0
+            await person.is_answered()
+            said = await person.gives(
+                "setup", *flags, "--non-interactive", "--no-check", "--model", "x"
+            )
+            assert said == ""
+            gateway.types("\x03")
+            assert await gateway.ends() == 0
+        assert 'name = "x"' in person.config.read_text()

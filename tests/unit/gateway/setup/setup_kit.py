@@ -1,0 +1,101 @@
+"""Somebody who is asked, and platforms and services that answer as told."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from agent.probe import ProbedModel
+from agent.settings import TargetSettings
+from gateway.errors import HoldfastError
+from gateway.setup.asking import Question
+from gateway.setup.draft import Draft
+from gateway.setup.places import Place
+from gateway.setup.servers import Server
+from platforms.core.contract import PlatformSpec
+from platforms.core.probed import Probed
+from sessions.values.finding import fail, ok
+
+TELEGRAM = "123456789:AAE-a_token_of-a_telegram_bot"
+OTHER = "987654321:AAE-another_token_of_telegram"
+
+
+class Person:
+    """Gives these answers in turn."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.asked: list[Question] = []
+        self.said: list[str] = []
+        self.refused: list[str] = []
+
+    def say(self, text: str = "") -> None:
+        self.said.append(text)
+
+    def ask(self, question: Question) -> str:
+        self.asked.append(question)
+        assert self.answers, f"nobody thought of: {question.words}"
+        return self.answers.pop(0) or question.default or ""
+
+    def refuse(self, question: Question, error: HoldfastError) -> None:
+        self.refused.append(str(error))
+
+    @property
+    def words(self) -> list[str]:
+        return [each.words for each in self.asked]
+
+    @property
+    def screen(self) -> str:
+        return "\n".join(self.said)
+
+
+class Answers:
+    """Checks that answer as told: a bot by its token, a model by what it is asked for."""
+
+    def __init__(
+        self,
+        bots: Mapping[str, Probed | Exception] | None = None,
+        model: Callable[[TargetSettings], ProbedModel | None] | None = None,
+        servers: Sequence[Server] = (),
+    ) -> None:
+        self.bots = bots or {}
+        self.configs: list[Any] = []
+        self.models: list[TargetSettings] = []
+        self._model = model or works
+        self._servers = servers
+
+    def bot(self, spec: PlatformSpec, config: Struct) -> Probed | None:
+        self.configs.append(config)
+        secret: Any = getattr(config, next(iter(spec.secrets)))
+        found = self.bots.get(secret.reveal())
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
+        self.models.append(settings)
+        return self._model(settings)
+
+    def servers(self) -> Sequence[Server]:
+        return self._servers
+
+
+def works(settings: TargetSettings) -> ProbedModel:
+    name = settings.name or "the-only-one"
+    label = f"{settings.provider}/{name}"
+    return ProbedModel(label, name, (name,), (ok("answer", "streams"),))
+
+
+def broken(subject: str, text: str) -> ProbedModel:
+    return ProbedModel("openai/x", "x", (), (fail(subject, text, "Mend it."),))
+
+
+def place_in(folder: Path, **environ: str) -> Place:
+    home = folder / "home"
+    path = home / ".config/holdfast/holdfast.toml"
+    return Place(path, {"HOME": str(home), **environ}, 1000)
+
+
+def draft_of(text: str | None = None) -> Draft:
+    return Draft(text, lambda name: f"credential:{name}")

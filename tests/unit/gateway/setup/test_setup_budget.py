@@ -1,0 +1,84 @@
+import pytest
+
+from agent.settings import TargetSettings
+from gateway.setup.asking import Unanswered
+from gateway.setup.budget import KEY, ask_budget, has_price, is_known
+from gateway.setup.flags import Flags
+from gateway.toml_lines import KeyPath
+from tests.unit.gateway.setup.setup_kit import Person, draft_of
+
+MODEL = TargetSettings(provider="openai", name="m")
+FIVE = "[limits.all]\nusd_per_day = 5\n"
+
+
+def priced(_: TargetSettings) -> bool:
+    return True
+
+
+def unpriced(_: TargetSettings) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        pytest.param(("http", "port"), True, id="a key"),
+        pytest.param(("model", "timeouts", "connect"), True, id="a key of an inner table"),
+        pytest.param(("http", "prot"), False, id="no key"),
+        pytest.param(("http", "port", "x"), False, id="below a value"),
+        pytest.param(("bus", "url"), False, id="a key that has no effect yet"),
+    ],
+)
+def test_only_what_this_version_obeys_is_asked_for(path: KeyPath, known: bool) -> None:
+    assert is_known(path) is known
+
+
+@pytest.mark.parametrize(
+    ("before", "typed", "after"),
+    [
+        pytest.param(None, "", None, id="no limit"),
+        pytest.param(None, "$5", 5, id="a new one"),
+        pytest.param(None, "2,50", 2.5, id="with cents"),
+        pytest.param(FIVE, "", 5, id="kept"),
+        pytest.param(FIVE, "none", None, id="taken away"),
+        pytest.param(FIVE, "7", 7, id="changed"),
+    ],
+)
+def test_a_daily_limit_is_set_kept_or_taken_away(
+    before: str | None, typed: str, after: float | None
+) -> None:
+    draft = draft_of(before)
+    person = Person(typed)
+    ask_budget(person, draft, MODEL, priced)
+    assert draft.get(KEY) == after
+    assert person.asked[0].shown == ("no limit" if before is None else "5")
+
+
+def test_what_is_no_amount_is_asked_again() -> None:
+    draft, person = draft_of(), Person("much", "5")
+    ask_budget(person, draft, MODEL, priced)
+    assert draft.get(KEY) == 5
+    assert person.refused[0].startswith("That is no amount")
+
+
+def test_a_limit_on_a_model_whose_price_nobody_knows_needs_it() -> None:
+    draft, person = draft_of(), Person("5", "cheap", "0.25", "0.25 / 2")
+    ask_budget(person, draft, MODEL, unpriced)
+    assert draft.get(KEY) == 5
+    assert draft.get(("model", "price")) == {"input": 0.25, "output": 2}
+    assert person.refused == ["Please write two amounts, such as 0.25 2."] * 2
+
+
+def test_without_the_price_there_is_no_limit() -> None:
+    draft = draft_of()
+    ask_budget(Person("5", ""), draft, MODEL, unpriced)
+    assert draft.get(KEY) is None
+
+
+def test_a_script_is_told_that_the_price_is_missing() -> None:
+    with pytest.raises(Unanswered, match=r"Nobody knows what m costs.*holdfast\[prices\]"):
+        ask_budget(Flags({"usd": "5"}, print), draft_of(), MODEL, unpriced)
+
+
+def test_a_model_without_a_name_is_looked_at_when_it_has_one() -> None:
+    assert has_price(TargetSettings(provider="openai"))

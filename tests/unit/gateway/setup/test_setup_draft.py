@@ -1,0 +1,120 @@
+import tomllib
+
+import pytest
+import tomlkit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import ConfigError
+from gateway.toml_lines import KeyPath
+from tests.unit.gateway.setup.setup_kit import draft_of
+
+WRITTEN = """\
+# ours
+[http]   # the port
+port = 8421
+
+[platforms.discord]
+token = "env:X"  # theirs
+
+[limits.users."telegram:1001"]
+messages_per_minute = 5
+"""
+
+
+def test_what_is_not_changed_stays_as_it_is_to_the_byte() -> None:
+    draft = draft_of(WRITTEN)
+    draft.put(("http", "port"), 8421)
+    draft.remove(("model", "name"))
+    assert draft.text() == WRITTEN
+
+
+def test_comments_and_order_survive_a_change() -> None:
+    draft = draft_of(WRITTEN)
+    draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", "1:a")
+    draft.put(("http", "port"), 8422)
+    draft.put(("limits", "all", "usd_per_day"), 5)
+    text = draft.text()
+    assert draft.secrets == {"TELEGRAM_BOT_TOKEN": "1:a"}
+    assert "# ours\n[http]   # the port\nport = 8422\n" in text
+    assert 'token = "env:X"  # theirs' in text
+    found = tomllib.loads(text)
+    assert found["platforms"]["telegram"] == {"token": "credential:TELEGRAM_BOT_TOKEN"}
+    assert found["limits"] == {
+        "users": {"telegram:1001": {"messages_per_minute": 5}},
+        "all": {"usd_per_day": 5},
+    }
+
+
+def test_a_new_file_says_what_it_is() -> None:
+    draft = draft_of()
+    draft.put(("model", "name"), "x")
+    assert draft.text().startswith("# Made by `holdfast setup`")
+    assert "[model]\n" in draft.text()
+
+
+def test_a_value_is_taken_away_with_its_line() -> None:
+    draft = draft_of(WRITTEN)
+    draft.remove(("platforms", "discord", "token"))
+    assert draft.get(("platforms", "discord", "token")) is None
+    assert "theirs" not in draft.text()
+    assert draft.get(("platforms", "discord")) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('platforms.discord.token = "x"\n', id="dotted keys"),
+        pytest.param('platforms = { discord = { token = "x" } }\n', id="inline tables"),
+        pytest.param('[platforms]\ndiscord.token = "x"\n', id="dotted below a header"),
+        pytest.param('[platforms.discord]\ntoken = "x"\n[http]\n[platforms.slack]\n', id="apart"),
+        pytest.param('[[mcp]]\nname = "a"\ncommand = "b"\n', id="a list of tables"),
+        pytest.param("", id="nothing"),
+        pytest.param("[platforms]\n", id="an empty table"),
+        pytest.param("\r\n[http]\r\nport = 1\r\n", id="line ends of Windows"),
+    ],
+)
+def test_a_value_is_added_to_whatever_form_people_write(text: str) -> None:
+    draft = draft_of(text)
+    path: KeyPath = ("platforms", "telegram", "token")
+    draft.put(path, "y")
+    wanted = tomllib.loads(text)
+    wanted.setdefault("platforms", {})["telegram"] = {"token": "y"}
+    assert tomllib.loads(draft.text()) == wanted
+    again = draft_of(draft.text())
+    again.put(path, "y")
+    assert again.text() == draft.text()
+
+
+def test_what_is_no_table_is_not_overwritten() -> None:
+    draft = draft_of("[[platforms]]\nx = 1\n")
+    with pytest.raises(ConfigError, match="edit it by hand"):
+        draft.put(("platforms", "telegram", "token"), "y")
+
+
+KEYS = st.sampled_from(["model", "http", "limits", "users", "telegram:1001", "name", "port"])
+LEAVES = st.one_of(st.integers(-9, 9), st.text("ab#\"'=\\\n", max_size=4), st.booleans())
+TABLES = st.recursive(LEAVES, lambda below: st.dictionaries(KEYS, below, max_size=3), max_leaves=8)
+
+
+@given(
+    document=st.dictionaries(KEYS, TABLES, max_size=4),
+    path=st.lists(KEYS, min_size=1, max_size=3).map(tuple),
+    value=st.one_of(st.integers(0, 9), st.text('ab#"\\', max_size=4)),
+)
+def test_after_an_edit_the_document_says_just_that_more_or_nobody_wrote_it(
+    document: dict[str, object], path: tuple[str, ...], value: int | str
+) -> None:
+    text = tomlkit.dumps(document)
+    draft = draft_of(text)
+    wanted = tomllib.loads(text)
+    try:
+        draft.put(path, value)
+        edited = draft.text()
+    except ConfigError:
+        return
+    table = wanted
+    for part in path[:-1]:
+        table = table.setdefault(part, {})
+    table[path[-1]] = value
+    assert tomllib.loads(edited) == wanted

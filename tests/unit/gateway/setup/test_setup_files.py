@@ -1,0 +1,105 @@
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from gateway.setup.files import Files, undisturbed
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+class Trouble(Exception):
+    pass
+
+
+def test_files_and_folders_get_their_rights_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Files() as files:
+            files.folder(tmp_path / "a/b", 0o700)
+            files.put(tmp_path / "a/b/secret", b"x", 0o600)
+    finally:
+        os.umask(before)
+    assert (mode(tmp_path / "a"), mode(tmp_path / "a/b")) == (0o700, 0o700)
+    assert mode(tmp_path / "a/b/secret") == 0o600
+    assert names(tmp_path / "a/b") == ["secret"]
+
+
+def test_a_file_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text("old")
+    file.chmod(0o640)
+    with Files() as files:
+        files.put(file, b"new", 0o600)
+    assert (file.read_text(), mode(file)) == ("new", 0o640)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_stays_with_its_owner(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text("old")
+    os.chown(file, 1234, 1235)
+    with Files() as files:
+        files.put(file, b"new", 0o600)
+    assert (file.stat().st_uid, file.stat().st_gid) == (1234, 1235)
+
+
+def test_after_an_error_everything_is_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_text("old")
+    file.chmod(0o644)
+
+    def fail() -> None:
+        with Files() as files:
+            files.folder(tmp_path / "a/b", 0o700)
+            files.put(tmp_path / "a/b/secret", b"x", 0o600)
+            files.put(file, b"new", 0o600)
+            files.put(file, b"newer", 0o600)
+            raise Trouble
+
+    with pytest.raises(Trouble):
+        fail()
+    assert names(tmp_path) == ["x"]
+    assert (file.read_text(), mode(file)) == ("old", 0o644)
+
+
+def test_what_others_put_into_a_new_folder_stays(tmp_path: Path) -> None:
+    def fail() -> None:
+        with Files() as files:
+            files.folder(tmp_path / "a", 0o700)
+            (tmp_path / "a/theirs").write_text("x")
+            raise Trouble
+
+    with pytest.raises(Trouble):
+        fail()
+    assert names(tmp_path / "a") == ["theirs"]
+
+
+def test_a_candidate_lies_beside_the_file_and_is_gone_afterwards(tmp_path: Path) -> None:
+    with Files() as files, files.beside(tmp_path / "x", b"new", 0o600) as candidate:
+        assert candidate.parent == tmp_path
+        assert candidate.read_bytes() == b"new"
+    assert names(tmp_path) == []
+
+
+def test_ctrl_c_waits_until_all_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+
+    def interrupted() -> None:
+        with undisturbed():
+            with Files() as files:
+                signal.raise_signal(signal.SIGINT)
+                files.put(file, b"new", 0o600)
+            assert file.read_text() == "new"
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert file.read_text() == "new"

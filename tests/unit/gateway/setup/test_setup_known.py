@@ -1,0 +1,90 @@
+import pytest
+
+from gateway.setup.known import (
+    is_address,
+    is_key,
+    is_near,
+    known_by_key,
+    usual,
+    whole_address,
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "provider", "base_url"),
+    [
+        ("sk-ant-api03-x", "Anthropic", "anthropic", None),
+        ("sk-or-v1-x", "OpenRouter", "openai", "https://openrouter.ai/api/v1"),
+        ("sk-proj-x", "OpenAI", "openai", None),
+        ("gsk_x", "Groq", "openai", "https://api.groq.com/openai/v1"),
+        ("xai-x", "xAI", "openai", "https://api.x.ai/v1"),
+    ],
+)
+def test_a_key_tells_whose_it_is(key: str, name: str, provider: str, base_url: str | None) -> None:
+    known = known_by_key(key)
+    assert known
+    assert (known.name, known.provider, known.base_url) == (name, provider, base_url)
+
+
+def test_a_key_of_an_unknown_kind_tells_nothing() -> None:
+    assert known_by_key("0123456789abcdef") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "address"),
+    [
+        ("sk-0123456789", True, False),
+        ("http://127.0.0.1:1234", False, True),
+        ("https://", False, False),
+        ("short", False, False),
+        ("two words here", False, False),
+        ("schlüssel-0123", False, False),
+    ],
+)
+def test_keys_and_addresses_are_told_apart(text: str, key: bool, address: bool) -> None:
+    assert is_key(text) is key
+    assert is_address(text) is address
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("http://127.0.0.1:1234", "http://127.0.0.1:1234/v1"),
+        ("http://127.0.0.1:1234/", "http://127.0.0.1:1234/v1"),
+        ("https://x.example/api/v1/", "https://x.example/api/v1"),
+    ],
+)
+def test_an_address_without_a_path_is_completed(typed: str, meant: str) -> None:
+    assert whole_address(typed) == meant
+
+
+@pytest.mark.parametrize(
+    ("url", "near"),
+    [
+        ("http://127.0.0.1:11434/v1", True),
+        ("http://localhost:8000/v1", True),
+        ("http://10.1.2.3/v1", True),
+        ("http://192.168.1.4:1234/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("https://openrouter.ai/api/v1", False),
+        ("http://8.8.8.8/v1", False),
+        (None, False),
+    ],
+)
+def test_a_model_of_the_own_network_costs_nothing(url: str | None, near: bool) -> None:
+    assert is_near(url) is near
+
+
+@pytest.mark.parametrize(
+    ("models", "chosen"),
+    [
+        (("nomic-embed-text", "qwen3:8b"), "qwen3:8b"),
+        (("whisper-1", "tts-1"), "whisper-1"),
+        (("a/b", "openrouter/auto"), "openrouter/auto"),
+        (("b", "a"), "b"),
+    ],
+)
+def test_the_model_that_is_offered_first_is_one_that_talks(
+    models: tuple[str, ...], chosen: str
+) -> None:
+    assert usual(models) == chosen

@@ -1,0 +1,424 @@
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agent.probe import ProbedModel
+from agent.settings import ANTHROPIC_MODEL, OPENAI_MODEL, ModelSettings, TargetSettings
+from gateway.errors import CannotStart, ConfigError
+from gateway.setup.asking import Asker, Unanswered
+from gateway.setup.draft import Draft
+from gateway.setup.flags import Flags
+from gateway.setup.model import Chosen, Model, Wanted
+from gateway.setup.servers import Server
+from sessions.values.finding import fail, ok, warn
+from sessions.values.secret import Secret
+from tests.unit.gateway.setup.setup_kit import (
+    Answers,
+    Person,
+    broken,
+    draft_of,
+    place_in,
+    works,
+)
+
+OPENAI, ANTHROPIC, ROUTER = "sk-0123456789", "sk-ant-0123456789", "sk-or-0123456789"
+OLLAMA = Server("Ollama", "http://127.0.0.1:11434/v1", ("qwen3:8b",))
+STUDIO = Server("LM Studio", "http://127.0.0.1:1234/v1", ("nomic-embed", "gemma", "qwen"))
+SEVERAL = ("embed-1", "alpha", "beta", *(f"model-{number}" for number in range(20)))
+
+
+def choose(
+    asker: Asker,
+    folder: Path,
+    checks: Answers | None = None,
+    draft: Draft | None = None,
+    wanted: Wanted | None = None,
+    present: TargetSettings | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[Chosen, Draft]:
+    draft = draft or draft_of()
+    model = Model(asker, draft, checks or Answers(), place_in(folder, **(environ or {})))
+    return model.choose(wanted or Wanted(), present), draft
+
+
+def written(draft: Draft) -> dict[str, object]:
+    found: dict[str, object] = draft.get(("model",)) or {}
+    return found
+
+
+def lists(*models: str) -> Answers:
+    """A server with several models; it wants no key."""
+
+    def model(settings: TargetSettings) -> ProbedModel:
+        if settings.name is None:
+            return ProbedModel(
+                "openai/a model", None, models, (fail("model", "no name", "Set it."),)
+            )
+        return works(settings)
+
+    return Answers(model=model)
+
+
+def wants_key(key: str) -> Answers:
+    def model(settings: TargetSettings) -> ProbedModel:
+        shown = settings.api_key.reveal() if settings.api_key else ""
+        return works(settings) if shown == key else broken("key", "the service does not accept it")
+
+    return Answers(model=model)
+
+
+# --- found by itself -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected", "secrets"),
+    [
+        pytest.param(
+            {"OPENAI_API_KEY": OPENAI},
+            {"provider": "openai", "name": OPENAI_MODEL, "api_key": "credential:OPENAI_API_KEY"},
+            {"OPENAI_API_KEY": OPENAI},
+            id="a key of OpenAI",
+        ),
+        pytest.param(
+            {"ANTHROPIC_API_KEY": ANTHROPIC},
+            {
+                "provider": "anthropic",
+                "name": ANTHROPIC_MODEL,
+                "api_key": "credential:ANTHROPIC_API_KEY",
+            },
+            {"ANTHROPIC_API_KEY": ANTHROPIC},
+            id="a key of Anthropic",
+        ),
+        pytest.param(
+            {"OPENAI_BASE_URL": "http://10.0.0.5:8000/v1"},
+            {"provider": "openai", "name": "the-only-one", "base_url": "http://10.0.0.5:8000/v1"},
+            {},
+            id="an address",
+        ),
+    ],
+)
+def test_what_the_environment_names_is_taken_and_nobody_asked(
+    tmp_path: Path, environ: dict[str, str], expected: dict[str, str], secrets: dict[str, str]
+) -> None:
+    chosen, draft = choose(Person(), tmp_path, environ=environ)
+    assert chosen.checked
+    assert written(draft) == expected
+    assert draft.secrets == secrets
+
+
+def test_of_two_keys_in_the_environment_one_is_chosen(tmp_path: Path) -> None:
+    person = Person("2")
+    environ = {"OPENAI_API_KEY": OPENAI, "ANTHROPIC_API_KEY": ANTHROPIC}
+    _, draft = choose(person, tmp_path, environ=environ)
+    assert written(draft)["provider"] == "anthropic"
+    assert "   1  OpenAI (from OPENAI_API_KEY)" in person.said
+
+
+def test_a_server_of_this_machine_is_meant_by_enter(tmp_path: Path) -> None:
+    person = Person("")
+    chosen, draft = choose(person, tmp_path, Answers(servers=(OLLAMA, STUDIO)))
+    assert written(draft) == {
+        "provider": "openai",
+        "name": "the-only-one",
+        "base_url": OLLAMA.base_url,
+    }
+    assert not chosen.is_paid
+    assert person.said[1] == "   1  Ollama on this machine, qwen3:8b"
+    assert "  ✓ openai/the-only-one answers." in person.said
+
+
+@pytest.mark.parametrize(("typed", "provider"), [("3", "demo"), ("2", "openai")])
+def test_beside_what_was_found_there_is_another_one_and_none(
+    tmp_path: Path, typed: str, provider: str
+) -> None:
+    chosen, _ = choose(Person(typed, OPENAI), tmp_path, Answers(servers=(OLLAMA,)))
+    assert chosen.settings.provider == provider
+
+
+# --- pasted --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pasted", "provider", "base_url", "variable"),
+    [
+        (OPENAI, "openai", None, "OPENAI_API_KEY"),
+        (f" {ANTHROPIC}\n", "anthropic", None, "ANTHROPIC_API_KEY"),
+        (ROUTER, "openai", "https://openrouter.ai/api/v1", "OPENAI_API_KEY"),
+    ],
+)
+def test_a_key_is_enough(
+    tmp_path: Path, pasted: str, provider: str, base_url: str | None, variable: str
+) -> None:
+    person = Person(pasted)
+    chosen, draft = choose(person, tmp_path)
+    assert (chosen.settings.provider, chosen.settings.base_url) == (provider, base_url)
+    assert draft.secrets == {variable: pasted.strip()}
+    assert person.asked[0].hidden
+    assert chosen.is_paid
+
+
+def test_a_key_of_an_unknown_kind_needs_the_address_of_its_service(tmp_path: Path) -> None:
+    person = Person("0123456789abcdef", "example.org", "https://api.example.org")
+    _, draft = choose(person, tmp_path)
+    assert written(draft)["base_url"] == "https://api.example.org/v1"
+    assert draft.secrets == {"OPENAI_API_KEY": "0123456789abcdef"}
+    assert len(person.refused) == 1
+
+
+def test_an_address_is_enough_where_no_key_is_wanted(tmp_path: Path) -> None:
+    _, draft = choose(Person("http://10.0.0.5:8000"), tmp_path)
+    assert written(draft)["base_url"] == "http://10.0.0.5:8000/v1"
+    assert draft.secrets == {}
+
+
+def test_a_server_that_wants_a_key_gets_one(tmp_path: Path) -> None:
+    person = Person("http://10.0.0.5:8000", "no key", "the-right-key")
+    _, draft = choose(person, tmp_path, wants_key("the-right-key"))
+    assert draft.secrets == {"OPENAI_API_KEY": "the-right-key"}
+    assert person.refused == ["the service does not accept it.", "This is no key."]
+
+
+def test_enter_in_place_of_another_key_leads_to_another_service(tmp_path: Path) -> None:
+    person = Person(OPENAI, "", ROUTER)
+    chosen, draft = choose(person, tmp_path, wants_key(ROUTER))
+    assert chosen.settings.base_url == "https://openrouter.ai/api/v1"
+    assert draft.secrets == {"OPENAI_API_KEY": ROUTER}
+
+
+def test_what_is_neither_key_nor_address_is_asked_again(tmp_path: Path) -> None:
+    person = Person("hm", OPENAI)
+    choose(person, tmp_path)
+    assert person.refused[0].startswith("This is neither a key nor an address")
+    assert "hm" not in person.refused[0]
+
+
+def test_with_no_model_at_all_the_demo_answers_and_nothing_is_written(tmp_path: Path) -> None:
+    chosen, draft = choose(Person(""), tmp_path)
+    assert not chosen.is_paid
+    assert written(draft) == {}
+
+
+# --- which of several ----------------------------------------------------------------------------
+
+
+def test_of_several_models_one_is_chosen_by_number(tmp_path: Path) -> None:
+    person = Person("http://10.0.0.5:8000", "2")
+    _, draft = choose(person, tmp_path, lists("embed-1", "alpha", "beta"))
+    assert written(draft)["name"] == "embed-1"
+    assert person.said == [
+        *("  It has 3 models:", "   1  alpha", "   2  embed-1", "   3  beta"),
+        "  ✓ openai/embed-1 answers.",
+    ]
+
+
+@pytest.mark.parametrize(("typed", "name"), [("", "alpha"), ("model-19", "model-19")])
+def test_enter_means_one_that_talks_and_those_not_shown_can_be_named(
+    tmp_path: Path, typed: str, name: str
+) -> None:
+    person = Person("http://10.0.0.5:8000", typed)
+    _, draft = choose(person, tmp_path, lists(*SEVERAL))
+    assert written(draft)["name"] == name
+    assert person.words[-1] == "Number or its name"
+    assert "model-19" not in person.screen.replace(f"✓ openai/{name}", "")
+
+
+def test_a_server_without_a_list_is_asked_for_by_name(tmp_path: Path) -> None:
+    person = Person("http://10.0.0.5:8000", "alpha")
+    _, draft = choose(person, tmp_path, lists())
+    assert written(draft)["name"] == "alpha"
+
+
+# --- it does not work ----------------------------------------------------------------------------
+
+
+def test_a_service_that_is_away_can_be_taken_without_the_check(tmp_path: Path) -> None:
+    away = Answers(model=lambda _: broken("service", "it cannot be reached"))
+    person = Person("http://10.0.0.5:8000", "")
+    chosen, draft = choose(person, tmp_path, away)
+    assert not chosen.checked
+    assert written(draft) == {"provider": "openai", "base_url": "http://10.0.0.5:8000/v1"}
+    assert person.refused[0].startswith("it cannot be reached. Mend it.")
+
+
+def test_a_model_that_does_not_answer_is_not_taken_by_enter(tmp_path: Path) -> None:
+    def model(settings: TargetSettings) -> ProbedModel:
+        return works(settings) if settings.base_url else broken("answer", "the account is empty")
+
+    person = Person(OPENAI, "", ROUTER)
+    chosen, _ = choose(person, tmp_path, Answers(model=model))
+    assert person.words[1] == "Take it all the same"
+    assert chosen.settings.base_url
+
+
+def test_what_is_not_as_it_could_be_is_told(tmp_path: Path) -> None:
+    warned = warn("tool call", "it calls no tools", "Choose another.")
+    found = ProbedModel("openai/x", "x", ("x",), (ok("answer", "streams"), warned))
+    person = Person(OPENAI)
+    choose(person, tmp_path, Answers(model=lambda _: found))
+    assert person.said == ["  ✓ openai/x answers.", "  ! it calls no tools. Choose another."]
+
+
+# --- what is configured --------------------------------------------------------------------------
+
+PRESENT = """\
+[model]
+provider = "openai"
+api_key = "env:MY_KEY"  # mine
+name = "gpt-4.1"
+context_window = 1000000
+price = { input = 2, output = 8 }
+temperature = 0.5
+"""
+CONFIGURED = ModelSettings(provider="openai", name="gpt-4.1", api_key=Secret(OPENAI))
+
+
+def test_enter_keeps_the_model_that_is_configured(tmp_path: Path) -> None:
+    person = Person("")
+    chosen, draft = choose(person, tmp_path, draft=draft_of(PRESENT), present=CONFIGURED)
+    assert chosen.checked
+    assert person.said[1] == "   1  as it is: openai/gpt-4.1"
+    assert (draft.text(), draft.secrets) == (PRESENT, {})
+
+
+def test_another_service_takes_the_place_of_the_old_and_the_rest_stays(tmp_path: Path) -> None:
+    person = Person("2", ROUTER, "alpha")
+    draft = draft_of(PRESENT)
+    choose(person, tmp_path, lists("alpha", "beta"), draft, present=CONFIGURED)
+    assert written(draft) == {
+        "provider": "openai",
+        "api_key": "credential:OPENAI_API_KEY",
+        "name": "alpha",
+        "temperature": 0.5,
+        "base_url": "https://openrouter.ai/api/v1",
+    }
+
+
+def test_the_demo_in_place_of_a_model_leaves_no_key_behind(tmp_path: Path) -> None:
+    draft = draft_of('[model]\nprovider = "openai"\napi_key = "x"\nname = "y"\n')
+    choose(Person("3"), tmp_path, draft=draft, present=CONFIGURED)
+    assert written(draft) == {"provider": "demo"}
+
+
+def test_a_configured_key_that_is_refused_is_replaced(tmp_path: Path) -> None:
+    draft = draft_of(PRESENT)
+    choose(Person("", ROUTER), tmp_path, wants_key(ROUTER), draft, present=CONFIGURED)
+    assert draft.secrets == {"OPENAI_API_KEY": ROUTER}
+    assert written(draft)["name"] == "gpt-4.1"
+
+
+def test_the_same_key_in_the_environment_is_no_other_choice(tmp_path: Path) -> None:
+    person = Person("")
+    environ = {"OPENAI_API_KEY": OPENAI}
+    choose(person, tmp_path, draft=draft_of(PRESENT), present=CONFIGURED, environ=environ)
+    assert "OPENAI_API_KEY" not in person.screen
+
+
+# --- by flags ------------------------------------------------------------------------------------
+
+
+def flags() -> Flags:
+    return Flags({}, print)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environ", "expected"),
+    [
+        pytest.param(
+            Wanted(key=f"{ROUTER}\n", name="x/y"),
+            {},
+            ("openai", "x/y", "https://openrouter.ai/api/v1"),
+            id="a key",
+        ),
+        pytest.param(
+            Wanted(base_url="http://10.0.0.5:8000", name="x"),
+            {},
+            ("openai", "x", "http://10.0.0.5:8000/v1"),
+            id="an address",
+        ),
+        pytest.param(
+            Wanted(provider="anthropic"),
+            {"ANTHROPIC_API_KEY": ANTHROPIC},
+            ("anthropic", ANTHROPIC_MODEL, None),
+            id="a provider whose key is set",
+        ),
+        pytest.param(Wanted(provider="demo"), {}, ("demo", None, None), id="the demo"),
+        pytest.param(
+            Wanted(provider="openai-responses", key=OPENAI),
+            {},
+            ("openai-responses", OPENAI_MODEL, None),
+            id="another protocol",
+        ),
+        pytest.param(
+            Wanted(name="alpha"),
+            {"OPENAI_API_KEY": OPENAI},
+            ("openai", "alpha", None),
+            id="a name alone",
+        ),
+    ],
+)
+def test_flags_name_a_model(
+    tmp_path: Path,
+    wanted: Wanted,
+    environ: dict[str, str],
+    expected: tuple[str, str | None, str | None],
+) -> None:
+    chosen, _ = choose(flags(), tmp_path, wanted=wanted, environ=environ)
+    settings = chosen.settings
+    assert (settings.provider, settings.name, settings.base_url) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "checks", "told"),
+    [
+        pytest.param(Wanted(), Answers(), "No model is named: give --model-key", id="nothing"),
+        pytest.param(
+            Wanted(provider="anthropic"),
+            Answers(),
+            "anthropic needs a key: give --model-key env:NAME, file:PATH or -, "
+            "or set ANTHROPIC_API_KEY.",
+            id="a provider without its key",
+        ),
+        pytest.param(
+            Wanted(base_url="http://10.0.0.5:8000"),
+            lists("alpha", "beta"),
+            "The server has several models, give --model NAME: alpha, beta.",
+            id="a server with several",
+        ),
+        pytest.param(
+            Wanted(base_url="http://10.0.0.5:8000"),
+            lists(),
+            "The server does not list its models: give --model NAME.",
+            id="a server without a list",
+        ),
+    ],
+)
+def test_what_flags_do_not_say_is_one_sentence(
+    tmp_path: Path, wanted: Wanted, checks: Answers, told: str
+) -> None:
+    with pytest.raises(Unanswered) as caught:
+        choose(flags(), tmp_path, checks, wanted=wanted)
+    assert str(caught.value).startswith(told)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (broken("key", "refused"), ConfigError),
+        (broken("service", "away"), CannotStart),
+        (broken("answer", "empty"), CannotStart),
+    ],
+)
+def test_a_script_ends_when_the_model_does_not_answer(
+    tmp_path: Path, found: ProbedModel, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        choose(flags(), tmp_path, Answers(model=lambda _: found), wanted=Wanted(key=OPENAI))
+
+
+def test_without_checks_everything_is_taken_as_it_is(tmp_path: Path) -> None:
+    unchecked = Answers(model=lambda _: None)
+    chosen, draft = choose(flags(), tmp_path, unchecked, wanted=Wanted(key=OPENAI))
+    assert not chosen.checked
+    assert written(draft)["name"] == OPENAI_MODEL

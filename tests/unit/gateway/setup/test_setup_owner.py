@@ -1,0 +1,100 @@
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.control import serving
+from gateway.setup.owner import Owner, owner_in, until_owned, wait_for_owner
+
+ADA = {"principal": "telegram:1001", "name": "Ada", "state": "admin since 2026-11-19"}
+BOB = {"principal": "telegram:1002", "name": "Bob", "state": "member since 2026-11-19"}
+
+
+def test_the_owner_is_the_newest_admin() -> None:
+    assert owner_in([BOB]) is None
+    assert owner_in([ADA, BOB]) == Owner("Ada", "telegram:1001")
+    assert str(Owner("Ada", "telegram:1001")) == "Ada (telegram:1001)"
+
+
+class People:
+    """Let somebody in when they are looked at for the second time."""
+
+    def __init__(self, *after: dict[str, str]) -> None:
+        self.looks = 0
+        self.claims = 0
+        self.looked_often = asyncio.Event()
+        self._after = list(after)
+
+    async def pair_list(self) -> list[dict[str, str]]:
+        self.looks += 1
+        if self.looks > 2:
+            self.looked_often.set()
+        return self._after if self.looks > 1 else []
+
+    async def pair_claim(self) -> dict[str, object]:
+        self.claims += 1
+        return {"code": "ABCD2345", "links": {"telegram": "https://t.me/b?start=ABCD2345"}}
+
+
+@pytest.mark.quick
+async def test_in_its_own_process_the_wait_ends_with_the_owner_or_the_gateway() -> None:
+    stopping = asyncio.Event()
+    assert await until_owned(People(ADA).pair_list, stopping) == Owner("Ada", "telegram:1001")
+    people = People()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(until_owned(people.pair_list, stopping))
+        await people.looked_often.wait()
+        stopping.set()
+    assert waiting.result() is None
+
+
+async def waited(folder: Path, people: People, *, keys: str | None) -> tuple[Owner | None, str]:
+    """Wait beside a running daemon; `keys` is what the person types, None for nobody."""
+    said: list[str] = []
+    there, typed = os.pipe()
+    with os.fdopen(there) as source, os.fdopen(typed, "w") as keyboard:
+        if keys:
+            keyboard.write(keys)
+            keyboard.flush()
+        operations = {"pair_list": people.pair_list, "pair_claim": people.pair_claim}
+        async with serving(folder / "s", operations):
+            owner = await asyncio.to_thread(
+                wait_for_owner,
+                folder / "s",
+                ("telegram",),
+                "holdfast",
+                said.append,
+                None if keys is None else source,
+            )
+    return owner, "\n".join(said)
+
+
+async def test_beside_a_daemon_the_link_is_printed_and_the_owner_greeted(tmp_path: Path) -> None:
+    owner, said = await waited(tmp_path, People(ADA), keys="")
+    assert owner == Owner("Ada", "telegram:1001")
+    assert "open https://t.me/b?start=ABCD2345 and press Start" in said
+    assert said.endswith("✓ You are the owner: Ada (telegram:1001).")
+
+
+async def test_enter_ends_the_wait(tmp_path: Path) -> None:
+    owner, said = await waited(tmp_path, People(), keys="\n")
+    assert owner is None
+    assert "holdfast pair claim" in said
+
+
+async def test_with_nobody_there_the_link_is_printed_and_nothing_waited_for(tmp_path: Path) -> None:
+    people = People()
+    owner, said = await waited(tmp_path, people, keys=None)
+    assert owner is None
+    assert "ABCD2345" in said
+    assert people.looks == 1
+
+
+async def test_where_there_is_an_owner_no_code_is_made(tmp_path: Path) -> None:
+    people = People(ADA)
+    people.looks = 1
+    owner, said = await waited(tmp_path, people, keys="")
+    assert owner
+    assert said == "The owner is Ada (telegram:1001)."
+    assert people.claims == 0

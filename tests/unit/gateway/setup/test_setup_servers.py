@@ -1,0 +1,35 @@
+import asyncio
+
+from gateway.setup.servers import Server, look
+from sessions.values.clock import SystemClock
+from tests.fakes.model_server import ModelServer
+
+
+async def free_port() -> int:
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
+
+
+async def test_servers_that_list_models_are_found_and_others_are_not() -> None:
+    async def turned_away(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    page = await asyncio.start_server(turned_away, "127.0.0.1", 0)
+    async with (
+        page,
+        ModelServer(models=("qwen3:8b", "llama3.2")) as model,
+        ModelServer(models=()) as empty,
+    ):
+        ports = {
+            await free_port(): "nobody",
+            model.port: "Ollama",
+            page.sockets[0].getsockname()[1]: "a page",
+            empty.port: "a server without a model",
+        }
+        found = await look(SystemClock(), ports)
+    assert found == (Server("Ollama", model.url, ("qwen3:8b", "llama3.2")),)
+    assert model.requests == []  # none was asked to answer

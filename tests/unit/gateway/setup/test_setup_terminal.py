@@ -1,0 +1,105 @@
+import io
+import os
+import pty
+import termios
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+
+from gateway.errors import HoldfastError
+from gateway.setup.asking import Ended, Question
+from gateway.setup.terminal import Terminal
+
+TOKEN = Question("t", "Token", hidden=True, whole=lambda text: "end" in text)
+
+
+class Screen(io.StringIO):
+    """Notes whether what is typed would be seen when something is shown."""
+
+    def __init__(self, keyboard: TextIO) -> None:
+        super().__init__()
+        self.echoes: list[bool] = []
+        self._keyboard = keyboard
+
+    def write(self, text: str) -> int:
+        self.echoes.append(echoes(self._keyboard))
+        return super().write(text)
+
+
+def echoes(keyboard: TextIO) -> bool:
+    flags: int = termios.tcgetattr(keyboard.fileno())[3]
+    return bool(flags & termios.ECHO)
+
+
+@pytest.fixture
+def line() -> Iterator[tuple[int, TextIO]]:
+    """Both ends of a terminal: what types into it, and what reads from it."""
+    typing, reading = pty.openpty()
+    with os.fdopen(reading) as keyboard:
+        yield typing, keyboard
+    os.close(typing)
+
+
+def piped(text: str) -> tuple[Terminal, io.StringIO]:
+    screen = io.StringIO()
+    return Terminal(io.StringIO(text), screen), screen
+
+
+def test_a_question_shows_what_enter_means() -> None:
+    terminal, screen = piped("x\n\n\n")
+    assert terminal.ask(Question("a", "First")) == "x\n"
+    assert terminal.ask(Question("b", "Second", "usual")) == "usual"
+    assert terminal.ask(Question("c", "Third", "y", "keep it")) == "y"
+    assert screen.getvalue() == "First: \nSecond [usual]: \nThird [keep it]: \n"
+
+
+def test_an_input_that_ends_too_early_says_that_nothing_changed() -> None:
+    terminal, _ = piped("")
+    with pytest.raises(Ended, match="nothing was changed"):
+        terminal.ask(Question("a", "First", "usual"))
+
+
+def test_a_hidden_answer_can_come_through_a_pipe_a_line_each() -> None:
+    terminal, screen = piped("one\ntwo\n")
+    assert terminal.ask(TOKEN) == "one\n"
+    assert terminal.ask(TOKEN) == "two\n"
+    assert "one" not in screen.getvalue()
+
+
+def test_a_refusal_is_marked() -> None:
+    terminal, screen = piped("")
+    terminal.refuse(TOKEN, HoldfastError("It is wrong.", "Really."))
+    terminal.say("  like this")
+    assert screen.getvalue() == "  ✗ It is wrong.\n  ✗ Really.\n  like this\n"
+
+
+def test_at_a_terminal_a_secret_is_not_shown_and_all_else_is(line: tuple[int, TextIO]) -> None:
+    typing, keyboard = line
+    screen = Screen(keyboard)
+    terminal = Terminal(keyboard, screen)
+    os.write(typing, b"the end\n")
+    assert terminal.ask(TOKEN) == "the end\n"
+    assert screen.echoes == [False]
+    assert echoes(keyboard)
+    os.write(typing, b"yes\n")
+    assert terminal.ask(Question("a", "Open", "no")) == "yes\n"
+    assert screen.echoes == [False, True]
+
+
+def test_a_secret_pasted_over_several_lines_is_one_and_no_more_is_taken(
+    line: tuple[int, TextIO],
+) -> None:
+    typing, keyboard = line
+    terminal = Terminal(keyboard, io.StringIO())
+    os.write(typing, b"\n  begin\nmiddle\nend\nyes\n")
+    assert terminal.ask(TOKEN) == "\n  begin\nmiddle\nend\n"
+    assert terminal.ask(Question("a", "Open")) == "yes\n"
+
+
+def test_what_is_shown_comes_back_when_a_secret_is_broken_off(line: tuple[int, TextIO]) -> None:
+    typing, keyboard = line
+    os.write(typing, b"\x04")  # the end of the input
+    with pytest.raises(Ended):
+        Terminal(keyboard, io.StringIO()).ask(TOKEN)
+    assert echoes(keyboard)

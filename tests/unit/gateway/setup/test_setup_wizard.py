@@ -1,0 +1,191 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from gateway.config import Options, load
+from gateway.errors import CannotStart, ConfigError
+from gateway.setup.asking import Unanswered
+from gateway.setup.flags import Flags
+from gateway.setup.model import Wanted
+from gateway.setup.places import Place
+from gateway.setup.wizard import converse, read_draft, write
+from platforms.core.probed import Probed
+from platforms.core.registry import specs
+from tests.unit.gateway.setup.setup_kit import TELEGRAM, Answers, Person, place_in
+
+KNOWN = specs()
+BOTS = {TELEGRAM: Probed("Ada", "@ada_bot")}
+OPENAI = "sk-0123456789"
+
+
+def existing(folder: Path, text: str, mode: int = 0o600) -> Place:
+    place = place_in(folder)
+    place.path.parent.mkdir(parents=True)
+    place.path.write_text(text)
+    place.path.chmod(mode)
+    return place
+
+
+def files(place: Place) -> dict[str, str]:
+    folder = place.path.parent
+    return {str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*.*")}
+
+
+# --- the conversation ----------------------------------------------------------------------------
+
+
+def test_it_asks_for_platforms_tokens_and_a_model_in_this_order(tmp_path: Path) -> None:
+    place, person = place_in(tmp_path), Person("", TELEGRAM, OPENAI, "")
+    draft = read_draft(place, KNOWN)
+    found = converse(person, place, draft, Answers(BOTS), KNOWN, Wanted())
+    assert person.words[:3] == [
+        "Platforms (telegram, discord, slack, or none)",
+        "Telegram bot token",
+        "Key of OpenAI, Anthropic, OpenRouter …, or address of a server (http://…)",
+    ]
+    assert [bot.platform for bot in found.bots] == ["telegram"]
+    assert found.model.checked
+    assert person.said[0] == f"The configuration will be {place.path}."
+
+
+def test_what_is_there_is_shown_and_what_is_wrong_with_it(tmp_path: Path) -> None:
+    place = existing(tmp_path, "[platforms.discord]\n[http]\nprot = 1\n")
+    person = Person("none", "")
+    converse(person, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
+    assert "already, with discord; what you do not change stays." in person.said[0]
+    assert "unknown key http.prot" in person.screen
+
+
+def test_variables_that_count_as_well_are_named(tmp_path: Path) -> None:
+    place, person = place_in(tmp_path, HOLDFAST_HTTP__PORT="1"), Person("none", "")
+    converse(person, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
+    assert "from the environment: HOLDFAST_HTTP__PORT." in person.screen
+
+
+def test_a_model_that_is_configured_can_be_kept(tmp_path: Path) -> None:
+    place = existing(tmp_path, f'[model]\nprovider = "openai"\napi_key = "{OPENAI}"\n')
+    person = Person("none", "")
+    converse(person, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
+    assert "   1  as it is: openai/gpt" in person.screen
+
+
+def test_everything_that_a_script_leaves_out_is_told_at_once(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    flags = Flags({"platforms": "telegram slack"}, print)
+    with pytest.raises(Unanswered) as caught:
+        converse(flags, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
+    told = caught.value.lines
+    assert [line.partition(":")[0] for line in told] == [
+        "Telegram needs its bot token",
+        "Slack needs its bot token",
+        "No model is named",
+    ]
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def test_a_new_configuration_is_this_users_alone(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    draft = read_draft(place, KNOWN)
+    draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", TELEGRAM)
+    found = write(place, draft, KNOWN)
+    assert (found.changed, found.backup, found.warnings) == (True, "", ())
+    secret = place.credentials / "TELEGRAM_BOT_TOKEN"
+    assert secret.read_text() == f"{TELEGRAM}\n"
+    rights = [each.stat().st_mode for each in (place.path, secret, place.credentials)]
+    assert [stat.S_IMODE(each) for each in rights] == [0o600, 0o600, 0o700]
+    assert TELEGRAM not in place.path.read_text()
+
+
+def test_the_file_before_is_kept_beside_with_its_rights(tmp_path: Path) -> None:
+    before = "[http]\nport = 1  # mine\n"
+    place = existing(tmp_path, before, 0o640)
+    draft = read_draft(place, KNOWN)
+    draft.put(("http", "port"), 2)
+    found = write(place, draft, KNOWN)
+    kept = place.path.with_name("holdfast.toml.bak")
+    assert found.backup == str(kept)
+    assert kept.read_text() == before
+    assert place.path.read_text() == "[http]\nport = 2  # mine\n"
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (kept, place.path)} == {0o640}
+
+
+def test_without_a_change_nothing_is_written(tmp_path: Path) -> None:
+    place = existing(tmp_path, "[http]\nport = 1\n")
+    assert not write(place, read_draft(place, KNOWN), KNOWN).changed
+    assert files(place) == {"holdfast.toml": "[http]\nport = 1\n"}
+
+
+def test_another_secret_alone_is_a_change_and_the_same_one_is_none(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    for text, changed in (("1:a", True), ("1:a", False), ("1:b", True)):
+        draft = read_draft(place, KNOWN)
+        draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", text)
+        assert write(place, draft, KNOWN).changed is changed
+    assert (place.credentials / "TELEGRAM_BOT_TOKEN").read_text() == "1:b\n"
+
+
+def test_a_configuration_that_would_not_work_is_not_written(tmp_path: Path) -> None:
+    before = "[http]\nprot = 1\n"
+    place = existing(tmp_path, before)
+    draft = read_draft(place, KNOWN)
+    draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", TELEGRAM)
+    with pytest.raises(ConfigError) as caught:
+        write(place, draft, KNOWN)
+    first, last = caught.value.lines
+    assert first.startswith(f"{place.path}:2: unknown key http.prot")
+    assert last == "The configuration would not work so; nothing was changed."
+    assert files(place) == {"holdfast.toml": before}
+    assert not place.credentials.exists()
+
+
+def test_warnings_name_the_file_and_not_its_candidate(tmp_path: Path) -> None:
+    place = existing(tmp_path, '[http]\napi_key = "secret"\n', 0o644)
+    draft = read_draft(place, KNOWN)
+    draft.put(("http", "port"), 2)
+    (warning,) = write(place, draft, KNOWN).warnings
+    assert warning.startswith(f"{place.path}:2: http.api_key is a secret in a file")
+
+
+def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
+    place = Place(tmp_path / "link/holdfast.toml", {"HOME": str(tmp_path)}, 1000)
+    place.path.parent.mkdir()
+    real = tmp_path / "real/holdfast.toml"
+    real.parent.mkdir()
+    real.write_text("")
+    place.path.symlink_to(real)
+    draft = read_draft(place, KNOWN)
+    draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", TELEGRAM)
+    write(place, draft, KNOWN)
+    assert place.path.is_symlink()
+    assert 'token = "file:credentials/TELEGRAM_BOT_TOKEN"' in real.read_text()
+    loaded = load(Options(place.path), place.environ, KNOWN)
+    assert "telegram" in loaded.settings.platforms
+
+
+def test_where_nothing_can_be_written_one_sentence_says_so(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file where a folder should be")
+    place = place_in(tmp_path)
+    with pytest.raises(CannotStart, match=r"cannot be written: Not a directory; nothing was"):
+        write(place, read_draft(place_in(tmp_path / "other"), KNOWN), KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param(b"[http\n", "is not TOML", id="no TOML"),
+        pytest.param(b"\xff\xfe", "is not UTF-8", id="no text"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_left_alone(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    place = existing(tmp_path, "")
+    place.path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        read_draft(place, KNOWN)
+    assert told in caught.value.lines[0]
+    assert caught.value.lines[-1] == "Mend it, or move it away; nothing was changed."
+    assert place.path.read_bytes() == content
