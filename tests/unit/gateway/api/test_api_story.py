@@ -47,6 +47,10 @@ def told(*news: News) -> list[Piece]:
         ((ToolStarted("c1", "_inner", ""), ToolFinished("c1", "_inner", ok=True)), []),
         ((ToolStarted("", "read", ""), ToolFinished("", "read", ok=True)), []),
         (
+            (ToolStarted("c1", "", ""), ToolFinished("c1", "", ok=False)),
+            [ToolRuns("c1", "", "", ""), ToolOver("c1", "")],
+        ),
+        (
             (STARTED, ToolStarted("c2", "pay", "3"), FINISHED),
             [RUNS, ToolRuns("c2", "pay", "3", ""), OVER, ToolOver("c2", "pay")],
         ),
@@ -60,6 +64,7 @@ def told(*news: News) -> list[Piece]:
         "finished too early",
         "one of those that are not shown",
         "no id",
+        "no name",
         "two at once, one left behind",
     ],
 )
@@ -122,7 +127,7 @@ _tools = st.builds(
     lambda name, call, begins: (
         ToolStarted(call, name, "") if begins else ToolFinished(call, name, ok=True)
     ),
-    st.sampled_from(["read", "pay", "_inner"]),
+    st.sampled_from(["read", "pay", "_inner", ""]),
     st.sampled_from(["", "c1", "c2", "c3"]),
     st.booleans(),
 )
