@@ -30,7 +30,7 @@ from tests.e2e.api_kit import (
 )
 from tests.e2e.house import talkative
 from tests.fakes.agent_kit import Workshop
-from tests.fakes.model_script import calls, ok, words
+from tests.fakes.model_script import Script, calls, ok, words
 from tests.fakes.model_server import ModelServer
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -221,6 +221,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "blank": ({"messages": user("  ")}, "messages[0].content", "nothing in"),
     "role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "king"),
     "type": ({"max_tokens": "many"}, "max_tokens", "got `str`"),
+    "missing": (
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        "messages[0].content[0].image_url",
+        "`messages[0].content[0].image_url` is missing.",
+    ),
     "remote picture": (
         {"messages": looking("https://example.org/cat.png")},
         "messages[0].content[1].image_url.url",
@@ -259,6 +264,24 @@ async def test_what_cannot_be_done_is_refused_in_one_sentence(tmp_path: Path) ->
             assert error["param"] == param, name
             assert words_of_it in error["message"], name
         assert await api.sessions() == []
+
+
+async def test_who_misspells_what_must_be_there_is_told_its_name(tmp_path: Path) -> None:
+    async with ModelServer() as model, served(tmp_path, model) as api:
+        for path, body, name in (
+            ("/chat/completions", {"message": user("hi")}, "messages"),
+            ("/responses", {"inputs": "hi"}, "input"),
+        ):
+            status, _, answer = await api.wire.send("POST", path, json=body)
+            assert (status, answer["error"]) == (
+                400,
+                {
+                    "message": f"`{name}` is missing.",
+                    "type": "invalid_request_error",
+                    "param": name,
+                    "code": "missing_required_parameter",
+                },
+            )
 
 
 async def test_a_body_that_is_no_request_is_a_400(tmp_path: Path) -> None:
@@ -528,10 +551,10 @@ async def test_a_stream_in_which_nothing_was_said_ends_with_an_error_too(
     tmp_path: Path, before: str
 ) -> None:
     """The status is out by then, so the end says it."""
-    scripts = {
+    scripts: dict[str, tuple[Script, ...]] = {
         "a tool": (calls(("c1", "noop", "{}")), 'S400"not today"'),
         "a notice": ('S429:{"retry-after":"0.01"}', 'S400"not today"'),
-        "a sign of life": ("W.3 S400\"not today\"",),
+        "a sign of life": ('W.3 S400"not today"',),
     }
     http = QUICK if before == "a sign of life" else HTTP
     async with (
