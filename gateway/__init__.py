@@ -34,5 +34,6 @@ api_key     the key of the API where none is configured; disk: how much room is 
             loopback: which addresses only this machine reaches
 api         programs that speak OpenAI's API: requests in, a turn followed live; wishes: what else
             they want; feeds, news: what a turn tells whoever waits for it
+selftest    `holdfast selftest`: the daemon as a process of its own, while things break
 http        webhooks, health, metrics, the page
 """

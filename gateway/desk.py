@@ -84,7 +84,7 @@ class Desk:
 
     async def _outcome(self, entry: InboxEntry, event: Inbound, allowed: Allowed) -> Outcome:
         if isinstance(event, InboundAction):
-            return await self._pressed(event, by(entry, allowed), allowed)
+            return await self._pressed(entry, event, allowed)
         assert isinstance(event, InboundMessage)  # noqa: S101 - edits and deletes are no commands
         return await self._commanded(entry, event, allowed)
 
@@ -112,12 +112,13 @@ class Desk:
         )
         return await COMMANDS.run(parsed.word, call)
 
-    async def _pressed(self, event: InboundAction, who: By, allowed: Allowed) -> Outcome:
+    async def _pressed(self, entry: InboxEntry, event: InboundAction, allowed: Allowed) -> Outcome:
         """What stands behind a button is bound to one turn: an old button does nothing new."""
+        who = by(entry, allowed)
         action, _, turn = event.action.partition(":")
         match action:
             case "stop":
-                return Act(Stop(who))
+                return self._stopped(entry, who, turn)
             case "retry":
                 return Act(Retry(who, None, turn=turn))
             case "approve" | "deny":
@@ -128,6 +129,16 @@ class Desk:
                 return Act(Resume(who, None, go_on=True, turn=turn))
             case _:
                 return Tell("text", {"text": "This button does nothing any more."})
+
+    def _stopped(self, entry: InboxEntry, who: By, turn: str) -> Outcome:
+        """In a room people see each other's answers, which are not theirs to stop."""
+        for key, running in self._pool.running():
+            if turn and running.id == turn and key != entry.key:
+                if not who.admin:
+                    return Tell("not_yours")
+                self._pool.post(key, Stop(who, turn))
+                return Taken()
+        return Act(Stop(who, turn))
 
     async def tell(
         self, notice: str, address: str, fields: Fields, *changes: Change, origin: str = ""

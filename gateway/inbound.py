@@ -206,20 +206,31 @@ class Reception:
         return Accepted.STORED
 
     async def _correction(self, event: InboundEdit | InboundDelete) -> Accepted:
-        """An edit or delete reaches a message that still waits; later it changes nothing."""
-        entry = self._entry(event, InboxState.DONE, event.__class__.__name__)
-        if not await self._store.accept(entry):
+        """An edit or delete reaches a message that still waits; later it changes nothing.
+
+        It is carried out, then noted: cut off in between it comes again, and does no harm. What it
+        says is kept in the message that it changes alone, for others may not have been meant for us.
+        """
+        source = source_of(event)
+        if await self._store.inbox_entry(source, event.id):
             return Accepted.DUPLICATE
-        old = await self._store.inbox_entry(entry.source, event.message)
-        if old is None or old.state not in {InboxState.WAITING, InboxState.HELD}:
-            return Accepted.STORED
+        old = await self._store.inbox_entry(source, event.message)
+        if old and old.state in {InboxState.WAITING, InboxState.HELD}:
+            await self._corrected(old, event)
+        known = old is not None and old.state is not InboxState.IGNORED
+        state = InboxState.DONE if known else InboxState.IGNORED
+        entry = self._entry(event, state, event.__class__.__name__)
+        if not await self._store.accept(msgspec.structs.replace(entry, payload=None)):
+            return Accepted.DUPLICATE
+        return Accepted.STORED if known else Accepted.IGNORED
+
+    async def _corrected(self, old: InboxEntry, event: InboundEdit | InboundDelete) -> None:
         if isinstance(event, InboundDelete):
             self._post(old.key, Withdrawn(old.id))
         elif old.payload:
             changed = self._reader.rewritten(old, event)
             await self._store.replace_payload(old.id, changed.payload)
             self._post(old.key, Rewritten(old.id, self._reader.pending(changed).message))
-        return Accepted.STORED
 
     # --- turned away --------------------------------------------------------------------------
 

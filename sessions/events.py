@@ -154,9 +154,10 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """`/stop`."""
+    """`/stop`, or the button below an answer that is being written."""
 
     by: Command
+    turn: str = ""  # a button's: it ends this one and no other
 
 
 class New(msgspec.Struct, frozen=True):

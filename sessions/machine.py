@@ -382,6 +382,9 @@ def _hold_waiting(result: Result, env: Env) -> int:
 def _stop(result: Result, event: Stop, env: Env) -> None:
     state = result.state
     turn = state.turn
+    if event.turn and (turn is None or turn.id != event.turn):
+        result.acts.append(Say("N10.idle", event.by.address, urgent=True))
+        return
     # A turn that is leaving to make room for the next message counts as that message's start.
     if turn is None or state.session is None or (turn.leaving and not state.waiting):
         result.acts.append(Say("N10.idle", event.by.address, urgent=True))

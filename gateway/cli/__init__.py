@@ -22,6 +22,7 @@ COMMANDS = {
     "why": ("why", "Show a message's way through the gateway."),
     "config": ("config", "Check and show the configuration."),
     "db": ("db", "Look after the database."),
+    "selftest": ("selftest", "Break things on purpose, and see that nothing is lost or doubled."),
     "version": ("version", "Print the version."),
 }
 """Name of a command: the file it is in, and what it is for."""

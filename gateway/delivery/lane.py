@@ -31,6 +31,7 @@ from platforms.core.contract import (
     Repeat,
     Typing,
     Upload,
+    capabilities_in,
 )
 from platforms.core.errors import (
     ChatGone,
@@ -296,14 +297,26 @@ class Lane:
     def _rejected(self, move: Do, error: Rejected) -> None:
         entry, step = move.entry, move.step
         if isinstance(step.op, Draft | Typing) or move.weight in CAN_BE_LEFT_OUT:
-            log.info("%s in %s: no live updates: %s", step.op.op, self.key, error)
             self._undo(entry, step)
+            if isinstance(step.op, Draft) and self._shows_otherwise(step.op):
+                entry.drafted = False
+                return
+            log.info("%s in %s: no live updates: %s", step.op.op, self.key, error)
             entry.mute, entry.probe, entry.drafted = True, False, False
         elif step.creates:
             log.error("%s cannot be shown in %s: %s", entry.item.id, self.key, error)
             self._settle(entry, Settled(ItemState.DEAD, str(error)))
         else:
             entry.shown = plan.refused(entry.shown, step)
+
+    def _shows_otherwise(self, refused: Draft) -> bool:
+        """Whether the platform has found out that drafts cannot be had here, but something else."""
+        can = capabilities_in(self.link.adapter, refused.address)
+        if can.live is Live.DRAFT:
+            return False
+        self._can = can
+        self.queue.learn(can)
+        return True
 
     def _chat_gone(self, error: ChatGone) -> None:
         log.warning("%s is gone: %s", self.key, error)

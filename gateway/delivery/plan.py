@@ -96,8 +96,9 @@ def wanted(
 ) -> tuple[Wanted, ...]:
     """Say which messages should be there; only the last one has the buttons, or goes on."""
     if streaming:
-        last = len(texts) - 1
-        return tuple(Wanted(text, streaming=part == last) for part, text in enumerate(texts))
+        stop = _stop(item)[: capabilities.buttons]
+        whole = map(Wanted, texts[:-1])
+        return (*whole, *(Wanted(text, buttons=stop, streaming=True) for text in texts[-1:]))
     if item.kind == "upload":
         if len(texts) == 1 and fits_caption(texts[0], capabilities):
             return (Wanted(texts[0], Form.UPLOAD),)
@@ -107,6 +108,13 @@ def wanted(
     form = Form.ASK if item.kind == "ask" else Form.POST
     buttons = body.buttons[: capabilities.buttons]
     return (*map(Wanted, texts[:-1]), Wanted(texts[-1], form, buttons))
+
+
+def _stop(item: Item) -> tuple[Button, ...]:
+    """Below an answer that is being written stands what ends its turn, and no other one."""
+    if item.kind != "answer" or not item.turn_id:
+        return ()
+    return (Button("Stop", f"stop:{item.turn_id}"),)
 
 
 class Planner(msgspec.Struct, frozen=True):
@@ -159,6 +167,9 @@ class Planner(msgspec.Struct, frozen=True):
     def _create(
         self, index: int, message: Wanted, shown: Shown, op: str = "", since: int = 0
     ) -> Step:
+        if message.streaming and self.capabilities.repeat is Repeat.MARK:
+            # Cut off, it may stand there, and could not be changed: a button would stay for ever.
+            message = msgspec.structs.replace(message, buttons=())
         item, again = self.item, since > 0
         op, address = op or f"{item.id}.{index}", read_address(item.address)
         mark = again and self.capabilities.repeat is Repeat.MARK
@@ -196,7 +207,8 @@ class Planner(msgspec.Struct, frozen=True):
     ) -> Step | None:
         if message.form is Form.UPLOAD or part.looks == _looks(message):
             return None
-        closes = self.capabilities.live is Live.STREAM and may_be_streaming(part)
+        stoppable = bool(_stop(self.item)[: self.capabilities.buttons])
+        closes = may_be_streaming(part) and (self.capabilities.live is Live.STREAM or stoppable)
         if self.phase is Phase.ABANDONED and not closes:
             return None
         if not (part.message and self.capabilities.edit):

@@ -157,6 +157,10 @@ class Queue:
         self._entries: dict[str, Entry] = {}
         self._recent: dict[str, Shown] = {}
 
+    def learn(self, capabilities: Capabilities) -> None:
+        """Go on with what the chat has turned out to be able to show."""
+        self._capabilities = capabilities
+
     def __len__(self) -> int:
         return len(self._entries)
 

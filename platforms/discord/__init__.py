@@ -5,6 +5,7 @@ gate        Sans-IO: when a REST call may go
 faults      what the library raises, as errors of `platforms.core.errors`
 events      Sans-IO: what the gateway sends, as events of ours
 rooms       Sans-IO: which channel is a thread of which, and what was said there lately
+authors     Sans-IO: who wrote what was meant for us
 marks       Sans-IO: what was seen last in the channels in use
 lines       events of one channel in order, channels side by side, long texts joined
 wire        Sans-IO: what we send: messages, buttons, commands

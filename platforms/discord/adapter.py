@@ -18,6 +18,7 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import PlatformError, Rejected, Unavailable
 from platforms.discord import DiscordConfig
+from platforms.discord.authors import read_authors
 from platforms.discord.connection import (
     DEAF_SECONDS,
     LOST_SECONDS,
@@ -27,7 +28,7 @@ from platforms.discord.connection import (
     shut,
 )
 from platforms.discord.faults import mapped
-from platforms.discord.hearing import JOIN_SECONDS, SEEN, Hearing
+from platforms.discord.hearing import AUTHORS, JOIN_SECONDS, SEEN, Hearing
 from platforms.discord.marks import read_marks
 from platforms.discord.render import LIMIT, ROOM
 from platforms.discord.rooms import Payload
@@ -89,6 +90,7 @@ class DiscordAdapter:
             platform=self.name,
             surroundings=self._surroundings,
             marks=read_marks(await self._surroundings.shelf.get(SEEN)),
+            authors=read_authors(await self._surroundings.shelf.get(AUTHORS)),
             inbox=inbox,
             ready=ready,
             saw=self._speaker.saw,

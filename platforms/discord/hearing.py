@@ -18,6 +18,7 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import PlatformError, Rejected
 from platforms.discord import events, wire
+from platforms.discord.authors import Authors
 from platforms.discord.connection import Client
 from platforms.discord.events import Me, Reading
 from platforms.discord.faults import mapped
@@ -36,9 +37,10 @@ JOIN_SECONDS = 1.0
 LONG_TEXT = 1_900
 MOST_PAGES = 10
 
-SEEN, MENU = "seen", "menu"
-_MENU_PAUSES = (1.0, 10.0, 60.0)
+SEEN, AUTHORS, MENU = "seen", "authors", "menu"
 """Names on the shelf."""
+
+_MENU_PAUSES = (1.0, 10.0, 60.0)
 
 _SAVE_SECONDS = 1.0
 _LOOK_BACK = 20
@@ -60,7 +62,7 @@ def _reading() -> Iterator[None]:
 
 
 class Hearing:
-    """One connection's worth of listening; what must outlast it is in the marks."""
+    """One connection's worth of listening; what must outlast it is in marks and authors."""
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class Hearing:
         platform: str,
         surroundings: Surroundings,
         marks: Marks,
+        authors: Authors,
         inbox: Inbox,
         ready: Callable[[], None],
         saw: Callable[[str, str], None],
@@ -81,6 +84,7 @@ class Hearing:
         self._menu = surroundings.commands
         self._asks_memberships = surroundings.memberships
         self._marks = marks
+        self._authors = authors
         self._inbox = inbox
         self._ready = ready
         self._saw = saw
@@ -211,7 +215,8 @@ class Hearing:
         with _reading():
             message = events.join([events.read_message(data, reading) for data in gathered])
         if message.addressed:
-            self._listening.wrote(message.id, message.sender)
+            self._authors.wrote(message.id, message.sender)
+            self._changed.set()
         if reading.room.direct:
             return await self._vouched(message)
         if message.addressed:
@@ -247,12 +252,12 @@ class Hearing:
             return
         text = "\n".join(getattr(part, "text", "") for part in edit.parts)
         self._listening.rewrite(channel, edit.message, text)
-        if known := self._listening.author(edit.message):  # else it was not meant for us
+        if known := self._authors.of(edit.message):  # else it was not meant for us
             await self._inbox(msgspec.structs.replace(edit, sender=known))
 
     async def _deleted(self, channel: str, message: str, data: Payload) -> None:
         self._listening.forget(channel, message)
-        sender = self._listening.author(message)
+        sender = self._authors.of(message)
         if sender is None:
             return
         room = await self._lookup.room(channel, str(data.get("guild_id") or ""))
@@ -387,9 +392,11 @@ class Hearing:
             await self.save()
 
     async def save(self) -> None:
-        """Write down what was seen last."""
+        """Write down what was seen last, and whose it was."""
         if self._marks.dirty:
             await self._shelf.put(SEEN, self._marks.write())
+        if self._authors.dirty:
+            await self._shelf.put(AUTHORS, self._authors.write())
 
     async def _show_menu(self, me: Me) -> None:
         """Register the slash commands, if they are not those that Discord has already."""

@@ -6,14 +6,13 @@ from typing import Any
 
 import msgspec
 
-from platforms.core.contract import Address, Quote, Sender
+from platforms.core.contract import Address, Quote
 
 THREADS = frozenset({10, 11, 12})  # kinds of channel: of news, public, private
 _DIRECT = frozenset({1, 3})
 _MOST_ROOMS = 20_000
 _MOST_LISTENED = 500
 _MOST_QUOTES = 20
-_MOST_AUTHORS = 5_000
 
 Payload = dict[str, Any]
 
@@ -109,12 +108,11 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Listening:
-    """The last messages of every room, and who wrote what we may be told of again."""
+    """The last messages of every room."""
 
     def __init__(self) -> None:
         self._said: OrderedDict[str, deque[Said]] = OrderedDict()
         self._complete: set[str] = set()  # what stood there before we listened is known, too
-        self._authors: OrderedDict[str, Sender] = OrderedDict()
 
     def is_complete(self, channel: str) -> bool:
         """Tell whether we know what stood there last, even before we listened."""
@@ -170,15 +168,3 @@ class Listening:
         for said in heard[start:]:
             if not (said.to and (shared or said.to == author)):
                 yield said
-
-    # --- authors -----------------------------------------------------------------------------
-
-    def wrote(self, message: str, sender: Sender) -> None:
-        """Remember who wrote a message: Discord does not say it when the message is deleted."""
-        self._authors[message] = sender
-        if len(self._authors) > _MOST_AUTHORS:
-            self._authors.popitem(last=False)
-
-    def author(self, message: str) -> Sender | None:
-        """Who wrote a message."""
-        return self._authors.get(message)

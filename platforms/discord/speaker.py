@@ -13,7 +13,6 @@ from discord.http import MultipartParameters
 from platforms.core.contract import (
     Address,
     Ask,
-    Button,
     Delete,
     Draft,
     Edit,
@@ -115,7 +114,7 @@ class Speaker:
             params = await _with_file(op)
         else:
             reply_to = op.reply_to if isinstance(op, Post) else None
-            payload = wire.message(render(op.text), _buttons(op), op=op.op, reply_to=reply_to)
+            payload = wire.message(render(op.text), op.buttons, op=op.op, reply_to=reply_to)
             params = MultipartParameters(payload, None, None)
         with mapped(), params:
             return dict(await client.http.send_message(int(channel), params=params))
@@ -171,7 +170,7 @@ class Speaker:
     # --- messages that are there -------------------------------------------------------------
 
     async def _edit(self, client: Client, op: Edit) -> None:
-        channel, payload = self._channel(op.address), wire.message(render(op.text), _buttons(op))
+        channel, payload = self._channel(op.address), wire.message(render(op.text), op.buttons)
         params = MultipartParameters(payload, None, None)
         await client.http.edit_message(int(channel), _message(op.message), params=params)
 
@@ -218,13 +217,6 @@ class Speaker:
             msg = "there is more important to say"
             raise Unavailable(msg)
         await client.http.send_typing(int(self._channel(op.address)))
-
-
-def _buttons(op: Post | Ask | Edit) -> tuple[Button, ...]:
-    """An answer that is being written can be stopped."""
-    if not isinstance(op, Ask) and op.streaming and not op.buttons:
-        return (wire.STOP,)
-    return op.buttons
 
 
 def _message(name: str) -> int:

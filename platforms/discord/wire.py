@@ -8,8 +8,6 @@ from platforms.core.contract import Button, MenuEntry
 from platforms.discord.rooms import Payload
 
 MOST_BUTTONS = 25
-STOP = Button("Stop", "stop")
-"""Stands under an answer while it is being written."""
 
 _PREFIX = "hf:"
 _LONGEST_CUSTOM_ID = 100

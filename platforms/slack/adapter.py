@@ -83,7 +83,8 @@ PATH = "/slack/events"
 
 _SHELF, _BUSY, _GREETED = "places", "busy", "greeted"
 _KEEP_SECONDS = 5.0
-_QUIET_SECONDS = 45.0  # of silence, after which the history is asked whether it is one
+_QUIET_SECONDS = 45.0  # of silence, after which the histories are asked whether it is one
+_LOOKED_AT = 4  # of the places used last: a channel's history does not tell of its threads
 _OVERLAP = 60.0  # seconds that are read again, in case something came out of order
 _CONTEXT = 20
 _CONTEXT_SECONDS = 1.5
@@ -356,19 +357,19 @@ class SlackAdapter:
         return stored
 
     async def _listen_for_silence(self, sockets: Sockets) -> None:
-        """A connection may be up and deaf: the history of the last used chat would show it."""
+        """A connection may be up and deaf: the histories of the last used chats would show it."""
         while True:
             await asyncio.sleep(_QUIET_SECONDS / 3)
             if self._clock.monotonic() - self._heard < _QUIET_SECONDS:
                 continue
-            place = next(iter(self._places), None)
             self._heard = self._clock.monotonic()
-            if place is None:
-                continue
-            with contextlib.suppress(PlatformError):
-                if await self._read_on(place):
-                    _log.warning("slack: the connection was up but nothing came; opening another")
-                    await sockets.drop()
+            missed = 0
+            for place in list(self._places)[:_LOOKED_AT]:
+                with contextlib.suppress(PlatformError):
+                    missed += await self._read_on(place)
+            if missed:
+                _log.warning("slack: the connection was up but nothing came; opening another")
+                await sockets.drop()
 
     # --- showing ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from telegram import Bot, BotCommand, BotCommandScopeAllGroupChats, BotCommandSc
 from platforms.core.contract import Address, Capabilities, File, Inbox, Op, Receipt, Surroundings
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable, Unconfirmed
 from platforms.telegram import files
-from platforms.telegram.capabilities import GROUP, PRIVATE
+from platforms.telegram.capabilities import EDITED, GROUP, PRIVATE
 from platforms.telegram.config import TelegramConfig
 from platforms.telegram.errors import mapped
 from platforms.telegram.intake import Intake
@@ -99,7 +99,9 @@ class TelegramAdapter:
 
     def capabilities_in(self, address: Address) -> Capabilities:
         """See `VariesByChat`. The ids of groups are negative."""
-        return GROUP if address.chat.startswith("-") else PRIVATE
+        if address.chat.startswith("-"):
+            return GROUP
+        return PRIVATE if self._show.has_drafts(address) else EDITED
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         """See `Adapter`."""

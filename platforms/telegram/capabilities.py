@@ -29,6 +29,14 @@ PRIVATE = Capabilities(
 )
 """A chat with one person."""
 
+EDITED = msgspec.structs.replace(
+    PRIVATE,
+    live=Live.EDIT,
+    live_interval=1.5,
+    rest=1.0,  # two edits within a second may be one too many
+)
+"""The same where drafts are refused."""
+
 GROUP = msgspec.structs.replace(
     PRIVATE,
     live=Live.EDIT,  # drafts are refused there

@@ -82,6 +82,18 @@ def mapped() -> Iterator[None]:
         raise of(error) from error
 
 
+@contextlib.contextmanager
+def known_methods() -> Iterator[None]:
+    """The library takes a method that the server lacks for a wrong token."""
+    try:
+        yield
+    except InvalidToken as error:
+        if "not found" not in error.message.lower():
+            raise
+        msg = "Endpoint of this name not found in Bot API"
+        raise EndPointNotFound(msg) from error
+
+
 def of(error: TelegramError | aiohttp.ClientError) -> PlatformError:
     """Find the error of the contract; the first line that fits counts.
 

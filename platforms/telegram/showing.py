@@ -46,7 +46,7 @@ from platforms.telegram.capabilities import (
     LARGEST_UPLOAD,
     TEXT_LIMIT,
 )
-from platforms.telegram.errors import NOT_THERE, UNCHANGED, Moved, mapped
+from platforms.telegram.errors import NOT_THERE, UNCHANGED, Moved, known_methods, mapped
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 """A preview makes Telegram fetch an address that a model wrote."""
 
 _NO_METHOD = re.compile(r"endpoint .* not found", re.IGNORECASE)
+_NO_DRAFT_HERE = re.compile(r"DRAFT_PEER", re.IGNORECASE)
 _NOT_ABOUT_THE_TEXT = re.compile(
     r"message to (?:edit|delete|be replied|react) |can't be (?:edited|deleted)|MESSAGE_ID_INVALID|"
     r"message thread not found|TOPIC_|message identifier|BUTTON_|reply markup|DRAFT_PEER",
@@ -86,6 +87,8 @@ class Show:
         self._moved = moved
         self._chats: dict[int, int] = {}  # groups that have become supergroups
         self._rich = True  # until the server turns out not to know of it
+        self._drafts = True  # the same
+        self._draftless: OrderedDict[str, None] = OrderedDict()  # chats that show none
         self._not_rich: OrderedDict[str, None] = OrderedDict()  # messages that must be plainer
 
     def follow(self, chats: dict[int, int]) -> None:
@@ -94,7 +97,12 @@ class Show:
 
     def refresh(self) -> None:
         """Connected anew: the server may have learnt something."""
-        self._rich = True
+        self._rich = self._drafts = True
+        self._draftless.clear()
+
+    def has_drafts(self, address: Address) -> bool:
+        """Tell whether a chat shows drafts, as far as we know."""
+        return self._drafts and address.chat not in self._draftless
 
     async def deliver(self, op: Op) -> Receipt:
         """See `Adapter`."""
@@ -200,6 +208,9 @@ class Show:
         if not op.text and not op.status:
             await self._action(op.address, chat, "cancel")
             return
+        if not self.has_drafts(op.address):
+            msg = "Telegram shows no drafts there."
+            raise Rejected(msg)
         thread = _thread(op.address)
         number = zlib.crc32(op.draft.encode()) & 0x7FFFFFFF or 1
 
@@ -216,17 +227,32 @@ class Show:
                     },
                 )
             else:
-                await self._bot.send_message_draft(
-                    chat,
-                    number,
-                    words.text,
-                    message_thread_id=thread,
-                    entities=words.entities,
-                    api_kwargs={"can_stop": True},
-                )
+                with known_methods():
+                    await self._bot.send_message_draft(
+                        chat,
+                        number,
+                        words.text,
+                        message_thread_id=thread,
+                        entities=words.entities,
+                        api_kwargs={"can_stop": True},
+                    )
             return ""
 
-        await self._say(op.text, show, op.status, key=f"{chat}:d{number}")
+        try:
+            await self._say(op.text, show, op.status, key=f"{chat}:d{number}")
+        except Rejected as error:
+            self._learn_of_drafts(op.address, str(error))
+            raise
+
+    def _learn_of_drafts(self, address: Address, refusal: str) -> None:
+        """From here on an answer is a message that is edited, where drafts cannot be had."""
+        if _NO_METHOD.search(refusal):
+            log.info("this Telegram knows no drafts; answers that are written are edited")
+            self._drafts = False
+        elif _NO_DRAFT_HERE.search(refusal):
+            self._draftless[address.chat] = None
+            while len(self._draftless) > _REMEMBERED:
+                self._draftless.popitem(last=False)
 
     async def _say(
         self, md: str, say: Callable[[Words], Awaitable[str]], status: str = "", key: str = ""
@@ -247,7 +273,9 @@ class Show:
                     return ""
                 if _NOT_ABOUT_THE_TEXT.search(str(error)):
                     raise
-                if words.html and _NO_METHOD.search(str(error)):
+                if _NO_METHOD.search(str(error)):
+                    if not words.html:
+                        raise
                     self._rich = False
                 elif words.html and key:
                     self._not_rich[key] = None

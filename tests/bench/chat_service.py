@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from gateway.selftest.plain_http import Connection, listening
 from tests.bench.answer_service import question
 from tests.bench.orders import (
     GROUP,
@@ -30,7 +31,6 @@ from tests.bench.orders import (
     Talked,
     Told,
 )
-from tests.bench.plain_http import Connection, listening
 
 TOKEN = "123456789:AAFake-token_of-a-fake-bot"
 BOT = {

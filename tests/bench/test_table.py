@@ -8,11 +8,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gateway.selftest.plain_http import listening
 from tests.bench.chat_service import TOKEN, ChatService
 from tests.bench.contestants import Cores, Floor, Ours, entered
 from tests.bench.measures import Bench, Sizes, kills, new_chats, paced, saturation, streaming
 from tests.bench.orders import Talk, Talked
-from tests.bench.plain_http import listening
 from tests.bench.verdicts import Goal, Row, compared, written
 
 TINY = Sizes(

@@ -1,9 +1,11 @@
 """What people see of the whole gateway, by the same bodies on every platform."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from tests.contract.adapter_kit import SERVICES, Opened
 from tests.contract.house_kit import SLOWLY, House, answering, house
 from tests.contract.services import discord
 from tests.contract.services.contract import Place, Seen, Service
-from tests.fakes.model_script import Script, words
+from tests.fakes.model_script import Script, calls, words
 from tests.fakes.model_server import ModelServer
 
 pytestmark = pytest.mark.quick
@@ -195,6 +197,35 @@ async def test_of_thirty_thousand_characters_with_code_and_tables_nothing_is_los
             assert len(shown) <= len(LONG) / min(limit, 30_000) * 1.6 + 1
 
 
+_PATH = re.compile(r"received/[\w./-]+?\.csv")
+
+
+async def test_a_file_that_somebody_sends_can_be_sent_back(
+    tmp_path: Path, service: Service
+) -> None:
+    content = b"name,value\n" + bytes(range(256)) * 400
+
+    def model_of(body: dict[str, Any]) -> Script:
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            return words("there it is")
+        path = _PATH.search(json.dumps(last["content"]))
+        assert path, last
+        return calls(("c1", "send_file", json.dumps({"path": path[0], "caption": "Your table"})))
+
+    if not service.sends_files:
+        return
+    async with ModelServer(model_of) as model, house(tmp_path, service, model):
+        for place in places(service):
+            given = ("table.csv", content, "text/csv")
+            await service.say(place, "give it back", file=given)
+            await service.shows(place, "Your table", "there it is")
+            (sent,) = (each for each in service.seen(place) if each.file)
+            assert (sent.file, sent.text) == ("table.csv", "Your table")
+            assert sent.content == content
+        await service.rests()
+
+
 # --- what people change, and how they command ------------------------------------------------------
 
 
@@ -244,10 +275,13 @@ async def test_a_command_is_obeyed_where_it_was_given(
 async def test_an_answer_that_is_being_written_can_be_stopped_where_it_is_shown(
     tmp_path: Path, service: Service, model: ModelServer
 ) -> None:
-    async with house(tmp_path, service, model):
+    async with house(tmp_path, service, model) as home:
         for number, place in enumerate(places(service)):
             await service.say(place, "hang")
             await _begins(service, place, "so far")
+            here = can(home, service, place)
+            if here.live is Live.EDIT and here.buttons:
+                await service.until(partial(_can_be_stopped, service, place))
             await service.stop(place)
             await service.shows(place, "so far", "Stopped", service.spelled("resume"))
             async with asyncio.timeout(8):
@@ -255,15 +289,23 @@ async def test_an_answer_that_is_being_written_can_be_stopped_where_it_is_shown(
         await service.rests()
 
 
-@pytest.mark.parametrize("word", ["Continue", "Start over"])
+def _can_be_stopped(service: Service, place: Place) -> bool:
+    return "Stop" in service.seen(place)[-1].buttons
+
+
+@pytest.mark.parametrize(
+    ("word", "crash"), [("Continue", False), ("Start over", False), ("Start over", True)]
+)
 async def test_after_a_restart_an_interrupted_answer_goes_on_when_asked(
-    tmp_path: Path, service: Service, model: ModelServer, word: str
+    tmp_path: Path, service: Service, model: ModelServer, word: str, crash: bool
 ) -> None:
     """By a button where there are buttons, by the command that the notice names where not."""
     here = service.direct
-    async with house(tmp_path, service, model):
+    async with house(tmp_path, service, model) as home:
         await service.say(here, "hang on")
         await service.until(lambda: any("so far" in text for text in service.screen(here)))
+        if crash:
+            await home.crash()
     model._handler = _going_on
     async with house(tmp_path, service, model) as home:
         await service.shows(here, "I was restarted")

@@ -189,6 +189,24 @@ async def test_edits_and_deletes_of_what_was_meant_for_us_are_handed_in(life: Li
     assert delete.direct
 
 
+async def test_what_was_said_before_a_restart_can_still_be_changed_and_taken_back(
+    life: Life,
+) -> None:
+    discord = life.discord
+    async with life.running():
+        changed = await discord.say(life.direct, life.ann, "Hlelo")
+        gone = await discord.say(life.room, life.ann, f"{life.call} look")
+        await life.inbox.wait(2)
+    async with life.running():
+        await discord.rewrite(life.direct, changed, "Hello")
+        await discord.erase(life.room, gone)
+        edit, delete = (await life.inbox.wait(4))[2:]
+    assert isinstance(edit, InboundEdit)
+    assert (edit.message, edit.parts) == (changed, (Text("Hello"),))
+    assert isinstance(delete, InboundDelete)
+    assert (delete.message, delete.sender.id) == (gone, life.ann["id"])
+
+
 async def test_a_long_text_that_was_cut_by_the_client_is_one_message(life: Life) -> None:
     life.options["join_seconds"] = 5.0
     first = "a" * 1_990
@@ -508,12 +526,13 @@ async def test_the_menu_is_sent_only_when_it_has_changed(life: Life) -> None:
 async def test_an_answer_being_written_has_a_stop_button_until_it_is_done(life: Life) -> None:
     address = life.address(life.direct)
     async with life.running():
-        receipt = await life.adapter.deliver(Post("a.0", address, "So", streaming=True))
+        stop = (Button("Stop", "stop:t_1"),)
+        receipt = await life.adapter.deliver(Post("a.0", address, "So", None, stop, streaming=True))
         assert life.discord.buttons(life.direct) == ["Stop"]
         await life.discord.press(life.direct, life.ann, "Stop")
         (action,) = await life.inbox.wait(1)
         assert isinstance(action, InboundAction)
-        assert action.action == "stop"
+        assert action.action == "stop:t_1"
         await life.adapter.deliver(Edit("a.0.e", address, receipt.message, "So be it"))
         assert life.discord.buttons(life.direct) == []
     assert life.discord.screen(life.direct) == ["So be it"]

@@ -574,8 +574,12 @@ async def test_in_rooms_only_what_is_meant_for_us_is_answered_and_kept(tmp_path:
         edit = InboundEdit("e1", 2**50, room, me, "meant", (Text("too late"),))
         assert await screen.inject(edit) is Accepted.STORED
         assert await screen.inject(edit) is Accepted.DUPLICATE
+        changed = InboundEdit("e2", 2**50, room, me, "aside", (Text("words of another aside"),))
+        assert await screen.inject(changed) is Accepted.IGNORED
+        assert await screen.inject(changed) is Accepted.DUPLICATE
     raw = (tmp_path / "holdfast.db").read_bytes()
     assert b"words of aside" not in raw
+    assert b"words of another aside" not in raw
     assert b"words of robot" not in raw
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()

@@ -16,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from telegram import Bot
 from telegram.request import BaseRequest, RequestData
 
-from platforms.core.contract import Address, Capabilities, Draft, Edit, Post
+from platforms.core.contract import Address, Button, Capabilities, Draft, Edit, Post
 from platforms.discord import wire
 from platforms.discord.adapter import CAPABILITIES as DISCORD
 from platforms.discord.render import render
@@ -188,7 +188,7 @@ class DiscordStage:
         return [self._shown(wire.message(render(part), op="op")) for part in parts]
 
     async def live(self, parts: Iterable[str]) -> list[Seen]:
-        found = [wire.message(render(part), (wire.STOP,)) for part in parts]
+        found = [wire.message(render(part), (Button("Stop", "stop:t_1"),)) for part in parts]
         return [self._shown(payload) for payload in found]
 
     def _shown(self, payload: dict[str, Any]) -> Seen:

@@ -164,7 +164,7 @@ class Watch:
 
     def ended(self) -> None:
         """The process is gone; what it counted is kept."""
-        self._lags.update(self._now)  # type: ignore[arg-type]  # they are whole numbers
+        self._lags.update(self._now)
         self._now = {}
 
     def late(self) -> float:

@@ -154,6 +154,13 @@ class Service(abc.ABC):
         """End an answer that is being written, in the way that is nearest at hand."""
         await self.command(place, "stop")
 
+    async def stop_as_shown(self, place: Place) -> None:
+        """End it by the button below the message, if there is one."""
+        if any("Stop" in each.buttons for each in self.seen(place)):
+            await self.press(place, "Stop")
+        else:
+            await self.command(place, "stop")
+
     async def typed(self, place: Place, word: str, words: str = "") -> None:
         """Write a command out, as our own texts tell people to."""
         await self.say(place, f"{self.spelled(word)} {words}".strip())

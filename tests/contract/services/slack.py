@@ -17,9 +17,10 @@ from tests.contract.services.contract import (
     Words,
     quick,
 )
+from tests.fakes.quick_time import clock_here
 from tests.fakes.slack.kit import config_for
 from tests.fakes.slack.server import Fault, SlackServer, rate_limited
-from tests.fakes.slack.workspace import BOT_USER, TEAM, Message
+from tests.fakes.slack.workspace import BOT_USER, TEAM, Message, Workspace
 
 
 class _Quick(SlackAdapter):
@@ -99,7 +100,7 @@ class SlackService(Service):
             if message.streaming:
                 await self.server.stop(place.chat, message.ts)
                 return
-        await self.command(place, "stop")
+        await self.stop_as_shown(place)
 
     def spelled(self, word: str) -> str:
         return f"!{word}"
@@ -185,5 +186,6 @@ def _fault(trouble: Trouble, retry_after: float) -> Fault:
 
 @contextlib.asynccontextmanager
 async def opened() -> AsyncIterator[SlackService]:
-    async with SlackServer() as server:
+    clock = clock_here()  # what is late there is late here, and not because others compute
+    async with SlackServer(Workspace(lambda: clock.now() / 1000)) as server:
         yield SlackService(server)

@@ -126,7 +126,7 @@ class TelegramService(Service):
         if drafts:
             self._last = self.server.stop(int(place.chat), next(iter(drafts)))
         else:
-            await self.command(place, "stop")
+            await self.stop_as_shown(place)
 
     # --- what people see
 

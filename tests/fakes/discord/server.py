@@ -191,7 +191,7 @@ class DiscordServer:
             for message in self.shown(channel)
             for row in message["components"]
             for button in row["components"]
-            if button["custom_id"] == "hf:stop"
+            if button["custom_id"].startswith("hf:stop")
         ]
         late = [
             f"interaction {each.id} was not answered in time"

@@ -242,6 +242,8 @@ class Workspace:
                     continue
                 if message.streaming and self.now() < message.streamed_at + STREAM_LIFE:
                     left.append(f"{channel}: a stream was left open: {message.text[:40]!r}")
+                if any(str(each.get("value", "")).startswith("stop") for each in message.buttons):
+                    left.append(f"{channel}: a message still says that it is being written")
                 if _FORBIDDEN.search(message.shown):
                     left.append(f"{channel}: names a command as it is not written here")
                 op = ((message.metadata or {}).get("event_payload") or {}).get("op")

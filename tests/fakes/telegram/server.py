@@ -131,8 +131,9 @@ class Call:
 class TelegramServer:
     """See the module; made by `serving`."""
 
-    def __init__(self, *, rich: bool = True, enforce: bool = False) -> None:
+    def __init__(self, *, rich: bool = True, drafts: bool = True, enforce: bool = False) -> None:
         self.rich = rich  # whether it knows rich messages
+        self.drafts = drafts  # whether it knows drafts
         self.enforce = enforce  # whether it answers 429 to what is too fast
         self.url = ""
         self.calls: list[Call] = []
@@ -188,6 +189,13 @@ class TelegramServer:
             f"{room.id}: typing is shown although nothing follows"
             for room in self.rooms.values()
             if room.typing and room.messages
+        ]
+        left += [
+            f"{room.id}: a message still says that it is being written"
+            for room in self.rooms.values()
+            for message in room.messages
+            for action in message.actions
+            if action.startswith("stop")
         ]
         return self.violations + left
 
@@ -402,7 +410,8 @@ class TelegramServer:
             assert request
             return await self._get_updates(given, request)
         handler = getattr(self, f"_do_{_CAPITAL.sub(_lowered, method)}", None)
-        if handler is None or (method.startswith("sendRich") and not self.rich):
+        rich, draft = method.startswith("sendRich"), method.endswith("Draft")
+        if handler is None or (rich and not self.rich) or (draft and not self.drafts):
             raise Answer(404, "Not Found")
         if "chat_id" in given:
             self._check_chat(method, given["chat_id"])
@@ -742,9 +751,11 @@ for _kind in _FILES:
 
 
 @contextlib.asynccontextmanager
-async def serving(*, rich: bool = True, enforce: bool = False) -> AsyncIterator[TelegramServer]:
+async def serving(
+    *, rich: bool = True, drafts: bool = True, enforce: bool = False
+) -> AsyncIterator[TelegramServer]:
     """Run a Telegram on loopback."""
-    server = TelegramServer(rich=rich, enforce=enforce)
+    server = TelegramServer(rich=rich, drafts=drafts, enforce=enforce)
     app = web.Application(client_max_size=60_000_000)
     app.router.add_route("*", "/bot{token}/{method}", server.handle)
     app.router.add_get("/file/bot{token}/{path}", server.download)

@@ -5,6 +5,7 @@ import pytest
 
 from platforms.core.contract import Address, Button, MenuEntry, Quote, Sender, Text
 from platforms.discord import wire
+from platforms.discord.authors import read_authors
 from platforms.discord.events import (
     Me,
     Reading,
@@ -248,6 +249,16 @@ def test_marks_only_move_forward_and_only_where_a_channel_is_in_use() -> None:
     assert mark
     assert mark.room == Room("5", "9")
     assert read_marks(None).channels() == {}
+
+
+def test_authors_of_the_newest_messages_are_known_after_a_restart() -> None:
+    authors = read_authors(None)
+    for number in range(150):
+        authors.wrote(str(number), Sender(f"9{number}"))
+    again = read_authors(authors.write())
+    assert not again.dirty
+    assert authors.of("0") == Sender("90")
+    assert [number for number in range(150) if again.of(str(number))] == list(range(50, 150))
 
 
 def test_the_channels_longest_unused_are_forgotten() -> None:

@@ -268,19 +268,25 @@ async def test_what_was_said_while_we_were_away_is_read_even_when_slack_has_forg
     assert sorted(addressed) == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.parametrize("place", ["the last chat", "a thread", "the chat before"])
 async def test_a_deaf_connection_is_noticed_and_rebuilt(
-    slack: SlackServer, inbox: Gateway, monkeypatch: pytest.MonkeyPatch
+    slack: SlackServer, inbox: Gateway, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setattr("platforms.slack.adapter._QUIET_SECONDS", 0.06)
+    slack.add_channel("C1")
+    channel, call = ("C1", f"<@{BOT_USER}> ") if place == "a thread" else ("D1", "")
     async with running(adapter_for(slack), inbox):
-        await slack.say("D1", "1")
+        first = await slack.say(channel, f"{call}1")
+        if place == "the chat before":
+            await slack.say("D2", "meanwhile", user="U2")
+        thread = first if place == "a thread" else ""
         slack.deaf = True
-        slack.write("D1", "2")
-        await inbox.until(lambda: inbox.said == ["1", "2"])
+        slack.write(channel, "2", thread=thread)
+        await inbox.until(lambda: "2" in inbox.said)
         slack.deaf = False
         await slack.until(lambda: slack.connections == 2)
-        await slack.say("D1", "3")
-    assert inbox.said == ["1", "2", "3"]
+        await slack.say(channel, "3", thread=thread)
+    assert [each for each in inbox.said if each != "meanwhile"] == ["1", "2", "3"]
 
 
 async def test_another_program_with_the_same_token_is_named_until_it_is_gone(

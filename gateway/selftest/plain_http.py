@@ -1,16 +1,23 @@
-"""Just enough HTTP for the two services of the benchmark: what it costs must not be what is measured.
+"""Just enough HTTP for services that only our own programs talk to.
 
 Requests come whole, one after the other on a connection; answers have a length, or are written in
-pieces by whoever answers.
+pieces by whoever answers. Its costs are small, so that they are not what a benchmark measures.
 """
 
 import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-_REASONS = {200: b"OK", 400: b"Bad Request", 404: b"Not Found", 429: b"Too Many Requests"}
+_REASONS = {
+    200: b"OK",
+    400: b"Bad Request",
+    404: b"Not Found",
+    429: b"Too Many Requests",
+    500: b"Internal Server Error",
+}
 
 
 class Connection(asyncio.Protocol):
@@ -24,10 +31,11 @@ class Connection(asyncio.Protocol):
         self._wanted = 0  # bytes until the request is whole
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        """See `asyncio.BaseProtocol`."""
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
         self._received += data
         while len(self._received) >= self._wanted:
             end = self._received.find(b"\r\n\r\n")
@@ -48,12 +56,17 @@ class Connection(asyncio.Protocol):
         return self._transport.is_closing()
 
     def write(self, raw: bytes) -> None:
-        """Write a piece of an answer."""
-        self._transport.write(raw)
+        """Write a piece of an answer; nothing when the client has gone."""
+        if not self._transport.is_closing():
+            self._transport.write(raw)
 
     def hang_up(self) -> None:
         """Close it when what was written is sent."""
         self._transport.close()
+
+    def break_off(self) -> None:
+        """Close it at once, in the middle of whatever was being said."""
+        self._transport.abort()
 
     def answer(self, body: bytes, status: int = 200) -> None:
         """Answer with JSON."""

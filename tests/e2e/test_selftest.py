@@ -1,0 +1,121 @@
+"""`holdfast selftest`: what it says when all is well, and when something is not."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli import root
+from gateway.cli.selftest import summary
+from gateway.errors import CannotStart
+from gateway.selftest import plain_http
+from gateway.selftest.chat_service import MARK, ChatService, Fault, question
+from gateway.selftest.model_service import ModelService
+from gateway.selftest.stage import Stage, staged
+from gateway.selftest.trials import Found, Trials
+from sessions.values.clock import SystemClock
+
+
+@pytest.mark.timeout(120)
+def test_all_is_well_here_and_nothing_of_the_installation_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "no token at all")
+    ran = CliRunner().invoke(root, ["selftest", "--json"])
+    told = json.loads(ran.stdout)
+    slow = "stopped after"  # how soon is measured elsewhere: this machine may be busy with tests
+    wrong = [each for each in told["trials"] if not each["well"] and slow not in each["words"]]
+    assert wrong == []
+    assert len(told["trials"]) == 14
+    assert told["ok"] == (ran.exit_code == 0)
+    assert not (tmp_path / "own").exists()
+
+
+def test_what_failed_is_counted() -> None:
+    well, not_well = Found("one", well=True, words="ok"), Found("two", well=False, words="lost")
+    assert summary((well, not_well), 12.3) == "1 of 2 failed, in 12 s."
+    assert summary((well,), 1.0) == "All 1 well, in 1 s."
+
+
+async def test_a_gateway_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
+    async with staged(tmp_path, {}, SystemClock()) as stage:
+        stage.home.write_text("a file where the state folder should be")
+        with pytest.raises(CannotStart, match=r"does not start here: .*state"):
+            await stage.start()
+
+
+# --- what counts as lost and as twice ----------------------------------------------------------
+
+
+class Bot:
+    """Speaks to the service as the daemon does, and can do it wrongly."""
+
+    def __init__(self) -> None:
+        self.service = ChatService(SystemClock())
+        self.answers: list[bytes] = []
+        self.broken = 0
+
+    def write(self, text: str, chat: int = 1001, method: str = "sendMessage") -> None:
+        body = f"chat_id={chat}&text={text}".encode()
+        self.service.heard(cast("plain_http.Connection", self), f"/bot/{method}", body)
+
+    def answer(self, body: bytes, status: int = 200) -> None:
+        self.answers.append(b"%d %b" % (status, body))
+
+    def break_off(self) -> None:
+        self.broken += 1
+
+
+def trials(bot: Bot) -> Trials:
+    stage = SimpleNamespace(chat=bot.service, model=ModelService())
+    return Trials(cast("Stage", stage))
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ([], "1 questions, 1 lost, 0 answered twice"),
+        (["end-of-plain-1", "end-of-plain-1"], "1 questions, 0 lost, 1 answered twice"),
+        (["end-of-plain-1", f"{MARK}: end-of-plain-1"], "1 questions, 0 lost, 0 answered twice"),
+    ],
+    ids=["lost", "twice", "a copy that says so"],
+)
+def test_each_question_is_counted(written: list[str], words: str) -> None:
+    bot = Bot()
+    made = trials(bot)
+    made._ask("plain", 1001)
+    for text in written:
+        bot.write(text)
+    found = made._counted()
+    assert found.words == words
+    assert found.well == ("0 lost, 0 answered twice" in words)
+
+
+def test_a_chat_service_goes_wrong_once_and_counts_who_does_not_wait() -> None:
+    bot = Bot()
+    bot.service.goes_wrong(1001, Fault.TOO_MANY)
+    bot.write("one")
+    bot.write("one")
+    assert bot.answers[0].startswith(b"429 ")
+    assert (bot.service.too_early, bot.service.shown(1001)) == (1, ["one"])
+    bot.service.goes_wrong(1002, Fault.BROKEN)
+    bot.write("two", 1002)
+    assert bot.service.shown(1002) == []
+    bot.service.goes_wrong(1003, Fault.CUT_AFTER)
+    bot.write("three", 1003)
+    assert (bot.service.shown(1003), bot.broken) == (["three"], 1)
+
+
+def test_an_older_server_knows_no_rich_messages() -> None:
+    bot = Bot()
+    bot.write("rich", method="sendRichMessage")
+    assert bot.answers[0].startswith(b"404 ")
+    assert question("a-1") == "tell me [a-1]"
+
+
+async def test_waiting_for_what_never_comes_ends() -> None:
+    assert not await Bot().service.until(lambda: False, 0.01)
