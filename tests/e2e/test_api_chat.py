@@ -619,8 +619,9 @@ async def test_a_whole_answer_that_was_cut_says_so(tmp_path: Path) -> None:
         ModelServer(CUT, 'S400"not today"') as model,
         served(tmp_path, model) as api,
     ):
-        status, _, answer = await api.wire.ask("go")
+        status, headers, answer = await api.wire.ask("go")
         (choice,) = answer["choices"]
+        assert headers["cache-control"] == "no-store"
         assert (status, choice["finish_reason"]) == (200, "error")
         assert choice["message"]["content"] == "so far "
         assert "not today" in answer["error"]["message"]

@@ -19,7 +19,7 @@ from agent.events import (
 )
 from gateway.answer import said
 from gateway.api.chat_form import ChatForm
-from gateway.api.outcome import Outcome, outcome_of
+from gateway.api.outcome import Outcome, cleaned, outcome_of
 from gateway.api.story import More, Piece, Story, ToolOver, ToolRuns
 from gateway.news import End, News, Over, Told
 from gateway.observe.redact import Redactor
@@ -214,6 +214,16 @@ def test_a_library_may_repeat_what_was_not_begun_after_a_while(over: Over) -> No
     assert failure
     assert "x-should-retry" not in failure.headers()
     assert int(failure.headers()["retry-after"]) > 0
+
+
+def test_what_a_service_says_of_an_error_shows_no_key() -> None:
+    key = "sk-abcdefghij0123456789ABCDEFGHIJ"
+    clean = Redactor().clean
+    declined = outcome_of(End(Over.FAILED, failed("N9"), f"not with {key}"))
+    assert cleaned(declined, clean).declined == "not with ***"
+    broken = cleaned(outcome_of(End(Over.FAILED, failed(), f"wrong key {key}")), clean)
+    assert broken.failure
+    assert "wrong key ***" in broken.failure.message
 
 
 def test_a_library_of_openais_finds_choices_in_every_event() -> None:
