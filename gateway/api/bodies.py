@@ -13,6 +13,7 @@ OWN_TOOLS = (
     "leave `tools` out."
 )
 _WHERE = re.compile(r"(?P<what>.*) - at `\$\.?(?P<param>[^`]*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
 _UNKNOWN = re.compile(r"Invalid value '(?P<kind>.*)'", re.DOTALL)
 _PART = re.compile(r"(?P<part>.+\.content\[.+\])\.type")
 
@@ -37,4 +38,7 @@ def _misfit(what: str, param: str) -> Refused:
     if kind and part:
         msg = f"Parts of type “{kind['kind'][:80]}” are not taken here, only text and pictures."
         return unfit(msg, part["part"])
+    if missing := _MISSING.fullmatch(what):
+        where = f"{param}.{missing['name']}" if param else missing["name"]
+        return unfit(f"`{where}` is missing.", where, "missing_required_parameter")
     return unfit(f"{what}.", param or None)

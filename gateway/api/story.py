@@ -131,4 +131,4 @@ class Story:
 
     def _over(self, call_id: str) -> tuple[Piece, ...]:
         tool = self._running.pop(call_id, None)
-        return (ToolOver(call_id, tool),) if tool else ()
+        return () if tool is None else (ToolOver(call_id, tool),)

@@ -30,7 +30,7 @@ from tests.e2e.api_kit import (
 )
 from tests.e2e.house import talkative
 from tests.fakes.agent_kit import Workshop
-from tests.fakes.model_script import calls, ok, words
+from tests.fakes.model_script import Script, calls, ok, words
 from tests.fakes.model_server import ModelServer
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -221,6 +221,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "blank": ({"messages": user("  ")}, "messages[0].content", "nothing in"),
     "role": ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "king"),
     "type": ({"max_tokens": "many"}, "max_tokens", "got `str`"),
+    "missing": (
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        "messages[0].content[0].image_url",
+        "`messages[0].content[0].image_url` is missing.",
+    ),
     "remote picture": (
         {"messages": looking("https://example.org/cat.png")},
         "messages[0].content[1].image_url.url",
@@ -259,6 +264,24 @@ async def test_what_cannot_be_done_is_refused_in_one_sentence(tmp_path: Path) ->
             assert error["param"] == param, name
             assert words_of_it in error["message"], name
         assert await api.sessions() == []
+
+
+async def test_who_misspells_what_must_be_there_is_told_its_name(tmp_path: Path) -> None:
+    async with ModelServer() as model, served(tmp_path, model) as api:
+        for path, body, name in (
+            ("/chat/completions", {"message": user("hi")}, "messages"),
+            ("/responses", {"inputs": "hi"}, "input"),
+        ):
+            status, _, answer = await api.wire.send("POST", path, json=body)
+            assert (status, answer["error"]) == (
+                400,
+                {
+                    "message": f"`{name}` is missing.",
+                    "type": "invalid_request_error",
+                    "param": name,
+                    "code": "missing_required_parameter",
+                },
+            )
 
 
 async def test_a_body_that_is_no_request_is_a_400(tmp_path: Path) -> None:
@@ -442,6 +465,26 @@ async def test_notices_come_beside_the_text(tmp_path: Path) -> None:
         assert text_of(found) == "done"
 
 
+async def test_news_of_a_cut_call_are_no_part_of_the_answer(tmp_path: Path) -> None:
+    """Words, then half of a call: what a chat is told of it comes as an event of its own."""
+    shop = Workshop()
+    cut = """H T"Let me pay." C(0,c1,pay,'{"amount":') RST"""
+    scripts = (cut, calls(("c2", "pay", '{"amount":3}')), ok("Paid."))
+    async with (
+        ModelServer(*scripts, *scripts) as model,
+        served(tmp_path, model, tools=shop.tools()) as api,
+    ):
+        found = await api.wire.stream("go")
+        assert "N4" in [each["id"] for each in named(found, "holdfast.notice")]
+        (words_of_it,) = [each["text"] for each in named(found, "holdfast.notice")][:1]
+        assert "has NOT run" in words_of_it
+        assert "NOT run" not in text_of(found)
+        assert text_of(found) == "Let me pay.\n\nPaid."
+        _, _, answer = await api.wire.ask("go")
+        assert answer["choices"][0]["message"]["content"] == text_of(found)
+        assert shop.effects == ["pay 3", "pay 3"]
+
+
 # --- honest ends -----------------------------------------------------------------------------
 
 CUT = 'H T"so far " RST'
@@ -503,6 +546,51 @@ async def test_the_library_sees_the_text_and_then_raises(tmp_path: Path) -> None
         assert found[-1].finish_reason == "error"
 
 
+@pytest.mark.parametrize("before", ["a tool", "a notice", "a sign of life"])
+async def test_a_stream_in_which_nothing_was_said_ends_with_an_error_too(
+    tmp_path: Path, before: str
+) -> None:
+    """The status is out by then, so the end says it."""
+    scripts: dict[str, tuple[Script, ...]] = {
+        "a tool": (calls(("c1", "noop", "{}")), 'S400"not today"'),
+        "a notice": ('S429:{"retry-after":"0.01"}', 'S400"not today"'),
+        "a sign of life": ('W.3 S400"not today"',),
+    }
+    http = QUICK if before == "a sign of life" else HTTP
+    async with (
+        ModelServer(*scripts[before]) as model,
+        served(tmp_path, model, tools=Workshop().tools(), http=http) as api,
+    ):
+        found = await api.wire.stream("go", stream_options={"include_usage": True})
+        assert found[0].name == {"a sign of life": ": keepalive"}.get(before, "")
+        assert (text_of(found), finish_of(found)) == ("", ["error"])
+        *_, spent, failed, done = found
+        assert spent.data["choices"] == []
+        assert failed.data["error"] | {"message": ""} == {
+            "message": "",
+            "type": "server_error",
+            "param": None,
+            "code": "turn_failed",
+        }
+        assert "not today" in failed.data["error"]["message"]
+        assert done.data == "[DONE]"
+
+
+async def test_the_library_raises_where_a_turn_failed_behind_a_tool(tmp_path: Path) -> None:
+    scripts = (calls(("c1", "noop", "{}")), 'S400"not today"')
+    async with (
+        ModelServer(*scripts, *scripts) as model,
+        served(tmp_path, model, tools=Workshop().tools()) as api,
+    ):
+        stream = await api.chat.create(model="scripted", messages=user("go"), stream=True)
+        with pytest.raises(openai.APIError, match="not today"):
+            async for _ in stream:
+                pass
+        with pytest.raises(openai.InternalServerError) as error:  # unstreamed it is a status
+            await api.chat.create(model="scripted", messages=user("go"))
+        assert (error.value.status_code, error.value.code) == (502, "turn_failed")
+
+
 ANEW = "Once upon a time there was a king who had three daughters, and "
 
 
@@ -531,8 +619,9 @@ async def test_a_whole_answer_that_was_cut_says_so(tmp_path: Path) -> None:
         ModelServer(CUT, 'S400"not today"') as model,
         served(tmp_path, model) as api,
     ):
-        status, _, answer = await api.wire.ask("go")
+        status, headers, answer = await api.wire.ask("go")
         (choice,) = answer["choices"]
+        assert headers["cache-control"] == "no-store"
         assert (status, choice["finish_reason"]) == (200, "error")
         assert choice["message"]["content"] == "so far "
         assert "not today" in answer["error"]["message"]

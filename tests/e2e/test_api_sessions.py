@@ -9,8 +9,11 @@ import pytest
 from openai import AsyncOpenAI
 
 from gateway.settings import GatewaySettings, LimitSettings, UserLimits
-from sessions.records import InboxState
+from sessions.changes import Change, EndTurn, SetSession
+from sessions.records import InboxEntry, InboxState, Reason, SessionState
 from sessions.settings import SessionSettings
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
 from tests.e2e.api_kit import (
     KEY,
     ApiHouse,
@@ -24,9 +27,11 @@ from tests.e2e.api_kit import (
 )
 from tests.e2e.daemon import Daemon
 from tests.e2e.house import opened, talkative
+from tests.e2e.test_api_remote_pictures import fetching, looking
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import ModelServer
+from tests.fakes.shelf import PNG, Shelf, answer
 
 SESSION = {"x-session-id": "mine"}
 
@@ -255,6 +260,44 @@ async def test_who_lost_the_connection_and_asks_again_at_once_is_answered(tmp_pa
         assert len(model.requests) == 2
 
 
+async def test_who_asks_again_while_the_turn_that_was_left_ends_is_answered_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is already being ended is not joined: it would end before the reader's eyes."""
+    scripts = ('H T"so " HANG', ok("so it is"))
+    ends, go, looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        store = api.house.runner._store
+        assert store
+        apply, inbox_entry = store.apply, store.inbox_entry
+
+        async def slowly(*changes: Change) -> None:
+            if any(isinstance(each, EndTurn) for each in changes) and not go.is_set():
+                ends.set()
+                await go.wait()
+            await apply(*changes)
+
+        async def noticed(source: str, event: str) -> InboxEntry | None:
+            found = await inbox_entry(source, event)
+            looked.set()
+            return found
+
+        monkeypatch.setattr(store, "apply", slowly)
+        monkeypatch.setattr(store, "inbox_entry", noticed)
+        async with api.wire.opened("one", headers=keyed()) as response:
+            async for event in events(response):
+                if text_of([event]):
+                    break
+            response.close()
+        async with asyncio.timeout(8), asyncio.TaskGroup() as group:
+            await ends.wait()
+            looked.clear()
+            again = group.create_task(api.wire.stream("one", headers=keyed()))
+            await looked.wait()
+            go.set()
+        assert (text_of(again.result()), finish_of(again.result())) == ("so it is", ["stop"])
+
+
 async def test_under_one_key_nothing_else_can_be_asked(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         await api.wire.ask("one", headers=keyed())
@@ -307,7 +350,7 @@ async def test_a_turn_that_is_drained_is_told_to_its_reader(tmp_path: Path) -> N
                         api.house.runner.stopping.set()
         status, headers, body = silent.result()
         assert (status, body["error"]["code"]) == (503, "interrupted")
-        assert headers["x-should-retry"] == "false"
+        assert (headers["x-should-retry"], headers["x-session-state"]) == ("false", "new")
         assert (text_of(found), finish_of(found)) == ("so far ", ["error"])
         assert found[-2].data["error"]["code"] == "interrupted"
 
@@ -333,6 +376,63 @@ async def test_a_session_that_was_drained_goes_on_at_the_next_request(tmp_path: 
             _, headers, _ = await api.wire.ask("last", headers=SESSION)
             assert headers["x-session-state"] == "continued"
             assert await api.sessions() == [("active", None)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [
+        (Reason.RESTART, "resumed"),
+        (Reason.CRASH, "resumed"),
+        (Reason.STUCK, "resumed"),
+        (Reason.STOP, "new"),
+        (Reason.SWITCHED, "new"),
+    ],
+)
+async def test_what_an_interruption_suspended_goes_on_and_what_a_person_did_not(
+    tmp_path: Path, reason: Reason, state: str
+) -> None:
+    async with ModelServer(talkative) as model:
+        async with served(tmp_path, model) as api:
+            await api.wire.ask("one", headers=SESSION)
+        place = f"sqlite:///{tmp_path / 'holdfast.db'}"
+        store = await SessionStore.open(place, clock=SystemClock())
+        (session,) = await store.sessions()
+        await store.apply(SetSession(session.id, SessionState.SUSPENDED, reason, 1))
+        await store.close()
+        async with served(tmp_path, model) as api:
+            _, headers, answer = await api.wire.ask("two", headers=SESSION)
+            assert (headers["x-session-state"], said(answer)) == (state, "echo: two")
+            asked = [str(each["content"]) for each in await api.house.asked(2)]
+            assert ("echo: one" in asked) is (state == "resumed")
+
+
+async def test_while_the_daemon_stops_nothing_more_is_begun(tmp_path: Path) -> None:
+    """Also of what was let in before, and had to fetch a picture first."""
+    patient = GatewaySettings(drain_seconds=60)
+
+    class Stops(dict[str, bytes]):
+        def get(self, _path: str, _missing: Any = None) -> Any:
+            api.house.runner.stopping.set()
+            return answer(PNG)
+
+    async with (
+        Shelf(Stops()).open() as shelf,
+        ModelServer(talkative) as model,
+        served(tmp_path, model, gateway=patient, http=fetching(shelf.place())) as api,
+        api.wire.opened("hang") as running,
+    ):
+        async for event in events(running):
+            if text_of([event]):
+                break
+        for asked in (looking(f"http://{shelf.place()}/a"), user("two")):
+            status, headers, body = await api.wire.ask("", messages=asked)
+            assert (status, body["error"]["code"]) == (503, "not_ready")
+            assert (int(headers["retry-after"]), headers.get("x-should-retry")) == (2, None)
+        assert (await api.wire.send("GET", "/models"))[0] == 200
+        store = api.house.runner._store
+        assert store
+        assert len(await store.sessions()) == 1
+    assert [each.last_user_text for each in model.requests] == ["hang"]
 
 
 async def test_what_waited_at_a_crash_is_answered_only_if_it_may_be_asked_again(

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent.settings import McpSettings
+from agent.tools.mcp.servers import McpServers
 from platforms.core.contract import Live, Sender
+from tests.e2e.api_kit import named, served, text_of
 from tests.e2e.house import House, Screen, gateway, talkative
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
@@ -18,6 +20,14 @@ ANN, CHAT = Sender("1001", "Ann"), "1001"
 ADMINS = ("memory:9",)
 SERVER = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
 SEND = 'H C(0,c1,send,{"to":"bob","text":"hi"}) F tool_calls U D'
+
+
+@pytest.fixture(autouse=True)
+def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may take longer to start than a daemon waits for it, where much else is going on."""
+    defaults = McpServers.__init__.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "start_seconds", 25.0)
 
 
 def server(home: Path) -> McpSettings:
@@ -133,6 +143,28 @@ async def test_a_call_that_only_reads_runs_without_a_question(tmp_path: Path) ->
         await house.screen.say(CHAT, "look at a", sender=ANN)
         await house.screen.shows(CHAT, "echo: look at a")
         assert await result(house) == "seen a"
+
+
+async def test_a_call_over_the_api_does_not_run_and_the_model_is_told_why(tmp_path: Path) -> None:
+    """Nobody reads a question there, also where admins could: whoever asks for the answer waits."""
+    look = 'H C(0,c2,look,{"path":"a"}) F tool_calls U D'
+    async with (
+        ModelServer(calling(SEND, look)) as model,
+        served(tmp_path, model, admins=ADMINS, mcp=(server(tmp_path),)) as api,
+    ):
+        found = await api.wire.stream("write to bob")
+        assert text_of(found) == "echo: write to bob"
+        told = await result(api.house)
+        assert told.startswith("send has NOT run: it needs a person's approval")
+        assert "nobody in this conversation who could be asked" in told
+        progress = named(found, "hermes.tool.progress")
+        assert [(each["toolCallId"], each["status"]) for each in progress] == [
+            ("c2", "running"),
+            ("c2", "completed"),
+        ]
+        assert await result(api.house, 3) == "seen a"  # what only reads does run
+        assert api.house.screen.messages("9") == []  # no admin is asked
+    assert effects(tmp_path) == []
 
 
 async def test_a_server_that_dies_in_a_call_does_not_take_the_turn_down(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import json
 import os
+import platform
 import re
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,8 @@ async def test_what_happens_is_counted(tmp_path: Path, model: ModelServer) -> No
     assert value(found, "process_resident_memory_bytes") > 10_000_000
     assert value(found, "process_open_fds") > 5
     assert value(found, "disk_free_bytes") > 0
+    what = {"version": metadata.version("holdfast"), "python": platform.python_version()}
+    assert value(found, "build_info", **what) == 1
 
 
 async def test_a_cut_answer_is_a_recovery_and_a_running_turn_is_seen(tmp_path: Path) -> None:

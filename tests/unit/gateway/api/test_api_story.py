@@ -19,7 +19,7 @@ from agent.events import (
 )
 from gateway.answer import said
 from gateway.api.chat_form import ChatForm
-from gateway.api.outcome import Outcome, outcome_of
+from gateway.api.outcome import Outcome, cleaned, outcome_of
 from gateway.api.story import More, Piece, Story, ToolOver, ToolRuns
 from gateway.news import End, News, Over, Told
 from gateway.observe.redact import Redactor
@@ -47,6 +47,10 @@ def told(*news: News) -> list[Piece]:
         ((ToolStarted("c1", "_inner", ""), ToolFinished("c1", "_inner", ok=True)), []),
         ((ToolStarted("", "read", ""), ToolFinished("", "read", ok=True)), []),
         (
+            (ToolStarted("c1", "", ""), ToolFinished("c1", "", ok=False)),
+            [ToolRuns("c1", "", "", ""), ToolOver("c1", "")],
+        ),
+        (
             (STARTED, ToolStarted("c2", "pay", "3"), FINISHED),
             [RUNS, ToolRuns("c2", "pay", "3", ""), OVER, ToolOver("c2", "pay")],
         ),
@@ -60,6 +64,7 @@ def told(*news: News) -> list[Piece]:
         "finished too early",
         "one of those that are not shown",
         "no id",
+        "no name",
         "two at once, one left behind",
     ],
 )
@@ -122,7 +127,7 @@ _tools = st.builds(
     lambda name, call, begins: (
         ToolStarted(call, name, "") if begins else ToolFinished(call, name, ok=True)
     ),
-    st.sampled_from(["read", "pay", "_inner"]),
+    st.sampled_from(["read", "pay", "_inner", ""]),
     st.sampled_from(["", "c1", "c2", "c3"]),
     st.booleans(),
 )
@@ -221,6 +226,16 @@ def test_a_library_may_repeat_what_was_not_begun_after_a_while(over: Over) -> No
     assert failure
     assert "x-should-retry" not in failure.headers()
     assert int(failure.headers()["retry-after"]) > 0
+
+
+def test_what_a_service_says_of_an_error_shows_no_key() -> None:
+    key = "sk-abcdefghij0123456789ABCDEFGHIJ"
+    clean = Redactor().clean
+    declined = outcome_of(End(Over.FAILED, failed("N9"), f"not with {key}"))
+    assert cleaned(declined, clean).declined == "not with ***"
+    broken = cleaned(outcome_of(End(Over.FAILED, failed(), f"wrong key {key}")), clean)
+    assert broken.failure
+    assert "wrong key ***" in broken.failure.message
 
 
 def test_a_library_of_openais_finds_choices_in_every_event() -> None:

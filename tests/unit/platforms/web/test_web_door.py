@@ -153,3 +153,26 @@ def test_the_csrf_token_belongs_to_one_cookie() -> None:
     assert same(csrf_token("a"), csrf_token("a"))
     assert not same(csrf_token("a"), csrf_token("b"))
     assert not same("é", csrf_token("a"))
+
+
+async def test_how_much_of_a_token_was_right_shows_in_no_time(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links, cookies and the page's token: each is compared as a whole, and with all there are."""
+    links = [await door.new_link() for _ in range(2)]
+    compared: list[tuple[bytes, bytes]] = []
+
+    def comparing(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr("hmac.compare_digest", comparing)
+    cookie = await door.enter(links[0]) or ""
+    assert len(compared) == len(links) * 2  # to see whether it opens, and to spend it
+    for shown in (cookie, "guessed"):
+        compared.clear()
+        assert await door.admits(shown) == (shown == cookie)
+        assert {len(each) for pair in compared for each in pair} == {64}  # never the token itself
+    compared.clear()
+    assert same(csrf_token(cookie), csrf_token(cookie))
+    assert len(compared) == 1
