@@ -13,7 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -23,8 +23,10 @@ from gateway.control import NotRunning, ask, socket_path
 from gateway.errors import CannotStart, ConfigError
 from platforms.core.registry import specs
 from sessions.errors import StoreError, StoreTooNew
-from sessions.store import SessionStore
 from sessions.values.clock import SystemClock, rfc3339
+
+if TYPE_CHECKING:
+    from sessions.store import SessionStore
 
 Result = TypeVar("Result")
 Body = Callable[..., None]
@@ -80,7 +82,7 @@ def order(do: str, **args: object) -> Any:  # noqa: ANN401 - what the operation 
 # --- the store -------------------------------------------------------------------------------
 
 
-def read_store(options: Options, read: Callable[[SessionStore], Awaitable[Result]]) -> Result:
+def read_store(options: Options, read: Callable[["SessionStore"], Awaitable[Result]]) -> Result:
     """Read the store, also while a daemon runs."""
     loaded = settings_of(options)
 
@@ -92,8 +94,11 @@ def read_store(options: Options, read: Callable[[SessionStore], Awaitable[Result
 
 
 @contextlib.asynccontextmanager
-async def opened(loaded: Loaded, *, read_only: bool) -> AsyncIterator[SessionStore]:
+async def opened(loaded: Loaded, *, read_only: bool) -> AsyncIterator["SessionStore"]:
     """Open the store; what goes wrong with it becomes one sentence."""
+    # It takes longer to load than all else; commands that only ask the daemon do without it.
+    from sessions.store import SessionStore  # noqa: PLC0415
+
     url = loaded.settings.store.url
     where = url.reveal() if url else f"sqlite:///{loaded.home / 'holdfast.db'}"
     with told():
