@@ -47,7 +47,7 @@ NOT_HERE: tuple[tuple[str, str], ...] = (
 """What cannot be done here, and why not; a shell still reads it, and `holdfast` knows its words."""
 
 _DAEMON = re.compile(r"(?:\w+=\S*\s+)*holdfast run(?!.*--(?:check|help))\b")
-_NEEDS_ONE = re.compile(r"\bholdfast (link|status|send|pair|sessions|why|chat)\b|\bcurl\b")
+_NEEDS_ONE = re.compile(r"\bholdfast (link|status|send|pair|sessions|why|chat|backup|doctor)\b|\bcurl\b")
 _SERVICE = re.compile(r"holdfast service (start|stop|restart|reload)\b")
 _KEYS = re.compile(r"\b(OPENAI|ANTHROPIC)_\w+=")
 
