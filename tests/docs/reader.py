@@ -54,6 +54,12 @@ _KEYS = re.compile(r"\b(OPENAI|ANTHROPIC)_\w+=")
 _LINES: Mapping[str, str] = {"holdfast chat": "hello\n"}
 """What is typed into programs that read."""
 
+_AT_A_TERMINAL: Mapping[str, str] = {
+    "holdfast restore": "y\n",
+    "holdfast setup": "\n" * 12,  # as it suggests
+}
+"""What is answered to programs that ask, and ask nobody but who sits at a terminal."""
+
 _GROUPS = {"holdfast.tools", "holdfast.platforms", "holdfast.providers"}
 
 
@@ -177,7 +183,10 @@ class Reader:
         if _NEEDS_ONE.search(text) and self._daemon is None:
             await self._start(command, "holdfast run")
         text = text.replace("pip install --editable .", f"pip install {self._own()} .")
-        code, said, trouble = await self._shell(await self._meant(text), _typed(text))
+        meant = await self._meant(text)
+        if asked := _typed(text, _AT_A_TERMINAL):
+            meant = f"script -qec {shlex.quote(meant)} /dev/null"
+        code, said, trouble = await self._shell(meant, asked or _typed(text, _LINES))
         if code:
             last = (trouble.strip() or said.strip() or "no word of why").splitlines()[-1]
             _fail(command.line, command.text, f"exit code {code}: {last}")
@@ -365,8 +374,8 @@ def configured(block: Block, folder: Path) -> tuple[str, ...]:
     return tuple(each.replace(f"{path}:", "line ") for each in (*found.problems, *found.warnings))
 
 
-def _typed(text: str) -> str:
-    return next((lines for name, lines in _LINES.items() if text.startswith(name)), "")
+def _typed(text: str, table: Mapping[str, str]) -> str:
+    return next((lines for name, lines in table.items() if text.startswith(name)), "")
 
 
 def _balanced(text: str) -> bool:
