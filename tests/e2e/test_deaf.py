@@ -91,7 +91,7 @@ async def test_a_platform_that_hears_nothing_any_more_is_named_until_it_does(
     monkeypatch.setattr("gateway.supervision.FIRST_PAUSE", 0.05)
     monkeypatch.setattr("gateway.supervision.LONGEST_PAUSE", 0.1)
     async with crowd(name, 1, together=False) as people, ModelServer(brief) as model:
-        server: Any = people._server  # type: ignore[attr-defined]  # each of them has one
+        server: Any = people.server  # type: ignore[attr-defined]  # each of them has one
         server.heartbeat = 0.1
         async with door(people.config()["base_url"]) as between:
             server.door = between.port
