@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import importlib.util
 import json
+import os
 import re
 import shlex
 import signal
@@ -35,6 +36,7 @@ ME = 1001  # an admin, on Telegram
 
 NOT_HERE: tuple[tuple[str, str], ...] = (
     (r"holdfast service (?!.*--dry-run)", "needs systemd"),
+    (r"holdfast setup(?!.*--non-interactive)", "asks; tests of its own answer it at a terminal"),
     (r"holdfast selftest\b", "takes half a minute; tests/e2e/test_selftest.py runs it"),
     (r"(systemctl|journalctl|loginctl|systemd-analyze|timedatectl) ", "needs systemd"),
     (r"(docker|podman) ", "needs a container engine, and images from elsewhere"),
@@ -47,17 +49,16 @@ NOT_HERE: tuple[tuple[str, str], ...] = (
 """What cannot be done here, and why not; a shell still reads it, and `holdfast` knows its words."""
 
 _DAEMON = re.compile(r"(?:\w+=\S*\s+)*holdfast run(?!.*--(?:check|help))\b")
-_NEEDS_ONE = re.compile(r"\bholdfast (link|status|send|pair|sessions|why|chat|backup|doctor)\b|\bcurl\b")
+_NEEDS_ONE = re.compile(
+    r"\bholdfast (link|status|send|pair|sessions|why|chat|backup|doctor)\b|\bcurl\b"
+)
 _SERVICE = re.compile(r"holdfast service (start|stop|restart|reload)\b")
 _KEYS = re.compile(r"\b(OPENAI|ANTHROPIC)_\w+=")
 
 _LINES: Mapping[str, str] = {"holdfast chat": "hello\n"}
 """What is typed into programs that read."""
 
-_AT_A_TERMINAL: Mapping[str, str] = {
-    "holdfast restore": "y\n",
-    "holdfast setup": "\n" * 12,  # as it suggests
-}
+_AT_A_TERMINAL: Mapping[str, str] = {"holdfast restore": "y\n"}
 """What is answered to programs that ask, and ask nobody but who sits at a terminal."""
 
 _GROUPS = {"holdfast.tools", "holdfast.platforms", "holdfast.providers"}
@@ -220,13 +221,16 @@ class Reader:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )
         try:
             async with asyncio.timeout(PATIENCE):
                 said, trouble = await running.communicate(typed.encode())
         except TimeoutError:
-            running.kill()
-            return -1, "", f"it did not end within {PATIENCE:g} s"
+            os.killpg(running.pid, signal.SIGKILL)
+            said, trouble = await running.communicate()
+            last = (trouble or said).decode().strip().splitlines()[-1:]
+            return -1, "", f"it did not end within {PATIENCE:g} s; its last words: {last}"
         return running.returncode or 0, said.decode(), trouble.decode()
 
     # --- the gateway ----------------------------------------------------------------------------

@@ -258,6 +258,7 @@ def test_what_is_right_is_let_pass() -> None:
         ("```sh\nholdfast config check --set http.prt=1\n```\n", "exit code 78: --set http.prt=1"),
         ("```sh\nholdfast run --set http.prt=1\n```\n", "unknown key http.prt"),
         ("```sh\nholdfast service nonsense\n```\n", "`holdfast service"),
+        ("```sh\nholdfast selftest --fast\n```\n", "has no option --fast"),
         ("```sh\nsystemctl status 'holdfast\n```\n", "unexpected EOF"),
         ("```python\nraise ValueError('no')\n```\n", "2: `python`: ValueError: no"),
         ("```toml\n[gateway]\nbsy = 'queue'\n```\n", "unknown key gateway.bsy"),
