@@ -100,7 +100,16 @@ class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = None
 
 
-ProviderName = Literal["openai", "openai-responses", "anthropic", "demo"]
+ProviderName = Annotated[
+    str,
+    Meta(
+        pattern="^[a-z][a-z0-9_-]*$",
+        extra={
+            "form": 'one of "openai", "openai-responses", "anthropic", "demo", or one that another '
+            "distribution brings"
+        },
+    ),
+]
 
 
 class TargetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

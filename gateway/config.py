@@ -21,6 +21,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from agent.providers.registry import available
+from agent.settings import SERVICES, TargetSettings
 from gateway import credentials
 from gateway.access import parse_entry
 from gateway.config_decode import Decoder, Problem
@@ -174,6 +176,7 @@ class _Loader:
         self._report(complete_model(self._tree, self._environ))
         settings = self._decode()
         if settings is not None:
+            self._refuse_providers(settings)
             self._refuse_what_is_to_come(settings)
             self._report(
                 [Problem(path, f"{dotted(path)}: {text}") for path, text in unpriced(settings)]
@@ -301,6 +304,21 @@ class _Loader:
                 f"run: chmod 600 {self._path}"
             )
 
+    def _refuse_providers(self, settings: Settings) -> None:
+        """Others may bring providers; what nobody brings is a slip."""
+        targets: list[tuple[KeyPath, TargetSettings]]
+        targets = [(("model",), settings.model), *_fallbacks(settings)]
+        for path, target in targets:
+            if target.provider in SERVICES:
+                continue  # where others are is looked up only when one is named
+            known = (*SERVICES, *(name for name in available() if name not in SERVICES))
+            if target.provider not in known:
+                listed = ", ".join(f'"{name}"' for name in known)
+                key: KeyPath = (*path, "provider")
+                text = f'{dotted(key)} must be one of {listed}, not "{target.provider}"'
+                text += did_you_mean(target.provider, known)
+                self._report([Problem(key, text)])
+
     def _refuse_what_is_to_come(self, settings: Settings) -> None:
         """A key that is known and does nothing yet must not look as if it did."""
         usual = Settings()
@@ -344,6 +362,12 @@ class _Loader:
                 f"{self._where(path)}: {dotted(path)} {what}: no platform is "
                 f"called {platform}{did_you_mean(platform, known)}"
             )
+
+
+def _fallbacks(settings: Settings) -> list[tuple[KeyPath, TargetSettings]]:
+    return [
+        (("model", "fallback", index), each) for index, each in enumerate(settings.model.fallback)
+    ]
 
 
 def _at(settings: object, path: KeyPath) -> object:

@@ -14,7 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -24,8 +24,10 @@ from gateway.control import NotRunning, ask, socket_path
 from gateway.errors import CannotStart, ConfigError
 from platforms.core.registry import specs
 from sessions.errors import StoreError, StoreTooNew
-from sessions.store import SessionStore
 from sessions.values.clock import SystemClock, rfc3339
+
+if TYPE_CHECKING:
+    from sessions.store import SessionStore
 
 Result = TypeVar("Result")
 Body = Callable[..., None]
@@ -88,7 +90,7 @@ def nobody_runs() -> str:
 # --- the store -------------------------------------------------------------------------------
 
 
-def read_store(options: Options, read: Callable[[SessionStore], Awaitable[Result]]) -> Result:
+def read_store(options: Options, read: Callable[["SessionStore"], Awaitable[Result]]) -> Result:
     """Read the store, also while a daemon runs."""
     loaded = settings_of(options)
 
@@ -102,8 +104,11 @@ def read_store(options: Options, read: Callable[[SessionStore], Awaitable[Result
 @contextlib.asynccontextmanager
 async def opened(
     loaded: Loaded, *, read_only: bool, keep_in: Path | None = None
-) -> AsyncIterator[SessionStore]:
+) -> AsyncIterator["SessionStore"]:
     """Open the store; what goes wrong with it becomes one sentence. See `SessionStore.open`."""
+    # It takes longer to load than all else; commands that only ask the daemon do without it.
+    from sessions.store import SessionStore  # noqa: PLC0415
+
     with told():
         store = await SessionStore.open(
             store_url(loaded), clock=SystemClock(), read_only=read_only, keep_in=keep_in

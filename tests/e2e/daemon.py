@@ -42,20 +42,21 @@ class Daemon:
         assert self._process
         return self._process.pid
 
+    def words(self) -> list[str]:
+        """What it is started by."""
+        sets = [part for each in self.settings for part in ("--set", each)]
+        program = str(Path(sys.executable).with_name("holdfast"))
+        return [program, "run", "--set", f"http.port={self.port}", *sets]
+
     async def start(self) -> None:
         """Start it and wait until it says that it is ready."""
-        sets = [part for each in self.settings for part in ("--set", each)]
         environ = {
             name: value
             for name, value in environment().items()
             if not name.startswith(("HOLDFAST", "OPENAI", "ANTHROPIC", "NOTIFY"))
         }
         self._process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("holdfast")),
-            "run",
-            "--set",
-            f"http.port={self.port}",
-            *sets,
+            *self.words(),
             env={**environ, "HOLDFAST_HOME": str(self.home), **self.env},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -117,6 +117,25 @@ def test_what_every_start_pays_for_is_little(command: str) -> None:
     assert not heavy & set(found.stdout.splitlines())
 
 
+@pytest.mark.parametrize("command", ["status", "link"])
+def test_what_only_asks_the_daemon_does_not_load_the_database(place: Place, command: str) -> None:
+    program = (
+        "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.cli\n"
+        "try: gateway.cli.main()\n"
+        "except SystemExit: print(*sys.modules, sep='\\n')"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, command],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=place.env,
+    )
+    loaded = set(found.stdout.splitlines())
+    assert "gateway.control" in loaded
+    assert not {"sqlalchemy", "starlette", "openai"} & loaded
+
+
 def test_every_command_is_listed_and_explains_itself(place: Place) -> None:
     listed = place.run("--help").stdout
     for command in (

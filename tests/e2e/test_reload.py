@@ -102,7 +102,7 @@ async def test_what_is_wrong_is_said_and_what_was_in_force_stays(tmp_path: Path)
                 await reload()
             written.wrong = ""
             # The model cannot be found: then nothing else of it counts either.
-            nameless = ModelSettings(provider="nobody", name="x")  # type: ignore[arg-type]  # of a distribution that is gone
+            nameless = ModelSettings(provider="nobody", name="x")
             written.change(access=AccessSettings(), model=nameless)
             with pytest.raises(ConfigError, match="no model provider"):
                 await reload()

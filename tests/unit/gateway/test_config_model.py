@@ -205,3 +205,29 @@ def test_clocks_that_are_no_table_are_left_to_decoding() -> None:
         "model.fallback=[{name='m', timeouts=3}]",
     )
     assert "model.fallback[0].timeouts must be a table" in found
+
+
+def test_a_provider_of_another_package_can_be_named_once_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = ("model.provider=guest", "model.fallback=[{name='m', provider='gest'}]")
+    absent = problems(*named)
+    assert [each.partition(" must be one of ")[0] for each in absent] == [
+        "--set model.provider=guest: model.provider",
+        "--set model.fallback: model.fallback[0].provider",
+    ]
+    info = tmp_path / "guest-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[holdfast.providers]\nguest = agent.providers.demo:build\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert model(named[0]).provider == "guest"
+    (left,) = problems(*named)
+    assert left.endswith('"demo", "guest", not "gest" (did you mean guest?)')
+
+
+def test_a_provider_s_name_that_is_none_is_refused_before_it_is_looked_up() -> None:
+    (found,) = problems("model.provider='A b'")
+    assert "or one that another distribution brings" in found

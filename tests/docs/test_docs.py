@@ -1,0 +1,293 @@
+"""Every page of the documentation does what it says: its commands, its examples, its links."""
+
+import pkgutil
+import re
+import typing
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+from gateway.config_decode import strip
+from gateway.settings import Settings
+from platforms.core.registry import specs
+from scripts.command_docs import page as page_of_commands
+from tests.docs.pages import LANGUAGES, ROOT, Page, pages
+from tests.docs.reader import Reader, Wrong
+from tests.docs.spoken import wrong
+from tests.e2e.house import talkative
+from tests.fakes.discord.server import TOKEN as DISCORD_TOKEN
+from tests.fakes.discord.server import discord_server
+from tests.fakes.model_server import ModelServer
+from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN, SlackServer
+from tests.fakes.telegram.server import serving
+
+PAGES = pages()
+BY_NAME = {page.name: page for page in PAGES}
+INDEX = "docs/README.md"
+
+COMING = frozenset(
+    {
+        *(
+            "start.md",
+            "service.md",
+            "restarting.md",
+            "backup.md",
+            "budgets.md",
+            "troubleshooting.md",
+        ),
+        *("holdfast backup", "holdfast doctor", "holdfast service", "holdfast setup"),
+    }
+)
+"""Pages and commands that may be named although they are not there yet."""
+
+_KEY = re.compile(r"([a-z]+(?:\.[a-z_]+)+)(?: = .+)?")
+_PLACE = re.compile(r"(?:agent|deploy|docs|gateway|platforms|scripts|sessions|tests)/[\w./-]+")
+
+
+# --- what is done -----------------------------------------------------------------------------
+
+
+async def trouble_with(page: Page, folder: Path) -> str:
+    """What a reader of the page meets who does all that it says; empty when it works."""
+    async with AsyncExitStack() as opened:
+        more = {}
+        if page.name == "docs/discord.md":
+            discord = await opened.enter_async_context(discord_server())
+            more["HOLDFAST_PLATFORMS__DISCORD__BASE_URL"] = discord.url
+            more["DISCORD_BOT_TOKEN"] = DISCORD_TOKEN
+        if page.name == "docs/slack.md":
+            slack = await opened.enter_async_context(SlackServer())
+            more["HOLDFAST_PLATFORMS__SLACK__BASE_URL"] = slack.url
+            more |= {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
+        telegram = await opened.enter_async_context(serving())
+        model = await opened.enter_async_context(ModelServer(talkative))
+        reader = await opened.enter_async_context(Reader(folder, telegram, model, **more))
+        try:
+            await reader.read(page)
+        except Wrong as error:
+            return str(error)
+        return ""
+
+
+@pytest.mark.parametrize(
+    "page", [each for each in PAGES if each.is_done], ids=lambda each: each.name
+)
+async def test_what_a_page_has_its_reader_do_works(page: Page, tmp_path: Path) -> None:
+    if trouble := await trouble_with(page, tmp_path):
+        pytest.fail(trouble, pytrace=False)
+
+
+# --- what is said -----------------------------------------------------------------------------
+
+
+def unmarked(page: Page) -> Iterator[str]:
+    """Blocks that do not say what they are."""
+    for block in page.blocks:
+        if block.language not in LANGUAGES:
+            known = ", ".join(sorted(LANGUAGES))
+            yield f"{page.name}:{block.line}: a block of {block.language or 'nothing'}, not {known}"
+
+
+def unknown_commands(page: Page) -> Iterator[str]:
+    """Commands and options of ours that are named and do not exist."""
+    for each in page.spans:
+        words = each.text.split()
+        trouble = wrong(words[1:]) if words[0] == "holdfast" else ""
+        if trouble and " ".join(words[:2]) not in COMING:
+            yield f"{page.name}:{each.line}: `{each.text}`: {trouble}"
+    for block in page.blocks:
+        if block.language == "text":
+            for number, line in enumerate(block.text.splitlines(), block.line):
+                if (words := line.split())[:1] == ["holdfast"] and (trouble := wrong(words[1:])):
+                    yield f"{page.name}:{number}: `{line.strip()}`: {trouble}"
+
+
+def unknown_keys(page: Page) -> Iterator[str]:
+    """Keys of the configuration that are named and do not exist."""
+    for each in page.spans:
+        found = _KEY.fullmatch(each.text)
+        if not found or found[1].partition(".")[0] not in Settings.__struct_fields__:
+            continue
+        if not is_key(Settings, found[1].split(".")) and not is_code(found[1]):
+            yield f"{page.name}:{each.line}: `{each.text}`: there is no such key"
+
+
+def is_key(kind: Any, path: list[str]) -> bool:
+    bare = strip(kind)
+    if not path:
+        return True
+    if typing.get_origin(bare) in {tuple, dict}:
+        arguments = typing.get_args(bare)
+        if bare == dict[str, Any] or arguments[-1] is Struct:  # by the platform's name
+            return path[0] in specs() and is_key(specs()[path[0]].config, path[1:])
+        inside = arguments[0] if typing.get_origin(bare) is tuple else arguments[1]
+        return is_key(inside, path)
+    if not (isinstance(bare, type) and issubclass(bare, Struct)):
+        return False
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(bare)}
+    return path[0] in fields and is_key(fields[path[0]], path[1:])
+
+
+def is_code(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def missing_files(page: Page) -> Iterator[str]:
+    """Places of the source that are named and do not exist."""
+    for each in page.spans:
+        if _PLACE.fullmatch(each.text) and not (ROOT / each.text).exists():
+            yield f"{page.name}:{each.line}: `{each.text}`: there is no such file or folder"
+
+
+def dead_links(page: Page) -> Iterator[str]:
+    """Links to pages, files and headings that are not there."""
+    for each in page.links:
+        target, _, anchor = each.text.partition("#")
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path = (page.path.parent / target).resolve() if target else page.path
+        if target in COMING and not path.exists():
+            continue
+        if target and not path.exists():
+            yield f"{page.name}:{each.line}: {each.text}: there is no such file"
+        elif anchor and path.suffix == ".md":
+            there = Page(path) if target else page
+            if anchor not in there.anchors:
+                yield f"{page.name}:{each.line}: {each.text}: there is no such heading"
+
+
+CHECKS = (unmarked, unknown_commands, unknown_keys, missing_files, dead_links)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda each: each.name)
+def test_what_a_page_names_is_there(page: Page) -> None:
+    problems = [problem for look in CHECKS for problem in look(page)]
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def test_links_of_decisions_lead_somewhere() -> None:
+    records = map(Page, sorted((ROOT / "docs/decisions").glob("*.md")))
+    assert [problem for page in records for problem in dead_links(page)] == []
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    reached, ahead = set[str](), [INDEX]
+    while ahead:
+        name = ahead.pop()
+        if name not in reached and name in BY_NAME:
+            reached.add(name)
+            page = BY_NAME[name]
+            for link in page.links:
+                path = (page.path.parent / link.text.partition("#")[0]).resolve()
+                if path.is_relative_to(ROOT):
+                    ahead.append(str(path.relative_to(ROOT)))
+    lost = {*BY_NAME} - reached - {"README.md"}  # which leads to the index itself
+    assert lost == set(), "these are linked from nowhere"
+    assert any(link.text == INDEX for link in BY_NAME["README.md"].links)
+
+
+def test_the_index_has_a_line_for_every_page() -> None:
+    direct = {link.text for link in BY_NAME[INDEX].links}
+    here = {Path(name).name for name in BY_NAME if name.startswith("docs/")} - {"README.md"}
+    assert here - direct == set()
+
+
+def test_the_page_of_commands_is_the_one_that_the_commands_write() -> None:
+    assert BY_NAME["docs/commands.md"].text == page_of_commands(), (
+        "run: python -m scripts.command_docs"
+    )
+
+
+# --- that all of this notices something -------------------------------------------------------
+
+
+def made(text: str) -> Page:
+    return Page(ROOT / "docs/made-up.md", text)
+
+
+@pytest.mark.parametrize(
+    ("look", "text", "problem"),
+    [
+        (unmarked, "```\nholdfast run\n```\n", "2: a block of nothing"),
+        (unmarked, "```bash\nholdfast run\n```\n", "2: a block of bash"),
+        (unknown_commands, "words\n`holdfast stats`", "2: `holdfast stats`: there is no command"),
+        (unknown_commands, "`holdfast status --jsn`", "has no option --jsn"),
+        (unknown_commands, "`holdfast config\nsho`", "1: `holdfast config sho`: there is no"),
+        (unknown_commands, "`holdfast pair list|aprove`", "`holdfast pair aprove`"),
+        (unknown_commands, "```text\nholdfast lnk\n```\n", "2: `holdfast lnk`"),
+        (unknown_keys, "`gateway.drain` is", "1: `gateway.drain`: there is no such key"),
+        (unknown_keys, "`platforms.telegram.tokn`", "there is no such key"),
+        (unknown_keys, '`model.fallback.nme = "x"`', "there is no such key"),
+        (missing_files, "`gateway/notthere.py`", "there is no such file"),
+        (dead_links, "[a](nowhere.md)", "nowhere.md: there is no such file"),
+        (dead_links, "[a](api.md#nowhere)", "there is no such heading"),
+        (dead_links, "# One\n\n[a](#two)", "3: #two: there is no such heading"),
+    ],
+)
+def test_what_is_wrong_on_a_page_is_said_in_one_line(look: Any, text: str, problem: str) -> None:
+    (said,) = look(made(text))
+    assert said.startswith("docs/made-up.md:")
+    assert problem in said
+
+
+def test_what_is_right_is_let_pass() -> None:
+    text = """# A heading, and `one`
+
+`holdfast sessions list|show|…` `holdfast config show --secrets` `holdfast why CHAT\\|MESSAGE`
+`gateway.drain_seconds` `platforms.slack.mode` `model.timeouts.connect` `gateway.config`
+`limits.users` `tools.shell.sandbox` [a](#a-heading-and-one) [b](api.md#responses)
+`sessions/machine.py` `holdfast run --set KEY=VALUE`
+"""
+    assert [problem for look in CHECKS for problem in look(made(text))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("```sh\ntrue\nfalse\n```\n", "3: `false`: exit code 1: no word of why"),
+        ("```sh\nholdfast config check --set http.prt=1\n```\n", "exit code 78: --set http.prt=1"),
+        ("```sh\nholdfast run --set http.prt=1\n```\n", "unknown key http.prt"),
+        ("```sh\nholdfast service nonsense\n```\n", "`holdfast service"),
+        ("```sh\nholdfast selftest --fast\n```\n", "has no option --fast"),
+        ("```sh\nsystemctl status 'holdfast\n```\n", "unexpected EOF"),
+        ("```python\nraise ValueError('no')\n```\n", "2: `python`: ValueError: no"),
+        ("```toml\n[gateway]\nbsy = 'queue'\n```\n", "unknown key gateway.bsy"),
+        ("```toml\n[project.entry-points.'holdfast.tool']\na = 'b:c'\n```\n", "holdfast.tool"),
+        ("```json\n{\n```\n", "2: `json`"),
+    ],
+)
+async def test_what_does_not_work_is_said_in_one_line(
+    text: str, problem: str, tmp_path: Path
+) -> None:
+    said = await trouble_with(made(text), tmp_path)
+    assert said.startswith("docs/made-up.md:")
+    assert "\n" not in said
+    assert problem in said
+
+
+async def test_a_page_is_one_shell_on_one_machine(tmp_path: Path) -> None:
+    text = """
+```sh
+export GREETING="good day"   # stays
+mkdir notes && cd notes
+```
+
+```sh
+test "$GREETING from $(basename "$PWD")" \\
+  = "good day from notes"
+test "$(holdfast config show --set http.port=9000 | grep -c 9000)" = 1
+sudo holdfast serve
+```
+"""
+    said = await trouble_with(made(text), tmp_path)
+    assert said.startswith("docs/made-up.md:11: `sudo holdfast serve`: there is no command")
