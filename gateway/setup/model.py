@@ -296,7 +296,7 @@ class Model:
 
 def _candidate(known: Known, key: str) -> _Candidate:
     settings = TargetSettings(
-        provider=known.provider,  # type: ignore[arg-type]  # one of those that there are
+        provider=known.provider,
         base_url=known.base_url or None,
         api_key=Secret(key) if key else None,
     )

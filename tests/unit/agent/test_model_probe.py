@@ -205,7 +205,7 @@ async def test_the_demo_needs_no_question() -> None:
 
 
 async def test_a_provider_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    unknown = TargetSettings(provider="elsewhere")  # type: ignore[arg-type]
+    unknown = TargetSettings(provider="elsewhere")
     found = await asked(unknown)
     assert "no model provider 'elsewhere'" in of(found, "service").text
     monkeypatch.setitem(sys.modules, "anthropic", None)
