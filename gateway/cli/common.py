@@ -148,7 +148,7 @@ def print_table(
     heads: Sequence[str], rows: Iterable[Sequence[object]], nothing: str = "Nothing."
 ) -> None:
     """Print for people: columns as wide as what stands in them."""
-    lines = [tuple(heads), *(tuple(_plain(str(cell)) for cell in row) for row in rows)]
+    lines = [tuple(heads), *(tuple(plain(str(cell)) for cell in row) for row in rows)]
     if len(lines) == 1:
         click.echo(nothing)
         return
@@ -162,10 +162,10 @@ def print_fields(fields: Mapping[str, object]) -> None:
     """Print one thing for people: a name and a value per line."""
     width = max(len(name) for name in fields)
     for name, value in fields.items():
-        click.echo(f"{name.ljust(width)}  {_plain(str(value))}".rstrip())
+        click.echo(f"{name.ljust(width)}  {plain(str(value))}".rstrip())
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text of strangers must neither break a table nor move the cursor."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 

@@ -1,6 +1,8 @@
 """`holdfast link`, `status` and `send`: questions and orders to the running daemon."""
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -11,13 +13,14 @@ from gateway.cli.common import (
     moment,
     nobody_runs,
     order,
-    print_fields,
+    plain,
     print_json,
 )
 from gateway.control import NotRunning, ask
+from gateway.days import spoken
 from gateway.errors import HoldfastError
 from gateway.loopback import is_loopback
-from sessions.values.clock import rfc3339
+from sessions.values.clock import SystemClock, rfc3339
 
 DEFAULT_PORT = 80
 
@@ -69,16 +72,33 @@ def status(*, as_json: bool) -> None:
             found["started_at"] = rfc3339(started)
         print_json(found)
         return
-    fields = {
-        name.replace("_", " "): value
-        for name, value in found.items()
-        if value is not None and not isinstance(value, (dict, list))
-    }
-    if isinstance(started, int):
-        fields["started at"] = moment(started)
-    for limit in found.get("today", ()):
-        fields[f"today, {limit['for']}"] = f"{limit['used']} of {limit['limit']}"
-    print_fields(fields | found.get("platforms", {}))
+    for line in glance(found, SystemClock().now()):
+        click.echo(line)
+
+
+def glance(found: Mapping[str, Any], now: int) -> list[str]:
+    """How it stands, for people: what counts first, then a line for each thing that has one."""
+    started, running = found["started_at"], found["running"]
+    version = f", version {found['version']}" if found.get("version") else ""
+    how_long = spoken(max(0, now - started) // 1000)
+    process = f"(since {moment(started)}){version}, pid {found.get('pid', 'unknown')}"
+    lines = [
+        f"{found['state'].capitalize()} for {how_long} {process}.",
+        f"{running or 'No'} turn{'' if running == 1 else 's'} under way.",
+    ]
+    if found.get("safe_mode"):
+        lines.append(found["safe_mode"])
+    rows = [("page", found["url"])] if found.get("url") else []
+    rows += [
+        (name, how if how == "connected" else f"NOT WELL: {how}")
+        for name, how in found.get("platforms", {}).items()
+    ]
+    rows += [
+        (f"today, {limit['for']}", f"{limit['used']} of {limit['limit']}")
+        for limit in found.get("today", ())
+    ]
+    width = max((len(name) for name, _ in rows), default=0)
+    return [*lines, *(f"  {name.ljust(width)}  {plain(text)}" for name, text in rows)]
 
 
 @click.command(help="Post TEXT into CHAT, such as telegram:1001; `-` reads it from the input.")

@@ -1,0 +1,43 @@
+"""What `holdfast status` shows a person."""
+
+from typing import Any
+
+from gateway.cli.daemon import glance
+
+NOW = 1_790_000_000_000
+FOUND: dict[str, Any] = {
+    "state": "running",
+    "pid": 7,
+    "version": "1.2.3",
+    "safe_mode": None,
+    "started_at": NOW - 2 * 3_600_000 - 300_000,
+    "url": "http://127.0.0.1:8420/",
+    "platforms": {"telegram": "connected", "slack": "Slack did not answer\nin time"},
+    "running": 1,
+    "today": [{"for": "everybody here", "used": "$1.20", "limit": "$5.00"}],
+}
+
+
+def test_it_is_read_at_a_glance() -> None:
+    assert glance(FOUND, NOW) == [
+        "Running for 2 h 5 min (since 2026-09-21 12:08:20), version 1.2.3, pid 7.",
+        "1 turn under way.",
+        "  page                   http://127.0.0.1:8420/",
+        "  telegram               connected",
+        "  slack                  NOT WELL: Slack did not answer in time",
+        "  today, everybody here  $1.20 of $5.00",
+    ]
+
+
+def test_what_an_older_daemon_does_not_say_is_left_out() -> None:
+    old = {"state": "stopping", "started_at": NOW, "url": None, "running": 0}
+    assert glance(old, NOW) == [
+        "Stopping for less than a minute (since 2026-09-21 14:13:20), pid unknown.",
+        "No turns under way.",
+    ]
+
+
+def test_safe_mode_stands_above_all_else() -> None:
+    assert (
+        glance({**FOUND, "safe_mode": "Safe mode: it crashed."}, NOW)[2] == "Safe mode: it crashed."
+    )
