@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import sys
@@ -15,6 +16,8 @@ from gateway.config import environment
 
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/enter/[\w-]+")
 PATIENCE = 40.0
+NO_FILE = {"HOLDFAST_CONFIG": os.devnull}
+"""What this machine is configured to do is not for tests: there may be keys and tokens of somebody."""
 
 Row = dict[str, Any]
 
@@ -57,7 +60,7 @@ class Daemon:
         }
         self._process = await asyncio.create_subprocess_exec(
             *self.words(),
-            env={**environ, "HOLDFAST_HOME": str(self.home), **self.env},
+            env={**environ, **NO_FILE, "HOLDFAST_HOME": str(self.home), **self.env},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -97,7 +100,7 @@ class Daemon:
         asked = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("holdfast")),
             *words,
-            env={**environment(), "HOLDFAST_HOME": str(self.home)},
+            env={**environment(), **NO_FILE, "HOLDFAST_HOME": str(self.home)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )

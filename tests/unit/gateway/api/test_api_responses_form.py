@@ -124,7 +124,7 @@ def test_wishes_are_read(more: dict[str, Any], name: str, value: object) -> None
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
-    "no input": ({}, None, "input"),
+    "no input": ({}, "input", "`input` is missing"),
     "blank": ({"input": " \n"}, "input", "nothing in"),
     "nothing": ({"input": []}, "input", "role `user`"),
     "nobody asks": ({"input": [by("assistant", "x")]}, "input", "role `user`"),
