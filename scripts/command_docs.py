@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from gateway.access import Role
 from gateway.cli import root
 from gateway.commands.registry import COMMANDS
 from platforms.core.contract import MenuEntry
@@ -19,12 +18,12 @@ This page is written from the commands themselves.
 ## In a chat
 
 As `/WORD` in Telegram, Discord, the page and the terminal. Slack reserves some of these words, and knows no commands in
-threads: there it is `/holdfast WORD`, and `!WORD` everywhere. They never wait behind what is being answered. `/stop` works
-for everybody who is let in, also in a shared conversation; `/new`, `/undo` and `/retry` belong there to who asked last, and to
-admins.
+threads: there it is `/holdfast WORD`, and `!WORD` everywhere. They never wait behind what is being answered. Whoever is let in
+may give them, where it does not say admins; `/stop all` is for admins, too. In a shared conversation everybody may `/stop`;
+`/new`, `/undo` and `/retry` belong there to who asked last, and to admins.
 
-| command | | who |
-|---|---|---|
+| command | |
+|---|---|
 """
 
 _MACHINE = """
@@ -35,7 +34,7 @@ open the database beside it. `--json` is for programs. Exit codes: 0 done; 1 fai
 cannot work. Where the configuration is read, `--config FILE` names its file, and `--set KEY=VALUE` sets one key
 (repeatable).
 """
-_EVERYWHERE = {"help", "config", "settings"}
+_EVERYWHERE = {"config", "settings"}
 
 
 def page() -> str:
@@ -48,13 +47,8 @@ def page() -> str:
 def _row(entry: MenuEntry) -> str:
     names = ", ".join(f"`/{word}`" for word in (entry.word, *entry.aliases))
     arguments = f" `{entry.args}`".replace("|", "\\|") if entry.args else ""
-    who = "admins" if entry.admin else _who(entry.word)
-    return f"| {names}{arguments} | {entry.summary} | {who} |\n"
-
-
-def _who(word: str) -> str:
-    anybody = COMMANDS.help(Role.GUEST, "/{word}").splitlines()
-    return "everybody" if any(line.split()[0] == f"/{word}" for line in anybody) else "members"
+    only = " (admins)" if entry.admin else ""
+    return f"| {names}{arguments} | {entry.summary}{only} |\n"
 
 
 def _described(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -86,6 +80,7 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
         for parameter in command.get_params(context)
         if isinstance(parameter, click.Option)
         and parameter.name not in _EVERYWHERE
+        and "--help" not in parameter.opts
         and (record := parameter.get_help_record(context))
     ]
     if rows:

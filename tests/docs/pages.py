@@ -121,8 +121,8 @@ class Page:
 
     @property
     def is_done(self) -> bool:
-        """Whether there is something on it that a reader would do."""
-        return any(block.language in {"sh", "python"} for block in self.blocks)
+        """Whether there is something on it to be done or loaded."""
+        return any(block.language in {"sh", "python", "toml", "json"} for block in self.blocks)
 
 
 def commands(block: Block) -> Iterator[Command]:

@@ -52,6 +52,7 @@ _DAEMON = re.compile(r"(?:\w+=\S*\s+)*holdfast run(?!.*--(?:check|help))\b")
 _NEEDS_ONE = re.compile(
     r"\bholdfast (link|status|send|pair|sessions|why|chat|backup|doctor)\b|\bcurl\b"
 )
+_MEETS_PEOPLE = re.compile(r"(?i:telegram)|\b(?:SESSION|MESSAGE|CODE|PRINCIPAL|CHAT)\b|\bbackup\b")
 _SERVICE = re.compile(r"holdfast service (start|stop|restart|reload)\b")
 _KEYS = re.compile(r"\b(OPENAI|ANTHROPIC)_\w+=")
 
@@ -93,6 +94,9 @@ class Reader:
         self._people = 2000
         for each in (self.folder, self._desk, self._site):
             each.mkdir()
+        own = self.folder / ".config/holdfast/holdfast.toml"
+        own.parent.mkdir(parents=True)
+        own.touch()  # or the file of the machine that we are on would count
         exported = [
             f"export {name}={shlex.quote(value)}" for name, value in self._environ().items()
         ]
@@ -127,17 +131,24 @@ class Reader:
             "HOLDFAST_HTTP__PORT": "0",
             "HOLDFAST_GATEWAY__DRAIN_SECONDS": "0",
             "HOLDFAST_ACCESS__ADMINS": f'["telegram:{ME}"]',
-            "HOLDFAST_PLATFORMS__TELEGRAM__BASE_URL": self.telegram.url,
-            "TELEGRAM_BOT_TOKEN": TOKEN,
             "OPENAI_BASE_URL": self.model.url,
             "OPENAI_API_KEY": "sk-none",
             **self._more,
         }
 
+    def connect(self) -> None:
+        """Have Telegram among the platforms, from the next command on."""
+        with (self._desk / "exports").open("a") as exports:
+            exports.write(f"\nexport HOLDFAST_PLATFORMS__TELEGRAM__BASE_URL={self.telegram.url}")
+            exports.write(f"\nexport TELEGRAM_BOT_TOKEN={TOKEN}\n")
+
     # --- a page ---------------------------------------------------------------------------------
 
     async def read(self, page: Page) -> None:
         """Do everything that the page says; raises `Wrong` at the first thing that fails."""
+        typed = "".join(each.text for each in page.blocks if each.language == "sh")
+        if _MEETS_PEOPLE.search(typed):  # to load what speaks to it takes as long as all else
+            self.connect()
         for block in page.blocks:
             try:
                 await self._take(block)

@@ -30,21 +30,6 @@ PAGES = pages()
 BY_NAME = {page.name: page for page in PAGES}
 INDEX = "docs/README.md"
 
-COMING = frozenset(
-    {
-        *(
-            "start.md",
-            "service.md",
-            "restarting.md",
-            "backup.md",
-            "budgets.md",
-            "troubleshooting.md",
-        ),
-        *("holdfast backup", "holdfast doctor", "holdfast service", "holdfast setup"),
-    }
-)
-"""Pages and commands that may be named although they are not there yet."""
-
 _KEY = re.compile(r"([a-z]+(?:\.[a-z_]+)+)(?: = .+)?")
 _PLACE = re.compile(r"(?:agent|deploy|docs|gateway|platforms|scripts|sessions|tests)/[\w./-]+")
 
@@ -98,7 +83,7 @@ def unknown_commands(page: Page) -> Iterator[str]:
     for each in page.spans:
         words = each.text.split()
         trouble = wrong(words[1:]) if words[0] == "holdfast" else ""
-        if trouble and " ".join(words[:2]) not in COMING:
+        if trouble:
             yield f"{page.name}:{each.line}: `{each.text}`: {trouble}"
     for block in page.blocks:
         if block.language == "text":
@@ -155,8 +140,6 @@ def dead_links(page: Page) -> Iterator[str]:
         if "://" in target or target.startswith("mailto:"):
             continue
         path = (page.path.parent / target).resolve() if target else page.path
-        if target in COMING and not path.exists():
-            continue
         if target and not path.exists():
             yield f"{page.name}:{each.line}: {each.text}: there is no such file"
         elif anchor and path.suffix == ".md":
