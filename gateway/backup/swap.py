@@ -33,6 +33,7 @@ def carry_out(home: Path, moves: list[Move]) -> None:
     """Do all moves; from now on a crash does not stop them."""
     plan = work_folder(home) / _PLAN
     unfinished = plan.with_suffix(".new")
+    _hand_over(work_folder(home), home)
     with unfinished.open("wb") as file:
         file.write(msgspec.json.encode(moves))
         file.flush()
@@ -71,8 +72,23 @@ def finish(home: Path) -> None:
 def _move(source: Path, target: Path) -> None:
     # Done before: what went away lies at its target, what came in has left its source.
     if os.path.lexists(source) and not os.path.lexists(target):
+        aside = not target.parent.exists()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if aside:
+            _hand_over(target.parent, source.parent)
         source.rename(target)
+
+
+def _hand_over(tree: Path, like: Path) -> None:
+    """What root puts there belongs to whoever the state belongs to: the service is not root."""
+    owner = like.stat()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        return
+    os.chown(tree, owner.st_uid, owner.st_gid)
+    for root, folders, files in os.walk(tree):
+        for name in (*folders, *files):
+            each = os.path.join(root, name)  # noqa: PTH118 - names may be no text
+            os.chown(each, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _settle_tree(folder: Path) -> None:

@@ -373,6 +373,17 @@ def test_what_was_there_is_moved_aside(file: Path, home: Path) -> None:
     assert aside.exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_restores_belongs_to_the_owner_of_the_state(file: Path, home: Path) -> None:
+    nobody = 65_534
+    for each in (home, *home.rglob("*")):
+        os.chown(each, nobody, nobody, follow_symlinks=False)
+    restored(file, home)
+    others = {each for each in home.rglob("*") if each.lstat().st_uid != nobody}
+    assert others == set()
+    assert (home / "workspace/web%3Aowner/notes.txt").read_text() == "words"
+
+
 def test_a_database_elsewhere_is_put_elsewhere(file: Path, home: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "mine.db"
     where = f"sqlite:///{elsewhere}"
