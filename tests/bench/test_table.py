@@ -31,7 +31,7 @@ TINY = Sizes(
 )
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 async def test_both_programs_answer_everybody_once_while_they_are_measured(tmp_path: Path) -> None:
     cores = Cores()
     async with entered(Ours(), tmp_path, cores) as ours, entered(Floor(), tmp_path, cores) as floor:

@@ -65,7 +65,7 @@ def test_variables_that_count_as_well_are_named(tmp_path: Path) -> None:
 
 def test_a_model_that_is_configured_can_be_kept(tmp_path: Path) -> None:
     place = existing(tmp_path, f'[model]\nprovider = "openai"\napi_key = "{OPENAI}"\n')
-    person = Person("none", "")
+    person = Person("none", "", "")  # and no limit
     converse(person, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
     assert "   1  as it is: openai/gpt" in person.screen
 
