@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.e2e.town import PLATFORMS, daemon_in, town
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock, quickly
 
+COUNTED = 1.5 if "coverage" in sys.modules else 1.0  # to count lines takes its time
 TOKENS = {"telegram": "token", "discord": "token", "slack": "bot_token"}
 
 
@@ -34,7 +36,7 @@ async def test_with_three_platforms_the_daemon_is_ready_within_two_seconds(tmp_p
             told = await standing(running)
             took = time.monotonic() - began - waited(running.pid)
             assert told == {"status": 200, "ready": True, "not_ready": []}
-            assert took < 2.0
+            assert took < 2.0 * COUNTED
             await place.answered(*PLATFORMS)
             assert await running.stop() == 0
 
@@ -54,7 +56,7 @@ async def test_a_platform_that_never_answers_does_not_delay_the_start(
                 503,
                 [f"{silent}: connecting, no answer so far"],
             )
-            assert took < 3.0  # a second is given to those that are slow
+            assert took < 3.0 * COUNTED  # a second is given to those that are slow
             await place.answered(*others)
             await running.kill()
 
