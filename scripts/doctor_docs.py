@@ -5,6 +5,7 @@ is found stands as …
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -35,6 +36,7 @@ SOURCES = {
 }
 _SIGNS = {"warn": "!", "fail": "✗"}
 _OPEN = "…"
+_JOINED = re.compile(r"(?<=\w)…|…(?=\w)")  # an option or `sudo`, which some places need
 
 
 def findings() -> str:
@@ -100,7 +102,8 @@ def _written(node: ast.expr, known: Mapping[str, ast.expr]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    plain = re.sub(r"`[^`]*`", lambda span: _JOINED.sub("", span[0]), text)
+    return plain.replace("|", "\\|").replace("<", "&lt;")
 
 
 if __name__ == "__main__":
