@@ -94,6 +94,7 @@ async def test_systemd_hears_of_start_standing_and_end(tmp_path: Path, abstract:
 
 
 def _take_terminal() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may have been started by nohup
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
