@@ -96,8 +96,8 @@ async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_pa
         daemon = Daemon(tmp_path, *settings(model), env=KEY)
         async with daemon, Page(daemon) as page:
             for number in range(4):
-                # In a page of a long row that is not its last: what is lost is the way to the next.
-                text = f"{'x' * 2_500} mark {number} {'x' * 9_000}"
+                # Neither in a row's first page nor in its last: what is lost is the way to the next.
+                text = f"{'x' * 5_000} mark {number} {'x' * 13_000}"
                 assert await page.send(f"chat-{number}", text, f"message-{number}") == 202
                 await until_answered(page, f"chat-{number}", f"echo: {text}")
             await daemon.stop()
