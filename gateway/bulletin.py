@@ -31,7 +31,7 @@ _SECOND = 1_000_000  # the manager counts in microseconds
 
 
 class Daemon(Protocol):
-    """What is told about: `gateway.runner.GatewayRunner`."""
+    """What is told about: `gateway.condition.Condition`."""
 
     stopping: asyncio.Event
     restarting: asyncio.Event

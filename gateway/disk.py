@@ -47,7 +47,7 @@ class Gauge:
     """Asks a disk, never twice at the same time: one that hangs would hold a thread for each."""
 
     def __init__(self, folder: Path, wanted: int) -> None:
-        self._folder = folder
+        self.folder = folder
         self._wanted = wanted
         self._asked: asyncio.Future[int] | None = None
 
@@ -55,12 +55,12 @@ class Gauge:
         """Give how it stands; raises `OSError`, also when the disk does not say."""
         if self._asked is None or self._asked.done():
             loop = asyncio.get_running_loop()
-            self._asked = loop.run_in_executor(None, room, self._folder)
+            self._asked = loop.run_in_executor(None, room, self.folder)
         asked = self._asked
         answered, _ = await asyncio.wait({asked}, timeout=PATIENCE)
         if not answered:
             raise TimeoutError(errno.ETIMEDOUT, f"no answer within {PATIENCE:g} s")
-        return Room(asked.result(), self._wanted, self._folder)
+        return Room(asked.result(), self._wanted, self.folder)
 
 
 def room(folder: Path) -> int:

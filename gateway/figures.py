@@ -39,7 +39,7 @@ LEVELS = (SESSIONS, INBOX, TO_SHOW, RUNNING, TASKS, AT_WORK, CONNECTED, ROOM, BU
 
 
 class House(Protocol):
-    """What is asked about the daemon as a whole; see `gateway.runner`."""
+    """What is asked about the daemon as a whole; see `gateway.condition.Condition`."""
 
     def running_turns(self) -> int:
         """Turns under way."""

@@ -115,7 +115,7 @@ CATALOGUE = {
     "restart_fresh": "I was started a moment ago. Say it again if I am to restart once more.",
     "restart_cannot": "I live in a terminal here and cannot restart myself.",
     "restarted": "✅ Back after {took}.[+  {how}][+  Version {after} now, {before} before.]"
-    "[+  {n} {n|task was|tasks were} interrupted{resumed| and go on by themselves now|}.]"
+    "[+  {n} {n|task was|tasks were} interrupted{resumed| and taken up again|}.]"
     "[+ {list}]",
     "ask": "🔐 {tool} wants to run[+  for {person}]:\n```json\n{arguments}\n```\n"
     "{c:approve} {code} or {c:deny} {code}[+ , within {min} {min|minute|minutes}]",

@@ -16,6 +16,7 @@ import msgspec
 from gateway.announcer import Announcer
 from gateway.comeback import Asked, Asker, Back, Task, back, fields_of, span
 from gateway.commands.contract import Call, Outcome, Taken, Tell
+from gateway.condition import Signals
 from gateway.delivery.outbox import Delivery
 from gateway.errors import HoldfastError
 from gateway.notices import Fields
@@ -38,14 +39,6 @@ _SHELF, _ASKED, _LAST = "restart", "asked", "last"
 
 class Refused(HoldfastError):
     """It is not restarted."""
-
-
-class Signals(msgspec.Struct, frozen=True):
-    """How the gateway as a whole is told, and how it stands."""
-
-    ready: asyncio.Event
-    stopping: asyncio.Event
-    restarting: asyncio.Event  # together with `stopping`: it comes back
 
 
 class _Wait(msgspec.Struct):
@@ -74,9 +67,9 @@ class Restart:
         running: Callable[[], Sequence[Task]],
         idle: Callable[[], Awaitable[None]],
         tasks: asyncio.TaskGroup,
-        drain_seconds: float,
+        drain_seconds: Callable[[], float],
         careful: bool,
-        takes_up: bool,
+        takes_up: Callable[[], bool],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -176,7 +169,7 @@ class Restart:
         try:
             await self._keep(asked)
             if call:
-                fields = {"n": n, "s": round(self._drain_seconds)}
+                fields = {"n": n, "s": round(self._drain_seconds())}
                 await self._tell(call.by, "restarting", fields)
         except StoreError as error:  # a store that does not write is a reason to restart
             log.warning("of this restart nothing will be told: %s", error)
@@ -219,7 +212,7 @@ class Restart:
             return
         over = back(asked, left, self._clock.now(), self._successor.version, careful=self._careful)
         log.info("back after a restart of %s", span(over.took))
-        resumed = int(bool(self._takes_up and over.interrupted))
+        resumed = int(bool(self._takes_up() and over.interrupted))
         for asker in asked.askers:
             fields = {**fields_of(over, direct=asker.direct), "resumed": resumed}
             name = f"n_{asked.id}.{asked.askers.index(asker)}.back"
@@ -306,7 +299,7 @@ class Restart:
                 "id": id_,
                 "state": state,
                 "running": running,
-                "drain_seconds": self._drain_seconds,
+                "drain_seconds": self._drain_seconds(),
             }
         if self._last and self._last.id == id_:
             told: dict[str, object] = {"state": "back", "took_text": span(self._last.took)}

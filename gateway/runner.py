@@ -7,10 +7,8 @@ still receive and deliver; then what is to be shown gets out; then connections c
 
 import asyncio
 import contextlib
-import datetime as dt
 import logging
-import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,70 +19,42 @@ from starlette.applications import Starlette
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
-from agent.web.fetch import Fetcher
-from agent.web.urls import Rules
 from gateway import api_key, openapi
 from gateway.access import by_membership
 from gateway.adapters import Adapters
 from gateway.announcer import Announcer
 from gateway.api.adapter import ApiAdapter
-from gateway.api.naming import Naming
-from gateway.api.remote import RemotePictures
-from gateway.api.requests import Requests, forget_left, goes_on
-from gateway.approvals import Approvals
 from gateway.archive import StoreArchive, StoreShelf
-from gateway.asides import Asides
-from gateway.attachments import Attachments, Bounds
-from gateway.budgets import Budgets
-from gateway.choices import Choices
-from gateway.comeback import Task
 from gateway.commands.registry import COMMANDS
+from gateway.condition import Condition, Signals
+from gateway.conversations import Conversations, Ground
 from gateway.crashes import safe_mode
 from gateway.delivery.outbox import Delivery
-from gateway.desk import Desk
 from gateway.disk import Gauge
 from gateway.errors import CannotStart, ConfigError
 from gateway.feeds import Feeds
 from gateway.figures import Figures
-from gateway.glance import glance
 from gateway.handover import PORT
-from gateway.hands import GatewayHands
 from gateway.hearing import Listener
 from gateway.http.app import build_app
 from gateway.http.crowd import Crowd
 from gateway.http.patience import Patience
 from gateway.http.server import HttpServer, PortTaken
-from gateway.inbound import Reception
-from gateway.messages import Reader, origin_of, read_event
 from gateway.models import Models, open_models
 from gateway.observe import pulse
 from gateway.observe.ledger import Ledger
 from gateway.observe.log import set_level
 from gateway.observe.redact import Redactor
-from gateway.operations import Operation, Operations
-from gateway.operators import Operators, Trouble
-from gateway.parcels import Parcels
+from gateway.operations import Operation
+from gateway.operators import Trouble
 from gateway.people import People
-from gateway.receipts import Receipts
 from gateway.reload import Reload
-from gateway.restart import Restart, Signals
-from gateway.retention import Retention
 from gateway.settings import Settings
 from gateway.successor import Successor
 from gateway.supervision import Standing
-from gateway.turns import Turns
 from gateway.vigil import Vigil
-from gateway.work import Workshop
 from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
-from sessions import restored
-from sessions.actor import Shared
-from sessions.changes import SetInbox
 from sessions.errors import StoreError, StoreTooNew
-from sessions.events import Busy, Interrupt, RunningTurn
-from sessions.expiry import Expiry
-from sessions.pool import SessionPool
-from sessions.records import InboxState, Reason
-from sessions.settings import SessionSettings
 from sessions.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
@@ -93,20 +63,7 @@ from sessions.values.secret import Secret
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 5.0
-WRITTEN_WITHIN = 2.0  # or the store counts as one that cannot be written
 FIRST_CHANCE_SECONDS = 1.0
-TIDY_SECONDS = 3600.0
-IGNORED_KEPT_MILLISECONDS = 7 * 86_400_000
-
-
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What conversations stand on: opened before them, closed after them."""
-
-    store: SessionStore
-    models: Models
-    delivery: Delivery
-    announcer: Announcer
-    people: People
 
 
 class GatewayRunner:
@@ -129,41 +86,40 @@ class GatewayRunner:
         self._reread = reread  # the configuration, from where it came; None: it cannot change
         self._home = home
         self._successor = successor  # none: it cannot restart itself
-        self._crashes = 0  # that make this start careful
         self._specs = specs
         self._clock = clock or SystemClock()
+        self._started_at = self._clock.now()
+        self._ids = Ids(self._clock)
         self._ledger = Ledger()
-        self._http = self._door() if http else None
-        self._crowd = Crowd(settings.http.max_requests, lambda: self._ledger.cut.add("busy"))
         self._redactor = redactor or Redactor()
         self._tools = tuple(tools)  # besides ours and those of installed distributions
-        self._ids = Ids(self._clock)
-        self._pool: SessionPool | None = None
+        self._feeds = Feeds()
+        self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
+        self._adapters = Adapters(self._news.set)
+        self._gauge = Gauge(home, settings.gateway.disk_low)
+        self._http = self._door() if http else None
+        self._crowd = Crowd(settings.http.max_requests, lambda: self._ledger.cut.add("busy"))
+        self._signals = Signals()
+        self.ready, self.stopping = self._signals.ready, self._signals.stopping
+        self.restarting, self.hurry = self._signals.restarting, self._signals.hurry
+        self.condition = Condition(
+            self._signals, lambda: self._settings, self._adapters, self._gauge, self._crowd
+        )
+        self.operations: dict[str, Operation] = {}
         self._store: SessionStore | None = None
         self._people: People | None = None
         self._listener: Listener | None = None
-        self._gauge = Gauge(home, settings.gateway.disk_low)
-        self._started_at = self._clock.now()
-        self.stopping = asyncio.Event()
-        self.restarting = asyncio.Event()
-        """Set besides `stopping` when the process is to come back."""
-        self.hurry = asyncio.Event()
-        self.ready = asyncio.Event()
-        self.operations: dict[str, Operation] = {}
+        self._api: ApiAdapter | None = None
         self._key: Secret | None = None
         self.made_key = False
         """Whether the API's key was made by this start, because none is configured."""
-        self._feeds = Feeds()
-        self._api: ApiAdapter | None = None
-        self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
-        self._adapters = Adapters(self._news.set)
 
     # --- starting and stopping ------------------------------------------------------------------
 
     def be_careful(self, crashes: int) -> None:
         """Run in safe mode: so many starts in a row have crashed; to be said before `run`."""
         log.error("%s", safe_mode(crashes))
-        self._crashes = crashes
+        self.condition.crashes = crashes
         self._settings = _without_resuming(msgspec.structs.replace(self._settings, mcp=()))
 
     async def run(self) -> None:
@@ -175,7 +131,7 @@ class GatewayRunner:
             if self._http:
                 self._key = self._settings.http.api_key or self._own_key()
             models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
-            models.offers_tools = not self._crashes
+            models.offers_tools = not self.condition.crashes
             self._listener = _listener(self._settings.voice)
             servers = McpServers(self._settings.mcp, self._clock, taken=models.tool_names)
             models.more_tools = servers.tools
@@ -186,6 +142,141 @@ class GatewayRunner:
                 await models.aclose()
                 if self._listener:
                     await self._listener.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _opened_store(self) -> AsyncIterator[SessionStore]:
+        url = self._settings.store.url
+        where = url.reveal() if url else f"sqlite:///{self._home / 'holdfast.db'}"
+        try:
+            store = await SessionStore.open(
+                where, clock=self._clock, keep_in=self._home / "backups"
+            )
+        except StoreTooNew as error:
+            raise ConfigError(str(error)) from error
+        except StoreError as error:
+            raise CannotStart(str(error)) from error
+        self._store = self.condition.store = store
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    async def _serve(self, store: SessionStore, models: Models) -> None:
+        ground = await self._ground(store, models)
+        delivery = ground.delivery
+        self._build_adapters(store, delivery)
+        recovered = await delivery.recover()
+        if recovered:
+            log.info("%d things are still to be shown from before the start", recovered)
+        async with asyncio.TaskGroup() as connections:
+            tasks = [connections.create_task(delivery.run(), name="delivery")]
+            async with asyncio.TaskGroup() as tasks_of_conversations:
+                conversations = Conversations(ground, tasks_of_conversations)
+                self._conversations, self.condition.pool = conversations, conversations.pool
+                self.operations.update(conversations.operations(self._status, self._new_link))
+                reception = await conversations.reception()
+                await conversations.take_up(reception)
+                if self._api:
+                    conversations.open_api(self._api, reception)
+                tasks.append(connections.create_task(conversations.tidy(), name="tidy"))
+                vigil = await self._open_vigil(conversations, ground)
+                tasks.append(connections.create_task(vigil.run(), name="vigil"))
+                tasks += [
+                    connections.create_task(each.run(reception.receive), name=each.name)
+                    for each in self._adapters
+                ]
+                if self._http:
+                    app = self._app(store)
+                    tasks.append(connections.create_task(self._http.serve(app), name="http"))
+                    late = pulse.feel(self._ledger.lag.saw)
+                    tasks.append(connections.create_task(late, name="pulse"))
+                with conversations.closing():
+                    await self._first_chances()
+                    await conversations.tell_of_restart()
+                    self.ready.set()
+                    await self.stopping.wait()
+                    await conversations.drain()
+                    self._feeds.close()
+            await delivery.settle(SETTLE_SECONDS)
+            if self.restarting.is_set():
+                self._leave_port()
+            for task in reversed(tasks):
+                task.cancel()
+
+    async def _ground(self, store: SessionStore, models: Models) -> Ground:
+        self._people = people = People(store, self._clock, self._settings.access)
+        await people.open()
+        if self._reread:
+            self.operations["reload"] = Reload(
+                self._reread,
+                current=lambda: self._settings,
+                use=self._use,
+                models=models,
+                people=people,
+                redactor=self._redactor,
+            )
+        return Ground(
+            settings=lambda: self._settings,
+            home=self._home,
+            clock=self._clock,
+            ids=self._ids,
+            store=store,
+            models=models,
+            delivery=Delivery(
+                store,
+                self._clock,
+                clean=self._redactor.clean,
+                on_refused=self._adapters.refused,
+                noted=self._ledger.delivered,
+            ),
+            announcer=Announcer(self._ids, self._clock, self._adapters.capabilities),
+            people=people,
+            adapters=self._adapters,
+            feeds=self._feeds,
+            ledger=self._ledger,
+            listener=self._listener,
+            news=self._news.set,
+            signals=self._signals,
+            successor=self._successor,
+            crashes=self.condition.crashes,
+        )
+
+    def _use(self, settings: Settings) -> None:
+        """Go by other settings from now on; see `gateway.reloading` for what they may change."""
+        self._settings = _without_resuming(settings) if self.condition.crashes else settings
+        set_level(settings.gateway.log_level)
+        self._conversations.budgets.adopt(settings.limits)
+
+    async def _open_vigil(self, conversations: Conversations, ground: Ground) -> Vigil:
+        vigil = Vigil(
+            ground.store,
+            self._clock,
+            conversations.operators,
+            ground.delivery,
+            platforms=lambda: {
+                each.name: Trouble(each.problem, each.standing is Standing.CONNECTED)
+                for each in self._adapters
+            },
+            gauge=self._gauge,
+            budgets=conversations.budgets,
+            news=self._news,
+            crashes=ground.crashes,
+        )
+        await vigil.open()
+        return vigil
+
+    async def _first_chances(self) -> None:
+        """Wait until every platform was connected, or could not be, for the first time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_CHANCE_SECONDS):
+                await self._adapters.tried()
+
+    # --- the HTTP port --------------------------------------------------------------------------
+
+    def _door(self) -> HttpServer:
+        http = self._settings.http
+        patience = Patience(body=float(http.slow_after), reader=float(http.slow_after))
+        return HttpServer(http.host, http.port, patience, self._ledger.cut.add)
 
     def _take_port(self, server: HttpServer) -> None:
         try:
@@ -201,116 +292,24 @@ class GatewayRunner:
             server.close()
             raise ConfigError(msg)
 
-    @contextlib.asynccontextmanager
-    async def _opened_store(self) -> AsyncIterator[SessionStore]:
-        url = self._settings.store.url
-        where = url.reveal() if url else f"sqlite:///{self._home / 'holdfast.db'}"
-        try:
-            store = await SessionStore.open(
-                where, clock=self._clock, keep_in=self._home / "backups"
-            )
-        except StoreTooNew as error:
-            raise ConfigError(str(error)) from error
-        except StoreError as error:
-            raise CannotStart(str(error)) from error
-        self._store = store
-        try:
-            yield store
-        finally:
-            await store.close()
-
-    async def _serve(self, store: SessionStore, models: Models) -> None:
-        delivery = Delivery(
-            store,
-            self._clock,
-            clean=self._redactor.clean,
-            on_refused=self._adapters.refused,
-            noted=self._ledger.delivered,
-        )
-        announcer = Announcer(self._ids, self._clock, self._adapters.capabilities)
-        people = People(store, self._clock, self._settings.access)
-        await people.open()
-        self._people = people
-        if self._reread:
-            self.operations["reload"] = Reload(
-                self._reread,
-                current=lambda: self._settings,
-                use=self._use,
-                models=models,
-                people=people,
-                redactor=self._redactor,
-            )
-        ground = Ground(
-            store=store, models=models, delivery=delivery, announcer=announcer, people=people
-        )
-        self._build_adapters(store, delivery)
-        recovered = await delivery.recover()
-        if recovered:
-            log.info("%d things are still to be shown from before the start", recovered)
-        async with asyncio.TaskGroup() as connections:
-            tasks = [connections.create_task(delivery.run(), name="delivery")]
-            async with asyncio.TaskGroup() as conversations:
-                reception = await self._open_conversations(ground, conversations)
-                tasks.append(connections.create_task(self._tidy(store, models), name="tidy"))
-                vigil = await self._open_vigil(store, delivery)
-                tasks.append(connections.create_task(vigil.run(), name="vigil"))
-                tasks += [
-                    connections.create_task(each.run(reception.receive), name=each.name)
-                    for each in self._adapters
-                ]
-                if self._http:
-                    app = self._app(store)
-                    tasks.append(connections.create_task(self._http.serve(app), name="http"))
-                    late = pulse.feel(self._ledger.lag.saw)
-                    tasks.append(connections.create_task(late, name="pulse"))
-                assert self._pool is not None  # noqa: S101 - opened just above
-                with self._pool.closing(), self._asides.closing(), self._restart.closing():
-                    await self._first_chances()
-                    await self._restart.report(self._left)
-                    self.ready.set()
-                    await self.stopping.wait()
-                    await self._drain(self._pool)
-                    self._feeds.close()
-            await delivery.settle(SETTLE_SECONDS)
-            if self.restarting.is_set():
-                self._leave_port()
-            for task in reversed(tasks):
-                task.cancel()
-
-    def _use(self, settings: Settings) -> None:
-        """Go by other settings from now on; see `gateway.reloading` for what they may change."""
-        self._settings = _without_resuming(settings) if self._crashes else settings
-        set_level(settings.gateway.log_level)
-        self._budgets.adopt(settings.limits)
-
     def _leave_port(self) -> None:
         port = self._http.file if self._http else None
         if self._successor and port is not None:
             self._successor.handover.keep(PORT, port)
 
-    def _door(self) -> HttpServer:
-        http = self._settings.http
-        patience = Patience(body=float(http.slow_after), reader=float(http.slow_after))
-        return HttpServer(http.host, http.port, patience, self._ledger.cut.add)
-
     def _app(self, store: SessionStore) -> Starlette:
         http = self._settings.http
         return build_app(
             self._adapters.routes(),
-            health=self,
+            health=self.condition,
             allowed_hosts=(*http.allowed_hosts, http.host),
             hosts_of=self._adapters.hosts_of(),
             key=self._key,
             crowd=self._crowd,
-            figures=Figures(self._ledger, self, store, self._clock, self._gauge).page,
+            figures=Figures(self._ledger, self.condition, store, self._clock, self._gauge).page,
             document=openapi.page,
-            status=self._standing,
+            status=self.condition.manner,
         )
-
-    def _fetcher(self) -> Fetcher | None:
-        """Fetches pictures for the API, where that is wanted."""
-        http = self._settings.http
-        return Fetcher(Rules(also=http.picture_places)) if http.fetch_pictures else None
 
     def _own_key(self) -> Secret:
         """The one that was made here; known before anything is shown, so that it never is."""
@@ -318,277 +317,6 @@ class GatewayRunner:
         self._redactor.add(key.secret)
         self.made_key = key.made
         return key.secret
-
-    async def _open_conversations(self, ground: Ground, tasks: asyncio.TaskGroup) -> Reception:
-        store, people = ground.store, ground.people
-        announcer, delivery = ground.announcer, ground.delivery
-        choices = Choices(store)
-        await choices.open()
-        ground.models.choice = choices.of
-        self._turns = self._make_turns(ground, tasks)
-        settings = self._settings
-        reader = Reader(lambda: Busy(self._settings.gateway.busy))
-        receipts = Receipts(delivery.react if settings.gateway.reactions else None)
-        self._pool = pool = SessionPool(
-            Shared(
-                store=store,
-                hands=GatewayHands(reader, self._turns, announcer, delivery, receipts, self._feeds),
-                clock=self._clock,
-                ids=self._ids,
-                expiry=lambda: _expiry(self._settings.sessions),
-                queue_limit=lambda: self._settings.gateway.queue_limit,
-                tasks=tasks,
-                goes_on=goes_on,
-            )
-        )
-        self._retention = Retention(
-            store, self._clock, pool.ask, lambda: self._settings.sessions.keep_days
-        )
-        self._asides = Asides(
-            store=store,
-            clock=self._clock,
-            models=ground.models,
-            budgets=self._budgets,
-            choices=choices,
-            announcer=announcer,
-            delivery=delivery,
-            tasks=tasks,
-        )
-        self._restart = self._make_restart(ground, pool, tasks)
-        desk = self._make_desk(ground, pool)
-        reception = Reception(
-            store=store,
-            clock=self._clock,
-            ids=self._ids,
-            settings=lambda: self._settings,
-            reader=reader,
-            policy=people.policy,
-            words=COMMANDS.words,
-            post=pool.post,
-            carry_out=desk.carry_out,
-            tell=desk.answer,
-            meet=desk.meet,
-            receipts=receipts,
-            restored_at=int(await store.get_value(restored.SHELF, restored.MOMENT) or 0),
-        )
-        await self._take_up_what_was_left(store, pool, reception, desk)
-        if self._api:
-            requests = Requests(
-                store=store,
-                clock=self._clock,
-                ids=self._ids,
-                feeds=self._feeds,
-                naming=Naming(ground.models, self._clock),
-                ask=reception.ask,
-                post=pool.post,
-                owner=pool.ask,
-                keep=self._api.keep,
-                remote=RemotePictures(self._fetcher()),
-                stopping=self.stopping.is_set,
-                erase=self._retention.words,
-            )
-            self._api.open(requests)
-        return reception
-
-    def _make_turns(self, ground: Ground, tasks: asyncio.TaskGroup) -> Turns:
-        store, settings = ground.store, self._settings
-        self._budgets = Budgets(store, self._clock, settings.limits, news=self._news.set)
-        self._approvals = Approvals(
-            store,
-            self._clock,
-            self._ids,
-            ground.announcer,
-            ground.delivery,
-            ground.people,
-            mode=lambda: self._settings.tools.approval,
-            capabilities=self._adapters.capabilities,
-            tasks=tasks.create_task,
-        )
-        self._parcels = Parcels(
-            store,
-            ground.delivery,
-            self._clock,
-            self._home / "outgoing",
-            self._adapters.capabilities,
-            keep=settings.media.keep,
-        )
-        self._attachments = Attachments(
-            lambda place: self.adapter(place.platform, place.account),
-            self._clock,
-            self._listener,
-            Bounds(largest=settings.media.largest),
-        )
-        self._operators = Operators(
-            ground.people.admins,
-            ground.announcer,
-            self._clock,
-            self._adapters.capabilities,
-            self._news.set,
-        )
-        shop = Workshop(
-            store=store,
-            delivery=ground.delivery,
-            announcer=ground.announcer,
-            approvals=self._approvals,
-            operators=self._operators,
-            budgets=self._budgets,
-            clock=self._clock,
-            attachments=self._attachments,
-            parcels=self._parcels,
-            asks=self._turn_asks,
-            spoke=lambda turn: self._ledger.spoke(turn, self._clock.now()),
-        )
-        return Turns(shop, ground.models.setting, self._feeds, take_up=self._takes_up)
-
-    def _takes_up(self) -> bool:
-        """Whether turns that a restart interrupts go on by themselves."""
-        return self._settings.sessions.on_interrupted == "resume"
-
-    def _make_restart(self, ground: Ground, pool: SessionPool, tasks: asyncio.TaskGroup) -> Restart:
-        return Restart(
-            store=ground.store,
-            clock=self._clock,
-            ids=self._ids,
-            announcer=ground.announcer,
-            delivery=ground.delivery,
-            successor=self._successor,
-            signals=Signals(self.ready, self.stopping, self.restarting),
-            running=lambda: [self._task(key, turn) for key, turn in pool.running()],
-            idle=pool.idle,
-            tasks=tasks,
-            drain_seconds=self._settings.gateway.drain_seconds,
-            careful=bool(self._crashes),
-            takes_up=self._settings.sessions.on_interrupted == "resume",
-        )
-
-    def _task(self, key: str, turn: RunningTurn) -> Task:
-        fields, waits = self._turns.fields(turn), self._turns.waits(turn)
-        tool = str(fields.get("tool", ""))
-        return Task(turn.id, key, turn.request, int(fields["min"]), tool, waits)
-
-    def _make_desk(self, ground: Ground, pool: SessionPool) -> Desk:
-        desk = Desk(
-            store=ground.store,
-            clock=self._clock,
-            pool=pool,
-            people=ground.people,
-            announcer=ground.announcer,
-            delivery=ground.delivery,
-            capabilities=self._adapters.capabilities,
-            stopping=self.stopping,
-            questions=self._approvals,
-            asides=self._asides,
-            restart=self._restart,
-            crashes=self._crashes,
-        )
-        self.operations.update(
-            Operations(
-                store=ground.store,
-                clock=self._clock,
-                ids=self._ids,
-                desk=desk,
-                people=ground.people,
-                delivery=ground.delivery,
-                capabilities=self._adapters.capabilities,
-                status=self._status,
-                today=self._budgets.today,
-                new_link=self._new_link,
-                claim_links=self._adapters.claim_links,
-                erase=self._retention.words,
-                restart=self._restart,
-            ).table()
-        )
-        return desk
-
-    async def _open_vigil(self, store: SessionStore, delivery: Delivery) -> Vigil:
-        vigil = Vigil(
-            store,
-            self._clock,
-            self._operators,
-            delivery,
-            platforms=lambda: {
-                each.name: Trouble(each.problem, each.standing is Standing.CONNECTED)
-                for each in self._adapters
-            },
-            gauge=self._gauge,
-            budgets=self._budgets,
-            news=self._news,
-            crashes=self._crashes,
-        )
-        await vigil.open()
-        return vigil
-
-    async def _take_up_what_was_left(
-        self, store: SessionStore, pool: SessionPool, reception: Reception, desk: Desk
-    ) -> None:
-        """Suspend what a crash interrupted, carry out what was said, answer what was waiting.
-
-        In this order: a command that ends what runs must not end what was asked after it.
-        """
-        running = await store.running_turns()
-        now = self._clock.now()
-        self._left = [
-            Task(turn.id, turn.key, turn.request, (now - turn.started_at) // 60_000)
-            for turn in running
-        ]
-        if running:
-            log.info("interrupted by the last end of the process: %d", len(running))
-        waiting = await store.waiting_keys()
-        for key in filter(goes_on, waiting):
-            await forget_left(store, self._clock, key)
-        for entry in await store.commands():
-            if self._crashes:  # one of these may be what it crashes of
-                done = SetInbox((entry.id,), InboxState.DONE, self._clock.now())
-                await desk.tell("not_now", entry.address, {}, done, origin=origin_of(entry))
-            else:
-                await reception.again(entry, read_event(entry))
-        keys = dict.fromkeys((*(turn.key for turn in running), *waiting))
-        await pool.begin(keys)
-
-    async def _tidy(self, store: SessionStore, models: Models) -> None:
-        """Forget what was only noted, and drafts and questions, once their time is over."""
-        while True:
-            try:
-                await store.sweep(self._clock.now() - IGNORED_KEPT_MILLISECONDS)
-                await models.sweep()
-                await models.close_retired(self._oldest_turn())
-                await self._parcels.sweep()
-                await self._attachments.clear(models.workspaces(), self._settings.media.keep)
-                await self._approvals.expire()
-                await self._retention.round()
-                await self._budgets.forget()
-            except (StoreError, OSError) as error:
-                log.warning("cannot tidy up: %s", error)
-            await asyncio.sleep(TIDY_SECONDS)
-
-    def _oldest_turn(self) -> int:
-        """When the oldest of the running turns began; now, where none runs."""
-        running = self._pool.running() if self._pool else ()
-        return min((turn.started_at for _, turn in running), default=self._clock.now())
-
-    async def _first_chances(self) -> None:
-        """Wait until every platform was connected, or could not be, for the first time."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_CHANCE_SECONDS):
-                await self._adapters.tried()
-
-    def _turn_asks(self) -> None:
-        if self._pool:
-            self._pool.look_again()
-
-    async def _drain(self, pool: SessionPool) -> None:
-        cut: list[Task] = []
-
-        def farewell(key: str, turn: RunningTurn) -> Interrupt:
-            take_up = self._takes_up() and not turn.once
-            cut.append(self._task(key, turn))
-            return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=take_up)
-
-        grace = self._settings.gateway.drain_seconds
-        interrupted = await pool.drain(grace, self.hurry, farewell, self._turns.waits)
-        if interrupted:
-            log.info("interrupted: %d", interrupted)
-        await self._restart.drained(cut)
 
     # --- platforms ------------------------------------------------------------------------------
 
@@ -649,97 +377,10 @@ class GatewayRunner:
         """Whether anybody on a platform is an admin, configured or by a claim."""
         return self._people is not None and self._people.has_admin
 
-    async def problems(self) -> Sequence[str]:
-        """What keeps the daemon from doing its work; see `gateway.http.app.Health`."""
-        found = [f"{each.name}: {each.problem}" for each in self._adapters if each.problem]
-        if self.stopping.is_set():
-            found.append(f"gateway: {self._state()}, no new turns begin")
-        async with asyncio.TaskGroup() as both:
-            looks = [both.create_task(self._store_problem()), both.create_task(self._full())]
-        return [*found, *(problem for look in looks if (problem := look.result()))]
-
-    async def _store_problem(self) -> str:
-        if self._store is None:
-            return ""
-        if self._store.damage:
-            return f"store: {self._store.damage}"
-        try:
-            async with asyncio.timeout(WRITTEN_WITHIN):
-                await self._store.prove_writable()
-        except StoreError as error:
-            return f"store: {error}"
-        except TimeoutError:
-            return f"store: nothing could be written within {WRITTEN_WITHIN:g} s"
-        return ""
-
-    async def ask_writer(self) -> None:
-        """See `gateway.bulletin.Daemon`; before there is a store, there is nothing to ask."""
-        if self._store is not None:
-            await self._store.prove_answering()
-
-    def writer_steps(self) -> int:
-        """See `gateway.bulletin.Daemon`."""
-        return self._store.writer_steps if self._store is not None else 0
-
-    async def all_tried(self) -> None:
-        """See `gateway.bulletin.Daemon`."""
-        await self._adapters.tried()
-
-    @property
-    def drain_seconds(self) -> float:
-        """See `gateway.bulletin.Daemon`."""
-        return self._settings.gateway.drain_seconds
-
-    def glance(self) -> str:
-        """See `gateway.bulletin.Daemon`."""
-        return glance(
-            self._standings(),
-            self.running_turns(),
-            stopping=self.stopping.is_set(),
-            restarting=self.restarting.is_set(),
-        )
-
-    async def _full(self) -> str:
-        try:
-            return (await self._gauge.read()).complaint
-        except OSError as error:
-            return f"disk: {self._home}: {error.strerror}"
-
-    def running_turns(self) -> int:
-        """See `gateway.figures.House`."""
-        return len(self._pool.running()) if self._pool else 0
-
-    def requests_at_work(self) -> int:
-        """See `gateway.figures.House`."""
-        return self._crowd.at_work
-
-    def platforms_well(self) -> Mapping[str, bool]:
-        """See `gateway.figures.House`."""
-        return {each.name: not each.problem for each in self._adapters}
-
-    def _state(self) -> str:
-        if self.restarting.is_set():
-            return "restarting"
-        return "stopping" if self.stopping.is_set() else "running"
-
-    def _standing(self) -> str:
-        """How `/readyz` says it."""
-        return safe_mode(self._crashes) if self._crashes else self._state()
-
     def _status(self) -> dict[str, object]:
-        return {
-            "state": self._state(),
-            "pid": os.getpid(),
-            "version": self._successor.version if self._successor else None,
-            "safe_mode": safe_mode(self._crashes) if self._crashes else None,
-            "started_at": self._started_at,
-            "url": self.url,
-            "platforms": self._standings(),
-            "running": self.running_turns(),
-        }
-
-    def _standings(self) -> dict[str, str]:
-        return {each.name: each.problem or each.standing.value for each in self._adapters}
+        version = self._successor.version if self._successor else None
+        fixed = {"version": version, "started_at": self._started_at, "url": self.url}
+        return self.condition.status() | fixed
 
     async def _new_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")
@@ -760,8 +401,3 @@ def _without_resuming(settings: Settings) -> Settings:
     """What safe mode goes by: turns that were interrupted wait until somebody asks for them."""
     sessions = msgspec.structs.replace(settings.sessions, on_interrupted="suspend")
     return msgspec.structs.replace(settings, sessions=sessions)
-
-
-def _expiry(settings: SessionSettings) -> Expiry:
-    daily = settings.daily_at
-    return Expiry(settings.idle_minutes, dt.time.fromisoformat(daily) if daily else None)

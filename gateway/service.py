@@ -25,10 +25,18 @@ log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Runner(Daemon, Protocol):
+class Runner(Protocol):
     """What is run: `gateway.runner.GatewayRunner`."""
 
+    ready: asyncio.Event
+    stopping: asyncio.Event
+    restarting: asyncio.Event
     hurry: asyncio.Event
+
+    @property
+    def condition(self) -> Daemon:
+        """What the service manager is told about."""
+        ...
 
     @property
     def operations(self) -> Mapping[str, Operation]:
@@ -83,8 +91,8 @@ async def serve(
         async with asyncio.TaskGroup() as beside:
             helpers = [
                 beside.create_task(_attend(runner, home, environ, opened, then)),
-                beside.create_task(tell_story(runner, manager, opened)),
-                beside.create_task(keep_alive(runner, manager)),
+                beside.create_task(tell_story(runner.condition, manager, opened)),
+                beside.create_task(keep_alive(runner.condition, manager)),
                 beside.create_task(_reloading(runner, hung_up)),
             ]
             try:
@@ -109,7 +117,7 @@ def _on_signals(runner: Runner, manager: Systemd, reload: Callable[[], None]) ->
             return False
         log.info("told to stop: this is no restart any more")
         runner.restarting.clear()
-        manager.tell(*ending(runner))
+        manager.tell(*ending(runner.condition))
         return True
 
     def told() -> None:

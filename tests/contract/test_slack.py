@@ -402,13 +402,13 @@ async def test_a_clock_that_is_far_from_slacks_is_named_and_what_came_meanwhile_
         for text in ("one", "two", "three"):
             slack.write("D1", text)
             await slack.pass_time(0)
-        (problem,) = await house.runner.problems()
+        (problem,) = await house.runner.condition.problems()
         assert "the clock of this machine is 60 min ahead of Slack's" in problem
         assert slack.workspace.screen("D1") == ["echo: hello"]
         slack.workspace.offset = 0
         await slack.pass_time(0)
         await slack.until(lambda: len(slack.workspace.screen("D1")) == 4)
-        assert await house.runner.problems() == []
+        assert await house.runner.condition.problems() == []
 
 
 async def test_an_event_that_nobody_acknowledges_comes_three_more_times_and_is_forgotten(

@@ -380,8 +380,8 @@ async def all_speak(
 
 async def nothing_left(runner: GatewayRunner) -> None:
     """Wait until no turn runs, and all that is to be shown is shown."""
-    assert runner._pool
+    assert runner.condition.pool
     assert runner._store
     async with asyncio.timeout(60):
-        while runner._pool.running() or await runner._store.open_items():  # noqa: ASYNC110 - the runner tells only who asks
+        while runner.condition.pool.running() or await runner._store.open_items():  # noqa: ASYNC110 - the runner tells only who asks
             await asyncio.sleep(0.05)

@@ -189,7 +189,7 @@ async def test_words_that_a_running_turn_leaves_behind_its_deletion_go_in_the_ne
         (session,) = await store.sessions()
         await house.runner.operations["delete"](session=session.id)
         await until(store.running_turns, wanted=False)  # it still ends
-        await house.runner._retention.round()
+        await house.runner._conversations.retention.round()
         assert await store.forgetting.with_words() == ()
         assert await store.history(session.id) == ()
 
@@ -240,7 +240,7 @@ async def test_what_is_taken_up_at_that_very_moment_stays(tmp_path: Path) -> Non
         await house.screen.shows(CHAT, "echo: hello")
         (session,) = await store.sessions()
         await store.apply(SetSession(session.id, SessionState.SUSPENDED, Reason.STOP, 1))
-        await house.runner._retention.round()
+        await house.runner._conversations.retention.round()
         assert len(await store.history(session.id)) == 2
 
 
@@ -251,7 +251,7 @@ async def test_without_keep_days_nothing_old_goes(tmp_path: Path) -> None:
         await house.screen.shows(CHAT, "echo: hello")
         (session,) = await store.sessions()
         await store.apply(SetSession(session.id, SessionState.CLOSED, Reason.NEW, 1))
-        await house.runner._retention.round()
+        await house.runner._conversations.retention.round()
         assert len(await store.sessions()) == 1
 
 

@@ -386,7 +386,7 @@ async def test_a_question_on_the_side_that_takes_too_long_is_settled_too(tmp_pat
     async with ModelServer(Turns('H T"hm" HANG')) as server:
         usual = settings(server, LimitSettings(tokens_per_day=1000))
         async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
-            house.runner._asides._deadline = 0.5
+            house.runner._conversations.asides._deadline = 0.5
             assert "it took longer than" in await answer_to(house, "1001", "/btw one")
             found = await settled(house, "user memory:1001")
             assert 0 < found.tokens < ANSWER  # what was sent; nobody saw what came

@@ -525,7 +525,7 @@ async def test_the_command_line_can_send_stop_resume_and_delete(tmp_path: Path) 
         status = await do["status"]()
         assert isinstance(status, dict)
         assert status["platforms"] == {"memory": "connected"}
-        assert await house.runner.problems() == []
+        assert await house.runner.condition.problems() == []
 
 
 async def test_a_steering_message_reaches_the_model_after_the_next_tool_result(

@@ -234,10 +234,10 @@ async def test_an_answer_that_cannot_be_stored_waits_until_it_can(
         with locked(tmp_path / "holdfast.db"):
             async with asyncio.timeout(5):
                 await model.requests[0].answered.wait()
-            (problem,) = await house.runner.problems()
+            (problem,) = await house.runner.condition.problems()
             assert problem.startswith("store: ")
         await house.screen.shows(CHAT, "at last")
-        assert await house.runner.problems() == []
+        assert await house.runner.condition.problems() == []
 
 
 @contextlib.contextmanager

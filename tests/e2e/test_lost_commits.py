@@ -60,7 +60,7 @@ async def test_a_turn_is_answered_and_its_tool_runs_once_whichever_commit_is_los
                 cutter.plan = {cutter.commits + number: how}
                 await screen.say(chat, "pay")
                 await screen.shows(chat, "It is paid.")
-            assert await house.runner.problems() == []
+            assert await house.runner.condition.problems() == []
     assert screen.violations() == []
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     for chat in chats:

@@ -46,7 +46,7 @@ async def test_a_conversation_lives_on_postgresql_as_it_does_on_sqlite(
         async with gateway(tmp_path, model, screen, store=stored) as house:
             await screen.shows(CHAT, "♻️ I was restarted while working on “hang again”")
             await screen.shows(CHAT, "🆕 Fresh conversation", "echo: after the restart")
-            assert await house.runner.problems() == []
+            assert await house.runner.condition.problems() == []
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     try:
         newest, oldest = await store.sessions(key=f"memory:{CHAT}")

@@ -178,7 +178,7 @@ async def test_what_nobody_answers_does_not_run(tmp_path: Path) -> None:
         ModelServer(calling()) as model,
         gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
     ):
-        house.runner._approvals._wait = 200
+        house.runner._conversations.approvals._wait = 200
         await house.screen.say(CHAT, "tea, please", sender=ANN)
         await house.screen.shows(CHAT, "⌛ Nobody answered in time", "echo: tea, please")
         await house.screen.shows(ELSEWHERE, "⌛ Nobody answered in time")

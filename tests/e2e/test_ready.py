@@ -68,7 +68,7 @@ async def problem_of(runner: GatewayRunner, name: str) -> str:
     """Wait until exactly this platform is in trouble, and give what is said of it."""
     async with asyncio.timeout(60):
         while True:
-            found = await runner.problems()
+            found = await runner.condition.problems()
             named = [each for each in found if each.startswith(f"{name}: ")]
             if len(found) == len(named) == 1 and "so far" not in found[0]:
                 return named[0].partition(": ")[2]
@@ -103,7 +103,7 @@ def test_a_platform_in_trouble_is_named_holds_up_no_other_and_comes_back(
                     await place.doors[name].open()
                 place.doors[name].silent = False
                 async with asyncio.timeout(120):
-                    while await runner.problems():  # noqa: ASYNC110 - the runner tells only who asks
+                    while await runner.condition.problems():  # noqa: ASYNC110 - the runner tells only who asks
                         await asyncio.sleep(0.1)
                 await place.answered(name, number=1)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.config import environment
 from gateway.control import Operation
@@ -142,13 +143,36 @@ async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_ans
         await screen.shows(CHIEF, "Restarting already")
         await says(first, OTHER, "a question")
         await screen.shows(OTHER, "Your message is kept and will be answered right after.")
-        assert await first.runner.problems() == ["gateway: restarting, no new turns begin"]
+        assert await first.runner.condition.problems() == [
+            "gateway: restarting, no new turns begin"
+        ]
         first.runner.hurry.set()
         await first.ended()
     async with house(tmp_path, model, screen):
         await screen.shows(OTHER, BACK, "echo: a question")
         await screen.shows(CHIEF, BACK)
     assert len(texts(screen, OTHER, BACK)) == len(texts(screen, CHIEF, BACK)) == 1
+
+
+async def test_it_goes_by_what_a_reload_has_changed(tmp_path: Path, model: ModelServer) -> None:
+    screen = a_screen()
+    async with house(tmp_path, model, screen, reread=lambda: changed) as first:
+        changed = replace(
+            first.runner._settings,
+            gateway=GatewaySettings(drain_seconds=60),
+            sessions=SessionSettings(on_interrupted="resume"),
+        )
+        await operation(first, "reload")()
+        await hangs(first)
+        await says(first, CHIEF, "/restart")
+        await screen.shows(CHIEF, "1 task is finishing first, for 60 s at most.")
+        first.runner.hurry.set()
+        await first.ended()
+    resumes = {"sessions": SessionSettings(on_interrupted="resume")}
+    async with house(tmp_path, model, screen, **resumes):
+        await screen.shows(CHIEF, BACK)
+    (told,) = texts(screen, CHIEF, BACK)
+    assert "1 task was interrupted and taken up again." in told
 
 
 async def test_two_who_ask_at_the_same_moment_get_one_restart(
@@ -267,7 +291,7 @@ async def test_a_program_that_could_not_start_is_not_changed_to_and_nothing_is_i
         )
         with pytest.raises(Refused, match="nothing was interrupted"):
             await operation(first, "restart")()
-        assert len(first.runner._pool.running()) == 1  # type: ignore[union-attr]  # it runs
+        assert len(first.runner.condition.pool.running()) == 1  # type: ignore[union-attr]  # it runs
         await says(first, CHIEF, "still there?")
         await screen.shows(CHIEF, "echo: still there?")
 
@@ -448,8 +472,8 @@ async def test_in_safe_mode_there_are_no_tools_and_nothing_goes_on_by_itself(
         status: Any = await operation(careful, "status")()
         assert status["state"] == "running"
         assert status["safe_mode"].startswith("Safe mode after 3 crashes")
-        assert await careful.runner.problems() == []
-        assert careful.runner._standing() == status["safe_mode"]
+        assert await careful.runner.condition.problems() == []
+        assert careful.runner.condition.manner() == status["safe_mode"]
         await careful.crash()
     async with house(tmp_path, model, screen, crashes=4) as careful:
         await says(careful, CHIEF, "hello")

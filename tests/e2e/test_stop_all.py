@@ -50,7 +50,7 @@ async def test_all_chats_are_told_once_and_soon_and_what_waits_is_kept(tmp_path:
         assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
         assert notices(screen, CHATS[0])[0].endswith("1 waiting message is kept with it.")
         assert not any("No active task" in text for text in screen.screen(CHIEF))
-        assert house.runner.running_turns() == 0
+        assert house.runner.condition.running_turns() == 0
         await says(house, CHIEF, "/stop all")
         await screen.shows(CHIEF, "⏹ 0 tasks stopped.")
         assert all(len(notices(screen, chat)) == 1 for chat in CHATS)
@@ -63,11 +63,11 @@ async def test_what_was_accepted_and_has_not_begun_is_stopped_too(tmp_path: Path
         gateway(tmp_path, model, screen, **ALLOWED) as house,
     ):
         await says(house, "2001", "hang here")
-        assert house.runner.running_turns() == 0
+        assert house.runner.condition.running_turns() == 0
         await says(house, CHIEF, "/stop all")
         await screen.shows(CHIEF, "⏹ 1 task stopped.")
         await screen.shows("2001", "⏹ Stopped.")
-        assert house.runner.running_turns() == 0
+        assert house.runner.condition.running_turns() == 0
 
 
 async def test_the_command_line_stops_one_and_all(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def a_screen() -> Screen:
 
 def soon(house: House) -> None:
     """What lasts for a moment counts as lasting."""
-    house.runner._operators.alarms.after = 0.1
+    house.runner._conversations.operators.alarms.after = 0.1
 
 
 async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
@@ -33,11 +33,13 @@ async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
         async with gateway(tmp_path, model, screen, admins=ADMINS) as house:
             soon(house)
             house.runner._complaint("memory", "Another program uses the token.")
-            assert await house.runner.problems() == ["memory: Another program uses the token."]
+            assert await house.runner.condition.problems() == [
+                "memory: Another program uses the token."
+            ]
             await screen.shows(CHIEF, began)
             await house.crash()
         async with gateway(tmp_path, model, screen, admins=ADMINS) as house:
-            assert await house.runner.problems() == []
+            assert await house.runner.condition.problems() == []
             await screen.shows(CHIEF, over)
             soon(house)
             house.runner._complaint("memory", "again")

@@ -39,7 +39,7 @@ def test_who_asked_is_told_what_matters(over: Back, text: str) -> None:
 def test_in_a_room_nobody_reads_what_others_had_asked_for() -> None:
     over = Back("r", 1_000, "1.0", "1.0", (ANN, BEN))
     assert told(over, direct=False, resumed=1) == (
-        "✅ Back after 1 s. 2 tasks were interrupted and go on by themselves now."
+        "✅ Back after 1 s. 2 tasks were interrupted and taken up again."
     )
 
 

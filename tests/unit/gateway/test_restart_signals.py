@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -26,6 +27,10 @@ class Patient:
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {}
         self.drain_seconds = 10.0
+
+    @property
+    def condition(self) -> Self:
+        return self
 
     def adapter(self, name: str) -> Adapter | None:
         return None

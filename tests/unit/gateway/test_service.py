@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Self
 
 import msgspec
 import pytest
@@ -69,6 +70,10 @@ class SmallRunner:
 
     async def _status(self) -> dict[str, str]:
         return {"state": "running"}
+
+    @property
+    def condition(self) -> Self:
+        return self
 
     def adapter(self, name: str) -> Adapter | None:
         return self.console if name == "console" else None

@@ -199,7 +199,8 @@ async def test_two_programs_on_one_token_are_named(server: TelegramServer, tmp_p
     async with ModelServer(talkative) as model, gateway(tmp_path / "a", model, server) as first:
         async with gateway(tmp_path / "b", model, server) as second, asyncio.timeout(5):
             for runner in (first, second):
-                while not any("another program" in each for each in await runner.problems()):  # noqa: ASYNC110 - the runner tells only who asks
+                problems = runner.condition.problems
+                while not any("another program" in each for each in await problems()):  # noqa: ASYNC110 - the runner tells only who asks
                     await asyncio.sleep(0.02)
         server.say(ME, "hello", date=now())
         await server.shows(ME, "echo: hello")
