@@ -99,6 +99,8 @@ CATALOGUE = {
     "{min|minute|minutes}: {cause}.",
     "disk": "🛠 The disk is nearly full: {left} left in {folder}. Please make room: when it is full "
     "nothing can be stored, and messages wait until it can.",
+    "damaged.here": "🛠 I cannot do that: what is kept of this conversation is damaged. The admins "
+    "were told; {c:new} begins a conversation without it.",
     "damaged": "🛠 {cause}. Some conversations fail, the others go on. Stop Holdfast, look with "
     "“holdfast db check”, and restore a backup.",
     "disk.over": "✅ There is room on the disk again: {left}. It was nearly full for {min} "

@@ -244,7 +244,7 @@ class Work:
         """See `sessions.actor.TurnHandle`."""
         cause = f"an error inside the gateway ({type(error).__name__})"
         if isinstance(error, StoreCorrupt):
-            cause = "a part of the database is damaged"
+            cause = "what is kept of this conversation is damaged; a new one works"
         return self._failed(TurnDone(Ending.FAILED, "", cause, tries=1))
 
     def partial(self) -> str:

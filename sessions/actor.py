@@ -12,18 +12,20 @@ from typing import Protocol
 import msgspec
 
 from sessions.attached import remembering
-from sessions.changes import Change, Checkpoint
-from sessions.errors import Conflict, StoreError
+from sessions.changes import Change, Checkpoint, SetInbox
+from sessions.errors import Conflict, StoreCorrupt, StoreError
 from sessions.events import (
     Arrived,
     Begin,
     CancelTask,
+    Delete,
     Earlier,
     Ended,
     Event,
     GiveSteers,
     LastTurn,
     Missed,
+    New,
     Pending,
     Resume,
     Retry,
@@ -31,6 +33,7 @@ from sessions.events import (
     Say,
     StartTask,
     State,
+    Stop,
     Undo,
     Wrecked,
 )
@@ -214,6 +217,12 @@ class Actor:
                 conflicts += 1
                 if conflicts == MOST_CONFLICTS:
                     return False
+            except StoreCorrupt as error:
+                # Trying again reads no damaged page; what comes next may not need it.
+                log.error("%s: %s", self.key, error)  # noqa: TRY400 - where it was met tells nothing
+                self.state = None
+                await self._tell_of_damage(event)
+                return False
             except StoreError:
                 log.exception("%s: cannot write, trying again in %.1f s", self.key, pause)
             except Exception:
@@ -224,6 +233,25 @@ class Actor:
                 return True
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _tell_of_damage(self, event: Event) -> None:
+        """Silence is no answer: whoever asked for this learns why it cannot be had."""
+        done: tuple[Change, ...] = ()
+        if isinstance(event, Arrived):
+            place, origin = event.pending.address, event.pending.origin
+        elif isinstance(event, Stop | New | Resume | Retry | Undo | Delete):
+            place, origin = event.by.address, event.by.origin
+            if event.by.inbox:
+                done = (SetInbox((event.by.inbox,), InboxState.DONE, self._shared.clock.now()),)
+        else:
+            return  # nobody waits for it
+        told = self._shared.hands.say((Say("damaged.here", place, origin=origin),))
+        try:
+            await self._shared.store.apply(*done, *told)
+        except StoreError as error:
+            log.warning("%s: nobody can be told of that: %s", self.key, error)
+        else:
+            self._shared.hands.committed((*done, *told))
 
     def _let_go(self, event: Event) -> None:
         """A turn's end was carried out, or cannot be: then the journal has what is known of it."""
@@ -314,7 +342,6 @@ class Actor:
     async def _load(self) -> State:
         shared = self._shared
         stored = await shared.store.conversation(self.key)
-        last = await self._last_turn(stored)
         waiting = tuple(shared.hands.pending(entry) for entry in stored.waiting)
         earlier = await self._earlier(stored)
         turn = self._turn
@@ -322,7 +349,7 @@ class Actor:
             turn = msgspec.structs.replace(turn, leaving=True)  # its end is stored already
             self._kept = ()
         session = stored.active
-        person = last.person if last else ""
+        person = await self._person(stored)
         self._wrecks = [
             await self._wrecked(left, person)
             for left in stored.running
@@ -341,6 +368,13 @@ class Actor:
             fresh_after=None if session else _fresh_after(stored),
             goes_on=shared.goes_on(self.key),
         )
+
+    async def _person(self, stored: Conversation) -> str:
+        """Who asked last. What they asked is not read: of turns of old that is the only trace."""
+        turn = stored.last_turn
+        if turn is None or turn.person:
+            return turn.person if turn else ""
+        return (await self._read_turn(turn)).person
 
     async def _earlier(self, stored: Conversation) -> Earlier | None:
         """The conversation that can be brought back."""

@@ -7,7 +7,9 @@ may be cancelled while it waits for a write: the write is done all the same.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -354,7 +356,21 @@ class SessionStore:
 
         An item has its place where it became final, so that nothing appears behind a reader.
         """
-        return await self.database.read(lambda c: together.timeline(c, address, after, limit))
+        try:
+            return await self.database.read(lambda c: together.timeline(c, address, after, limit))
+        except StoreCorrupt:
+            return await self._readable(address, after, limit)
+
+    async def _readable(
+        self, address: str, after: int, limit: int
+    ) -> tuple[InboxEntry | Item, ...]:
+        """A damaged row hides no other: each is read by itself."""
+        places = await self.database.read(lambda c: together.places(c, address, after, limit))
+        found = list[InboxEntry | Item]()
+        for seq in places:
+            with contextlib.suppress(StoreCorrupt):
+                found += await self.database.read(partial(together.at, seq=seq))
+        return tuple(found)
 
     async def trace(self, text: str, limit: int = 20) -> tuple[Traced, ...]:
         """What was received by a key, an address or an id, newest first, and what came of it.

@@ -32,11 +32,10 @@ _ENTRY_BY_EVENT = sa.select(*ENTRY).where(
     schema.inbox.c.source == given("source"), schema.inbox.c.event == given("event")
 )
 _ENTRY_BY_ID = sa.select(*ENTRY).where(schema.inbox.c.id == given("entry"))
-_SAID = both_ways(
-    ENTRY,
-    (schema.inbox.c.address == given("address"), schema.inbox.c.payload.is_not(None)),
-    schema.inbox.c.seq,
-)
+_said = (schema.inbox.c.address == given("address"), schema.inbox.c.payload.is_not(None))
+_SAID = both_ways(ENTRY, _said, schema.inbox.c.seq)
+_SAID_PLACES = both_ways((schema.inbox.c.seq,), _said, schema.inbox.c.seq)
+_ENTRY_AT = sa.select(*ENTRY).where(schema.inbox.c.seq == given("seq"))
 _text = given("text", type_=schema.inbox.c.event.type)
 _ABOUT = (
     sa.select(*ENTRY)
@@ -103,6 +102,17 @@ def said(connection: Connection, address: str, after: int, limit: int) -> tuple[
     """List what was said in a chat after a number, the first of it; after 0, the newest."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(map(read_entry, connection.execute(_SAID[after == 0], found)))
+
+
+def places_said(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
+    """List the numbers of what `said` gives, without a look at the texts."""
+    found = {"address": address, "after": after, "limit": limit}
+    return tuple(connection.scalars(_SAID_PLACES[after == 0], found))
+
+
+def at(connection: Connection, seq: int) -> tuple[InboxEntry, ...]:
+    """Read what has this number."""
+    return tuple(map(read_entry, connection.execute(_ENTRY_AT, {"seq": seq})))
 
 
 def about(connection: Connection, text: str, limit: int) -> tuple[InboxEntry, ...]:

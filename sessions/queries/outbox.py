@@ -24,15 +24,14 @@ _NAMED = _ITEMS.where(
         sa.and_(schema.outbox.c.id >= given("notices"), schema.outbox.c.id < given("behind")),
     )
 )
-_SHOWN = both_ways(
-    ITEM,
-    (
-        schema.outbox.c.address == given("address"),
-        sa.literal_column("final"),  # as in the index
-        schema.outbox.c.state != ItemState.DEAD.value,
-    ),
-    schema.outbox.c.seq,
+_shown: tuple[sa.ColumnElement[bool], ...] = (
+    schema.outbox.c.address == given("address"),
+    sa.literal_column("final"),  # as in the index
+    schema.outbox.c.state != ItemState.DEAD.value,
 )
+_SHOWN = both_ways(ITEM, _shown, schema.outbox.c.seq)
+_SHOWN_PLACES = both_ways((schema.outbox.c.seq,), _shown, schema.outbox.c.seq)
+_ITEM_AT = sa.select(*ITEM).where(schema.outbox.c.seq == given("seq"))
 
 
 def undelivered(connection: Connection) -> tuple[Item, ...]:
@@ -67,3 +66,14 @@ def shown(connection: Connection, address: str, after: int, limit: int) -> tuple
     """List what a chat shows after a number, the first of it; after 0, the newest."""
     found = {"address": address, "after": after, "limit": limit}
     return tuple(map(read_item, connection.execute(_SHOWN[after == 0], found)))
+
+
+def places_shown(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
+    """List the numbers of what `shown` gives, without a look at the texts."""
+    found = {"address": address, "after": after, "limit": limit}
+    return tuple(connection.scalars(_SHOWN_PLACES[after == 0], found))
+
+
+def at(connection: Connection, seq: int) -> tuple[Item, ...]:
+    """Read what has this number."""
+    return tuple(map(read_item, connection.execute(_ITEM_AT, {"seq": seq})))

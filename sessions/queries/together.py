@@ -54,6 +54,22 @@ def timeline(
     return tuple(rows[:limit] if after else rows[-limit:])
 
 
+def places(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
+    """List the numbers of what `timeline` gives, in order."""
+    found = sorted(
+        (
+            *inbox.places_said(connection, address, after, limit),
+            *outbox.places_shown(connection, address, after, limit),
+        )
+    )
+    return tuple(found[:limit] if after else found[-limit:])
+
+
+def at(connection: Connection, seq: int) -> tuple[InboxEntry | Item, ...]:
+    """Read what has this number."""
+    return (*inbox.at(connection, seq), *outbox.at(connection, seq))
+
+
 def trace(connection: Connection, text: str, limit: int) -> tuple[Traced, ...]:
     """Find what was received lately by a key, an address or an id, with what came of it."""
     found = inbox.about(connection, text, limit)

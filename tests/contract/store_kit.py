@@ -1,4 +1,9 @@
-"""Short ways to write what the store keeps."""
+"""Short ways to write what the store keeps, and to damage it."""
+
+import contextlib
+import re
+import sqlite3
+from pathlib import Path
 
 from sessions.changes import Change, EndTurn, OpenSession, StartTurn
 from sessions.records import (
@@ -117,3 +122,16 @@ async def talk(store: SessionStore, session: str, turns: int, *, key: str = KEY)
         turn = f"t_{session}_{number:05d}"
         changes += [started(turn, session, key=key, said=f"question {number}"), ended(turn)]
     await store.apply(*changes)
+
+
+def damage(file: Path, near: bytes) -> None:
+    """Write over the pages, of long rows' second parts, in which something stands."""
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    raw = bytearray(file.read_bytes())
+    places = {found.start() // size * size for found in re.finditer(re.escape(near), raw)}
+    for place in places:
+        if raw[place] == 0:  # a page of a tree begins with its kind
+            raw[place : place + size] = b"\xff" * size
+    file.write_bytes(raw)

@@ -16,7 +16,7 @@ from sessions import soundness
 from sessions.errors import StoreUnavailable
 from sessions.store import SessionStore
 from sessions.values.clock import SystemClock
-from tests.contract.store_kit import entry
+from tests.contract.store_kit import ADDRESS, damage, entry
 from tests.fakes import postgres
 
 # --- the process -----------------------------------------------------------------------------
@@ -106,6 +106,25 @@ async def test_a_damaged_file_is_noticed(tmp_path: Path, shift: int) -> None:
     try:
         # SQLite lists what it finds, or gives up, as the damage happens to lie.
         assert re.search("malformed|damaged", "".join(await store.findings()))
+    finally:
+        await store.close()
+
+
+async def test_a_damaged_row_hides_no_other_one(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.db"
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    for number in range(3):
+        # Neither in a row's first page nor in its last: what is lost is the way to the next.
+        payload = f"{'x' * 5_000} mark {number} {'x' * 13_000}".encode()
+        await store.accept(entry(f"i{number}", payload=payload))
+    await store.close()
+    damage(file, b"mark 1")
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    try:
+        rows = await store.timeline(ADDRESS, 0, 10)
+        assert [row.id for row in rows] == ["i0", "i2"]
+        assert await store.timeline(ADDRESS, rows[0].seq, 10) == rows[1:]
+        assert "restore a backup" in store.damage
     finally:
         await store.close()
 

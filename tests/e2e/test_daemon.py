@@ -40,6 +40,7 @@ async def test_the_first_signal_drains_and_the_second_does_not_wait(tmp_path: Pa
             async with asyncio.timeout(10):
                 await model.request(1)
             daemon.signal(signal.SIGTERM)
+            await daemon.logs("waiting up to 60 s")
             assert await page.send("chat-1", "still there?", "message-2") == 202
             await page.until("chat-1", lambda rows: any("Restarting" in t for t in notices(rows)))
             daemon.signal(signal.SIGTERM)

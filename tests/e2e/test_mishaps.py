@@ -1,16 +1,14 @@
 """What befalls a machine: a real daemon says what is wrong, keeps what it has, and goes on after."""
 
-import contextlib
-import re
 import resource
-import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.daemon import Daemon, Page, answers
+from tests.contract.store_kit import damage
+from tests.e2e.daemon import Daemon, Page, Row, answers
 from tests.e2e.house import talkative
 from tests.e2e.test_no_room import empty, fill, own_disk
 from tests.fakes.dialects.requests import last_user_text
@@ -111,21 +109,26 @@ async def test_a_damaged_page_is_named_and_holds_up_no_other_conversation(tmp_pa
                 assert await page.send(chat, "go on", f"another-{number}") == 202
                 await page.until(chat, lambda rows: "echo: go on" in answers(rows))
             await daemon.logs("it is damaged; restore a backup")
+            told = await said(page, "notice", 1)
+            assert "conversation is damaged; a new one works" in told[0]
+            for count in (2, 3):  # the first takes back what was said just now
+                assert await page.send("chat-2", "/undo", f"undo-number-{count}") == 202
+                told = await said(page, "notice", count)
+            assert "/new begins a conversation without it" in told[2]
+            assert await page.send("chat-2", "/new", "new-chat-2") == 202
+            assert await page.send("chat-2", "here again", "after-chat-2") == 202
+            assert "echo: here again" in await said(page, "answer", 1)
             assert await daemon.stop() == 0
+
+
+async def said(page: Page, author: str, count: int) -> list[str]:
+    """What the damaged conversation shows besides what is lost."""
+
+    def texts(rows: list[Row]) -> list[str]:
+        return [row["text"] for row in rows if row["author"] == author]
+
+    return texts(await page.until("chat-2", lambda rows: len(texts(rows)) >= count))
 
 
 def remount(folder: Path, how: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
-
-
-def damage(file: Path, near: bytes) -> None:
-    """Write over the pages, of long rows' second parts, in which something stands."""
-    with contextlib.closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (size,) = connection.execute("PRAGMA page_size").fetchone()
-    raw = bytearray(file.read_bytes())
-    places = {found.start() // size * size for found in re.finditer(re.escape(near), raw)}
-    for place in places:
-        if raw[place] == 0:  # a page of a tree begins with its kind
-            raw[place : place + size] = b"\xff" * size
-    file.write_bytes(raw)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gateway.config import environment
 from gateway.control import Operation
 from gateway.restart import Refused
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, Settings
 from gateway.successor import Successor
 from platforms.core.contract import Address, InboundMessage, Live, Sender, Text
 from sessions.settings import SessionSettings
@@ -156,19 +156,16 @@ async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_ans
 
 async def test_it_goes_by_what_a_reload_has_changed(tmp_path: Path, model: ModelServer) -> None:
     screen = a_screen()
-    async with house(tmp_path, model, screen, reread=lambda: changed) as first:
-        changed = replace(
-            first.runner._settings,
-            gateway=GatewaySettings(drain_seconds=60),
-            sessions=SessionSettings(on_interrupted="resume"),
-        )
+    resumes: dict[str, Any] = {"sessions": SessionSettings(on_interrupted="resume")}
+    written: list[Settings] = []
+    async with house(tmp_path, model, screen, reread=written.pop) as first:
+        written.append(replace(first.runner._settings, **resumes, **drains(60)))
         await operation(first, "reload")()
         await hangs(first)
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "1 task is finishing first, for 60 s at most.")
         first.runner.hurry.set()
         await first.ended()
-    resumes = {"sessions": SessionSettings(on_interrupted="resume")}
     async with house(tmp_path, model, screen, **resumes):
         await screen.shows(CHIEF, BACK)
     (told,) = texts(screen, CHIEF, BACK)

@@ -1,4 +1,4 @@
-"""What the owner of a conversation finds out about a turn that a dead process left."""
+"""The owner of a conversation: what a dead process left, and what nobody can read any more."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -6,14 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from sessions.actor import Actor, Shared, TurnHandle
-from sessions.changes import Change, OpenSession, SetSession, StartTurn
-from sessions.events import Begin, Event, Pending, RunningTurn, Say, StartTask, State, Wrecked
+from sessions.actor import Actor, Shared, TurnHandle, Unhandled
+from sessions.changes import Change, EndTurn, OpenSession, SetSession, StartTurn
+from sessions.events import (
+    Begin,
+    Command,
+    Event,
+    Pending,
+    RunningTurn,
+    Say,
+    StartTask,
+    State,
+    Undo,
+    Wrecked,
+)
 from sessions.expiry import Expiry
-from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState, Turn
+from sessions.records import (
+    InboxEntry,
+    InboxState,
+    Message,
+    Reason,
+    SessionState,
+    Turn,
+    TurnState,
+)
 from sessions.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
+from tests.contract.store_kit import damage
 
 KEY = "web:a"
 
@@ -23,6 +43,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.found: list[RunningTurn] = []
+        self.said: list[Say] = []
 
     def pending(self, entry: InboxEntry) -> Pending:
         person = (entry.payload or b"").decode()
@@ -40,6 +61,7 @@ class Witness:
         return Wrecked(running, (), {}, take_up=False)
 
     def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
+        self.said += says
         return ()
 
     def committed(self, changes: tuple[Change, ...]) -> None:
@@ -55,13 +77,22 @@ async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
 
 async def awoken(store: SessionStore) -> tuple[Witness, State]:
     """Let the owner of the conversation look at what is stored."""
-    hands, clock = Witness(), SystemClock()
-    handled: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+    hands = Witness()
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        shared = Shared(store, hands, clock, Ids(clock), Expiry, lambda: 20, tasks)
-        Actor(KEY, shared, draining=lambda: False, rested=lambda: None).post(Begin(), handled)
-        state = await handled
+        state = await carried_out(owner(store, hands, tasks), Begin())
     return hands, state
+
+
+def owner(store: SessionStore, hands: Witness, tasks: asyncio.TaskGroup) -> Actor:
+    clock = SystemClock()
+    shared = Shared(store, hands, clock, Ids(clock), Expiry, lambda: 20, tasks)
+    return Actor(KEY, shared, draining=lambda: False, rested=lambda: None)
+
+
+async def carried_out(actor: Actor, event: Event) -> State:
+    handled: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+    actor.post(event, handled)
+    return await handled
 
 
 @pytest.mark.parametrize(
@@ -102,3 +133,37 @@ async def test_of_two_turns_that_were_left_each_stays_with_who_asked(store: Sess
     hands, state = await awoken(store)
     assert [turn.person for turn in hands.found] == ["web:ann", "web:bob"]
     assert state.person == "web:bob"
+
+
+async def test_who_asks_for_something_that_is_damaged_is_told_and_not_tried_for_ever(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "holdfast.db"
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    await store.accept(_received("i1", InboxState.WAITING, b"x" * 5_000 + b"mark" + b"x" * 13_000))
+    await store.apply(
+        OpenSession("s1", KEY, "there", 1),
+        StartTurn("t1", "s1", KEY, "there", ("i1",), (), "hello", 1, "web:ann"),
+        EndTurn("t1", TurnState.DONE, 2),
+    )
+    await store.close()
+    damage(file, b"mark")
+    store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
+    try:
+        await store.accept(_received("i2", InboxState.COMMAND, b"/undo"))
+        hands = Witness()
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            actor = owner(store, hands, tasks)
+            with pytest.raises(Unhandled):
+                await carried_out(actor, Undo(Command("there", "web:ann", inbox="i2"), None))
+            assert [(say.notice, say.address) for say in hands.said] == [("damaged.here", "there")]
+            done = await store.inbox_entry("web", "event of i2")
+            assert done
+            assert done.state is InboxState.DONE
+            await carried_out(actor, Begin())  # what does not need it goes on
+    finally:
+        await store.close()
+
+
+def _received(id_: str, state: InboxState, payload: bytes) -> InboxEntry:
+    return InboxEntry(id_, "web", f"event of {id_}", KEY, "there", state, payload, 1)
