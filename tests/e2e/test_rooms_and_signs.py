@@ -91,7 +91,7 @@ async def test_a_message_for_which_there_was_no_room_is_signed_as_not_done(tmp_p
     settings = GatewaySettings(drain_seconds=0, queue_limit=1)
     async with ModelServer(talkative) as model, gateway(tmp_path, model, gateway=settings) as house:
         await ask(house.screen, "m1", "hang")
-        await signed(house.screen, m1="👀")
+        await house.screen.shows(ROOM, "so far")  # it has left the queue
         await ask(house.screen, "m2", "wait")
         await ask(house.screen, "m3", "too much")
         await signed(house.screen, m1="👀", m2="👀", m3="❌")
