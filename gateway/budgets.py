@@ -65,9 +65,10 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How one limit stands today."""
+    """How one limit stood on a day."""
 
     scope: Scope
+    day: str
     spent: Budget
     refused: bool = False  # it left no room for a request
 
@@ -154,13 +155,14 @@ class Budgets:
 
     async def standings(self, scopes: Sequence[Scope] | None = None) -> tuple[Standing, ...]:
         """How these limits stand today; of nobody in particular: those that are shared."""
-        asked = self._shared if scopes is None else scopes
+        return await self._standings_on(self.day, self._shared if scopes is None else scopes)
+
+    async def _standings_on(self, day: str, asked: Sequence[Scope]) -> tuple[Standing, ...]:
         if not asked:
             return ()
-        day = self.day
         spent = await self._store.budgets(day, [scope.name for scope in asked])
         return tuple(
-            Standing(scope, spent[scope.name], self._refused.get(scope.name) == day)
+            Standing(scope, day, spent[scope.name], self._refused.get(scope.name) == day)
             for scope in asked
         )
 
@@ -239,7 +241,7 @@ class Budgets:
         return Held(hold, need)
 
     async def _refusal(self, scope: Scope, hold: Hold) -> OverBudget:
-        (standing,) = await self.standings((scope,))
+        (standing,) = await self._standings_on(hold.day, (scope,))
         want, spent = scope.want, standing.spent
         in_tokens = want.tokens is not None and spent.tokens + hold.tokens > want.tokens
         words = _tokens if in_tokens else _dollars

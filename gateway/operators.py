@@ -195,19 +195,17 @@ class Operators:
 
     # --- what may be spent ----------------------------------------------------------------------
 
-    def look_at_budgets(
-        self, standings: Iterable[Standing], day: str, free_in: int
-    ) -> tuple[Change, ...]:
-        """What the admins are to be shown of the budgets of several people, as they stand today."""
+    def look_at_budgets(self, standings: Iterable[Standing], free_in: int) -> tuple[Change, ...]:
+        """What the admins are to be shown of the budgets of several people, as they stand."""
         shown: list[Change] = []
         for each in standings:
             over = each.refused or each.share >= 1
             if not over and each.share < NEARLY:
                 continue
             known = self._levels.get(each.scope.name)
-            if known and known.day == day and (known.over or not over):
+            if known and known.day == each.day and (known.over or not over):
                 continue
-            self._levels[each.scope.name] = Level(day, over)
+            self._levels[each.scope.name] = Level(each.day, over)
             self._changed()
             fields: dict[str, str | int] = {
                 "percent": int(each.share * 100),

@@ -94,7 +94,7 @@ class Vigil:
             *self._operators.look_at_store(self._store.damage),
             *await self._look_at_the_disk(),
             *self._operators.look_at_budgets(
-                await self._budgets.standings(), self._budgets.day, self._budgets.free_in
+                await self._budgets.standings(), self._budgets.free_in
             ),
         )
         self._unsaid += tuple(change for change in told if isinstance(change, PutItem))

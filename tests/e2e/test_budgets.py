@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from agent.settings import AgentSettings, ModelSettings, PriceSettings, Timeouts, ToolSettings
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
+from gateway.budgets import Budgets
 from gateway.cli.daemon import status as shown_status
 from gateway.control import ask, serving, socket_path
 from gateway.days import day_of
@@ -25,7 +26,7 @@ from gateway.settings import (
     UserLimits,
 )
 from platforms.core.contract import Live, Sender
-from sessions.changes import Want
+from sessions.changes import Hold, Want
 from sessions.errors import StoreUnavailable
 from sessions.records import Budget, TurnState
 from sessions.store import SessionStore
@@ -257,6 +258,25 @@ async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
             await screen.until("9", lambda shown: len(shown) == 3, 90.0)
     starts = [each.text.partition(" of")[0] for each in screen.messages("9")]
     assert starts == ["🛠 90 %", "⛔ The limit", "🛠 90 %"]  # not again after the restart
+
+
+class Nights(Noon):
+    """A clock by which each look is a day later."""
+
+    def now(self) -> int:
+        self.ahead += DAY
+        return super().now()
+
+
+async def test_what_was_spent_is_of_the_day_that_is_named_also_at_midnight(tmp_path: Path) -> None:
+    limits = LimitSettings(all=BudgetSettings(tokens_per_day=1000))
+    store = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=Nights())
+    try:
+        assert await store.hold(Hold(day_of(NOON, days=1), (Want("all", 1000),), 900)) is None
+        (standing,) = await Budgets(store, Nights(), limits).standings()
+        assert (standing.day, standing.spent.tokens) == (day_of(NOON, days=1), 900)
+    finally:
+        await store.close()
 
 
 async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left(

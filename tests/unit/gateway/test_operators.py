@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from agent.events import Ending, TurnDone
 from gateway.announcer import Announcer
@@ -72,7 +73,8 @@ class Office:
 
     def spends(self, day: str = "2026-11-18", **budgets: Standing) -> list[tuple[str, str]]:
         """Who is shown what of budgets that stand so."""
-        return shown(self.operators.look_at_budgets(budgets.values(), day, 3600))
+        standings = [replace(each, day=day) for each in budgets.values()]
+        return shown(self.operators.look_at_budgets(standings, 3600))
 
     def finds(self, free: int) -> list[tuple[str, str]]:
         """Who is shown what when so much is left of a disk that should have 1000 MB."""
@@ -92,7 +94,7 @@ def shown(changes: Sequence[Change]) -> list[tuple[str, str]]:
 def stands(used: int, *, held: int = 0, refused: bool = False, name: str = "all") -> Standing:
     """A budget of 1,000 tokens."""
     scope = Scope(name, f"those of {name}", Want(name, 1000))
-    return Standing(scope, Budget(used + held, 0.0, held, 0.0), refused)
+    return Standing(scope, "", Budget(used + held, 0.0, held, 0.0), refused)
 
 
 WORDS = "🛠 The model cannot be used: no credit. Conversations fail until this is mended."
