@@ -110,6 +110,8 @@ class StatusLine:
 
     def words(self, now: float) -> str:
         """The line as it is to be shown now."""
+        if not (self._running or self._asked or self._fetched):  # as with most tokens
+            return " · ".join(filter(None, (self._front, self._notice)))
         running = () if self._apart else self._running.values()
         under_way = [_of(each, now) for each in running]
         if self._asked:

@@ -175,9 +175,9 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
         pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
         pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
         pytest.param("S503", errors.Overloaded, "scripted error", id="503"),
-        pytest.param("RST", errors.Cut, "ReadError", id="reset before the headers"),
+        pytest.param("RST", errors.Cut, "reset by peer", id="reset before the headers"),
         pytest.param("FIN", errors.Cut, "disconnected", id="closed before the headers"),
-        pytest.param('H T"a" RST', errors.Cut, "ReadError", id="reset in the body"),
+        pytest.param('H T"a" RST', errors.Cut, "reset by peer", id="reset in the body"),
         pytest.param('H T"a" FIN', errors.Cut, "incomplete", id="closed in the body"),
         pytest.param(
             'H J{"error":"connection lost"} EOF', errors.Cut, "lost", id="an error of the network"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import anthropic
 
+from agent.providers import sockets
 from agent.providers.anthropic.refusals import refused
 from agent.providers.connections import BROKEN, LIMITS, Pool, backstop, tls, translated
 from agent.settings import TargetSettings
@@ -42,6 +43,8 @@ def in_our_words(url: str) -> Iterator[None]:
 
 def _client(settings: TargetSettings) -> anthropic.AsyncAnthropic:
     timeout = backstop(settings.timeouts)
+    http = anthropic.DefaultAsyncHttpxClient(verify=tls(), limits=LIMITS, timeout=timeout)
+    sockets.use(http)
     return anthropic.AsyncAnthropic(
         # Both are always given: the SDK would look for them in the environment.
         api_key="none",  # each request brings the present one
@@ -49,5 +52,5 @@ def _client(settings: TargetSettings) -> anthropic.AsyncAnthropic:
         timeout=timeout,
         max_retries=0,
         open_telemetry=False,
-        http_client=anthropic.DefaultAsyncHttpxClient(verify=tls(), limits=LIMITS, timeout=timeout),
+        http_client=http,
     )

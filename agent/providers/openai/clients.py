@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import openai
 
+from agent.providers import sockets
 from agent.providers.classify import complaint_in, refused
 from agent.providers.connections import BROKEN, LIMITS, Key, Pool, backstop, tls, translated
 from agent.settings import TargetSettings
@@ -56,10 +57,12 @@ def in_our_words(base_url: str) -> Iterator[None]:
 
 def _client(settings: TargetSettings) -> openai.AsyncOpenAI:
     timeout = backstop(settings.timeouts)
+    http = openai.DefaultAsyncHttpxClient(verify=tls(), limits=LIMITS, timeout=timeout)
+    sockets.use(http)
     return openai.AsyncOpenAI(
         api_key="none",  # each request brings the present one
         base_url=settings.base_url,
         timeout=timeout,
         max_retries=0,
-        http_client=openai.DefaultAsyncHttpxClient(verify=tls(), limits=LIMITS, timeout=timeout),
+        http_client=http,
     )

@@ -1,0 +1,236 @@
+"""How the bytes of model services are carried: over real sockets, in TLS, through a proxy."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import httpcore2
+import httpx2
+import openai
+import pytest
+
+from agent.providers import sockets
+from tests.fakes.certificates import certified
+
+Answers = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+
+
+@contextlib.asynccontextmanager
+async def listening(answers: Answers, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Serve on loopback; at the end nobody is kept waiting."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, ssl.SSLError):
+            await answers(reader, writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int) -> AsyncIterator[httpcore2.AsyncNetworkStream]:
+    stream = await sockets.Sockets().connect_tcp("127.0.0.1", port, timeout=5)
+    try:
+        yield stream
+    finally:
+        await stream.aclose()
+
+
+async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request."""
+    while True:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HELLO)
+
+
+async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Go where CONNECT says, whatever the name: everything of a test is on loopback."""
+    asked = (await reader.readuntil(b"\r\n\r\n")).split()
+    assert asked[0] == b"CONNECT"
+    port = int(asked[1].rpartition(b":")[2])
+    there_reader, there_writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while chunk := await source.read(1000):
+            target.write(chunk)
+        target.close()
+
+    async with asyncio.TaskGroup() as both:
+        both.create_task(pass_on(reader, there_writer))
+        both.create_task(pass_on(there_reader, writer))
+
+
+async def writes(stream: httpcore2.AsyncNetworkStream, data: bytes, *, timeout: float) -> None:  # noqa: ASYNC109 - passed on
+    """Write as long as it can be."""
+    for _ in range(1_000):
+        await stream.write(data, timeout=timeout)
+        await asyncio.sleep(0)
+
+
+def kept(client: httpx2.AsyncClient) -> list[type]:
+    """By what the connections are carried that a client has open."""
+    pool = client._transport._pool  # type: ignore[attr-defined]  # as `use` finds it
+    return [type(each._connection._network_stream) for each in pool.connections]
+
+
+async def test_what_comes_is_read_in_order_in_pieces_of_any_size_and_nothing_after_its_end() -> (
+    None
+):
+    sent = bytes(range(256)) * 2_000
+
+    async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        writer.close()
+
+    async with listening(answers) as port, connected(port) as stream:
+        came = bytearray()
+        sizes = iter([1, 7, 1000] * 100_000)
+        while piece := await stream.read(next(sizes), timeout=5):
+            came += piece
+        assert came == sent
+        assert await stream.read(10, timeout=5) == b""
+
+
+async def test_of_what_nobody_reads_only_so_much_is_taken() -> None:
+    written = asyncio.Event()
+
+    async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(0)
+        for _piece in range(200):
+            writer.write(b"x" * 100_000)
+            await writer.drain()
+        written.set()
+        writer.close()
+
+    async with listening(answers) as port, connected(port) as stream:
+        line = stream._line  # type: ignore[attr-defined]
+        async with asyncio.timeout(5):
+            while line.size <= sockets.MOST_UNREAD:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+        before = line.size
+        await asyncio.sleep(0.1)
+        assert line.size == before < 2 * sockets.MOST_UNREAD
+        assert not written.is_set()
+        size = 0
+        while piece := await stream.read(65_536, timeout=5):
+            size += len(piece)
+        assert size == 20_000_000
+
+
+async def test_silence_is_noticed_and_what_comes_after_it_can_be_read() -> None:
+    speak = asyncio.Event()
+
+    async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await speak.wait()
+        writer.write(b"at last")
+        await asyncio.Event().wait()
+
+    async with listening(answers) as port, connected(port) as stream:
+        for _ in range(2):
+            with pytest.raises(httpcore2.ReadTimeout):
+                await stream.read(10, timeout=0.05)
+        reading = asyncio.create_task(stream.read(10, timeout=5))  # noqa: TID251 - ended below
+        await asyncio.sleep(0)
+        reading.cancel()  # loses nothing
+        await asyncio.wait({reading})
+        speak.set()
+        assert await stream.read(10, timeout=5) == b"at last"
+
+
+async def test_a_reader_that_takes_nothing_is_noticed() -> None:
+    async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # it can
+        await asyncio.Event().wait()
+
+    async with listening(answers) as port, connected(port) as stream:
+        with pytest.raises(httpcore2.WriteTimeout):
+            await writes(stream, b"x" * 1_000_000, timeout=0.05)
+
+
+async def test_what_was_broken_off_is_said_in_words() -> None:
+    async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async with listening(answers) as port, connected(port) as stream:
+        with contextlib.suppress(httpcore2.ReadError):  # a reset, or an end, as it happens to come
+            assert await stream.read(10, timeout=5) == b""
+        with pytest.raises(httpcore2.WriteError, match=r"closed|reset by peer|Broken pipe"):
+            await writes(stream, b"x", timeout=5)
+    with pytest.raises(httpcore2.ConnectError, match="Connect call failed"):
+        await sockets.Sockets().connect_tcp("127.0.0.1", port, timeout=5)
+
+
+async def test_tls_is_checked_and_a_handshake_that_hangs_is_given_up(tmp_path: Path) -> None:
+    served, believing = certified(tmp_path, "model.test")
+    async with listening(hello, served) as port:
+        url = f"https://model.test:{port}/"
+        backend = sockets.Sockets()
+        stream = await backend.connect_tcp("127.0.0.1", port, timeout=5)
+        with pytest.raises(httpcore2.ConnectError, match="certificate verify failed"):
+            await stream.start_tls(ssl.create_default_context(), "model.test", timeout=5)
+        stream = await backend.connect_tcp("127.0.0.1", port, timeout=5)
+        inside = await stream.start_tls(believing, "model.test", timeout=5)
+        await inside.write(f"GET {url} HTTP/1.1\r\n\r\n".encode(), timeout=5)
+        assert await inside.read(1000, timeout=5) == HELLO
+        assert inside.get_extra_info("ssl_object").version() == "TLSv1.3"
+        await inside.aclose()
+    async with listening(silent) as port:
+        stream = await sockets.Sockets().connect_tcp("127.0.0.1", port, timeout=5)
+        with pytest.raises(httpcore2.ConnectTimeout):
+            await stream.start_tls(believing, "model.test", timeout=0.05)
+
+
+async def test_the_sdks_client_uses_it_and_notices_that_an_idle_connection_was_closed() -> None:
+    connections = 0
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        for _ in range(2):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(HELLO)
+        writer.close()
+
+    async with listening(once) as port, openai.DefaultAsyncHttpxClient() as client:
+        sockets.use(client)
+        for expected in (1, 1, 2):
+            assert (await client.get(f"http://127.0.0.1:{port}/")).text == "hello"
+            assert connections == expected
+            assert kept(client) == [sockets._Stream]
+            await asyncio.sleep(0.05)  # for the good-bye to come
+
+
+async def test_it_goes_through_a_proxy_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, believing = certified(tmp_path, "model.test")
+    async with listening(hello, served) as port, listening(proxy) as between:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{between}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        async with openai.DefaultAsyncHttpxClient(verify=believing) as client:
+            sockets.use(client)
+            for _ in range(2):
+                assert (await client.get(f"https://model.test:{port}/")).text == "hello"
+
+
+def test_a_client_that_keeps_its_connections_elsewhere_is_left_as_it_is() -> None:
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(200)))
+    sockets.use(client)
