@@ -93,7 +93,8 @@ class Reader(asyncio.Protocol):
         self._stalls = stalls
         self._torn = b""
         self.signs: list[float] = []  # signs of life
-        self.wrote: list[float] = []  # everything
+        self.wrote: list[float] = []  # the question, and everything that came behind the headers
+        self._headed = False
         self.tokens = 0
         self.spoke_at = 0.0
         self.whole = False  # its end came
@@ -103,12 +104,18 @@ class Reader(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         transport.write(self._request)
+        self.wrote.append(time.monotonic_ns() / 1e9)
         if self._stalls:
             transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         now = time.monotonic_ns()
         at = now / 1e9
+        if not self._headed:  # they are written with what comes first, and may come before it
+            self._headed = True
+            data = data.partition(b"\r\n\r\n")[2]
+            if not data:
+                return
         self.wrote.append(at)
         new = max(0, len(self._torn) - len(_SIGN) + 1)  # a sign that ends before was seen before
         data = self._torn + data
@@ -142,7 +149,10 @@ class Reader(asyncio.Protocol):
         for before, after in pairwise(said):
             found = sum(before < at < after for at in self.signs)
             room = (after - before) / keepalive
-            if not room - 1.1 <= found <= room + 0.1:
+            least = room - 1.1
+            if before == said[0]:  # when the question was heard is not known
+                least = 0
+            if not least <= found <= room + 0.1:
                 yield f"{found} signs of life in {after - before:.2f} s"
 
 
