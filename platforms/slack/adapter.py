@@ -169,6 +169,7 @@ class SlackAdapter:
 
             def up() -> None:
                 self._heard = self._clock.monotonic()
+                self._places.gap(self._clock.now() - _MISSED)
                 ready()
                 behind.set()
 
@@ -319,12 +320,12 @@ class SlackAdapter:
         while True:
             await behind.wait()
             behind.clear()
-            for number, place in enumerate(self._places.since(self._clock.now() - _MISSED)):
+            for number, (place, gaps) in enumerate(self._places.incomplete()):
                 if number >= _READ_AT_ONCE:
                     await asyncio.sleep(_READ_PAUSE)
-                await self._read_patiently(place)
+                await self._read_patiently(place, gaps)
 
-    async def _read_patiently(self, place: Place) -> None:
+    async def _read_patiently(self, place: Place, gaps: int) -> None:
         for _ in range(_MOST_WAITS):
             try:
                 await self._read_on(place)
@@ -335,12 +336,13 @@ class SlackAdapter:
                 self._places.forget(place.channel, place.thread)
                 return
             else:
+                self._places.complete(place, gaps)
                 return
         _log.warning("slack: what was said in %s meanwhile cannot be read", place.channel)
 
     async def _read_on(self, place: Place) -> int:
-        """Hand in what was said in a place since it was last seen; tells how much was new."""
-        seconds, micros = moment(place.seen)
+        """Hand in what was said in a place since all of it was known; tells how much was new."""
+        seconds, micros = moment(place.missed or place.seen)
         if not seconds:
             return 0
         oldest = seconds + micros / 1e6 - _OVERLAP

@@ -20,6 +20,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     seen: str = "0"  # the timestamp of the last message
     user: str = ""  # who spoke last
     team: str = ""  # the workspace of that person
+    missed: str = ""  # from this message on something may not have reached us
 
 
 class Places:
@@ -28,15 +29,41 @@ class Places:
     def __init__(self, kept: str | None = None) -> None:
         places = msgspec.json.decode(kept, type=list[Place]) if kept else []
         self._places = OrderedDict(((place.channel, place.thread), place) for place in places)
+        self._left = {key for key, place in self._places.items() if place.missed}
+        self._gaps = 0
         self.changed = False
 
     def __iter__(self) -> Iterator[Place]:
         """Go through all of them, the last used first."""
         return iter(list(reversed(self._places.values())))
 
-    def since(self, at: int) -> list[Place]:
-        """Give the places in which something was said after this moment, the last used first."""
-        return [place for place in self if milliseconds(place.seen) > at]
+    def gap(self, at: int) -> None:
+        """Something may not have reached us where anything was said after this moment."""
+        self._gaps += 1
+        for key, place in self._places.items():
+            if milliseconds(place.seen) > at and not place.missed:
+                self._places[key] = msgspec.structs.replace(place, missed=place.seen)
+                self.changed = True
+
+    def incomplete(self) -> Iterator[tuple[Place, int]]:
+        """Go through the places with a gap, each with what `complete` is to be told of it.
+
+        What an earlier process did not come to is first, so that one restart after the other puts
+        off nobody for ever; else the last used is.
+        """
+        found = [place for place in self if place.missed]
+        found.sort(key=lambda place: (place.channel, place.thread) not in self._left)
+        for place in found:
+            yield place, self._gaps
+
+    def complete(self, place: Place, gaps: int) -> None:
+        """Everything said in a place was read, unless there was a gap since that was begun."""
+        key = (place.channel, place.thread)
+        now = self._places.get(key)
+        if now and gaps == self._gaps:
+            self._places[key] = msgspec.structs.replace(now, missed="")
+            self._left.discard(key)
+            self.changed = True
 
     def find(self, channel: str, thread: str) -> Place | None:
         """Find a place that is in use."""
@@ -47,7 +74,9 @@ class Places:
         key = (channel, thread)
         last = self._places.get(key) or Place(channel, thread)
         seen = max(last.seen, ts, key=moment)
-        self._places[key] = Place(channel, thread, seen, user or last.user, team or last.team)
+        self._places[key] = msgspec.structs.replace(
+            last, seen=seen, user=user or last.user, team=team or last.team
+        )
         self._places.move_to_end(key)
         while len(self._places) > MOST_PLACES:
             self._places.popitem(last=False)

@@ -20,7 +20,37 @@ def test_places_survive_a_restart_in_order() -> None:
     again = Places(places.kept())
     assert not places.changed
     assert [place.channel for place in again] == ["C1", "C2"]
-    assert [place.channel for place in again.since(2_500)] == ["C1"]
+    again.gap(2_500)
+    assert [place.channel for place, _ in again.incomplete()] == ["C1"]
+
+
+def test_what_may_be_missing_is_read_from_where_it_was_whole_also_after_several_restarts() -> None:
+    places = Places()
+    for number in range(4):
+        places.use(f"C{number}", "", f"{number + 1}.0")
+    places.gap(0)
+    order = [place.channel for place, _ in places.incomplete()]
+    assert order == ["C3", "C2", "C1", "C0"]
+    reading = places.incomplete()
+    places.complete(*next(reading))
+    places.complete(*next(reading))
+    places.use("C0", "", "100.0")  # what comes now says nothing about what was missed before
+    again = Places(places.kept())
+    again.gap(0)
+    found = [(place.channel, place.missed) for place, _ in again.incomplete()]
+    assert found == [("C0", "1.0"), ("C1", "2.0"), ("C3", "4.0"), ("C2", "3.0")]
+
+
+def test_a_gap_while_a_place_is_read_is_another_one() -> None:
+    places = Places()
+    places.use("C1", "", "1.0")
+    places.gap(0)
+    ((place, gaps),) = places.incomplete()
+    places.gap(0)
+    places.complete(place, gaps)
+    ((place, gaps),) = places.incomplete()
+    places.complete(place, gaps)
+    assert not list(places.incomplete())
 
 
 def test_a_command_finds_the_last_thread_of_its_person() -> None:
