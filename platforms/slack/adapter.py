@@ -37,6 +37,7 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import PlatformError, Rejected, Unavailable
+from platforms.slack.budget import Noted
 from platforms.slack.calls import Calls, Json
 from platforms.slack.config import SlackConfig
 from platforms.slack.events import Found, Identity, Reader
@@ -81,7 +82,7 @@ IN_DMS = msgspec.structs.replace(
 
 PATH = "/slack/events"
 
-_SHELF, _BUSY, _GREETED = "places", "busy", "greeted"
+_SHELF, _CALLS, _BUSY, _GREETED = "places", "calls", "busy", "greeted"
 _KEEP_SECONDS = 5.0
 _QUIET_SECONDS = 45.0  # of silence, after which the histories are asked whether it is one
 _LOOKED_AT = 4  # of the places used last: a channel's history does not tell of its threads
@@ -106,7 +107,7 @@ class SlackAdapter:
         self._require_mention = config.require_mention
         self._words = surroundings.words
         self._calls = Calls(config.bot_token, config.base_url, surroundings.clock)
-        self._people = People(self._calls)
+        self._people = People(self._calls, self._shelf)
         self._presence = Presence(self._calls, lambda kept: self._shelf.put(_BUSY, kept))
         self._home = Home(self._calls, lambda kept: self._shelf.put(_GREETED, kept))
         self._show = Show(self._calls, self._presence)
@@ -145,6 +146,8 @@ class SlackAdapter:
         """See `Adapter`."""
         try:
             async with self._calls.connected() as session:
+                if self._us is None:  # the first connection of this process
+                    await self._count_on()
                 self._us = await self._identify()
                 self._places = Places(await self._shelf.get(_SHELF))
                 self._presence.left_by_an_earlier_process(await self._shelf.get(_BUSY))
@@ -155,6 +158,11 @@ class SlackAdapter:
             raise _first(group) from group
         finally:
             self._inbox = None
+
+    async def _count_on(self) -> None:
+        if noted := await self._shelf.get(_CALLS):
+            found = msgspec.json.decode(noted, type=Noted)
+            self._calls.budget.go_on(found, self._clock.monotonic(), self._clock.now())
 
     async def _receive(self, session: aiohttp.ClientSession, ready: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -307,9 +315,14 @@ class SlackAdapter:
             self._places.use(found.channel, "", found.ts)
 
     async def _keep_places(self) -> None:
+        last = Noted(0)
         while True:
             if self._places.changed:
                 await self._shelf.put(_SHELF, self._places.kept())
+            noted = self._calls.budget.noted(self._clock.monotonic(), self._clock.now())
+            if noted.calls != last.calls or noted.blocked:
+                await self._shelf.put(_CALLS, msgspec.json.encode(noted).decode())
+                last = noted
             await self._presence.tidy()
             await asyncio.sleep(_KEEP_SECONDS)
 

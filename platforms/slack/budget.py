@@ -6,7 +6,10 @@ come evenly; who may go next is decided by `platforms.slack.show`. When more mes
 than there is room for, the last of them wait for some seconds, rather than for Slack's Retry-After.
 """
 
+import math
 from collections import OrderedDict, deque
+
+import msgspec
 
 WINDOW = 61.0  # seconds; a minute, and a little for the way there
 STREAMS, APPENDS, UPDATES = "chat.startStream", "chat.appendStream", "chat.update"
@@ -39,6 +42,17 @@ _AT_ONCE = 0.25
 _PER_CHANNEL = {"chat.postMessage"}  # counted in each channel apart
 
 
+_UNSEEN = 5.0  # seconds before the end of a process whose calls it may not have noted
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """What the next process must know: Slack counts on while none of ours runs."""
+
+    at: int  # milliseconds since 1970
+    calls: dict[str, int] = {}  # in the last minute, by method
+    blocked: tuple[tuple[str, str, float], ...] = ()  # method, channel, seconds left
+
+
 class Budget:
     """What was called lately, and what Slack has forbidden for a while."""
 
@@ -54,6 +68,23 @@ class Budget:
         """Count a call that goes now."""
         if method in self._calls:
             self._calls[method].append(now)
+
+    def noted(self, now: float, at: int) -> Noted:
+        """Write down how it stands; `at` is the same moment for every process."""
+        calls = {method: n for method in self._calls if (n := self._lately(method, now))}
+        blocked = ((*key, until - now) for key, until in self._blocked.items() if until > now)
+        return Noted(at, calls, tuple(blocked))
+
+    def go_on(self, noted: Noted, now: float, at: int) -> None:
+        """Take over what an earlier process has noted, and what it may have called after that."""
+        ago = max(0.0, (at - noted.at) / 1000)
+        for method, count in noted.calls.items():
+            most = PER_MINUTE.get(method, 0)
+            taken = min(most, count + math.ceil(most * _UNSEEN / 60))
+            if most and ago < WINDOW:
+                self._calls[method].extend([now - ago] * taken)
+        for method, channel, seconds in noted.blocked:
+            self.block(method, channel, now - ago + seconds)
 
     def block(self, method: str, channel: str, until: float) -> None:
         """Keep a Retry-After."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from platforms.core.contract import Sender
+from platforms.core.contract import Sender, Shelf
 from platforms.core.errors import Rejected, Unavailable
 from platforms.slack.calls import Calls, Json
 
@@ -17,6 +17,7 @@ FRESH_SECONDS = 600.0
 """A member who was made a guest is one to us after this time, too."""
 
 _MOST_PEOPLE = 2_000
+_NAME = "person {}"
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -26,14 +27,19 @@ class Person(msgspec.Struct, frozen=True):
     team: str
     full: bool
     is_bot: bool
-    at: float
+    at: int  # when Slack said so, in milliseconds since 1970
 
 
 class People:
-    """Asks Slack about users, and remembers for a while."""
+    """Asks Slack about users, and remembers for a while, over a restart, too.
 
-    def __init__(self, calls: Calls) -> None:
+    Slack answers a hundred such questions a minute: after one restart and another, people who write
+    at the same time would have to wait for who they are.
+    """
+
+    def __init__(self, calls: Calls, shelf: Shelf) -> None:
         self._calls = calls
+        self._shelf = shelf
         self._known: OrderedDict[str, Person] = OrderedDict()
         self.names: Mapping[str, str] = _Names(self._known)
 
@@ -56,12 +62,12 @@ class People:
         )
 
     async def _person(self, user: str) -> Person | None:
-        now = self._calls.clock.monotonic()
-        known = self._known.get(user)
-        if known and now - known.at < FRESH_SECONDS:
-            return known
         if user.startswith("B"):  # a bot of the old kind, which is no user
             return None
+        now = self._calls.clock.now()
+        known = self._known.get(user) or await self._kept(user)
+        if known and 0 <= now - known.at < FRESH_SECONDS * 1000:
+            return known
         try:
             answer = await self._ask(user)
         except Unavailable:
@@ -70,11 +76,24 @@ class People:
             raise
         except Rejected:
             return None
-        person = self._known[user] = _person(answer.get("user") or {}, now)
+        person = _person(answer.get("user") or {}, now)
+        self._remember(user, person)
+        await self._shelf.put(_NAME.format(user), msgspec.json.encode(person).decode())
+        return person
+
+    async def _kept(self, user: str) -> Person | None:
+        kept = await self._shelf.get(_NAME.format(user))
+        if kept is None:
+            return None
+        person = msgspec.json.decode(kept, type=Person)
+        self._remember(user, person)
+        return person
+
+    def _remember(self, user: str, person: Person) -> None:
+        self._known[user] = person
         self._known.move_to_end(user)
         if len(self._known) > _MOST_PEOPLE:
             self._known.popitem(last=False)
-        return person
 
     async def _ask(self, user: str) -> Json:
         """Ask Slack, and soon once more: a message that waits for this would come again late."""
@@ -88,7 +107,7 @@ class People:
         return await self._calls.read("users.info", user=user)
 
 
-def _person(user: Json, now: float) -> Person:
+def _person(user: Json, now: int) -> Person:
     profile = user.get("profile") or {}
     name = profile.get("display_name") or user.get("real_name") or profile.get("real_name")
     limited = ("is_restricted", "is_ultra_restricted", "is_stranger", "deleted", "is_bot")

@@ -60,3 +60,28 @@ def test_each_channel_takes_a_few_posts_at_once_and_then_one_a_second() -> None:
     assert budget.post("C2", 0.0) == 0.0
     assert budget.post("C1", 0.5) == 0.5
     assert budget.post("C1", 1.0) == 0.0
+
+
+def test_slack_counts_on_while_none_of_ours_runs() -> None:
+    before, after = Budget(), Budget()
+    for number in range(30):
+        before.took(UPDATES, 100.0 + number)
+    before.took("reactions.add", 20.0)  # more than a minute ago
+    before.block("chat.postMessage", "C1", 145.0)
+    noted = before.noted(130.0, 1_000_000)
+    assert noted.calls == {UPDATES: 30}
+    after.go_on(noted, 7.0, 1_010_000)  # another clock, ten seconds later
+    assert after.wait("chat.postMessage", "C1", 7.0) == 5.0
+    assert after.wait("chat.postMessage", "C2", 7.0) == 0.0
+    left = 0
+    while not after.full(UPDATES, 7.0):
+        after.took(UPDATES, 7.0)
+        left += 1
+    assert left == 50 - 30 - 5  # what was called behind the last note is not known
+    late = Budget()
+    late.go_on(noted, 7.0, 1_100_000)
+    assert late.noted(7.0, 0).calls == {}
+    assert late.wait("chat.postMessage", "C1", 7.0) == 0.0
+    early = Budget()
+    early.go_on(noted, 7.0, 500_000)  # the clock of the machine was set back
+    assert early.noted(7.0, 0).calls == {UPDATES: 35}

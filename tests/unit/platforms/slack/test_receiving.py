@@ -111,6 +111,21 @@ async def test_people_are_looked_up_once_and_again_after_a_while(
     assert not inbox.message(2).sender.memberships
 
 
+async def test_who_somebody_is_outlasts_a_restart(slack: SlackServer, inbox: Gateway) -> None:
+    shelf, clock = DictShelf(), ShiftedClock()
+    async with running(adapter_for(slack, clock=clock, shelf=shelf), inbox):
+        await slack.say("D1", "1")
+    async with running(adapter_for(slack, clock=clock, shelf=shelf), inbox):
+        await slack.say("D1", "2")
+    assert len(slack.workspace.calls("users.info")) == 1
+    clock.offset += 3600
+    slack.fail("users.info", Fault(status=503), Fault(status=503))
+    async with running(adapter_for(slack, clock=clock, shelf=shelf), inbox):
+        await slack.say("D1", "3")  # Slack does not say now who this is, but it has before
+    assert [event.sender.name for event in map(inbox.message, range(3))] == ["Ada"] * 3
+    assert all(event.sender.memberships for event in map(inbox.message, range(3)))
+
+
 async def test_who_cannot_be_looked_up_now_is_not_taken_for_a_stranger(
     slack: SlackServer, inbox: Gateway
 ) -> None:
