@@ -49,7 +49,7 @@ class Noted(msgspec.Struct, frozen=True):
     """What the next process must know: Slack counts on while none of ours runs."""
 
     at: int  # milliseconds since 1970
-    calls: dict[str, int] = {}  # in the last minute, by method
+    calls: dict[str, tuple[float, ...]] = {}  # of the last minute: how many seconds ago
     blocked: tuple[tuple[str, str, float], ...] = ()  # method, channel, seconds left
 
 
@@ -71,18 +71,21 @@ class Budget:
 
     def noted(self, now: float, at: int) -> Noted:
         """Write down how it stands; `at` is the same moment for every process."""
-        calls = {method: n for method in self._calls if (n := self._lately(method, now))}
+        calls = {
+            method: tuple(round(now - moment, 1) for moment in moments)
+            for method, moments in self._calls.items()
+            if self._lately(method, now)
+        }
         blocked = ((*key, until - now) for key, until in self._blocked.items() if until > now)
         return Noted(at, calls, tuple(blocked))
 
     def go_on(self, noted: Noted, now: float, at: int) -> None:
         """Take over what an earlier process has noted, and what it may have called after that."""
         ago = max(0.0, (at - noted.at) / 1000)
-        for method, count in noted.calls.items():
-            most = PER_MINUTE.get(method, 0)
-            taken = min(most, count + math.ceil(most * _UNSEEN / 60))
-            if most and ago < WINDOW:
-                self._calls[method].extend([now - ago] * taken)
+        for method, ages in noted.calls.items():
+            if method in self._calls:
+                unseen = [0.0] * math.ceil(PER_MINUTE[method] * _UNSEEN / 60)
+                self._calls[method].extend(now - ago - age for age in (*ages, *unseen))
         for method, channel, seconds in noted.blocked:
             self.block(method, channel, now - ago + seconds)
 

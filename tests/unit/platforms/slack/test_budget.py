@@ -69,7 +69,7 @@ def test_slack_counts_on_while_none_of_ours_runs() -> None:
     before.took("reactions.add", 20.0)  # more than a minute ago
     before.block("chat.postMessage", "C1", 145.0)
     noted = before.noted(130.0, 1_000_000)
-    assert noted.calls == {UPDATES: 30}
+    assert [len(noted.calls[method]) for method in noted.calls] == [30]
     after.go_on(noted, 7.0, 1_010_000)  # another clock, ten seconds later
     assert after.wait("chat.postMessage", "C1", 7.0) == 5.0
     assert after.wait("chat.postMessage", "C2", 7.0) == 0.0
@@ -78,10 +78,11 @@ def test_slack_counts_on_while_none_of_ours_runs() -> None:
         after.took(UPDATES, 7.0)
         left += 1
     assert left == 50 - 30 - 5  # what was called behind the last note is not known
+    assert after.full(UPDATES, 7.0) == 21.0  # until the first is a minute ago, and a little more
     late = Budget()
     late.go_on(noted, 7.0, 1_100_000)
     assert late.noted(7.0, 0).calls == {}
     assert late.wait("chat.postMessage", "C1", 7.0) == 0.0
     early = Budget()
     early.go_on(noted, 7.0, 500_000)  # the clock of the machine was set back
-    assert early.noted(7.0, 0).calls == {UPDATES: 35}
+    assert len(early.noted(7.0, 0).calls[UPDATES]) == 35
