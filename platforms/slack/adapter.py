@@ -177,7 +177,8 @@ class SlackAdapter:
 
             def up() -> None:
                 self._heard = self._clock.monotonic()
-                self._places.gap(self._clock.now() - _MISSED)
+                now = self._clock.now()
+                self._places.gap(now, now - _MISSED)
                 ready()
                 behind.set()
 

@@ -21,6 +21,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     user: str = ""  # who spoke last
     team: str = ""  # the workspace of that person
     missed: str = ""  # from this message on something may not have reached us
+    waits: int = 0  # to be read again, since this moment
 
 
 class Places:
@@ -29,7 +30,6 @@ class Places:
     def __init__(self, kept: str | None = None) -> None:
         places = msgspec.json.decode(kept, type=list[Place]) if kept else []
         self._places = OrderedDict(((place.channel, place.thread), place) for place in places)
-        self._left = {key for key, place in self._places.items() if place.missed}
         self._gaps = 0
         self.changed = False
 
@@ -37,23 +37,21 @@ class Places:
         """Go through all of them, the last used first."""
         return iter(list(reversed(self._places.values())))
 
-    def gap(self, at: int) -> None:
-        """Something may not have reached us where anything was said after this moment."""
+    def gap(self, now: int, since: int) -> None:
+        """Something may not have reached us where anything was said `since` then."""
         self._gaps += 1
         for key, place in self._places.items():
-            if milliseconds(place.seen) > at and not place.missed:
-                self._places[key] = msgspec.structs.replace(place, missed=place.seen)
+            if milliseconds(place.seen) > since and not place.missed:
+                self._places[key] = msgspec.structs.replace(place, missed=place.seen, waits=now)
                 self.changed = True
 
     def incomplete(self) -> Iterator[tuple[Place, int]]:
         """Go through the places with a gap, each with what `complete` is to be told of it.
 
-        What an earlier process did not come to is first, so that one restart after the other puts
-        off nobody for ever; else the last used is.
+        First those that wait longest, so that one restart after the other puts off nobody for ever;
+        of those that wait equally long the last used.
         """
-        found = [place for place in self if place.missed]
-        found.sort(key=lambda place: (place.channel, place.thread) not in self._left)
-        for place in found:
+        for place in sorted((each for each in self if each.missed), key=lambda each: each.waits):
             yield place, self._gaps
 
     def complete(self, place: Place, gaps: int) -> None:
@@ -61,8 +59,7 @@ class Places:
         key = (place.channel, place.thread)
         now = self._places.get(key)
         if now and gaps == self._gaps:
-            self._places[key] = msgspec.structs.replace(now, missed="")
-            self._left.discard(key)
+            self._places[key] = msgspec.structs.replace(now, missed="", waits=0)
             self.changed = True
 
     def find(self, channel: str, thread: str) -> Place | None:

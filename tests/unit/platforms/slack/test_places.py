@@ -20,7 +20,7 @@ def test_places_survive_a_restart_in_order() -> None:
     again = Places(places.kept())
     assert not places.changed
     assert [place.channel for place in again] == ["C1", "C2"]
-    again.gap(2_500)
+    again.gap(5_000, 2_500)
     assert [place.channel for place, _ in again.incomplete()] == ["C1"]
 
 
@@ -28,7 +28,7 @@ def test_what_may_be_missing_is_read_from_where_it_was_whole_also_after_several_
     places = Places()
     for number in range(4):
         places.use(f"C{number}", "", f"{number + 1}.0")
-    places.gap(0)
+    places.gap(10, 0)
     order = [place.channel for place, _ in places.incomplete()]
     assert order == ["C3", "C2", "C1", "C0"]
     reading = places.incomplete()
@@ -36,17 +36,32 @@ def test_what_may_be_missing_is_read_from_where_it_was_whole_also_after_several_
     places.complete(*next(reading))
     places.use("C0", "", "100.0")  # what comes now says nothing about what was missed before
     again = Places(places.kept())
-    again.gap(0)
+    again.gap(20, 0)
     found = [(place.channel, place.missed) for place, _ in again.incomplete()]
     assert found == [("C0", "1.0"), ("C1", "2.0"), ("C3", "4.0"), ("C2", "3.0")]
+
+
+def test_however_few_are_read_between_two_restarts_each_is_in_its_turn() -> None:
+    places, read = Places(), []
+    for number in range(10):
+        places.use(f"C{number}", "", "1.0")
+    for restart in range(1, 11):
+        places = Places(places.kept())
+        places.gap(restart, 0)
+        place, gaps = next(places.incomplete())
+        places.complete(place, gaps)
+        read.append(place.channel)
+        for busy in ("C8", "C9"):  # who talks all the time does not come before the others
+            places.use(busy, "", f"{restart + 1}.0")
+    assert sorted(read) == [f"C{number}" for number in range(10)]
 
 
 def test_a_gap_while_a_place_is_read_is_another_one() -> None:
     places = Places()
     places.use("C1", "", "1.0")
-    places.gap(0)
+    places.gap(10, 0)
     ((place, gaps),) = places.incomplete()
-    places.gap(0)
+    places.gap(11, 0)
     places.complete(place, gaps)
     ((place, gaps),) = places.incomplete()
     places.complete(place, gaps)
