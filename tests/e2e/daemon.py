@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import aiohttp
 
+from gateway import starts
 from gateway.config import environment
 
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/enter/[\w-]+")
@@ -142,6 +143,10 @@ class Daemon:
         """As a power cut would."""
         self.signal(signal.SIGKILL)
         await self.ended()
+
+    def forget_crashes(self) -> None:
+        """Each kill counts for itself: after three the next start would be careful."""
+        (self.home / starts.NAME).unlink(missing_ok=True)
 
     async def stop(self) -> int:
         """As systemd would."""

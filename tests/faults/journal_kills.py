@@ -282,6 +282,7 @@ async def _pick_up(scene: Scene, mode: Mode) -> str:
     """Start again, and see the turn to its end; tells what it was when the process died."""
     query = "SELECT count(*) FROM turns WHERE state = 'running' AND key = ?"
     running = scene.read(query, f"web:{scene.chat}") == [1]
+    scene.daemon.forget_crashes()
     await scene.daemon.start()
     if running and mode == "suspend":
         await scene.take_up()

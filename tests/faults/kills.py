@@ -180,6 +180,7 @@ async def kill_again_and_again(home: Path, kills: int, seed: int) -> dict[str, i
                 counted["running"] += len(journal.running)
                 counted["waiting"] += len(journal.waiting)
                 since = time.time_ns() // 1_000_000
+                daemon.forget_crashes()
                 await daemon.start()
                 suspended = newly_suspended(daemon.home / "holdfast.db", since)
                 assert suspended == set(journal.running), (suspended, journal.running)
