@@ -195,17 +195,14 @@ class Desk:
     async def stop_all(self, who: By) -> int:
         """Stop everything that runs or is about to; each chat is told by its own notice."""
         async with asyncio.TaskGroup() as group:
-            running = dict(self._pool.running())
-            stops = [
-                group.create_task(self._stop_one(key, running.get(key), who))
-                for key in self._pool.at_work()
-            ]
+            stops = [group.create_task(self._stop_one(key, who)) for key in self._pool.at_work()]
         return sum(stop.result() for stop in stops)
 
-    async def _stop_one(self, key: str, turn: RunningTurn | None, who: By) -> bool:
+    async def _stop_one(self, key: str, who: By) -> bool:
         """Stop one conversation; says whether there was something to stop."""
         try:
-            turn = turn or (await self.ask(key, Begin())).turn  # accepted, and not started yet
+            # Its owner knows: a message may be accepted and not begun, a turn be told to end already.
+            turn = (await self.ask(key, Begin())).turn
             if turn is None or turn.leaving:
                 return False
             by = By(turn.address, who.person, admin=True)
