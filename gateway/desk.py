@@ -66,6 +66,7 @@ class Desk:
         self._capabilities = capabilities
         self._stopping = stopping
         self._crashes = crashes
+        self._one_at_a_time = asyncio.Lock()  # to stop all: nothing is counted twice
 
     # --- carrying out ---------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class Desk:
 
     async def stop_all(self, who: By) -> int:
         """Stop everything that runs or is about to; each chat is told by its own notice."""
-        async with asyncio.TaskGroup() as group:
+        async with self._one_at_a_time, asyncio.TaskGroup() as group:
             stops = [group.create_task(self._stop_one(key, who)) for key in self._pool.at_work()]
         return sum(stop.result() for stop in stops)
 
