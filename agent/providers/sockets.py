@@ -166,6 +166,9 @@ class _Line(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.reads_until = float("inf") if seconds is None else loop.time() + seconds
         # One clock for a connection, not one for each read: it looks again when it has run out.
+        if self._clock and self._clock.when() > self.reads_until:
+            self._clock.cancel()
+            self._clock = None
         if seconds is not None and self._clock is None:
             self._clock = loop.call_at(self.reads_until, self._look_at_the_clock, loop)
         self._reader = loop.create_future()
@@ -234,13 +237,15 @@ class _Stream(httpcore2.AsyncNetworkStream):
             raise httpcore2.WriteError(_words(line.error)) from line.error
 
     async def aclose(self) -> None:
-        """Close it; one that does not let itself be closed is broken off."""
+        """Close it; one that does not let itself be closed is broken off, also when we must hurry."""
         self._transport.close()
         try:
-            async with asyncio.timeout(_CLOSE_WITHIN):
-                await self._line.closed.wait()
-        except TimeoutError:
-            self._transport.abort()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_WITHIN):
+                    await self._line.closed.wait()
+        finally:
+            if not self._line.closed.is_set():  # what is to be written would keep it open for ever
+                self._transport.abort()
 
     async def start_tls(
         self,

@@ -12,6 +12,9 @@ import openai
 import pytest
 
 from agent.providers import sockets
+from agent.providers.anthropic import clients as of_anthropic
+from agent.providers.openai import clients as of_openai
+from agent.settings import TargetSettings
 from tests.fakes.certificates import certified
 
 Answers = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -143,8 +146,12 @@ async def test_silence_is_noticed_and_what_comes_after_it_can_be_read() -> None:
         await asyncio.Event().wait()
 
     async with listening(answers) as port, connected(port) as stream:
-        for _ in range(2):
-            with pytest.raises(httpcore2.ReadTimeout):
+        for patience in (60, 0.05, 0.05):
+            with pytest.raises((httpcore2.ReadTimeout, TimeoutError)):
+                async with asyncio.timeout(0.2):
+                    await stream.read(10, timeout=patience)
+        with pytest.raises(httpcore2.ReadTimeout):  # however long an earlier read would have waited
+            async with asyncio.timeout(5):
                 await stream.read(10, timeout=0.05)
         reading = asyncio.create_task(stream.read(10, timeout=5))  # noqa: TID251 - ended below
         await asyncio.sleep(0)
@@ -162,6 +169,33 @@ async def test_a_reader_that_takes_nothing_is_noticed() -> None:
     async with listening(answers) as port, connected(port) as stream:
         with pytest.raises(httpcore2.WriteTimeout):
             await writes(stream, b"x" * 1_000_000, timeout=0.05)
+
+
+async def test_what_nobody_takes_does_not_keep_a_closed_connection_open() -> None:
+    async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # it can
+        await asyncio.Event().wait()
+
+    async with listening(answers) as port:
+        for hurries in (False, True):
+            stream = await sockets.Sockets().connect_tcp("127.0.0.1", port, timeout=5)
+            with pytest.raises(httpcore2.WriteTimeout):
+                await writes(stream, b"x" * 1_000_000, timeout=0.05)
+            closing = asyncio.create_task(stream.aclose())  # noqa: TID251 - ended below
+            if hurries:
+                await asyncio.sleep(0)
+                closing.cancel()
+            async with asyncio.timeout(5):
+                await asyncio.wait({closing})
+                await stream._line.closed.wait()  # type: ignore[attr-defined]
+
+
+async def test_the_providers_use_it() -> None:
+    for module in (of_openai, of_anthropic):
+        client = module._client(TargetSettings(base_url="http://127.0.0.1:1/v1"))
+        pool = client._client._transport._pool  # type: ignore[attr-defined]  # as `use` finds it
+        assert isinstance(pool._network_backend, sockets.Sockets), module.__name__
+        await client.close()
 
 
 async def test_what_was_broken_off_is_said_in_words() -> None:
