@@ -193,7 +193,7 @@ async def test_what_nobody_takes_does_not_keep_a_closed_connection_open() -> Non
 async def test_the_providers_use_it() -> None:
     for module in (of_openai, of_anthropic):
         client = module._client(TargetSettings(base_url="http://127.0.0.1:1/v1"))
-        pool = client._client._transport._pool  # type: ignore[attr-defined]  # as `use` finds it
+        pool = client._client._transport._pool  # as `use` finds it
         assert isinstance(pool._network_backend, sockets.Sockets), module.__name__
         await client.close()
 
