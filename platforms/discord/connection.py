@@ -36,6 +36,7 @@ REIDENTIFY_SECONDS = 5.0
 
 PUBLIC = "https://discord.com/api/v10"
 _CLOSE_SECONDS = 5.0
+_GOODBYE_SECONDS = 2.0
 _UNPACED: ContextVar[bool] = ContextVar("unpaced", default=False)
 _TOO_MANY = 429
 
@@ -47,6 +48,21 @@ def _without_traceback(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("discord.client").addFilter(_without_traceback)
+
+
+class _Socket(discord.gateway.DiscordClientWebSocketResponse):
+    """The library's socket; it would wait half a minute for the goodbye of a silent Discord."""
+
+    async def close(self, *, code: int = 4000, message: bytes = b"") -> bool:
+        """See the library."""
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                return await super().close(code=code, message=message)
+        except TimeoutError:
+            return True
+
+
+discord.http.DiscordClientWebSocketResponse = _Socket  # type: ignore[misc]
 
 
 class Client(discord.Client):
@@ -83,7 +99,8 @@ class Client(discord.Client):
         self.http.get_ratelimit = self._turnstile  # type: ignore[method-assign, assignment]
         self.lost = asyncio.Event()
         self.back = asyncio.Event()
-        self.gate = Gate()
+        self.gate = Gate(clock.monotonic())
+        self._line = asyncio.Lock()
         self._clock = clock
         self._heard = heard
         self._reidentify_seconds = reidentify_seconds
@@ -135,8 +152,9 @@ class Client(discord.Client):
     # --- REST --------------------------------------------------------------------------------
 
     def _turnstile(self, key: str) -> "_Turnstile":
-        gate = Gate() if _UNPACED.get() else self.gate
-        return _Turnstile(gate, gate.bucket(key), self._clock)
+        if _UNPACED.get():
+            return _Turnstile(self.gate, Bucket(), None, self._clock)
+        return _Turnstile(self.gate, self.gate.bucket(key), self._line, self._clock)
 
     async def _judge(
         self,
@@ -166,29 +184,34 @@ class _Turnstile:
 
     remaining = 0  # asked by the library only after a 429, which never comes that far
 
-    def __init__(self, gate: Gate, bucket: Bucket, clock: Clock) -> None:
+    def __init__(self, gate: Gate, bucket: Bucket, line: asyncio.Lock | None, clock: Clock) -> None:
         self._gate = gate
         self._bucket = bucket
+        self._line = line  # None: what goes here is not counted, and goes at once
         self._clock = clock
 
     async def __aenter__(self) -> Self:
+        if self._line is None:
+            return self
         now = self._clock.monotonic()
         blocked = self._gate.blocked(now)
         if blocked:
             msg = f"Discord refuses this for another {blocked:.1f} s"
             raise Unavailable(msg, blocked)
-        await self._turn()
+        await self._until(self._bucket.wait)
         self._bucket.take()
-        if seconds := self._gate.queue(self._clock.monotonic()):
-            await asyncio.sleep(seconds)
+        with self._gate.one_more():
+            async with self._line:  # in the order in which they came
+                await self._until(self._gate.wait)
+                self._gate.take(self._clock.monotonic())
         return self
 
-    async def _turn(self) -> None:
-        """Several may wait for the same window, and find it used up again."""
-        seconds = self._bucket.wait(self._clock.monotonic())
+    async def _until(self, wait: Callable[[float], float]) -> None:
+        """Sleep until there is nothing to wait for: others may have used up what had come."""
+        seconds = wait(self._clock.monotonic())
         while seconds:
             await asyncio.sleep(seconds)
-            seconds = self._bucket.wait(self._clock.monotonic())
+            seconds = wait(self._clock.monotonic())
 
     async def __aexit__(
         self,

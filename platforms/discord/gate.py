@@ -7,6 +7,8 @@ Moments are seconds of one monotonic clock.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 PER_SECOND = 45.0
 """Calls a second over everything; Discord allows 50, but its seconds are not ours."""
@@ -14,6 +16,7 @@ PER_SECOND = 45.0
 _AT_ONCE = 4.0
 """Calls that may go together after a silence."""
 
+_ROUNDING = 1e-6  # of a call
 _MOST_BUCKETS = 2_000
 
 
@@ -43,12 +46,14 @@ class Bucket:
 
 
 class Gate:
-    """All calls of one bot."""
+    """All calls of one bot: those that go, in their order, and those that stand in line."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
-        self._free_at = 0.0  # when the next call of all may go
+        self._free = 0.0  # calls that could go at `_at`: the gate before us may have let as many by
+        self._at = now
         self._blocked_until = 0.0
+        self._waiting = 0
 
     def bucket(self, key: str) -> Bucket:
         """The bucket that a call draws from; the longest unused are forgotten."""
@@ -66,12 +71,31 @@ class Gate:
         """Wait out a 429 that is about everything."""
         self._blocked_until = max(self._blocked_until, now + seconds)
 
-    def queue(self, now: float) -> float:
-        """Take the next place among all calls; seconds until it comes."""
-        at = max(self._free_at, now - _AT_ONCE / PER_SECOND)
-        self._free_at = at + 1.0 / PER_SECOND
-        return max(0.0, at - now)
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Count a call that stands in line."""
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
 
-    def ahead(self, now: float) -> float:
-        """Seconds that a new call would have to wait for its place."""
-        return max(0.0, self._free_at - now)
+    def ahead(self) -> float:
+        """Seconds that a new call would have to wait."""
+        return self._waiting / PER_SECOND
+
+    def wait(self, now: float) -> float:
+        """Seconds until the first in line may go.
+
+        To be asked again once they are over. Places given away beforehand would all be due at once
+        when our loop was busy for a while.
+        """
+        missing = 1.0 - self._grown(now)
+        return missing / PER_SECOND if missing > _ROUNDING else 0.0
+
+    def take(self, now: float) -> None:
+        """Count a call that goes now."""
+        self._free, self._at = self._grown(now) - 1.0, now
+
+    def _grown(self, now: float) -> float:
+        return min(_AT_ONCE, self._free + (now - self._at) * PER_SECOND)

@@ -213,7 +213,7 @@ class Speaker:
         return [str(each["emoji"]["name"]) for each in mine]
 
     async def _typing(self, client: Client, op: Typing) -> None:
-        if client.gate.ahead(self._clock.monotonic()) > _LONGEST_WAIT:
+        if client.gate.ahead() > _LONGEST_WAIT:
             msg = "there is more important to say"
             raise Unavailable(msg)
         await client.http.send_typing(int(self._channel(op.address)))

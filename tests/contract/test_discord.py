@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from platforms.core.contract import (
@@ -34,6 +35,7 @@ from platforms.core.errors import (
 )
 from tests.fakes.discord.life import Life
 from tests.fakes.discord.server import CONTENT_INTENT, Fault, discord_server
+from tests.fakes.door import door
 
 
 @pytest.fixture
@@ -387,6 +389,22 @@ async def test_a_socket_that_is_up_but_deaf_is_noticed_and_replaced() -> None:
             discord.fall_silent()
             await discord.say(life.direct, life.ann, "can you hear me?")
             await discord.until(lambda: discord.resumed >= 1)
+            assert await life.inbox.texts(1) == ["can you hear me?"]
+
+
+async def test_nobody_waits_for_the_goodbye_of_a_silent_discord(life: Life) -> None:
+    async with door(life.discord.url) as between:
+        life.discord.door = between.port
+        life.config = msgspec.structs.replace(life.config, base_url=between.url)
+        async with life.running() as adapter:
+            client = adapter._speaker.client
+            assert client
+            between.fall_silent()
+            async with asyncio.timeout(10):
+                await client.ws.close(4000)  # as the library does when it hears nothing any more
+                await client.lost.wait()
+            between.speak_again()
+            await life.discord.say(life.direct, life.ann, "can you hear me?")
             assert await life.inbox.texts(1) == ["can you hear me?"]
 
 
