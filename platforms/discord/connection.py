@@ -62,7 +62,7 @@ class _Socket(discord.gateway.DiscordClientWebSocketResponse):
             return True
 
 
-discord.http.DiscordClientWebSocketResponse = _Socket  # type: ignore[misc]
+discord.http.DiscordClientWebSocketResponse = _Socket  # type: ignore[attr-defined]
 
 
 class Client(discord.Client):

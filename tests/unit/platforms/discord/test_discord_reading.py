@@ -319,7 +319,8 @@ def test_a_bucket_waits_for_its_window_only_when_it_is_used_up() -> None:
 @pytest.mark.parametrize("busy", [0.0, 0.4])
 def test_all_calls_together_stay_below_fifty_in_any_second(busy: float) -> None:
     """Also when our loop was `busy` for a while in every second, and only then looks again."""
-    gate, moments, now = Gate(0.0), [], 0.0
+    gate, now = Gate(0.0), 0.0
+    moments: list[float] = []
     while len(moments) < 500:
         while not gate.wait(now):
             gate.take(now)
