@@ -19,6 +19,7 @@ from gateway.lock import only_daemon
 from gateway.notify import Systemd
 from platforms.console import CHAT, ConsoleAdapter, Screen
 from platforms.core.contract import Adapter
+from platforms.core.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,17 @@ class Said(msgspec.Struct, frozen=True):
     say: str = ""
     id: str = ""
     end: bool = False
+    of: tuple[str, ...] = ()  # at the end: all that was said, also to a daemon before this one
+
+
+class Taken(msgspec.Struct, frozen=True, tag="taken"):
+    """A line to a terminal: this is stored, and need not be said again."""
+
+    message: str
+
+
+class Over(msgspec.Struct, frozen=True, tag="over"):
+    """A line to a terminal: all is answered, and nothing more will come."""
 
 
 Then = Callable[[], Awaitable[None]]
@@ -204,6 +216,7 @@ def chat_stream(console: ConsoleAdapter) -> Stream:
             await asyncio.wait({showing, hearing}, return_when=asyncio.FIRST_COMPLETED)
             if hearing.done() and not hearing.exception() and hearing.result():
                 await asyncio.wait({showing})  # what is still to be printed
+                await wire.write(Over())
             showing.cancel()
             hearing.cancel()
 
@@ -216,11 +229,15 @@ async def _show(screen: Screen, wire: Wire) -> None:
 
 
 async def _hear(screen: Screen, wire: Wire) -> bool:
-    """Take what is said; True when it is all said and answered, False when the terminal left."""
+    """Take what is said; True when it is all said and answered, False when one of us leaves."""
     while (line := await wire.read()) is not None:
         said = msgspec.json.decode(line, type=Said)
         if said.end:
-            await screen.finish()
+            await screen.finish(said.of)
             return True
-        await screen.say(said.say, said.id)
+        try:
+            await screen.say(said.say, said.id)
+        except Unavailable:
+            return False
+        await wire.write(Taken(said.id))
     return False

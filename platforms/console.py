@@ -7,7 +7,7 @@ them looks is not lost: the archive has it, and the next one is shown what nobod
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -123,9 +123,12 @@ class Screen:
         """Hand a message in; returns when it is stored. A repeat carries the same id."""
         self._said.append(await self._console.hear(self, text, message))
 
-    async def finish(self) -> None:
-        """Nothing more will be said: wait until everything is answered, then end the frames."""
-        await self._console.answered(self.chat, self._said)
+    async def finish(self, before: Iterable[str] = ()) -> None:
+        """Nothing more will be said: wait until everything is answered, then end the frames.
+
+        `before` this screen something may have been said on another one.
+        """
+        await self._console.answered(self.chat, [*before, *self._said])
         self.end()
 
     def show(self, frame: Frame) -> None:
@@ -300,7 +303,7 @@ class ConsoleAdapter:
         shown = [row.id for row in rows if row.author != "user" and row.id not in growing]
         await self._mark_seen(screen.chat, *shown)
         for message, text in growing.values():
-            screen.show(Answer(message, text, done=False))
+            screen.show(Answer(message, text, done=False, anew=True))
         if status := self._status.get(screen.chat):
             screen.show(Status(status))
 

@@ -2,27 +2,22 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
 
 import click
-import msgspec
 
 from gateway.cli.common import configured, control_socket, settings_of
+from gateway.cli.remote import Gone, Remote
 from gateway.cli.run import prepared_log
 from gateway.config import Loaded, Options, environment
-from gateway.control import NotRunning, Wire, connect, read_answer
-from gateway.errors import CannotStart
+from gateway.control import NotRunning, Wire, connect
 from gateway.runner import GatewayRunner
-from gateway.service import SIGNALS, Said, serve
+from gateway.service import SIGNALS, serve
 from gateway.terminal import Line, standard
-from platforms.console import CHAT, Answer, ConsoleAdapter, Frame, Heard, Note, Status
+from platforms.console import CHAT, ConsoleAdapter
 from platforms.core.registry import specs
-from sessions.values.clock import SystemClock
-from sessions.values.ids import Ids
 
-
-class Gone(CannotStart):
-    """Holdfast has ended; what you said is kept and answered when it runs again."""
+_RETURN = 60.0
+"""Seconds in which a script waits for a Holdfast that has ended; a person at a terminal decides."""
 
 
 @click.command(help="Talk to the agent in this terminal; Ctrl-C stops an answer, Ctrl-D leaves.")
@@ -34,15 +29,19 @@ def chat(options: Options, chat: str) -> None:
 
 
 async def _chat(options: Options, name: str) -> None:
+    async def join() -> Wire:
+        return await connect(control_socket(), "chat", chat=name)
+
     try:
-        wire = await connect(control_socket(), "chat", chat=name)
+        wire = await join()
     except NotRunning:
         await _alone(settings_of(options), name)
         return
+    remote = Remote(wire, join, None if sys.stdin.isatty() else _RETURN)
     try:
-        await _talk(Remote(wire))
+        await _talk(remote)
     finally:
-        await wire.close()
+        await remote.close()
 
 
 async def _talk(line: Line) -> bool:
@@ -78,27 +77,3 @@ async def _alone(loaded: Loaded, name: str) -> None:
             click.echo("Leaving; what is being answered is finished first. Ctrl-C does not wait.")
 
     await serve(runner, loaded.home, environment(), then=talk, signals=False)
-
-
-class Remote:
-    """A screen of the running daemon."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._ids = Ids(SystemClock())
-
-    async def frames(self) -> AsyncIterator[Frame]:
-        """See `gateway.terminal.Line`."""
-        while (line := await self._wire.read()) is not None:
-            try:
-                yield msgspec.json.decode(line, type=Answer | Note | Heard | Status)
-            except msgspec.ValidationError:
-                read_answer(line)  # it is not a frame but says what went wrong
-
-    async def say(self, text: str) -> None:
-        """See `gateway.terminal.Line`."""
-        await self._wire.write(Said(say=text, id=self._ids.new("c")))
-
-    async def finish(self) -> None:
-        """See `gateway.terminal.Line`."""
-        await self._wire.write(Said(end=True))

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PER_SECOND = 45.0
-"""Calls a second over everything; Discord allows 50, but its seconds are not ours."""
+PER_SECOND = 40.0
+"""Calls a second over everything. Discord allows 50, and some may come late and be counted with others."""
 
 _AT_ONCE = 4.0
 """Calls that may go together after a silence."""

@@ -506,17 +506,6 @@ def test_a_notice_is_dim_and_on_its_own_line(place: Place) -> None:
     assert screen.code() == 0
 
 
-def test_a_terminal_is_told_when_the_daemon_dies(place: Place) -> None:
-    with place.daemon() as daemon:
-        screen = Screen(place, "chat")
-        screen.wait_for("Ctrl-D leaves")
-        screen.press("hello\r")
-        screen.wait_for("echo: hello")
-        daemon.kill()
-        screen.wait_for("Holdfast has ended")
-        assert screen.code() == 1
-
-
 def test_being_told_to_end_does_not_wait_for_the_answer_and_says_so_next_time(
     place: Place,
 ) -> None:

@@ -239,7 +239,7 @@ async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -
     async with desk.console.attach() as screen:
         await desk.console.deliver(_edit("a.0", "Hello there"))
         assert await _frames(screen) == [
-            Answer("a.0", "Hello", done=False),
+            Answer("a.0", "Hello", done=False, anew=True),
             Answer("a.0", " there", done=True),
         ]
 

@@ -1,0 +1,116 @@
+"""What a chat does when the daemon on the other side is gone."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.cli.remote import BACK, ENDED, Gone, Remote
+from gateway.control import NotRunning, Wire
+from gateway.service import Over, Said, Taken
+from platforms.console import Answer, Frame, Status
+
+
+class Other:
+    """The daemon's side of the connections that a chat opens, one after another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._met: asyncio.Queue[Wire] = asyncio.Queue()
+        self._wires: list[Wire] = []  # of both sides
+
+    def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._met.put_nowait(self._kept(Wire(reader, writer)))
+
+    async def join(self) -> Wire:
+        return self._kept(Wire(*await asyncio.open_unix_connection(self.path)))
+
+    def _kept(self, wire: Wire) -> Wire:
+        self._wires.append(wire)
+        return wire
+
+    async def close(self) -> None:
+        for wire in self._wires:
+            await wire.close()
+
+    async def next(self) -> Wire:
+        async with asyncio.timeout(5):
+            return await self._met.get()
+
+
+@pytest.fixture
+async def other(tmp_path: Path) -> AsyncIterator[Other]:
+    made = Other(tmp_path / "socket")
+    server = await asyncio.start_unix_server(made.meet, made.path)
+    yield made
+    await made.close()
+    server.close()
+
+
+async def hears(wire: Wire) -> Said:
+    async with asyncio.timeout(5):
+        line = await wire.read()
+    assert line
+    return msgspec.json.decode(line, type=Said)
+
+
+@contextlib.asynccontextmanager
+async def reading(remote: Remote) -> AsyncIterator[list[Frame]]:
+    """Read what the remote shows while the block runs, and then to the end."""
+    shown: list[Frame] = []
+
+    async def read() -> None:
+        async for frame in remote.frames():
+            shown.append(frame)  # noqa: PERF401 - the list is looked at meanwhile
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(read())
+        yield shown
+
+
+async def test_what_was_confirmed_is_not_said_again_and_the_rest_keeps_its_order(
+    other: Other,
+) -> None:
+    remote = Remote(await other.join(), other.join)
+    first = await other.next()
+    async with reading(remote) as shown:
+        for text in ("one", "two", "three"):
+            await remote.say(text)
+        await remote.finish()
+        said = [await hears(first) for _ in range(4)]
+        await first.write(Taken(said[0].id))
+        await first.write(Answer("a", "1"))
+        await first.close()
+        second = await other.next()
+        assert [await hears(second) for _ in range(3)] == said[1:]
+        await second.write(Over())
+        await second.close()
+    assert shown == [Answer("a", "1"), Status(""), ENDED, BACK]
+    assert said[3].of == tuple(each.id for each in said[:3])
+
+
+async def test_a_daemon_that_dies_at_once_again_is_waited_for_again(other: Other) -> None:
+    remote = Remote(await other.join(), other.join)
+    async with reading(remote) as shown:
+        await remote.finish()
+        for _ in range(2):
+            await (await other.next()).close()
+        last = await other.next()
+        assert (await hears(last)).end
+        await last.write(Over())
+    assert shown.count(ENDED) == 2
+
+
+async def test_nobody_waits_for_ever_for_a_script(other: Other) -> None:
+    async def join() -> Wire:
+        raise NotRunning
+
+    remote = Remote(await other.join(), join, patience=0.3)
+    await (await other.next()).close()
+    with pytest.raises(ExceptionGroup) as ended:
+        async with reading(remote):
+            await remote.say("one")
+    assert isinstance(ended.value.exceptions[0], Gone)
