@@ -30,7 +30,7 @@ DRAFT_FADES = 20.0
 """Seconds after which a draft that did not change is shown again, lest it vanish."""
 
 _NO_PART = -1
-_REMEMBERED = 16  # items of a chat that may be put again with news
+_REMEMBERED = 4  # items of a chat that may be put again with news
 
 
 class Entry:

@@ -7,7 +7,7 @@ import msgspec
 
 from platforms.core.contract import Sender
 
-_MOST = 5_000
+_MOST = 1_000
 _KEPT = 100
 """Messages of which it is known after a restart, too: those that may still wait for an answer."""
 

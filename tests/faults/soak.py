@@ -1,10 +1,10 @@
 """A day of life in ten minutes: two hundred people on three platforms, and everything that happens.
 
-In the first half the daemon is stopped and killed again and again; in the second one process lives
-through, so that what it keeps can be seen to grow or not. All the time connections break off, calls
-fail, are refused as too many or are cut after they were carried out, and the model breaks off, too.
-Each question must be answered, and none twice but for copies that say so. `make soak` is the long
-form; it wants an idle machine.
+In the first third the daemon is stopped and killed again and again, then one process lives through;
+in the second half, when it is warm, it can be seen whether what it keeps grows. All the time
+connections break off, calls fail, are refused as too many or are cut after they were carried out,
+and the model breaks off, too. Each question must be answered, and none twice but for copies that
+say so. `make soak` is the long form; it wants an idle machine.
 """
 
 import argparse
@@ -293,7 +293,8 @@ async def live(plan: Plan) -> int:
                     for person in everybody:
                         talk.create_task(person.live(pause, over, answered))
                     group.create_task(trouble(place, plan.trouble_every, calm, chance))
-                    count = await restarts(daemon, watch, plan, began + plan.seconds / 2, chance)
+                    quiet = began + plan.seconds / 3
+                    count = await restarts(daemon, watch, plan, quiet, chance)
                     await asyncio.sleep(max(0.0, began + plan.seconds / 2 - time.monotonic()))
                     first, pace = len(watch.samples), complaints(place)
                     async with aiohttp.ClientSession() as http:
@@ -301,7 +302,7 @@ async def live(plan: Plan) -> int:
                             time.monotonic() < began + plan.seconds or answered.total() < plan.turns
                         ) and time.monotonic() < began + 1.5 * plan.seconds:
                             await watch.look(daemon, http)
-                            if time.monotonic() < began + plan.seconds / 2 + MINUTE:
+                            if time.monotonic() < quiet + MINUTE:
                                 pace = complaints(place)
                             await asyncio.sleep(plan.seconds / 200)
                         calm.set()
