@@ -14,6 +14,7 @@ from msgspec import convert
 gc.disable()  # importing makes many objects and no garbage
 try:
     from agent.providers.registry import available
+    from gateway import heap
     from gateway.claim import Claim, how_to_claim
     from gateway.cli.common import configured, settings_of, store_url, told
     from gateway.config import (
@@ -86,6 +87,7 @@ def run_here(
             "holdfast service start. To run another one give it a folder of its own: HOLDFAST_HOME."
         )
         raise CannotStart(msg)
+    heap.keep_together()
     gc.disable()  # until all is loaded: the SDK of the model comes last, and is the largest
     try:
         again = asyncio.run(_run(options, loaded, prepared_log(loaded), successor, after))

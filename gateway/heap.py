@@ -1,0 +1,22 @@
+"""Keeps what the process has of the machine's memory from growing by pieces that nobody can use.
+
+The C library gives each thread a heap of its own, and large blocks a place between small ones once
+such a block was freed. In a process that runs for years that leaves holes which are never given
+back. It must be told before there are threads.
+"""
+
+import ctypes
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MOST_ARENAS = -1, -3, -8  # the names are glibc's, in malloc.h
+_LARGE = 128 * 1024
+
+
+def keep_together() -> None:
+    """One heap for all threads, and every large block apart, so that it is given back when freed."""
+    try:
+        change = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return  # another C library, which has its own ways
+    change(_MOST_ARENAS, 1)
+    change(_MMAP_THRESHOLD, _LARGE)
+    change(_TRIM_THRESHOLD, _LARGE)

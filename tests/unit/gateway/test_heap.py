@@ -1,0 +1,42 @@
+"""What a process still holds after it was busy, seen from outside."""
+
+import subprocess
+import sys
+
+_BUSY = """
+import sys, threading
+from gateway.heap import keep_together
+
+def megabytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+
+if sys.argv[1] == "together":
+    keep_together()
+kept = []
+
+def be_busy():
+    large = []
+    for number in range(200):
+        large.append(bytearray(200_000))
+        kept.append(bytes(2_000))  # behind each large one there is a small one that stays
+        if number == 0:
+            large.clear()
+
+for _ in range(3):
+    threads = [threading.Thread(target=be_busy) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+print(megabytes())
+"""
+
+
+def left(how: str) -> float:
+    ran = subprocess.run(
+        [sys.executable, "-c", _BUSY, how], capture_output=True, text=True, check=True
+    )
+    return float(ran.stdout)
+
+
+def test_what_was_large_is_given_back_and_threads_share_one_heap() -> None:
+    assert left("together") + 20 < left("as usual")
