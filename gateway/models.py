@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -51,6 +52,16 @@ class Prepared(Struct, frozen=True):
     system: str
 
 
+@functools.lru_cache(maxsize=1024)
+def _folder(home: Path, of: str, name: str) -> Path:
+    """The folder of a conversation or person.
+
+    Each path that is put together leaves its parts in the interpreter's table of names, which
+    never shrinks: after some ten thousand turns that would be megabytes.
+    """
+    return home / of / quote(name, safe="")
+
+
 class Models:
     """The settings of every conversation's turns."""
 
@@ -98,7 +109,7 @@ class Models:
             tools=self._registry(route),
             system="\n\n".join(filter(None, (system, wishes.system))),
             workspace=self._workspace(person),
-            drafts=Drafts(self._home / "drafts" / quote(key, safe=""), self._clock),
+            drafts=Drafts(_folder(self._home, "drafts", key), self._clock),
             limits=limits,
             experience=self.experience,
             show_reasoning=agent.show_reasoning,
@@ -181,7 +192,7 @@ class Models:
         configured = self._settings.agent.workspace
         if configured:
             return Path(configured).expanduser()
-        return self._home / "workspace" / quote(person or "nobody", safe="")
+        return _folder(self._home, "workspace", person or "nobody")
 
     def workspaces(self) -> list[Path]:
         """All that there are; looks at the disk."""
