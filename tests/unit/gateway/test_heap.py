@@ -17,8 +17,8 @@ kept = []
 
 def be_busy():
     large = []
-    for number in range(200):
-        large.append(bytearray(200_000))
+    for number in range(20):
+        large.append(bytearray(2_000_000))
         kept.append(bytes(2_000))  # behind each large one there is a small one that stays
         if number == 0:
             large.clear()
