@@ -45,6 +45,10 @@ class NotRunning(CannotStart):
     """No Holdfast runs on this state folder; start one with: holdfast run."""
 
 
+class NotAnswering(CannotStart):
+    """The running Holdfast ended before it answered."""
+
+
 class Request(msgspec.Struct, frozen=True):
     """What a client wants done."""
 
@@ -300,9 +304,9 @@ def unreachable(path: Path, error: OSError) -> HoldfastError:
     if error.errno in {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR}:
         return NotRunning()
     if isinstance(error, TimeoutError):
-        return CannotStart("The running Holdfast does not answer; `holdfast status` may say more.")
+        return NotAnswering("The running Holdfast does not answer; `holdfast status` may say more.")
     if isinstance(error, ConnectionError):
-        return CannotStart("The running Holdfast ended before it answered.")
+        return NotAnswering()
     return CannotStart(f"The control socket {path} cannot be used: {error.strerror}.")
 
 
@@ -311,8 +315,7 @@ def read_answer(line: bytes) -> Any:  # noqa: ANN401 - what the operation answer
     try:
         answer = msgspec.json.decode(line, type=Answer)
     except msgspec.DecodeError:
-        msg = "The running Holdfast ended before it answered."
-        raise CannotStart(msg) from None
+        raise NotAnswering from None
     if answer.error:
         raise (ConfigError if answer.code == ConfigError.exit_code else CannotStart)(answer.error)
     return answer.ok

@@ -237,7 +237,7 @@ async def _hear(screen: Screen, wire: Wire) -> bool:
             return True
         try:
             await screen.say(said.say, said.id)
-        except Unavailable:
+        except Unavailable:  # we are about to end: it is said again to whoever comes next
             return False
         await wire.write(Taken(said.id))
     return False

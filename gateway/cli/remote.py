@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
-from gateway.control import NotRunning, Wire, read_answer
+from gateway.control import NotAnswering, NotRunning, Wire, read_answer
 from gateway.errors import CannotStart
 from gateway.service import Over, Said, Taken
 from platforms.console import Answer, Frame, Heard, Note, Status
@@ -78,8 +78,14 @@ class Remote:
                 raise Gone
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-            with contextlib.suppress(NotRunning, ConnectionError):
-                await self._say_again(await self._join())
+            with contextlib.suppress(NotRunning, NotAnswering, ConnectionError):
+                wire = await self._join()
+                try:
+                    await self._say_again(wire)
+                    self._wire = wire
+                finally:
+                    if self._wire is not wire:  # it died again
+                        await wire.close()
 
     async def _say_again(self, wire: Wire) -> None:
         """Say what may not have arrived, in its order; what is said meanwhile comes after it."""
@@ -88,7 +94,6 @@ class Remote:
             for said in missing:
                 await wire.write(said)
                 again.add(said.id)
-        self._wire = wire
 
     async def say(self, text: str) -> None:
         """See `gateway.terminal.Line`."""

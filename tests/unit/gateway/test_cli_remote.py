@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gateway.cli.remote import BACK, ENDED, Gone, Remote
-from gateway.control import NotRunning, Wire
+from gateway.control import NotAnswering, NotRunning, Wire
 from gateway.service import Over, Said, Taken
 from platforms.console import Answer, Frame, Status
 
@@ -102,6 +102,23 @@ async def test_a_daemon_that_dies_at_once_again_is_waited_for_again(other: Other
         assert (await hears(last)).end
         await last.write(Over())
     assert shown.count(ENDED) == 2
+
+
+async def test_one_that_ends_before_it_answers_is_no_reason_to_leave(other: Other) -> None:
+    ways = iter((NotAnswering, NotRunning))
+
+    async def join() -> Wire:
+        for failure in ways:
+            raise failure
+        return await other.join()
+
+    remote = Remote(await other.join(), join)
+    async with reading(remote):
+        await (await other.next()).close()
+        await remote.finish()
+        last = await other.next()
+        assert (await hears(last)).end
+        await last.write(Over())
 
 
 async def test_nobody_waits_for_ever_for_a_script(other: Other) -> None:
