@@ -16,6 +16,7 @@ import httpx2
 MOST_UNREAD = 256 * 1024
 """Bytes after which nothing more is taken from a socket until somebody reads."""
 
+_AT_ONCE = 64 * 1024  # that are taken from a socket
 _CLOSE_WITHIN = 1.0  # for what is still to be written, and for the farewell of TLS
 _NEXT_ADDRESS = 0.25  # seconds until the next address of a host is tried as well
 
@@ -38,6 +39,11 @@ def use(client: httpx2.AsyncClient) -> None:
 class Sockets(httpcore2.AsyncNetworkBackend):
     """Opens connections; see `httpcore2.AsyncNetworkBackend`."""
 
+    def __init__(self) -> None:
+        # One for all connections, as a read is over before the next begins. asyncio would set aside
+        # 256 KB for each read, which takes longer than the reading.
+        self._room = memoryview(bytearray(_AT_ONCE))
+
     async def connect_tcp(
         self,
         host: str,
@@ -49,7 +55,7 @@ class Sockets(httpcore2.AsyncNetworkBackend):
         """Reach a host; of several addresses the first that answers."""
         loop = asyncio.get_running_loop()
         opened = loop.create_connection(
-            _Line,
+            lambda: _Line(self._room),
             host,
             port,
             local_addr=(local_address, 0) if local_address else None,
@@ -86,10 +92,11 @@ def _words(error: Exception | None) -> str:
     return said or str(error or "the connection is closed")
 
 
-class _Line(asyncio.Protocol):
+class _Line(asyncio.BufferedProtocol):
     """What came and was not read, and whether more may be written."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: memoryview) -> None:
+        self._room = room
         self.transport: asyncio.Transport | None = None
         self.unread: list[bytes] = []
         self.size = 0
@@ -109,10 +116,14 @@ class _Line(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - streams are all it is for
         self.transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - it is always the same
+        """Say where to put what comes."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Keep it for the reader."""
-        self.unread.append(data)
-        self.size += len(data)
+        self.unread.append(bytes(self._room[:nbytes]))
+        self.size += nbytes
         if self.size > MOST_UNREAD and self.transport and not self._paused:
             self._paused = True
             self.transport.pause_reading()

@@ -21,6 +21,7 @@ from gateway.delivery.view import (
     render_live,
 )
 from platforms.core.contract import Capabilities, Draft, Edit, Live, Task, Typing
+from platforms.core.split import Growing
 from sessions.records import Item, ItemState
 
 FIRST_LIVE_DELAY = 0.3
@@ -60,6 +61,7 @@ class Entry:
         self.mute = False  # the platform refused its live updates
         self.texts: dict[str, str] = {}  # what its live messages show
         self._parts_of_tasks: dict[str, int] = {}  # the message in which each is shown
+        self._growing = Growing()
         self._want: tuple[Wanted, ...] | None = None
 
     @property
@@ -101,7 +103,8 @@ class Entry:
         self, capabilities: Capabilities, clean: Callable[[str], str]
     ) -> tuple[Wanted, ...]:
         """Say which messages should be there while the answer is written."""
-        texts = render_live(clean(self.text), capabilities, clean(self.status))
+        status = clean(self.status)
+        texts = render_live(clean(self.text), capabilities, status, self._growing)
         if not (self.tasks and capabilities.tasks):
             return wanted(self.item, self.body, texts, capabilities, streaming=True)
         texts = texts or ("",)

@@ -12,7 +12,7 @@ import msgspec
 
 from platforms.core.contract import Address, Button, Capabilities, Live, Repeat, Task
 from platforms.core.markdown import close
-from platforms.core.split import pieces, size, split
+from platforms.core.split import Growing, size, split
 from sessions.records import Item
 
 MARK = "⚠️ This may be a duplicate: an earlier try to send it was cut off."
@@ -124,14 +124,16 @@ def render(text: str, capabilities: Capabilities) -> tuple[str, ...]:
     return split(text, _room(capabilities), capabilities.unit)
 
 
-def render_live(text: str, capabilities: Capabilities, status: str = "") -> tuple[str, ...]:
+def render_live(
+    text: str, capabilities: Capabilities, status: str = "", growing: Growing | None = None
+) -> tuple[str, ...]:
     """Cut an answer that is being written: the last message is the one that goes on.
 
     A stream may only grow, so nothing is closed or added there; anywhere else what is still open
     is closed, and a message that is edited shows the status below.
     """
     room = _room(capabilities)
-    found = pieces(text, room, capabilities.unit)
+    found = (growing or Growing()).pieces(text, room, capabilities.unit)
     if not found:  # where it can be taken away again, the status is shown alone
         return (status,) if status and capabilities.live is Live.EDIT else ()
     done = tuple(piece.message for piece in found[:-1])

@@ -16,10 +16,12 @@ _FENCE_LINE = re.compile(
 _HALF_COLUMNS = re.compile(r"(\|[^\n]*)\n[ \t]*\|[ \t|:-]*\Z")
 _NOT_QUOTED = re.compile(r"^(?![ \t]*>)", re.MULTILINE)
 _LONGEST_LANGUAGE = 20
-_TOKEN = re.compile(r"\\.|`+|\*\*|~~|\|\|")
+# Each choice of these two begins with a character of its own (``* is `+): only then `re` leaps over
+# what begins none, which takes an eighth of the time.
+_TOKEN = re.compile(r"\\.|``*|\*\*|~~|\|\|")
 _DANGLING = " \t\r\n*~|`\\"
 _MOST_OPEN = 50  # that are followed at the same time
-_OPENING = re.compile(r"\\.|`+|!?\[|\]|\*\*|~~|\|\||\*|_", re.DOTALL)
+_OPENING = re.compile(r"\\.|``*|!\[|\[|\]|\*\*|~~|\|\||\*|_", re.DOTALL)
 _TARGET = re.compile(
     r"\(\s*(?:<[^<>\n]*>|[^\s()]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
 )

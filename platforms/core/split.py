@@ -19,6 +19,9 @@ from platforms.core.markdown import Fence, fence_at, fences, looks_like_fence, o
 SMALLEST_LIMIT = 50
 """Below this there is no room for opening and closing a code block around some text."""
 
+_UNSETTLED = 3
+"""Pieces at the end of a growing text that what is still to come may change."""
+
 _ENCODINGS = {Unit.UTF16: ("utf-16-le", 2), Unit.BYTES: ("utf-8", 1)}
 _BLANK = " \t\r\n"
 _BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)+")
@@ -86,23 +89,43 @@ def split(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> tuple[str, ...]:
 
 def pieces(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> list[Piece]:
     """Cut a text and say what was added and left out at each border; all line ends become one."""
-    if limit < SMALLEST_LIMIT:
-        msg = f"a message of {limit} units is too short to be cut well; give {SMALLEST_LIMIT}"
-        raise ValueError(msg)
-    md = md.replace("\r\n", "\n").replace("\r", "\n")
-    cutter = _Cutter(md, limit, unit)
-    blank = _BLANK_LINES.match(md)
-    place = blank.end() if blank else 0
-    found: list[Piece] = []
-    while place < cutter.end:
-        piece = cutter.piece(place)
-        place += len(piece.text) + len(piece.gap)
-        if piece.text.strip():
-            found.append(piece)
-        elif found:
-            wider = found[-1].gap + piece.text + piece.gap
-            found[-1] = msgspec.structs.replace(found[-1], gap=wider)
-    return found
+    return Growing().pieces(md, limit, unit)
+
+
+class Growing:
+    """Cuts a text that is being written, over and over: what will not change any more only once."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, int, Unit] | None = None
+        self._found: list[Piece] = []
+        self._ends: list[int] = []
+
+    def pieces(self, md: str, limit: int, unit: Unit) -> list[Piece]:
+        """Cut what it has come to; a text that does not go on from the last one is cut anew."""
+        if limit < SMALLEST_LIMIT:
+            msg = f"a message of {limit} units is too short to be cut well; give {SMALLEST_LIMIT}"
+            raise ValueError(msg)
+        md = md.replace("\r\n", "\n").replace("\r", "\n")
+        goes_on = self._last and self._last[1:] == (limit, unit) and md.startswith(self._last[0])
+        unsettled = -_UNSETTLED if goes_on else 0
+        del self._found[unsettled:], self._ends[unsettled:]
+        self._last = (md, limit, unit)
+        self._cut(_Cutter(md, limit, unit))
+        return self._found.copy()
+
+    def _cut(self, cutter: "_Cutter") -> None:
+        blank = _BLANK_LINES.match(cutter.md)
+        place = self._ends[-1] if self._ends else blank.end() if blank else 0
+        while place < cutter.end:
+            piece = cutter.piece(place)
+            place += len(piece.text) + len(piece.gap)
+            if piece.text.strip():
+                self._found.append(piece)
+                self._ends.append(place)
+            elif self._found:
+                wider = self._found[-1].gap + piece.text + piece.gap
+                self._found[-1] = msgspec.structs.replace(self._found[-1], gap=wider)
+                self._ends[-1] = place
 
 
 class _Cutter:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from platforms.core.contract import Unit
 from platforms.core.markdown import has_open_fence
-from platforms.core.split import pieces, size, split
+from platforms.core.split import Growing, pieces, size, split
 from tests.unit.platforms.core.samples import SAMPLES
 
 LIMITS = [50, 200, 2000, 12000]
@@ -174,6 +174,21 @@ def test_messages_but_the_last_stay_as_they_are_while_the_text_grows(name: str) 
     for length in range(1, len(md), 7):
         settled = split(md[:length], 200)[:-1]
         assert settled == whole[: len(settled)]
+
+
+@given(
+    st.lists(markdown.filter(len), min_size=1, max_size=12),
+    st.sampled_from(LIMITS[:2]),
+    st.sampled_from(Unit),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_text_that_grows_is_cut_as_one_that_was_there_at_once(
+    news: list[str], limit: int, unit: Unit
+) -> None:
+    growing, md = Growing(), ""
+    for new in news:
+        md += new
+        assert growing.pieces(md, limit, unit) == pieces(md, limit, unit)
 
 
 def test_a_limit_too_small_to_cut_well_is_refused() -> None:
