@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 KEPT = 256
 BEGUN_WITHIN = 10.0
+_LOOKS = 16
 
 
 class SessionPool:
@@ -62,13 +63,19 @@ class SessionPool:
         return tuple(key for key, actor in self._actors.items() if actor.busy)
 
     def _forget_quiet(self) -> None:
-        """Let go of the longest unused; the check and the letting go have no await between."""
-        if len(self._actors) < self._kept:
-            return
-        for key in [key for key, actor in self._actors.items() if not actor.busy]:
-            del self._actors[key]
+        """Let go of the longest unused; the check and the letting go have no await between.
+
+        Of many that are all at work only a few are looked at for each new one. They go to the end
+        of the line: they are in use.
+        """
+        for _ in range(_LOOKS):
             if len(self._actors) < self._kept:
                 return
+            key, actor = next(iter(self._actors.items()))
+            if actor.busy:
+                self._actors.move_to_end(key)
+            else:
+                del self._actors[key]
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:

@@ -14,11 +14,14 @@ from contextlib import (
 )
 from typing import Generic, Protocol, TypeVar, cast
 
+import httpcore2
 import httpx2
 import msgspec
 
 from agent import errors
 from agent.errors import BadRequest, ProviderError, Unauthorized
+from agent.providers import sockets
+from agent.providers.chunked import Chunks
 from agent.providers.contract import Chunk
 from agent.providers.sse import EventTooLong
 from agent.settings import Timeouts
@@ -215,7 +218,7 @@ def translated(error: Exception, url: str) -> ProviderError:
 
 async def read(response: httpx2.Response, reader: Reader) -> AsyncGenerator[Chunk]:
     """Give what a body says; one that has said its last is not read to its end for long."""
-    async with aclosing(response.aiter_bytes()) as received:
+    async with aclosing(_body(response)) as received:
         async for data in received:
             for chunk in reader.feed(data):
                 yield chunk
@@ -224,6 +227,42 @@ async def read(response: httpx2.Response, reader: Reader) -> AsyncGenerator[Chun
                 return
     for chunk in reader.close():
         yield chunk
+
+
+async def _body(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    """Give what comes.
+
+    Plain chunks are read from the connection itself: on their way through the HTTP client they take
+    longer than in all the rest of us. The end, and whatever is not quite as it should be, is its part.
+    """
+    stream = response.extensions.get("network_stream")
+    if isinstance(stream, sockets.Stream) and stream.at_body and _in_plain_chunks(response):
+        chunks = Chunks()
+        seconds = response.request.extensions.get("timeout", {}).get("read")
+        with _as_of_the_client():
+            while data := await stream.read_chunks(chunks, seconds):
+                yield data
+    async with aclosing(response.aiter_bytes()) as received:
+        async for data in received:
+            yield data
+
+
+def _in_plain_chunks(response: httpx2.Response) -> bool:
+    headers = response.headers
+    chunked = headers.get("transfer-encoding", "").lower() == "chunked"
+    return (
+        chunked
+        and headers.get("content-encoding", "identity").lower() == "identity"
+        and response.http_version == "HTTP/1.1"
+    )
+
+
+@contextmanager
+def _as_of_the_client() -> Iterator[None]:
+    try:
+        yield
+    except httpcore2.ReadTimeout as error:
+        raise httpx2.ReadTimeout(str(error)) from error
 
 
 async def _finish(received: AsyncIterator[bytes]) -> None:

@@ -6,6 +6,7 @@ socket is listened to all the time, and a read takes what is there. It knows not
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
@@ -13,9 +14,13 @@ from typing import Any, TypeVar
 import httpcore2
 import httpx2
 
+from agent.providers.chunked import Chunks
+
 MOST_UNREAD = 256 * 1024
 """Bytes after which nothing more is taken from a socket until somebody reads."""
 
+_BEGINS = b"HTTP/"
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _AT_ONCE = 64 * 1024  # that are taken from a socket
 _CLOSE_WITHIN = 1.0  # for what is still to be written, and for the farewell of TLS
 _NEXT_ADDRESS = 0.25  # seconds until the next address of a host is tried as well
@@ -80,10 +85,10 @@ async def _within(seconds: float | None, opened: Awaitable[Opened]) -> Opened:
 
 def _with_options(
     transport: asyncio.Transport, line: "_Line", options: Iterable[Option] | None
-) -> "_Stream":
+) -> "Stream":
     for option in options or ():
         transport.get_extra_info("socket").setsockopt(*option)
-    return _Stream(transport, line)
+    return Stream(transport, line)
 
 
 def _words(error: Exception | None) -> str:
@@ -103,6 +108,8 @@ class _Line(asyncio.BufferedProtocol):
         self.over = False  # nothing more will come
         self.error: Exception | None = None
         self.closed = asyncio.Event()
+        self.at_body = False  # what was read last ended with the head of an answer
+        self._head: bytes | None = None  # the last of a head that was read in part
         self.reads_until = float("inf")
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
@@ -160,8 +167,9 @@ class _Line(asyncio.BufferedProtocol):
     # --- reading --------------------------------------------------------------------------------
 
     def take(self, most: int) -> bytes:
-        """Give what is there; what is more than `most` stays."""
+        """Give what is there, but no more than `most`, and not beyond the head of an answer."""
         data = self.unread[0] if len(self.unread) == 1 else b"".join(self.unread)
+        most = min(most, self._end_of_head(data))
         if len(data) > most:
             data, rest = data[:most], data[most:]
             self.unread, self.size = [rest], len(rest)
@@ -171,6 +179,24 @@ class _Line(asyncio.BufferedProtocol):
             self._paused = False
             self.transport.resume_reading()
         return data
+
+    def _end_of_head(self, data: bytes) -> int:
+        """Say where a head ends, so that whoever reads it can read the body in another way."""
+        self.at_body = False
+        before = self._head
+        if before is None:
+            if not data.startswith(_BEGINS):
+                return len(data)
+            before = b""
+        found = _BLANK_LINE.search(before + data)
+        self.at_body = found is not None
+        self._head = None if found else (before + data)[-2:]
+        return found.end() - len(before) if found else len(data)
+
+    def put_back(self, data: bytes) -> None:
+        """Have it read again."""
+        self.unread.insert(0, data)
+        self.size += len(data)
 
     async def came(self, seconds: float | None) -> None:
         """Wait until there is something to read, or never will be."""
@@ -215,7 +241,7 @@ class _Line(asyncio.BufferedProtocol):
             self._writers.remove(writer)
 
 
-class _Stream(httpcore2.AsyncNetworkStream):
+class Stream(httpcore2.AsyncNetworkStream):
     """One connection; see `httpcore2.AsyncNetworkStream`."""
 
     def __init__(self, transport: asyncio.Transport, line: _Line) -> None:
@@ -232,6 +258,24 @@ class _Stream(httpcore2.AsyncNetworkStream):
                 return b""
             await line.came(timeout)
         return line.take(max_bytes)
+
+    @property
+    def at_body(self) -> bool:
+        """Tell whether the HTTP client has read the head of an answer, and nothing behind it."""
+        return self._line.at_body
+
+    async def read_chunks(self, chunks: Chunks, timeout: float | None) -> bytes:  # noqa: ASYNC109 - as above
+        """Give some of a body; none when the rest of it, or its failure, is for the HTTP client."""
+        line = self._line
+        while chunks.rest is None:
+            if not line.unread:
+                if line.over:
+                    return b""
+                await line.came(timeout)
+            elif data := chunks.feed(line.take(MOST_UNREAD)):
+                return data
+        line.put_back(chunks.rest)
+        return b""
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the interface is theirs
         """Hand over all of it."""
@@ -280,7 +324,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
                 raise httpcore2.ConnectError(msg)
             otherwise.pop_all()
         self._line.transport = transport
-        return _Stream(transport, self._line)
+        return Stream(transport, self._line)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the interface is theirs
         """What is known of the connection, by their names."""

@@ -222,7 +222,8 @@ async def test_tls_is_checked_and_a_handshake_that_hangs_is_given_up(tmp_path: P
         stream = await backend.connect_tcp("127.0.0.1", port, timeout=5)
         inside = await stream.start_tls(believing, "model.test", timeout=5)
         await inside.write(f"GET {url} HTTP/1.1\r\n\r\n".encode(), timeout=5)
-        assert await inside.read(1000, timeout=5) == HELLO
+        assert await inside.read(1000, timeout=5) == HELLO.removesuffix(b"hello")
+        assert await inside.read(1000, timeout=5) == b"hello"
         assert inside.get_extra_info("ssl_object").version() == "TLSv1.3"
         await inside.aclose()
     async with listening(silent) as port:
@@ -247,7 +248,7 @@ async def test_the_sdks_client_uses_it_and_notices_that_an_idle_connection_was_c
         for expected in (1, 1, 2):
             assert (await client.get(f"http://127.0.0.1:{port}/")).text == "hello"
             assert connections == expected
-            assert kept(client) == [sockets._Stream]
+            assert kept(client) == [sockets.Stream]
             await asyncio.sleep(0.05)  # for the good-bye to come
 
 

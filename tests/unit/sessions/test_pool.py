@@ -1,0 +1,34 @@
+"""Which conversations stay in memory."""
+
+import asyncio
+
+from sessions.actor import Shared
+from sessions.events import Begin
+from sessions.expiry import Expiry
+from sessions.pool import SessionPool
+from sessions.store import SessionStore
+from sessions.values.clock import SystemClock
+from sessions.values.ids import Ids
+from tests.unit.sessions.test_actor import Witness, store
+
+__all__ = ["store"]
+
+
+async def test_the_longest_unused_are_let_go_but_none_that_is_at_work(store: SessionStore) -> None:
+    clock = SystemClock()
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        shared = Shared(store, Witness(), clock, Ids(clock), Expiry, lambda: 20, tasks)
+        pool = SessionPool(shared, kept=3)
+        for number in range(5):
+            await pool.ask(f"web:{number}", Begin())
+        assert list(pool._actors) == ["web:2", "web:3", "web:4"]
+        loop = asyncio.get_running_loop()
+        rush = {f"chat:{number}": loop.create_future() for number in range(100)}
+        for key, handled in rush.items():
+            pool.post(key, Begin(), handled)
+        assert set(pool._actors) == set(rush)  # each has something to do
+        states = [await handled for handled in rush.values()]
+        assert [state.key for state in states] == list(rush)
+        for number in range(8):  # some more are let go with each new one
+            await pool.ask(f"web:{number}", Begin())
+        assert list(pool._actors) == ["web:5", "web:6", "web:7"]
