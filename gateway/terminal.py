@@ -21,6 +21,7 @@ PROMPT = "> "
 TWICE_WITHIN = 2.0  # seconds in which a second Ctrl-C leaves
 TOGETHER_WITHIN = 0.05  # seconds in which lines that follow each other are one message
 _USUAL_COLUMNS = 80
+_REMEMBERED = 16  # answers of which it is known what stands there
 STOP = "/stop"
 
 _DIM, _PLAIN, _CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
@@ -48,30 +49,50 @@ class Line(Protocol):
 
 
 class Printer:
-    """Turns frames into what is written; knows whether the cursor stands in a line."""
+    """Turns frames into what is written; knows what stands there, and whether a line is unfinished."""
 
     def __init__(self, *, dim: bool) -> None:
         self._dim = dim
-        self._inside = ""  # the message whose line is not finished
+        self._inside = ""  # the answer whose line is not finished
+        self._shown: dict[str, str] = {}  # what stands there of an answer
         self.at_start = True
 
     def show(self, frame: Answer | Note | Heard) -> str:
         """Give what to write for a frame."""
         text = _CONTROL.sub("", frame.text)
-        if not isinstance(frame, Answer):
-            quoted = text if isinstance(frame, Note) else f"{PROMPT}{text}"
-            return self._fresh_line() + self._written(self._dimmed(quoted) + "\n", "")
-        lead = self._fresh_line() if frame.anew or frame.message != self._inside else ""
-        out = lead + self._written(text, frame.message)
-        return out + self._fresh_line() if frame.done else out
+        if isinstance(frame, Answer):
+            return self._answer(frame, text)
+        return self._quoted(text if isinstance(frame, Note) else f"{PROMPT}{text}")
+
+    def _quoted(self, text: str) -> str:
+        return self._fresh_line() + self._written(self._dimmed(text) + "\n", "")
+
+    def _answer(self, frame: Answer, text: str) -> str:
+        before = self._shown.pop(frame.item, "")
+        whole = text if frame.anew else before + text
+        if before.startswith(whole):  # a daemon that was restarted does not know what stands here
+            whole = before
+        self._keep(frame.item, whole)
+        out = ""
+        if frame.asked and not before:
+            out = self._quoted(PROMPT + _CONTROL.sub("", frame.asked))
+        if new := whole.removeprefix(before):
+            goes_on = frame.item == self._inside and whole.startswith(before)
+            out += ("" if goes_on else self._fresh_line()) + self._written(new, frame.item)
+        return out + self._fresh_line() if frame.done and frame.item == self._inside else out
+
+    def _keep(self, item: str, text: str) -> None:
+        self._shown[item] = text
+        if len(self._shown) > _REMEMBERED:
+            del self._shown[next(iter(self._shown))]
 
     def _fresh_line(self) -> str:
         return "" if self.at_start else self._written("\n", "")
 
-    def _written(self, text: str, message: str) -> str:
+    def _written(self, text: str, item: str) -> str:
         if text:
             self.at_start = text.endswith("\n")
-        self._inside = message
+        self._inside = item
         return text
 
     def _dimmed(self, text: str) -> str:

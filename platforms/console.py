@@ -65,12 +65,16 @@ _SETTLED = ("sent", "dead")  # states of an item that nothing will follow
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True):
-    """More of an answer; `anew` when what was printed of it before is not what it says now."""
+    """More of an answer; `anew` when it is all of it, whatever was printed of it before.
 
-    message: str
+    `asked` is what it answers, for whoever was not there.
+    """
+
+    item: str = msgspec.field(name="message")  # as terminals of earlier versions know it
     text: str
     done: bool = True
     anew: bool = False
+    asked: str = ""
 
 
 class Note(msgspec.Struct, frozen=True, tag="note"):
@@ -277,7 +281,7 @@ class ConsoleAdapter:
             self._printed.popitem(last=False)
         if before is None and item in await self._seen_in(chat):
             return  # a terminal was shown it out of the archive
-        for frame in _difference(message, before, text, done=not streaming, ours=ours):
+        for frame in _difference(item, before, text, done=not streaming, ours=ours):
             for screen in self._watching(chat):
                 screen.show(frame)
         if not streaming and self._watching(chat):
@@ -293,7 +297,7 @@ class ConsoleAdapter:
     async def _catch_up(self, screen: Screen) -> None:
         seen = await self._seen_in(screen.chat)
         growing = {
-            _item(message): (message, printed.text)
+            _item(message): printed.text
             for message, printed in self._printed.items()
             if printed.chat == screen.chat and not printed.done
         }
@@ -302,8 +306,8 @@ class ConsoleAdapter:
             screen.show(frame)
         shown = [row.id for row in rows if row.author != "user" and row.id not in growing]
         await self._mark_seen(screen.chat, *shown)
-        for message, text in growing.values():
-            screen.show(Answer(message, text, done=False, anew=True))
+        for item, text in growing.items():
+            screen.show(Answer(item, text, done=False, anew=True))
         if status := self._status.get(screen.chat):
             screen.show(Status(status))
 
@@ -341,7 +345,7 @@ def _item(message: str) -> str:
 
 
 def _difference(
-    message: str, before: _Printed | None, text: str, *, done: bool, ours: bool
+    item: str, before: _Printed | None, text: str, *, done: bool, ours: bool
 ) -> Iterator[Frame]:
     """Say what to print so that what was printed `before` becomes `text`."""
     known = before.text if before else ""
@@ -351,7 +355,7 @@ def _difference(
     elif before is None or text != known or done != before.done:
         grown = text.startswith(known)
         added = text[len(known) :] if grown else text
-        yield Answer(message, added, done=done, anew=not grown)
+        yield Answer(item, added, done=done, anew=not grown)
 
 
 def _unseen(rows: list[TranscriptRow], seen: set[str]) -> Iterator[Frame]:
@@ -362,9 +366,12 @@ def _unseen(rows: list[TranscriptRow], seen: set[str]) -> Iterator[Frame]:
             asked = row
             continue
         if row.id not in seen:
-            if asked:
-                yield Heard(asked.text)
-            yield Answer(row.id, row.text) if row.author == "answer" else Note(row.text)
+            question = asked.text if asked else ""
+            if row.author == "answer":
+                yield Answer(row.id, row.text, anew=True, asked=question)
+            else:
+                yield from [Heard(question)] if question else []
+                yield Note(row.text)
         asked = None
 
 

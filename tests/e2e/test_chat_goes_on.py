@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,6 +30,12 @@ async def somebody_at(daemon: Daemon) -> AsyncIterator[Seat]:
     async with seated(HOLDFAST, "chat", env=env, folder=daemon.home) as seat:
         await seat.sees("Ctrl-D leaves")
         yield seat
+
+
+def kept(home: Path) -> bool:
+    """Tell whether the store has some of an answer that is being written."""
+    with contextlib.closing(sqlite3.connect(home / "holdfast.db", timeout=20)) as store:
+        return any(text for (text,) in store.execute("SELECT partial FROM turns"))
 
 
 def asked(model: ModelServer) -> list[str]:
@@ -88,6 +95,36 @@ async def test_a_terminal_may_leave_while_nobody_is_there(tmp_path: Path) -> Non
         await seat.sees("Holdfast has ended")
         seat.types("\x04")
         assert await seat.ends() == 0
+
+
+async def test_what_was_shown_of_an_answer_is_not_shown_again_after_the_daemon_died(
+    tmp_path: Path,
+) -> None:
+    half = "half of it, " * 100 + "no more"
+    async with ModelServer(lambda _: f'H T"{half}" W30 T"never" F stop D') as model:
+        async with Daemon(tmp_path, *settings(model), env=KEY) as daemon:
+            script = await asyncio.create_subprocess_exec(
+                HOLDFAST,
+                "chat",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=surroundings(tmp_path),
+            )
+            assert script.stdin
+            assert script.stdout
+            script.stdin.write(b"a question\n")
+            script.stdin.close()
+            async with asyncio.timeout(PATIENCE):
+                before = await script.stdout.readexactly(len(half))
+                while not kept(tmp_path):  # noqa: ASYNC110 - the store tells nobody
+                    await asyncio.sleep(0.02)
+                await daemon.kill()
+                await daemon.start()
+                after = (await script.stdout.read()).decode()  # until all that is owed is shown
+        assert before.decode() == half
+        assert await script.wait() == 0
+        assert "I was restarted" in after
+        assert "half of it" not in after
 
 
 async def test_a_script_gets_its_answer_though_the_daemon_dies_over_it(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ class _Terminal:
     def take(self, frame: Frame) -> None:
         match frame:
             case Answer():
-                item = frame.message.rpartition(".")[0] or frame.message
-                goes_on = item in self.fresh and not frame.anew
-                before = self.lines[item].text if goes_on else ""
-                self.fresh.add(item)
-                self.lines[item] = Seen(before + frame.text, item, passing=not frame.done)
+                goes_on = frame.item in self.fresh and not frame.anew
+                before = self.lines[frame.item].text if goes_on else ""
+                self.fresh.add(frame.item)
+                seen = Seen(before + frame.text, frame.item, passing=not frame.done)
+                self.lines[frame.item] = seen
             case Note():
                 self._notes += 1
                 self.lines[f"note {self._notes}"] = Seen(frame.text)

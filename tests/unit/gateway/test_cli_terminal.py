@@ -49,6 +49,37 @@ def _printed(*frames: Answer | Note | Heard, dim: bool = False) -> str:
             "Hallo\nHello\n",
             id="a changed answer begins anew",
         ),
+        pytest.param(
+            [Answer("a", "Hello", done=False), Answer("a", "Hello there", anew=True)],
+            "Hello there\n",
+            id="what stands there is not said again",
+        ),
+        pytest.param(
+            [
+                *(Answer("a", "Hello there, you", done=False), Answer("b", "On", done=False)),
+                *(Answer("a", "Hello there", anew=True), Answer("b", "e")),
+            ],
+            "Hello there, you\nOne\n",
+            id="nor what was not quite as long, when a daemon forgot about it",
+        ),
+        pytest.param(
+            [
+                *(Answer("a", "Hello", done=False), Note("Again."), Answer("b", "On", done=False)),
+                *(Answer("a", "Hello there", anew=True), Answer("b", "e")),
+            ],
+            "Hello\nAgain.\nOn\n there\ne\n",
+            id="what it lacks follows on a line of its own",
+        ),
+        pytest.param(
+            [Answer("a", "Yes.", anew=True, asked="Really?"), Note("Bye.")],
+            "> Really?\nYes.\nBye.\n",
+            id="an answer that nobody has seen stands below what it answers",
+        ),
+        pytest.param(
+            [Answer("a", "Ye", done=False), Answer("a", "Yes.", anew=True, asked="Really?")],
+            "Yes.\n",
+            id="one of which some stands there does not say it again",
+        ),
         pytest.param([Answer("a", "")], "", id="nothing is nothing"),
         pytest.param(
             [Answer("a", "\x1b]0;title\x07\x1b[2Jred\r\ttab\x9b1m")],

@@ -157,9 +157,9 @@ async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
         await desk.console.deliver(_edit(receipt.message, "Hello", streaming=True))
         await desk.console.deliver(_edit(receipt.message, "Hello.", streaming=False))
         assert await _frames(screen) == [
-            Answer("a.0", "Hel", done=False),
-            Answer("a.0", "lo", done=False),
-            Answer("a.0", ".", done=True),
+            Answer("a", "Hel", done=False),
+            Answer("a", "lo", done=False),
+            Answer("a", ".", done=True),
         ]
 
 
@@ -168,7 +168,7 @@ async def test_an_answer_that_became_another_is_printed_anew() -> None:
     async with desk.console.attach() as screen:
         await desk.console.deliver(_post("a.0", "Hallo", streaming=True))
         await desk.console.deliver(_edit("a.0", "Hello"))
-        assert (await _frames(screen))[1] == Answer("a.0", "Hello", done=True, anew=True)
+        assert (await _frames(screen))[1] == Answer("a", "Hello", done=True, anew=True)
 
 
 async def test_a_repeated_post_is_not_printed_twice() -> None:
@@ -177,7 +177,7 @@ async def test_a_repeated_post_is_not_printed_twice() -> None:
         for _ in range(2):
             await desk.console.deliver(_post("a.0", "Hello"))
             await desk.console.deliver(_post("n.0", "Stopped.", notice=True))
-        assert await _frames(screen) == [Answer("a.0", "Hello"), Note("Stopped.")]
+        assert await _frames(screen) == [Answer("a", "Hello"), Note("Stopped.")]
 
 
 async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -> None:
@@ -229,8 +229,8 @@ async def test_all_terminals_of_a_chat_show_the_same() -> None:
             await one.say("hello")
             await console.deliver(_post("a.0", "Hi."))
             assert await _frames(other) == []
-        assert await _frames(one) == [Answer("a.0", "Hi.")]
-        assert await _frames(two) == [Heard("hello"), Answer("a.0", "Hi.")]
+        assert await _frames(one) == [Answer("a", "Hi.")]
+        assert await _frames(two) == [Heard("hello"), Answer("a", "Hi.")]
 
 
 async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -> None:
@@ -239,8 +239,8 @@ async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -
     async with desk.console.attach() as screen:
         await desk.console.deliver(_edit("a.0", "Hello there"))
         assert await _frames(screen) == [
-            Answer("a.0", "Hello", done=False, anew=True),
-            Answer("a.0", " there", done=True),
+            Answer("a", "Hello", done=False, anew=True),
+            Answer("a", " there", done=True),
         ]
 
 
@@ -250,7 +250,7 @@ async def test_what_nobody_saw_is_shown_to_the_next_terminal_once() -> None:
     desk.archive.add("a", "answer", "Answer.", "sent")
     desk.archive.add("n", "notice", "By the way.", "sent")
     await desk.console.deliver(_post("a.0", "Answer."))
-    shown = [Heard("question"), Answer("a", "Answer."), Note("By the way.")]
+    shown = [Answer("a", "Answer.", anew=True, asked="question"), Note("By the way.")]
     async with desk.console.attach() as screen:
         assert await _frames(screen) == shown
     async with desk.console.attach() as screen:
