@@ -103,7 +103,9 @@ async def run_attempt(
                 sign = chunk if type(chunk) is PingChunk else None
                 watch.saw(accumulator, size=size, sign=sign)
     except ProviderError as raised:
-        error = raised
+        # Its traceback leads to this frame, which leads to it: both would stay, with all that was
+        # sent and received, until the collector comes.
+        error = raised.with_traceback(None)
     except TimeoutError:
         if watch.cause is None:
             raise

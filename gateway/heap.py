@@ -8,8 +8,8 @@ back. It must be told before there are threads.
 import ctypes
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MOST_ARENAS = -1, -3, -8  # the names are glibc's, in malloc.h
-_LARGE = 1024 * 1024
-"""More than the 256 KB that asyncio sets aside for each read of a socket: those must stay cheap."""
+_LARGE = 128 * 1024
+"""What the C library begins with; told so, it does not raise it when such a block is freed."""
 
 
 def keep_together() -> None:

@@ -44,16 +44,20 @@ finally:
 
 logger = logging.getLogger(__name__)
 
-_OBJECTS = 10_000
+_OBJECTS = 5_000
 """New objects after which the collector looks for garbage. A thousand turns make thousands of them
 in a moment and hardly any garbage; Python's own 700 would have it look at them all the time."""
+
+_LOOKS = 4
+"""Looks at what is new after which it looks at what is older, too. What is left there of broken
+connections is large and lies there until then: with twenty it took megabytes, and hours."""
 
 
 def spare_the_collector() -> None:
     """What is loaded by now stays, such as the SDK of the model: it need not be looked at again."""
     gc.freeze()
     gc.enable()
-    gc.set_threshold(_OBJECTS, 20, 20)
+    gc.set_threshold(_OBJECTS, _LOOKS, _LOOKS)
 
 
 @click.command(help="Start the gateway; Ctrl-C stops it.")
