@@ -48,16 +48,18 @@ _OBJECTS = 5_000
 """New objects after which the collector looks for garbage. A thousand turns make thousands of them
 in a moment and hardly any garbage; Python's own 700 would have it look at them all the time."""
 
-_LOOKS = 4
-"""Looks at what is new after which it looks at what is older, too. What is left there of broken
-connections is large and lies there until then: with twenty it took megabytes, and hours."""
+_LOOKS = 4, 20
+"""Looks at what is new after which it looks at what has been there a little longer, too, and looks
+at that after which it looks at everything. What broken connections leave is large and soon among
+the former: with twenty looks before the first it took megabytes. To look at everything takes long
+where many turns run."""
 
 
 def spare_the_collector() -> None:
     """What is loaded by now stays, such as the SDK of the model: it need not be looked at again."""
     gc.freeze()
     gc.enable()
-    gc.set_threshold(_OBJECTS, _LOOKS, _LOOKS)
+    gc.set_threshold(_OBJECTS, *_LOOKS)
 
 
 @click.command(help="Start the gateway; Ctrl-C stops it.")
