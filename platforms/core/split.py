@@ -10,6 +10,7 @@ they are while an answer grows.
 
 import re
 import unicodedata
+from bisect import bisect_right
 
 import msgspec
 
@@ -106,12 +107,21 @@ class Growing:
             msg = f"a message of {limit} units is too short to be cut well; give {SMALLEST_LIMIT}"
             raise ValueError(msg)
         md = md.replace("\r\n", "\n").replace("\r", "\n")
-        goes_on = self._last and self._last[1:] == (limit, unit) and md.startswith(self._last[0])
-        unsettled = -_UNSETTLED if goes_on else 0
-        del self._found[unsettled:], self._ends[unsettled:]
-        self._last = (md, limit, unit)
+        last, self._last = self._last, (md, limit, unit)
+        settled = 0
+        if last and last[1:] == (limit, unit) and md.startswith(last[0]):
+            settled = self._settled(last[0])
+        del self._found[settled:], self._ends[settled:]
         self._cut(_Cutter(md, limit, unit))
         return self._found.copy()
+
+    def _settled(self, md: str) -> int:
+        """Count the pieces that stay, whatever is to come."""
+        settled = max(0, len(self._found) - _UNSETTLED)
+        line = md.rfind("\n") + 1
+        if looks_like_fence(md[line:]):  # however long it is, what follows may make it none
+            settled = min(settled, bisect_right(self._ends, line))
+        return settled
 
     def _cut(self, cutter: "_Cutter") -> None:
         blank = _BLANK_LINES.match(cutter.md)

@@ -182,6 +182,7 @@ def test_messages_but_the_last_stay_as_they_are_while_the_text_grows(name: str) 
     st.sampled_from(Unit),
 )
 @settings(max_examples=300, deadline=None)
+@example(["```word " + "漢字" * 60, "漢字" * 20, "```"], 50, Unit.CHARACTERS)
 def test_a_text_that_grows_is_cut_as_one_that_was_there_at_once(
     news: list[str], limit: int, unit: Unit
 ) -> None:
