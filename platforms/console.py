@@ -355,7 +355,7 @@ def _difference(
     elif before is None or text != known or done != before.done:
         grown = text.startswith(known)
         added = text[len(known) :] if grown else text
-        yield Answer(item, added, done=done, anew=not grown)
+        yield Answer(item, added, done=done, anew=before is None or not grown)
 
 
 def _unseen(rows: list[TranscriptRow], seen: set[str]) -> Iterator[Frame]:

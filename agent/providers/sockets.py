@@ -1,7 +1,8 @@
 """Carries the bytes of an HTTP connection in as few steps as asyncio needs.
 
 The HTTP client's own way listens anew for each read, which is most of what a token costs: here the
-socket is listened to all the time, and a read takes what is there. It knows nothing of HTTP.
+socket is listened to all the time, and a read takes what is there. Of HTTP it knows only where the
+head of an answer ends, so that the body behind it can be read past the client.
 """
 
 import asyncio

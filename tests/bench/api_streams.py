@@ -81,10 +81,6 @@ LOADS = (
     Load(speaking=350, silent=50, stalled=100),
 )
 
-_PUNCTUAL = (
-    0.95  # of the signs of life; each counts from the one before it, which may have been late
-)
-
 
 class Reader(asyncio.Protocol):
     """One client: asks, and notes what comes and when."""
@@ -153,7 +149,7 @@ class Reader(asyncio.Protocol):
         for before, after in pairwise(said):
             found = sum(before < at < after for at in self.signs)
             room = (after - before) / keepalive
-            least = _PUNCTUAL * room - 1.1
+            least = room - 1.1
             if before == said[0]:  # when the question was heard is not known
                 least = 0
             if not least <= found <= room + 0.1:

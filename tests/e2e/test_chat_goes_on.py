@@ -32,6 +32,21 @@ async def somebody_at(daemon: Daemon) -> AsyncIterator[Seat]:
         yield seat
 
 
+async def asking_script(home: Path) -> asyncio.subprocess.Process:
+    """Pipe a question into the chat, as a script does."""
+    script = await asyncio.create_subprocess_exec(
+        HOLDFAST,
+        "chat",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=surroundings(home),
+    )
+    assert script.stdin
+    script.stdin.write(b"a question\n")
+    script.stdin.close()
+    return script
+
+
 def kept(home: Path) -> bool:
     """Tell whether the store has some of an answer that is being written."""
     with contextlib.closing(sqlite3.connect(home / "holdfast.db", timeout=20)) as store:
@@ -103,17 +118,8 @@ async def test_what_was_shown_of_an_answer_is_not_shown_again_after_the_daemon_d
     half = "half of it, " * 100 + "no more"
     async with ModelServer(lambda _: f'H T"{half}" W30 T"never" F stop D') as model:
         async with Daemon(tmp_path, *settings(model), env=KEY) as daemon:
-            script = await asyncio.create_subprocess_exec(
-                HOLDFAST,
-                "chat",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                env=surroundings(tmp_path),
-            )
-            assert script.stdin
+            script = await asking_script(tmp_path)
             assert script.stdout
-            script.stdin.write(b"a question\n")
-            script.stdin.close()
             async with asyncio.timeout(PATIENCE):
                 before = await script.stdout.readexactly(len(half))
                 while not kept(tmp_path):  # noqa: ASYNC110 - the store tells nobody
@@ -133,16 +139,7 @@ async def test_a_script_gets_its_answer_though_the_daemon_dies_over_it(tmp_path:
     async with ModelServer(lambda _: next(scripts)) as model:
         resuming = (*settings(model), "sessions.on_interrupted=resume")
         async with Daemon(tmp_path, *resuming, env=KEY) as daemon:
-            script = await asyncio.create_subprocess_exec(
-                HOLDFAST,
-                "chat",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                env=surroundings(tmp_path),
-            )
-            assert script.stdin
-            script.stdin.write(b"a question\n")
-            script.stdin.close()
+            script = await asking_script(tmp_path)
             await model.request(1)
             await daemon.kill()
             await daemon.start()

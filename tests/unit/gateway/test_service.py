@@ -238,10 +238,10 @@ async def test_a_joined_terminal_says_and_is_shown(tmp_path: Path) -> None:
         one, two = await connect(path, "chat"), await connect(path, "chat", chat=CHAT)
         await one.write({"say": "hello", "id": "c_1"})
         first = {await _frame(one), await _frame(one)}
-        assert first == {Answer("c_1", "You said hello."), Taken("c_1")}
+        assert first == {Answer("c_1", "You said hello.", anew=True), Taken("c_1")}
         await two.write({"say": "hi", "id": "c_2"})
         assert await _frame(one) == Heard("hi")
-        assert await _frame(one) == Answer("c_2", "You said hi.")
+        assert await _frame(one) == Answer("c_2", "You said hi.", anew=True)
         assert runner.heard == ["hello", "hi"]
         await one.close()
         await two.close()
@@ -255,7 +255,7 @@ async def test_a_terminal_that_has_said_everything_gets_all_answers_and_then_the
         await wire.write({"say": "hello", "id": "c_1"})
         await wire.write({"end": True})
         first = {await _frame(wire), await _frame(wire)}
-        assert first == {Answer("c_1", "You said hello."), Taken("c_1")}
+        assert first == {Answer("c_1", "You said hello.", anew=True), Taken("c_1")}
         assert await _frame(wire) == Over()
         assert await wire.read() is None
         await wire.close()

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gateway.terminal import Printer
 from platforms.console import (
     CHAT,
     SPEC,
@@ -157,7 +158,7 @@ async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
         await desk.console.deliver(_edit(receipt.message, "Hello", streaming=True))
         await desk.console.deliver(_edit(receipt.message, "Hello.", streaming=False))
         assert await _frames(screen) == [
-            Answer("a", "Hel", done=False),
+            Answer("a", "Hel", done=False, anew=True),
             Answer("a", "lo", done=False),
             Answer("a", ".", done=True),
         ]
@@ -171,13 +172,29 @@ async def test_an_answer_that_became_another_is_printed_anew() -> None:
         assert (await _frames(screen))[1] == Answer("a", "Hello", done=True, anew=True)
 
 
+async def test_what_a_restarted_gateway_shows_of_an_answer_is_all_of_it() -> None:
+    """A terminal that outlived the last one may show some of it already."""
+    desk = Desk()
+    async with desk.console.attach() as screen:
+        await desk.console.deliver(_post("a.0", "Hel", streaming=True))
+        (frame,) = await _frames(screen)
+    after_restart = Desk(desk.shelf, desk.archive)
+    async with after_restart.console.attach() as screen:
+        await after_restart.console.deliver(_post("a.0", "Hello"))
+        (again,) = await _frames(screen)
+    printer = Printer(dim=False)
+    assert isinstance(frame, Answer)
+    assert isinstance(again, Answer)
+    assert printer.show(frame) + printer.show(again) == "Hello\n"
+
+
 async def test_a_repeated_post_is_not_printed_twice() -> None:
     desk = Desk()
     async with desk.console.attach() as screen:
         for _ in range(2):
             await desk.console.deliver(_post("a.0", "Hello"))
             await desk.console.deliver(_post("n.0", "Stopped.", notice=True))
-        assert await _frames(screen) == [Answer("a", "Hello"), Note("Stopped.")]
+        assert await _frames(screen) == [Answer("a", "Hello", anew=True), Note("Stopped.")]
 
 
 async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -> None:
@@ -229,8 +246,8 @@ async def test_all_terminals_of_a_chat_show_the_same() -> None:
             await one.say("hello")
             await console.deliver(_post("a.0", "Hi."))
             assert await _frames(other) == []
-        assert await _frames(one) == [Answer("a", "Hi.")]
-        assert await _frames(two) == [Heard("hello"), Answer("a", "Hi.")]
+        assert await _frames(one) == [Answer("a", "Hi.", anew=True)]
+        assert await _frames(two) == [Heard("hello"), Answer("a", "Hi.", anew=True)]
 
 
 async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -> None:
