@@ -16,6 +16,7 @@ import httpcore2
 import httpx2
 
 from agent.providers.chunked import Chunks
+from agent.providers.reach import reach
 
 MOST_UNREAD = 256 * 1024
 """Bytes after which nothing more is taken from a socket until somebody reads."""
@@ -24,7 +25,6 @@ _BEGINS = b"HTTP/"
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _AT_ONCE = 64 * 1024  # that are taken from a socket
 _CLOSE_WITHIN = 1.0  # for what is still to be written, and for the farewell of TLS
-_NEXT_ADDRESS = 0.25  # seconds until the next address of a host is tried as well
 
 Option = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 Opened = TypeVar("Opened")
@@ -59,14 +59,7 @@ class Sockets(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Option] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Reach a host; of several addresses the first that answers."""
-        loop = asyncio.get_running_loop()
-        opened = loop.create_connection(
-            lambda: _Line(self._room),
-            host,
-            port,
-            local_addr=(local_address, 0) if local_address else None,
-            happy_eyeballs_delay=_NEXT_ADDRESS,
-        )
+        opened = reach(host, port, lambda: _Line(self._room), local_address)
         return _with_options(*await _within(timeout, opened), socket_options)
 
     async def sleep(self, seconds: float) -> None:

@@ -1,0 +1,130 @@
+"""Which of a host's addresses is taken, and that no socket of an attempt stays open."""
+
+import asyncio
+import contextlib
+import gc
+import socket
+import warnings
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from agent.providers import reach
+from agent.providers.reach import Found
+
+
+class Heard(asyncio.Protocol):
+    """Keeps nothing."""
+
+
+def address(port: int, family: int = socket.AF_INET, host: str = "127.0.0.1") -> Found:
+    return (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))
+
+
+@contextlib.asynccontextmanager
+async def listening() -> AsyncIterator[int]:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def deaf() -> Iterator[int]:
+    """Let nobody in, and do not say so."""
+    with contextlib.ExitStack() as open_ones:
+        place = open_ones.enter_context(socket.socket())
+        place.bind(("127.0.0.1", 0))
+        place.listen(0)
+        for _ in range(3):
+            one = open_ones.enter_context(socket.socket())
+            one.setblocking(False)  # noqa: FBT003 - the standard library's
+            one.connect_ex(place.getsockname())
+        yield place.getsockname()[1]
+
+
+def refusing() -> int:
+    """Give a port at which nobody is."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return int(place.getsockname()[1])
+
+
+@contextlib.contextmanager
+def nothing_stays_open() -> Iterator[None]:
+    gc.collect()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        yield
+        gc.collect()
+    assert [str(each.message) for each in seen] == []
+
+
+async def port_of(*found: Found) -> int:
+    transport, heard = await reach.first_of(found, Heard)
+    assert isinstance(heard, Heard)
+    transport.abort()
+    await asyncio.sleep(0)
+    return int(transport.get_extra_info("peername")[1])
+
+
+async def test_one_that_refuses_gives_way_at_once_and_one_that_is_deaf_a_little_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reach, "NEXT_AFTER", 60)
+    async with listening() as port, asyncio.timeout(10):
+        with nothing_stays_open():
+            assert await port_of(address(refusing()), address(port)) == port
+        monkeypatch.setattr(reach, "NEXT_AFTER", 0.05)
+        with deaf() as hole, nothing_stays_open():
+            assert await port_of(address(hole), address(port)) == port
+
+
+async def test_of_two_that_answer_at_once_one_is_taken_and_the_other_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reach, "NEXT_AFTER", 0)
+    async with listening() as first, listening() as second:
+        with nothing_stays_open():
+            assert await port_of(address(first), address(second)) in (first, second)
+            await asyncio.sleep(0.01)
+
+
+async def test_when_all_refuse_each_reason_is_told_once() -> None:
+    port = refusing()
+    with nothing_stays_open(), pytest.raises(ConnectionRefusedError) as told:
+        await reach.first_of([address(port), address(port)], Heard)
+    assert str(told.value).count(str(port)) == 1
+
+
+async def test_a_place_of_our_own_that_does_not_exist_is_an_error_like_any_other() -> None:
+    async with listening() as port:
+        with nothing_stays_open(), pytest.raises(OSError, match="assign"):
+            await reach.reach("127.0.0.1", port, Heard, local_address="203.0.113.1")
+
+
+async def test_called_off_at_any_moment_no_socket_stays_open() -> None:
+    async with listening() as port:
+        steps, over = 0, False
+        while not over:
+            with nothing_stays_open():
+                async with asyncio.TaskGroup() as own:
+                    reached = own.create_task(reach.reach("127.0.0.1", port, Heard))
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                    over = not reached.cancel()
+                if over:
+                    reached.result()[0].abort()
+                await asyncio.sleep(0.01)
+                del reached, own
+            steps += 1
+        assert steps > 3
+
+
+def test_the_families_are_tried_by_turns() -> None:
+    six = [address(1, socket.AF_INET6, f"::{number}") for number in (1, 2, 3)]
+    four = [address(1, host=f"127.0.0.{number}") for number in (1, 2)]
+    tried = reach._in_turns([*six, *four])
+    assert tried == [six[0], four[0], six[1], four[1], six[2]]
