@@ -69,16 +69,15 @@ async def _open(
 ) -> tuple[asyncio.Transport, Protocol]:
     loop = asyncio.get_running_loop()
     family, kind, number, _, where = address
-    made = socket.socket(family, kind, number)
-    try:
+    with contextlib.ExitStack() as otherwise:
+        made = otherwise.enter_context(socket.socket(family, kind, number))
         made.setblocking(False)  # noqa: FBT003 - the standard library's
         if local_address:
             made.bind((local_address, 0))
         await loop.sock_connect(made, where)
-        return await loop.create_connection(protocol, sock=made)
-    except BaseException:
-        made.close()
-        raise
+        opened = await loop.create_connection(protocol, sock=made)
+        otherwise.pop_all()
+    return opened
 
 
 def _give_up(opened: list[tuple[asyncio.Transport, Protocol]]) -> None:
