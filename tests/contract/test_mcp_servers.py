@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from mcp.client import stdio
 
 from agent.errors import ToolError, ToolUnknownOutcome
 from agent.settings import McpSettings
@@ -388,6 +389,41 @@ def gone(pid: int) -> bool:
         return bool(select.select([descriptor], [], [], PATIENCE)[0])
     finally:
         os.close(descriptor)
+
+
+STUBBORN = """
+import os, signal, socket, sys
+
+def say_no_more(*_):
+    os.close(1)
+    while os.read(0, 1000):
+        pass
+    with socket.socket(socket.AF_UNIX) as bell:
+        bell.connect(place)
+        bell.sendall(b"asked to go")
+    while True:
+        signal.pause()
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGUSR1, say_no_more)
+place = sys.argv.pop(1)
+"""
+
+
+async def test_no_program_outlives_a_daemon_that_ends_while_the_program_is_being_ended(
+    tmp_path: Path, bell: Bell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.2)
+    monkeypatch.setattr(stdio, "FORCE_KILL_TIMEOUT", 0.2)
+    note = tmp_path / "pid"
+    arguments = ("-c", STUBBORN + PROGRAM, str(bell.path), str(note), str(ODD_SERVER), "old")
+    servers = Watched(McpSettings(name="odd", command=sys.executable, args=arguments))
+    async with servers.running():
+        program = int(note.read_text())
+        os.kill(program, signal.SIGUSR1)
+        await bell.rings("asked to go")  # and would be made to a little later
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ def called(number: object, name: str) -> None:
         requests = {"inputRequests": {"q": question}, "requestState": "s"}
         say(id=number, result={"resultType": "input_required", **requests})
     else:
-        print("this is no message", flush=True)  # noqa: T201
+        sys.stdout.buffer.write(b"this is no message: \xff\n")
+        sys.stdout.buffer.flush()
         say(id=number, result={"content": []})
 
 

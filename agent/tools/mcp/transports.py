@@ -20,6 +20,7 @@ from mcp.shared.message import SessionMessage
 from agent.providers.connections import tls
 from agent.settings import McpSettings
 from agent.tools.mcp.contract import Hears
+from agent.tools.mcp.held import held
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams  # not promised to stay there
@@ -60,8 +61,12 @@ async def _pipes(settings: McpSettings, hears: Hears) -> "AsyncIterator[Transpor
         args=list(settings.args),
         # The package adds PATH, HOME and who we are, and nothing else of our own environment.
         env={"LANG": "C.UTF-8", **{name: value.reveal() for name, value in settings.env.items()}},
+        encoding_error_handler="replace",  # one wrong byte is one message that cannot be read
     )
-    async with _listened_to(hears.said) as errors, stdio_client(parameters, errors) as streams:
+    async with (
+        _listened_to(hears.said) as errors,
+        held(stdio_client(parameters, errors), hears.ended) as streams,
+    ):
         errors.close()  # from here on only the program holds it
         yield streams
 
