@@ -447,4 +447,7 @@ async def test_what_was_said_while_we_were_away_is_answered_once(
         await service.rests()
     for place in places(service):
         shown = [text for text in service.screen(place) if "echo: " in text]
-        assert [text.split()[-1] for text in shown] == ["one", "two", "three", "four"]
+        words, said = [text.split()[-1] for text in shown], ["one", "two", "three", "four"]
+        if place == service.room and service.opens_threads:  # none of which waits for another
+            words, said = sorted(words), sorted(said)
+        assert words == said

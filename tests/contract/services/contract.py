@@ -72,6 +72,7 @@ class Service(abc.ABC):
     allow: tuple[str, ...]  # the people, as `access.allow` has them
     direct = Place("")
     room: Place | None = None  # in which we have to be called
+    opens_threads = False  # each message in the room begins a conversation of its own
     is_remote = True  # reached by calls that can fail
     edits = True  # people can change what they wrote, and we learn of it
     deletes = True

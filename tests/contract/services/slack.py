@@ -37,6 +37,7 @@ class SlackService(Service):
     allow: tuple[str, ...] = ("slack:T1/U1",)
     direct = Place("D1")
     room: Place | None = Place("C1")
+    opens_threads = True
 
     def __init__(self, server: SlackServer) -> None:
         self.server = server
