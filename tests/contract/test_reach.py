@@ -11,6 +11,7 @@ import pytest
 
 from agent.providers import reach
 from agent.providers.reach import Found
+from tests.fakes.deaf import deaf
 
 
 class Heard(asyncio.Protocol):
@@ -29,20 +30,6 @@ async def listening() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-
-
-@contextlib.contextmanager
-def deaf() -> Iterator[int]:
-    """Let nobody in, and do not say so."""
-    with contextlib.ExitStack() as open_ones:
-        place = open_ones.enter_context(socket.socket())
-        place.bind(("127.0.0.1", 0))
-        place.listen(0)
-        for _ in range(3):
-            one = open_ones.enter_context(socket.socket())
-            one.setblocking(False)  # noqa: FBT003 - the standard library's
-            one.connect_ex(place.getsockname())
-        yield place.getsockname()[1]
 
 
 def refusing() -> int:

@@ -6,8 +6,7 @@ in its file, the other does not; when the first has acted, the other is still pa
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from platforms.memory import MemoryAdapter
 from sessions.records import Message
 from tests.e2e.house import House, Nothing, Screen, gateway
 from tests.fakes.agent_kit import settings_for
+from tests.fakes.deaf import deaf
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -216,28 +216,15 @@ async def test_the_wait_doubles_each_time(tmp_path: Path) -> None:
         assert 0.18 <= third - second <= 0.8
 
 
-@contextlib.contextmanager
-def deaf() -> Iterator[str]:
-    """An address that answers no attempt to connect: the queue of its listener is full."""
-    with contextlib.ExitStack() as opened:
-        listener = opened.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for _ in range(2):
-            filler = opened.enter_context(socket.socket())
-            filler.setblocking(False)  # noqa: FBT003 - as the standard library has it
-            filler.connect_ex(listener.getsockname())
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-
-
 async def test_a_connection_that_does_not_come_about_is_given_up_when_the_file_says_so(
     tmp_path: Path,
 ) -> None:
     def text(clocks: str, fallback: ModelServer) -> str:
+        url = f"http://127.0.0.1:{port}/v1"
         first = FILE.format(url=url, clocks=f"backoff = 0.01\n{clocks}")
         return first + FALLBACK.format(url=fallback.url, clocks="")
 
-    with deaf() as url:
+    with deaf() as port:
         async with (
             ModelServer(OK) as server,
             ModelServer(OK) as other,
