@@ -7,18 +7,18 @@ from typing import Self
 
 import msgspec
 
-from agent.accumulate import Accumulator, Progress, StepResult
-from agent.degeneration import LoopWatch
-from agent.digest import digest
+from agent.answer.accumulate import Accumulator, Progress, StepResult
+from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.answer.repetition import LoopWatch
 from agent.errors import Looping, ProviderError, Stalled
 from agent.events import ReasoningDelta, TextDelta
-from agent.experience import Learned
-from agent.providers.contract import Chunk, ModelRequest, PingChunk
+from agent.model.contract import Chunk, ModelRequest, PingChunk
+from agent.model.known_models import facts
+from agent.model.learned import Learned
+from agent.model.usage import Price, Usage, cost_of
 from agent.providers.registry import Target
-from agent.spend import Price, Usage, cost_of
-from agent.thoughts import Thoughts, write_thoughts
-from agent.tokens import characters
-from agent.traits import facts
+from agent.request.request_hash import digest
+from agent.request.tokens import characters
 from agent.verdict import Cut, Verdict, judge, name_of
 from agent.watchdog import Cause, Limits, Watchdog, limits_for
 from sessions.values.clock import Clock

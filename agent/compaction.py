@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from agent import context
 from agent.attempt import AttemptResult
-from agent.providers.contract import ModelRequest
+from agent.model.contract import ModelRequest
 from agent.providers.registry import Target
-from agent.tokens import estimate_message
+from agent.request import history_plan
+from agent.request.tokens import estimate_message
 from agent.verdict import Complete, SoftComplete
 from sessions.records import Message
 
@@ -40,22 +40,22 @@ async def compact(
     `earlier` is the summary of what came before the rows, `record` how many tokens of them the
     author of the new one may be shown: as many as `room`, unless there is reason to say otherwise.
     """
-    whole = [context.as_summary_row(earlier), *rows] if earlier else list(rows)
+    whole = [history_plan.as_summary_row(earlier), *rows] if earlier else list(rows)
     sizes = [estimate_message(row) for row in whole]
-    plan = context.plan(whole, sizes, room)
+    plan = history_plan.plan(whole, sizes, room)
     if plan is None:
         return None
     summary = await _summarised(plan.covered, target, record or room, ask)
     kept = rows[len(rows) - plan.keep :]
     shown = (*([plan.pinned] if plan.pinned else []), *kept)
-    after = sum(map(estimate_message, (*shown, context.as_summary_row(summary))))
-    if not context.shrunk(sum(sizes), after):
+    after = sum(map(estimate_message, (*shown, history_plan.as_summary_row(summary))))
+    if not history_plan.shrunk(sum(sizes), after):
         return None
     return Compacted(summary, plan.keep, shown, sum(sizes), after)
 
 
 async def _summarised(covered: Sequence[Message], target: Target, room: int, ask: Ask) -> str:
-    system, messages = context.summary_request(covered, budget=room)
+    system, messages = history_plan.summary_request(covered, budget=room)
     result = await ask(
         ModelRequest(
             model=target.model,
@@ -66,4 +66,4 @@ async def _summarised(covered: Sequence[Message], target: Target, room: int, ask
     )
     whole = isinstance(result.verdict, Complete | SoftComplete)
     said = result.step.text.strip()
-    return said if whole and said else context.without_summary(covered)
+    return said if whole and said else history_plan.without_summary(covered)

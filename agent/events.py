@@ -4,7 +4,7 @@ import enum
 
 import msgspec
 
-from agent.spend import Usage
+from agent.model.usage import Usage
 from sessions.records import Message
 
 

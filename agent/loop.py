@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from agent import context
-from agent.accumulate import Accumulator
-from agent.album import Album
+from agent.answer.accumulate import Accumulator
 from agent.attempt import AttemptResult, price_of, run_attempt
 from agent.continuation import (
     MOST_FAILURES,
@@ -29,14 +27,16 @@ from agent.continuation import (
 )
 from agent.errors import Looping, OverBudget, Overloaded, RateLimited, Stalled, ToolError
 from agent.events import Ending, Notice, StepDone, TurnDone
-from agent.prompt import LAST_STEP, Report, as_seen
-from agent.providers.contract import ModelRequest, ToolSchema
+from agent.model.contract import ModelRequest, ToolSchema
+from agent.model.usage import ASSUMED_ANSWER, Need, Usage
+from agent.picture_loader import Album
 from agent.providers.registry import Target
+from agent.request import history_plan
+from agent.request.prompt import LAST_STEP, Report, as_seen
+from agent.request.tokens import estimate_request
 from agent.route import Route
 from agent.salvage import Salvage, sort_calls
-from agent.spend import ASSUMED_ANSWER, Need, Usage
 from agent.step import Step
-from agent.tokens import estimate_request
 from agent.tools.drafts import Draft
 from agent.tools.run import ToolRunner, record_of
 from agent.tools.spill import caps_for
@@ -407,7 +407,7 @@ class _Turn:
             return True
         self._estimated = self._said.size_with(self._request(step), step.asks())
         tokens = round(self._estimated * self._route.known.correction)
-        return not context.too_long(tokens, window, step.cap or self._route.max_output)
+        return not history_plan.too_long(tokens, window, step.cap or self._route.max_output)
 
     async def _compact(self, limit: int | None) -> bool:
         """Make the conversation shorter; false when nothing can be left out."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agent.accumulate import Accumulator, Finish, StepResult
+from agent.answer.accumulate import Accumulator, Finish, StepResult
+from agent.answer.call_slots import Shape
 from agent.errors import (
     BadRequest,
     Cut,
@@ -20,7 +21,7 @@ from agent.errors import (
     Stalled,
     Unauthorized,
 )
-from agent.providers.contract import ModelRequest, Provider, ToolSchema
+from agent.model.contract import ModelRequest, Provider, ToolSchema
 from agent.providers.registry import (
     ListsModels,
     ModelNotChosen,
@@ -28,7 +29,6 @@ from agent.providers.registry import (
     build,
 )
 from agent.settings import SERVICES, TargetSettings
-from agent.slots import Shape
 from sessions.records import Message
 from sessions.values.clock import Clock
 from sessions.values.finding import Finding, fail, ok, warn

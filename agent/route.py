@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from agent import context
 from agent.attempt import AttemptResult
 from agent.errors import CannotStream, ContextTooLong, OutputTooLong, Stalled
-from agent.experience import Experience, Learned
-from agent.fallback import Chain
+from agent.model.fallback import Chain
+from agent.model.known_models import Facts, facts
+from agent.model.learned import Experience, Learned
 from agent.providers.registry import Target
-from agent.traits import Facts, facts
+from agent.request import history_plan
 from agent.verdict import Capped, Complete, Cut, Empty, SoftComplete
 
 _SMALLEST_ANSWER = 4096  # tokens, where no output limit was set and the service's own was met
@@ -44,7 +44,9 @@ class Route:
     @property
     def window(self) -> int | None:
         """How many tokens it takes, where that is known."""
-        return context.window_of(self.target.settings.context_window, self.known.window, self.facts)
+        return history_plan.window_of(
+            self.target.settings.context_window, self.known.window, self.facts
+        )
 
     @property
     def has_other(self) -> bool:

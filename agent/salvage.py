@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agent.slots import Shape, StepCall
+from agent.answer.call_slots import Shape, StepCall
 from agent.tools.gate import Gated
 from agent.verdict import Complete, SoftComplete, Verdict
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from agent.announcement import only_announces
+from agent.answer.empty_promise import only_announces
+from agent.answer.seam import Joint, Seam
 from agent.attempt import AttemptResult
 from agent.continuation import Again, AskSmaller, Kind, Seen
 from agent.errors import Looping
@@ -21,10 +22,18 @@ from agent.events import (
     TextDelta,
     TextReplaced,
 )
-from agent.prompt import ACT, NUDGE, REPEATING, Lost, Report, carried_on, draft_note, lost_calls
-from agent.providers.contract import ToolSchema
+from agent.model.contract import ToolSchema
+from agent.request.prompt import (
+    ACT,
+    NUDGE,
+    REPEATING,
+    Lost,
+    Report,
+    carried_on,
+    draft_note,
+    lost_calls,
+)
 from agent.salvage import Salvage
-from agent.seam import Joint, Seam
 from agent.tools.contract import Tool
 from agent.tools.drafts import Draft
 from agent.verdict import Cut
@@ -215,7 +224,7 @@ class Step:
         others: bool,
         announces: bool = False,
     ) -> Seen:
-        """Sum up the request that just ended; `announces`: see `agent.traits`."""
+        """Sum up the request that just ended; `announces`: see `agent.model.known_models`."""
         step = result.step
         could_act = announces and bool(self._schemas) and not step.calls
         return Seen(

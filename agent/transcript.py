@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from agent import context
 from agent.compaction import Ask, compact
-from agent.providers.contract import ModelRequest
+from agent.model.contract import ModelRequest
 from agent.providers.registry import Target
-from agent.tokens import characters, estimate_message, estimate_request
+from agent.request import history_plan
+from agent.request.tokens import characters, estimate_message, estimate_request
 from sessions.records import Message
 
 
@@ -32,7 +32,7 @@ class Transcript:
         """All of it, the summary first."""
         if not self._summary:
             return list(self.rows)
-        return [context.as_summary_row(self._summary), *self.rows]
+        return [history_plan.as_summary_row(self._summary), *self.rows]
 
     @property
     def follows_tools(self) -> bool:

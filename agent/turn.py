@@ -9,9 +9,9 @@ import msgspec
 
 from agent.attempt import AttemptResult
 from agent.events import AgentEvent
-from agent.experience import Experience
+from agent.model.learned import Experience
+from agent.model.usage import Need
 from agent.providers.registry import Target
-from agent.spend import Need
 from agent.tools.contract import SendFile
 from agent.tools.drafts import Drafts
 from agent.tools.registry import ToolRegistry
@@ -59,7 +59,7 @@ class TurnTask(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...]  # ends with the user's row
     workspace: Path
     summary: str = ""  # of what came before the history
-    notes: tuple[str, ...] = ()  # told to the model in this turn only, see `agent.prompt`
+    notes: tuple[str, ...] = ()  # told to the model in this turn only, see `agent.request.prompt`
     taken_up: bool = False  # the turn was interrupted; what follows the user's row belongs to it
     before: tuple[ToolRun, ...] = ()  # of a turn taken up: the calls it had begun
     partial: str = ""  # of a turn taken up: the text that was visible, to be gone on with

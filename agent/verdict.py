@@ -7,9 +7,9 @@ import enum
 
 import msgspec
 
-from agent.accumulate import Finish, StepResult
+from agent.answer.accumulate import Finish, StepResult
+from agent.answer.call_slots import Shape
 from agent.errors import ProviderError
-from agent.slots import Shape
 
 
 class Phase(enum.StrEnum):

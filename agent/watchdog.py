@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agent import settings
-from agent.accumulate import Progress
+from agent.answer.accumulate import Progress
 from agent.settings import Timeouts
 
 _PINGS_WITHIN = 25  # a ping comes alone: the time for which bytes may stay away, divided by this

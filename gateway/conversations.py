@@ -15,50 +15,50 @@ import msgspec
 
 from agent.web.fetch import Fetcher
 from agent.web.urls import Rules
-from gateway.adapters import Adapters
-from gateway.announcer import Announcer
-from gateway.api.adapter import ApiAdapter
-from gateway.api.naming import Naming
-from gateway.api.remote import RemotePictures
-from gateway.api.requests import Requests, forget_left, goes_on
-from gateway.approvals import Approvals
-from gateway.asides import Asides
-from gateway.attachments import Attachments, Bounds
-from gateway.budgets import Budgets
-from gateway.choices import Choices
-from gateway.comeback import Task
+from gateway.access.people import People
+from gateway.alerts.admins import Operators
+from gateway.approvals.broker import Approvals
+from gateway.commands.dispatch import Desk
 from gateway.commands.registry import COMMANDS
-from gateway.condition import Signals
+from gateway.connections.directory import Adapters
 from gateway.delivery.outbox import Delivery
-from gateway.desk import Desk
-from gateway.feeds import Feeds
-from gateway.hands import GatewayHands
-from gateway.hearing import Listener
-from gateway.inbound import Reception
-from gateway.messages import Reader, origin_of, read_event
-from gateway.models import Models
-from gateway.observe.ledger import Ledger
-from gateway.operations import Operation, Operations
-from gateway.operators import Operators
-from gateway.parcels import Parcels
-from gateway.people import People
-from gateway.receipts import Receipts
-from gateway.restart import Restart
+from gateway.http.api.adapter import ApiAdapter
+from gateway.http.api.fetch_pictures import RemotePictures
+from gateway.http.api.models import Naming
+from gateway.http.api.requests import Requests, forget_left, goes_on
+from gateway.inbound.reactions import Receipts
+from gateway.inbound.reader import Reader, origin_of, read_event
+from gateway.inbound.reception import Reception
+from gateway.media.fetch import Attachments, Bounds
+from gateway.media.outgoing import Parcels
+from gateway.media.speech import Listener
+from gateway.notices.compose import Announcer
+from gateway.observe.metrics import Ledger
+from gateway.process.health import Signals
+from gateway.process.operations import Operation, Operations
+from gateway.process.restart import Restart
+from gateway.process.restart_report import Task
+from gateway.process.successor import Successor
 from gateway.retention import Retention
 from gateway.settings import Settings
-from gateway.successor import Successor
-from gateway.turns import Turns
-from gateway.work import Workshop
-from sessions import restored
-from sessions.actor import Shared
+from gateway.side_requests.service import Asides
+from gateway.spending.budgets import Budgets
+from gateway.turns.choices import Choices
+from gateway.turns.feeds import Feeds
+from gateway.turns.hands import GatewayHands
+from gateway.turns.host import Turns
+from gateway.turns.models import Models
+from gateway.turns.run import Workshop
 from sessions.changes import SetInbox
+from sessions.conversation.actor import Shared
+from sessions.conversation.events import Busy, Interrupt, RunningTurn
+from sessions.conversation.expiry import Expiry
+from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
-from sessions.events import Busy, Interrupt, RunningTurn
-from sessions.expiry import Expiry
-from sessions.pool import SessionPool
 from sessions.records import InboxState, Reason
 from sessions.settings import SessionSettings
-from sessions.store import SessionStore
+from sessions.store import after_restore
+from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
@@ -261,7 +261,9 @@ class Conversations:
             tell=self._desk.answer,
             meet=self._desk.meet,
             receipts=self._receipts,
-            restored_at=int(await ground.store.get_value(restored.SHELF, restored.MOMENT) or 0),
+            restored_at=int(
+                await ground.store.get_value(after_restore.SHELF, after_restore.MOMENT) or 0
+            ),
         )
 
     def open_api(self, api: ApiAdapter, reception: Reception) -> None:

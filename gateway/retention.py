@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Awaitable, Callable
 
-from gateway.api import kept
-from gateway.steady import Steady
-from sessions.actor import Unhandled
+from gateway.http.api import answers
+from sessions.conversation.actor import Unhandled
+from sessions.conversation.events import Command, Delete, Event, State
 from sessions.errors import StoreError
-from sessions.events import Command, Delete, Event, State
 from sessions.records import Reason
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
+from sessions.values.steady_clock import Steady
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Retention:
             before = found
         if days := self._keep_days():
             await self._old(self._steady.now() - days * _DAY, now)
-        await forgetting.notes(kept.SHELF)
+        await forgetting.notes(answers.SHELF)
         await forgetting.shrink()
 
     async def _old(self, before: int, now: int) -> None:

@@ -19,43 +19,43 @@ from starlette.applications import Starlette
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
-from gateway import api_key, openapi
-from gateway.access import by_membership
-from gateway.adapters import Adapters
-from gateway.announcer import Announcer
-from gateway.api.adapter import ApiAdapter
-from gateway.archive import StoreArchive, StoreShelf
+from gateway.access.people import People
+from gateway.access.policy import by_membership
+from gateway.alerts.admins import Trouble
+from gateway.alerts.watch import Vigil
 from gateway.commands.registry import COMMANDS
-from gateway.condition import Condition, Signals
+from gateway.connections.adapter_store import StoreArchive, StoreShelf
+from gateway.connections.directory import Adapters
+from gateway.connections.supervision import Standing
 from gateway.conversations import Conversations, Ground
-from gateway.crashes import safe_mode
 from gateway.delivery.outbox import Delivery
-from gateway.disk import Gauge
 from gateway.errors import CannotStart, ConfigError
-from gateway.feeds import Feeds
-from gateway.figures import Figures
-from gateway.handover import PORT
-from gateway.hearing import Listener
+from gateway.http import api_key, openapi
+from gateway.http.api.adapter import ApiAdapter
 from gateway.http.app import build_app
-from gateway.http.crowd import Crowd
-from gateway.http.patience import Patience
+from gateway.http.client_timeouts import Patience
+from gateway.http.concurrency import Crowd
 from gateway.http.server import HttpServer, PortTaken
-from gateway.models import Models, open_models
-from gateway.observe import pulse
-from gateway.observe.ledger import Ledger
+from gateway.media.speech import Listener
+from gateway.notices.compose import Announcer
+from gateway.observe import loop_lag
+from gateway.observe.disk import Gauge
 from gateway.observe.log import set_level
+from gateway.observe.metrics import Ledger
+from gateway.observe.metrics_page import Figures
 from gateway.observe.redact import Redactor
-from gateway.operations import Operation
-from gateway.operators import Trouble
-from gateway.people import People
-from gateway.reload import Reload
+from gateway.process.handover import PORT
+from gateway.process.health import Condition, Signals
+from gateway.process.operations import Operation
+from gateway.process.reload import Reload
+from gateway.process.safe_mode import safe_mode
+from gateway.process.successor import Successor
 from gateway.settings import Settings
-from gateway.successor import Successor
-from gateway.supervision import Standing
-from gateway.vigil import Vigil
+from gateway.turns.feeds import Feeds
+from gateway.turns.models import Models, open_models
 from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
 from sessions.errors import StoreError, StoreTooNew
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.ids import Ids
 from sessions.values.secret import Secret
@@ -188,7 +188,7 @@ class GatewayRunner:
                 if self._http:
                     app = self._app(store)
                     tasks.append(connections.create_task(self._http.serve(app), name="http"))
-                    late = pulse.feel(self._ledger.lag.saw)
+                    late = loop_lag.feel(self._ledger.lag.saw)
                     tasks.append(connections.create_task(late, name="pulse"))
                 with conversations.closing():
                     await self._first_chances()
@@ -242,7 +242,7 @@ class GatewayRunner:
         )
 
     def _use(self, settings: Settings) -> None:
-        """Go by other settings from now on; see `gateway.reloading` for what they may change."""
+        """Go by other settings from now on; see `gateway.config.diff` for what they may change."""
         self._settings = _without_resuming(settings) if self.condition.crashes else settings
         set_level(settings.gateway.log_level)
         self._conversations.budgets.adopt(settings.limits)
@@ -393,7 +393,7 @@ class GatewayRunner:
 def _listener(settings: VoiceSettings) -> Listener | None:
     if settings.transcription_url is None:
         return None
-    made: Listener = import_module("gateway.transcription").Transcriber(settings)
+    made: Listener = import_module("gateway.media.transcription").Transcriber(settings)
     return made
 
 

@@ -17,11 +17,11 @@ from agent.settings import (
     ToolSettings,
     VoiceSettings,
 )
-from gateway.access import Entry, Person, parse_admin, parse_entry
-from gateway.loopback import is_loopback
+from gateway.access.policy import Entry, Person, parse_admin, parse_entry
 from sessions.key import parse_key
 from sessions.settings import POSTGRESQL, SessionSettings, StoreSettings
 from sessions.values.duration import Duration
+from sessions.values.loopback import is_loopback
 from sessions.values.secret import Secret
 from sessions.values.size import Size
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from gateway.cli import root
 from gateway.commands.registry import COMMANDS
+from gateway.operate.cli import root
 from platforms.core.contract import MenuEntry
 
 PAGE = Path(__file__).parents[1] / "docs/commands.md"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gateway.config_text import documentation
+from gateway.config.render import documentation
 from platforms.core.registry import specs
 
 if __name__ == "__main__":

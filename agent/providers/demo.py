@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
-from agent.providers.contract import (
+from agent.model.contract import (
     CallChunk,
     Chunk,
     DoneChunk,

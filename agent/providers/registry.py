@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from agent.errors import BadRequest
-from agent.providers.contract import Provider
+from agent.model.contract import Provider
 from agent.settings import SERVICES, TargetSettings
 
 Build = Callable[[TargetSettings], Provider]

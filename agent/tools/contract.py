@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agent.providers.contract import ToolSchema
+from agent.model.contract import ToolSchema
 from agent.tools.drafts import Drafts
 from agent.tools.risk import Risk
 from sessions.values.clock import Clock

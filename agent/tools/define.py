@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
-from agent.providers.contract import ToolSchema
+from agent.model.contract import ToolSchema
 from agent.tools.contract import Risk, Tool, ToolContext
 
 Function = Callable[..., Awaitable[str]]

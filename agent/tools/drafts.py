@@ -19,8 +19,8 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
+from agent.answer.partial_json import Member, members
 from agent.errors import ToolError
-from agent.partial_json import Member, members
 from agent.tools.blocking import Stop, in_thread
 from agent.tools.text import encoded, lines_in, many, quoted
 from sessions.values.clock import Clock

@@ -2,7 +2,7 @@
 
 A call runs only when its arguments are provably what the model meant: the call had ended, they are
 one strict JSON object, and they fit the tool's schema. A slip that leaves no doubt is put right:
-the name of a tool that is a letter off, and JSON as `agent.repair` describes it. From then on the
+the name of a tool that is a letter off, and JSON as `agent.answer.json_repair` describes it. From then on the
 call exists only in its right form: that is what the history shows, what the journal holds and what
 runs. What does not fit becomes an answer to the model, which then can do better.
 """
@@ -12,8 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from agent.repair import repaired
-from agent.slots import Shape, StepCall
+from agent.answer.call_slots import Shape, StepCall
+from agent.answer.json_repair import repaired
 from agent.tools.names import meant, nearest
 
 _LONGEST_NAME = 100

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import entry_points
 
-from agent.providers.contract import ToolSchema
+from agent.model.contract import ToolSchema
 from agent.tools.clock import current_time
 from agent.tools.contract import Tool
 from agent.tools.files.reading import list_dir, read_file

@@ -10,19 +10,19 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from agent.answer.call_slots import StepCall, shape_of
 from agent.errors import ToolError, ToolTimeout, ToolUnknownOutcome
 from agent.events import AgentEvent, ToolFinished, ToolStarted
-from agent.slots import StepCall, shape_of
 from agent.tools.batches import Place, batches, whole_path
 from agent.tools.contract import Risk, SendFile, Tool
 from agent.tools.deadline import bounded
+from agent.tools.done_list import tally
 from agent.tools.drafts import Drafts
 from agent.tools.gate import Identity, Refuse, Run, admit
-from agent.tools.guard import LoopGuard
+from agent.tools.loop_guard import LoopGuard
 from agent.tools.registry import ToolRegistry
+from agent.tools.repeats import UNKNOWN, Twin, Twins, recorded
 from agent.tools.spill import ResultCaps, caps_for, cut, fits, preview, spill
-from agent.tools.tally import tally
-from agent.tools.twins import UNKNOWN, Twin, Twins, recorded
 from sessions.errors import AlreadyStarted
 from sessions.records import Message, ToolCall, ToolRun
 from sessions.values.clock import Clock

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.access import Role
-from gateway.notices import Fields
-from sessions.events import Command as By
-from sessions.events import (
+from gateway.access.policy import Role
+from gateway.notices.catalogue import Fields
+from sessions.conversation.events import Command as By
+from sessions.conversation.events import (
     Event,
     RunningTurn,
     State,
@@ -42,7 +42,7 @@ Outcome = Tell | Act | Taken
 
 
 class Questions(Protocol):
-    """Answers to what tools ask; see `gateway.approvals`."""
+    """Answers to what tools ask; see `gateway.approvals.broker`."""
 
     async def answer(self, call: "Call", *, allow: bool) -> Outcome:
         """Allow or deny a tool call: the one whose code is given, or the only open one here."""
@@ -50,7 +50,7 @@ class Questions(Protocol):
 
 
 class Asides(Protocol):
-    """What is asked beside the conversation; see `gateway.asides`."""
+    """What is asked beside the conversation; see `gateway.side_requests.service`."""
 
     async def model(self, call: "Call") -> Outcome:
         """Show which model answers here and which others there are, or switch."""
@@ -74,7 +74,7 @@ class Asides(Protocol):
 
 
 class Restart(Protocol):
-    """Restarts the gateway; see `gateway.restart`."""
+    """Restarts the gateway; see `gateway.process.restart`."""
 
     async def asked(self, call: "Call") -> Outcome:
         """Restart, and tell who asked when it is over."""

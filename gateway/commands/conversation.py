@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from gateway.access import Role
+from gateway.access.policy import Role
 from gateway.commands.contract import Act, Call, Command, Outcome, Tell
-from gateway.crashes import safe_mode
-from sessions.events import (
+from gateway.process.safe_mode import safe_mode
+from sessions.conversation.events import (
     New,
     Resume,
     Retry,
@@ -96,7 +96,7 @@ async def _status(call: Call) -> Outcome:
 
 
 async def _queue(_: Call) -> Outcome:
-    """With a text behind it, it is a message; see `gateway.messages`."""
+    """With a text behind it, it is a message; see `gateway.inbound.reader`."""
     return Tell("queue_usage")
 
 

@@ -1,6 +1,6 @@
 """Commands about the gateway as a whole."""
 
-from gateway.access import Role
+from gateway.access.policy import Role
 from gateway.commands.contract import Call, Command, Outcome
 
 

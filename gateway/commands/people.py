@@ -1,6 +1,6 @@
 """Commands about people: who I am, who is let in."""
 
-from gateway.access import Role
+from gateway.access.policy import Role
 from gateway.commands.contract import Call, Command, Outcome, Tell
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gateway.access import Role
+from gateway.access.policy import Role
 from gateway.commands import beside, conversation, operating, people
 from gateway.commands.contract import Call, Command, Outcome, Tell
 from platforms.core.contract import MenuEntry

@@ -43,7 +43,7 @@ from platforms.core.errors import (
 from sessions.changes import Change, PutItem, SetItem
 from sessions.errors import Conflict, StoreError
 from sessions.records import ItemState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)

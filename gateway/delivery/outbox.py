@@ -24,7 +24,7 @@ from platforms.core.contract import (
 from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
 from sessions.records import Item, ItemState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.crowd import Crowd, Turnstile
-from gateway.http.failure import plain
+from gateway.http.auth import WRONG_KEY, is_local, shows_key
+from gateway.http.concurrency import Crowd, Turnstile
+from gateway.http.errors import plain
 from gateway.http.guard import MAX_BODY, Boundary, Guard
-from gateway.http.key import WRONG_KEY, is_local, shows_key
-from gateway.http.refusal import refusal
+from gateway.http.responses import refusal
 from sessions.values.secret import Secret
 
 _HEALTH_TIMEOUT = 5.0
@@ -63,7 +63,7 @@ def build_app(
 
     `allowed_hosts` names the hosts under which the daemon may be called besides the loopback ones,
     each as in a Host header, with or without a port; "*" allows all. `hosts_of` allows more for
-    single paths. `key` is what `gateway.http.key.shows_key` asks for; without one it lets nobody
+    single paths. `key` is what `gateway.http.auth.shows_key` asks for; without one it lets nobody
     in. `crowd` counts what is at work. `status` says how the daemon stands.
     """
     own = [Route("/livez", _live), Route("/readyz", _ready(health, status))]

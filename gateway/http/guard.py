@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.failure import BROKE, FOREIGN, TOO_LARGE, WRONG_HOST
-from gateway.http.refusal import refusal
+from gateway.http.errors import BROKE, FOREIGN, TOO_LARGE, WRONG_HOST
+from gateway.http.responses import refusal
 
 MAX_BODY = 16 * 1024 * 1024
 

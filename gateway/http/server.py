@@ -11,8 +11,8 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CannotStart
-from gateway.http.patience import Cut, Patience, patient
-from gateway.loopback import is_loopback, plain
+from gateway.http.client_timeouts import Cut, Patience, patient
+from sessions.values.loopback import is_loopback, plain
 
 _GRACE = 2.0  # seconds that open responses get at the end
 _LOOK = 0.005  # seconds between two looks whether they have ended

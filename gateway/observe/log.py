@@ -85,7 +85,7 @@ def into_journal(environ: Mapping[str, str], stream: TextIO | None = None) -> bo
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-11-18T13:05:00.123Z info gateway.turns: turn began [chat=… session=…]`."""
+    """`2026-11-18T13:05:00.123Z info gateway.turns.host: turn began [chat=… session=…]`."""
 
     def __init__(self, redactor: Redactor, journal: bool = False) -> None:
         super().__init__()

@@ -27,13 +27,13 @@ from platforms.discord.connection import (
     logged_in,
     shut,
 )
-from platforms.discord.faults import mapped
-from platforms.discord.hearing import AUTHORS, JOIN_SECONDS, SEEN, Hearing
-from platforms.discord.marks import read_marks
-from platforms.discord.render import LIMIT, ROOM
+from platforms.discord.errors import mapped
+from platforms.discord.format import LIMIT, ROOM
+from platforms.discord.payloads import MOST_BUTTONS
+from platforms.discord.read_marks import read_marks
+from platforms.discord.receive import AUTHORS, JOIN_SECONDS, SEEN, Hearing
 from platforms.discord.rooms import Payload
-from platforms.discord.speaker import LARGEST_FILE, NONCE_SECONDS, Speaker
-from platforms.discord.wire import MOST_BUTTONS
+from platforms.discord.send import LARGEST_FILE, NONCE_SECONDS, Speaker
 
 CAPABILITIES = Capabilities(
     text_limit=LIMIT - ROOM,

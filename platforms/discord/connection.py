@@ -19,8 +19,8 @@ from discord.gateway import DiscordWebSocket
 from discord.http import Route
 
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
-from platforms.discord.faults import mapped, of_answer
-from platforms.discord.gate import Bucket, Gate
+from platforms.discord.errors import mapped, of_answer
+from platforms.discord.rate_limit import Bucket, Gate
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from typing import Any
 from discord.http import Route
 
 from platforms.core.errors import PlatformError
-from platforms.discord import wire
+from platforms.discord import payloads
 from platforms.discord.connection import Client, unpaced
-from platforms.discord.events import COMMAND, COMPONENT
-from platforms.discord.faults import mapped
+from platforms.discord.decode import COMMAND, COMPONENT
+from platforms.discord.errors import mapped
 from platforms.discord.persistence import persist
 from platforms.discord.rooms import Payload
 
@@ -33,14 +33,14 @@ class Interactions:
     def sign(self, interaction: Payload) -> "asyncio.Task[None]":
         """Say at once that it has arrived."""
         is_command = interaction["type"] == COMMAND
-        kind = wire.DEFERRED_ANSWER if is_command else wire.DEFERRED_CHANGE
+        kind = payloads.DEFERRED_ANSWER if is_command else payloads.DEFERRED_CHANGE
         route = Route(
             "POST",
             "/interactions/{webhook_id}/{webhook_token}/callback",
             webhook_id=int(interaction["id"]),
             webhook_token=str(interaction["token"]),
         )
-        call = self._quietly(route, _SIGN_PAUSES, json=wire.deferred(kind))
+        call = self._quietly(route, _SIGN_PAUSES, json=payloads.deferred(kind))
         return self._tasks.create_task(call, name="discord interaction")
 
     def settle(self, interaction: Payload, signed: "asyncio.Task[None]", *, stored: bool) -> None:

@@ -5,8 +5,8 @@ import asyncio
 import aiohttp
 
 from platforms.core.errors import Unavailable
-from platforms.discord.faults import mapped, of_answer
-from platforms.discord.wire import invite_link
+from platforms.discord.errors import mapped, of_answer
+from platforms.discord.payloads import invite_link
 
 PATIENCE_SECONDS = 5.0
 _OK = 200

@@ -6,8 +6,8 @@ from typing import Any
 
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from platforms.discord.connection import Client
-from platforms.discord.events import membership_of
-from platforms.discord.faults import mapped
+from platforms.discord.decode import membership_of
+from platforms.discord.errors import mapped
 from platforms.discord.rooms import Payload, Room, Rooms, room_of
 from sessions.values.clock import Clock
 

@@ -9,9 +9,9 @@ from platforms.core.asking import answered_by
 from platforms.core.errors import Unavailable
 from platforms.core.probed import Finding, Probed
 from platforms.discord import DiscordConfig
-from platforms.discord.faults import mapped, of_answer
+from platforms.discord.errors import mapped, of_answer
 from platforms.discord.invite import AGENT
-from platforms.discord.wire import invite_link
+from platforms.discord.payloads import invite_link
 from sessions.values.finding import fail, ok, warn
 
 SECONDS = 8.0

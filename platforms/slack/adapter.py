@@ -37,18 +37,18 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import PlatformError, Rejected, Unavailable
-from platforms.slack.budget import Noted
 from platforms.slack.calls import Calls, Json
 from platforms.slack.config import SlackConfig
-from platforms.slack.events import Found, Identity, Reader
+from platforms.slack.decode import Found, Identity, Reader
 from platforms.slack.files import LARGEST, Files
-from platforms.slack.home import Home
 from platforms.slack.people import People
-from platforms.slack.places import Place, Places, is_dm, is_person, moment
-from platforms.slack.presence import Presence
-from platforms.slack.show import Show
-from platforms.slack.signed import SignedRequests
-from platforms.slack.sockets import Sockets
+from platforms.slack.rate_limit import Noted
+from platforms.slack.read_marks import Place, Places, is_dm, is_person, moment
+from platforms.slack.send import Show
+from platforms.slack.socket_mode import Sockets
+from platforms.slack.status import Presence
+from platforms.slack.webhook import SignedRequests
+from platforms.slack.welcome import Home
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ CAPABILITIES = Capabilities(
     repeat=Repeat.LOOKUP,
     live_interval=1.0,
     # Slack counts calls of a method, in all chats together or posts in a channel, but never all
-    # that happens in one chat; its own limits are kept by `platforms.slack.budget`.
+    # that happens in one chat; its own limits are kept by `platforms.slack.rate_limit`.
     burst=30,
     per_second=10.0,
     typing_interval=60.0,  # its words stay for two minutes

@@ -18,7 +18,7 @@ from platforms.core.errors import (
     Unavailable,
     Unconfirmed,
 )
-from platforms.slack.budget import Budget
+from platforms.slack.rate_limit import Budget
 from sessions.values.clock import Clock
 from sessions.values.secret import Secret
 

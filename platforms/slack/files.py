@@ -11,8 +11,8 @@ from yarl import URL
 from platforms.core.contract import File, Receipt, Upload
 from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
 from platforms.slack.calls import Calls, Json, retry_after, translated
-from platforms.slack.show import Show
-from platforms.slack.text import fallback
+from platforms.slack.format import fallback
+from platforms.slack.send import Show
 
 LARGEST = 100 * 1024 * 1024
 """Slack takes a gigabyte; this is what gets through in the time that an op has."""

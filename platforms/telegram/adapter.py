@@ -16,8 +16,10 @@ from platforms.core.errors import PlatformError, Unauthorized, Unavailable, Unco
 from platforms.telegram import files
 from platforms.telegram.capabilities import EDITED, GROUP, PRIVATE
 from platforms.telegram.config import TelegramConfig
+from platforms.telegram.decode import Me, Reader
 from platforms.telegram.errors import mapped
-from platforms.telegram.intake import Intake
+from platforms.telegram.http import Connections, trust
+from platforms.telegram.payloads import Chat
 from platforms.telegram.polling import (
     CALM_SECONDS,
     GRACE_SECONDS,
@@ -26,11 +28,9 @@ from platforms.telegram.polling import (
     Poller,
     WebhookLeft,
 )
-from platforms.telegram.reading import Me, Reader
-from platforms.telegram.request import Connections, trust
-from platforms.telegram.showing import Show
+from platforms.telegram.receive import Intake
+from platforms.telegram.send import Show
 from platforms.telegram.webhook import Webhook, secret_of
-from platforms.telegram.wire import Chat
 
 log = logging.getLogger(__name__)
 

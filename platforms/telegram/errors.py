@@ -24,7 +24,7 @@ from platforms.core.errors import (
     Unavailable,
     Unconfirmed,
 )
-from platforms.telegram.request import TooMany
+from platforms.telegram.http import TooMany
 
 TRANSPORT = (aiohttp.ClientError, TimeoutError, OSError)
 """What goes wrong below HTTP, or in it."""

@@ -11,7 +11,7 @@ from platforms.core.contract import File
 from platforms.core.errors import Rejected, Unavailable
 from platforms.telegram.capabilities import LARGEST_DOWNLOAD
 from platforms.telegram.errors import mapped
-from platforms.telegram.request import client_of
+from platforms.telegram.http import client_of
 
 PIECE = 64 * 1024
 SECONDS = 30.0

@@ -13,9 +13,9 @@ from telegram.error import Conflict, NetworkError
 from platforms.core.contract import Shelf
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from platforms.telegram.errors import mapped
-from platforms.telegram.intake import number_of
-from platforms.telegram.request import Updates
-from platforms.telegram.wire import KINDS
+from platforms.telegram.http import Updates
+from platforms.telegram.payloads import KINDS
+from platforms.telegram.receive import number_of
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)

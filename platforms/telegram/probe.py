@@ -11,7 +11,7 @@ from platforms.core.errors import Unavailable
 from platforms.core.probed import Finding, Probed
 from platforms.telegram.config import TelegramConfig
 from platforms.telegram.errors import mapped
-from platforms.telegram.request import Connections, trust
+from platforms.telegram.http import Connections, trust
 from sessions.values.clock import Clock, SystemClock, rfc3339
 from sessions.values.finding import fail, ok, warn
 

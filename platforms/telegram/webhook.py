@@ -14,7 +14,7 @@ from telegram import Bot
 
 from platforms.core.errors import Unavailable
 from platforms.telegram.errors import mapped
-from platforms.telegram.wire import KINDS
+from platforms.telegram.payloads import KINDS
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import re
 import sys
 from itertools import count
 
-from gateway.selftest.plain_http import Connection, listening
+from gateway.operate.selftest.plain_http import Connection, listening
 from tests.fakes.dialects.choose import dialect_for
 from tests.fakes.dialects.steps import Said
 from tests.fakes.model_script import Done, Finish, Head, Text, Usage

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from gateway.selftest.plain_http import Connection, listening
+from gateway.operate.selftest.plain_http import Connection, listening
 from tests.bench.answer_service import question
 from tests.bench.orders import (
     GROUP,

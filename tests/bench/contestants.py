@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.config import environment
+from gateway.config.loader import environment
 from tests.bench.chat_service import TOKEN
 from tests.bench.orders import Order, Reach, Reached, Report
 

@@ -21,7 +21,7 @@ import httpx2
 import msgspec
 import openai
 
-from agent.providers.contract import (
+from agent.model.contract import (
     CallChunk,
     Chunk,
     FinishChunk,

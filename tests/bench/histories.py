@@ -7,7 +7,7 @@ from gateway.delivery.view import write_address
 from platforms.core.contract import Address
 from sessions.changes import AppendMessages, Change, EndTurn, OpenSession, StartTurn
 from sessions.records import Message, TurnState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 
 _ASKED = "What about number {number}, which we said we would come back to some day?"

@@ -7,7 +7,7 @@ six ops. `tests/bench/test_ledger_cost.py` holds the limit.
 import time
 from collections.abc import Callable
 
-from gateway.observe.ledger import Ledger
+from gateway.observe.metrics import Ledger
 from platforms.core.contract import Address, Edit, Op, Post, React, Receipt, Typing
 from sessions.changes import (
     AppendMessages,

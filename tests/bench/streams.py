@@ -27,10 +27,10 @@ from msgspec.structs import replace
 
 from agent.events import AgentEvent, TextDelta
 from agent.settings import ModelSettings
-from gateway.cli.run import spare_the_collector
+from gateway.operate.cli.run import spare_the_collector
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
-from gateway.work import Work
+from gateway.turns.run import Work
 from platforms.core.contract import Live, PlatformSpec, Repeat
 from sessions.records import TurnState
 from tests.bench.model import Report

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.selftest.plain_http import listening
+from gateway.operate.selftest.plain_http import listening
 from tests.bench.chat_service import TOKEN, ChatService
 from tests.bench.contestants import Cores, Floor, Ours, entered
 from tests.bench.measures import Bench, Sizes, kills, new_chats, paced, saturation, streaming

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sessions import opening
-from sessions.engine import place
-from sessions.store import SessionStore
+from sessions.store import prepare
+from sessions.store.engine import place
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.fakes import postgres
 
@@ -23,7 +23,7 @@ def postgres_server() -> Iterator[postgres.Server]:
 def postgres_url(postgres_server: postgres.Server) -> str:
     """A database with our tables, for one test after the other."""
     url = postgres_server.database()
-    opening.prepare(place(url))
+    prepare.prepare(place(url))
     return url
 
 

@@ -16,7 +16,7 @@ from sessions.records import (
     Message,
     TurnState,
 )
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 
 KEY = "telegram:1001"
 ADDRESS = "telegram/1001"

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from agent import errors
-from agent.accumulate import Accumulator, Finish, StepResult
-from agent.providers.anthropic.messages import Anthropic
-from agent.providers.connections import STREAMS_PER_CLIENT
-from agent.providers.contract import (
+from agent.answer.accumulate import Accumulator, Finish, StepResult
+from agent.answer.call_slots import Shape
+from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.model.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
@@ -31,10 +31,10 @@ from agent.providers.contract import (
     ToolSchema,
     UsageChunk,
 )
+from agent.providers.anthropic.messages import Anthropic
 from agent.providers.registry import ListsModels, build
+from agent.providers.transport.connections import STREAMS_PER_CLIENT
 from agent.settings import TargetSettings
-from agent.slots import Shape
-from agent.thoughts import Thoughts, write_thoughts
 from sessions.records import Message
 from tests.fakes.agent_kit import SCALED, settings_for
 from tests.fakes.model_script import Script, body_of, ok, status

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.attachments import CANNOT_LISTEN, FAILED, Attachments, Bounds
-from gateway.hearing import Listener, NotHeard, Speech
-from gateway.received import attachments
+from gateway.media.fetch import CANNOT_LISTEN, FAILED, Attachments, Bounds
+from gateway.media.incoming import attachments
+from gateway.media.speech import Listener, NotHeard, Speech
 from platforms.core.contract import Address, File
-from platforms.memory import MemoryAdapter
 from sessions.records import Attachment
 from sessions.values.clock import SystemClock
 from tests.fakes.downloads import Going
+from tests.fakes.memory import MemoryAdapter
 from tests.fakes.senders import PLATFORMS, Sender, Sent
 
 JPEG = b"\xff\xd8\xff\xe0"

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from agent.providers import connections, sockets
-from agent.providers.contract import Chunk
+from agent.model.contract import Chunk
+from agent.providers.transport import connections, sockets
 from tests.contract.test_sockets import Answers, listening, proxy
 from tests.fakes.certificates import certified
 

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from agent import errors
-from agent.providers.connections import STREAMS_PER_CLIENT, backstop, keep_alive
-from agent.providers.contract import (
+from agent.model.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
@@ -29,6 +28,7 @@ from agent.providers.demo import Demo
 from agent.providers.openai.chat import OpenAIChat, build
 from agent.providers.openai.responses import OpenAIResponses
 from agent.providers.registry import ListsModels
+from agent.providers.transport.connections import STREAMS_PER_CLIENT, backstop, keep_alive
 from agent.settings import TargetSettings, Timeouts
 from sessions.records import Message
 from tests.fakes.agent_kit import openai_settings, settings_for

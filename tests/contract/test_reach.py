@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from agent.providers import reach
-from agent.providers.reach import Found
+from agent.providers.transport import reach
+from agent.providers.transport.reach import Found
 from tests.fakes.deaf import deaf
 
 

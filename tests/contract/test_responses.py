@@ -13,9 +13,9 @@ import pytest
 from openai.types import responses as sdk
 
 from agent import errors
-from agent.accumulate import Accumulator, StepResult
-from agent.providers.connections import STREAMS_PER_CLIENT
-from agent.providers.contract import (
+from agent.answer.accumulate import Accumulator, StepResult
+from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.model.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
@@ -31,8 +31,8 @@ from agent.providers.contract import (
 )
 from agent.providers.openai.responses import OpenAIResponses, build
 from agent.providers.registry import ListsModels
+from agent.providers.transport.connections import STREAMS_PER_CLIENT
 from agent.settings import TargetSettings
-from agent.thoughts import Thoughts, write_thoughts
 from agent.verdict import Complete, Cut, judge
 from sessions.records import Message, ToolCall
 from sessions.values.secret import Secret

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backup.restoring import Prepared, prepare, put_in_place
-from gateway.backup.writing import Source, write_file
-from gateway.lock import only_daemon
+from gateway.operate.backup.restoring import Prepared, prepare, put_in_place
+from gateway.operate.backup.writing import Source, write_file
+from gateway.process.lock import only_daemon
 from sessions.changes import PutItem
 from sessions.errors import StoreUnavailable
-from sessions.restored import MOMENT, SHELF, Over
-from sessions.store import SessionStore
+from sessions.store.after_restore import MOMENT, SHELF, Over
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import entry, item, started, talk
 from tests.contract.test_store_copies import fill

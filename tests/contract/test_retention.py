@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from gateway.retention import Retention
-from sessions.actor import Unhandled
 from sessions.changes import SetSession
-from sessions.events import Event, State
+from sessions.conversation.actor import Unhandled
+from sessions.conversation.events import Event, State
 from sessions.records import Reason, SessionState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import talk
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agent.errors import BadRequest
-from agent.pictures import CANNOT_SEE
-from agent.providers.contract import ModelRequest, Picture
+from agent.model.contract import ModelRequest, Picture
 from agent.providers.registry import build
+from agent.request.pictures import CANNOT_SEE
 from sessions.records import Attachment, Message
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access import Role
+from gateway.access.policy import Role
 from gateway.commands.registry import COMMANDS
-from gateway.notices import BUTTONS, CATALOGUE, render
-from gateway.progress import StatusLine
+from gateway.notices.catalogue import BUTTONS, CATALOGUE, render
+from gateway.turns.status_line import StatusLine
 from platforms.slack.adapter import CAPABILITIES, IN_DMS
 from tests.e2e.house import talkative
 from tests.fakes.model_server import ModelServer

@@ -11,9 +11,9 @@ import httpx2
 import openai
 import pytest
 
-from agent.providers import sockets
 from agent.providers.anthropic import clients as of_anthropic
 from agent.providers.openai import clients as of_openai
+from agent.providers.transport import sockets
 from agent.settings import TargetSettings
 from tests.fakes.certificates import certified
 

@@ -8,7 +8,7 @@ import pytest
 from sessions.changes import AnswerApproval, Checkpoint, PutApproval
 from sessions.errors import Conflict, Missing
 from sessions.records import Approval, ApprovalState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import ended, opened, question, started
 

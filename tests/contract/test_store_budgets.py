@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sessions.changes import Hold, Settle, StartAttempt, Want
 from sessions.records import Budget
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from tests.contract.store_kit import opened, started
 
 DAY = "2026-11-18"

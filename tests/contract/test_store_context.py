@@ -5,11 +5,11 @@ import random
 import pytest
 import sqlalchemy as sa
 
-from sessions import schema
 from sessions.changes import AppendMessages, Compact, TakeBack
 from sessions.errors import Conflict, Missing
 from sessions.records import Message
-from sessions.store import SessionStore
+from sessions.store import schema
+from sessions.store.store import SessionStore
 from tests.contract.store_kit import KEY, ended, opened, started, talk
 
 

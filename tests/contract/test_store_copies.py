@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sessions import compaction, copying, opening, restored, safekeeping
 from sessions.changes import (
     AnswerApproval,
     AppendMessages,
@@ -20,14 +19,12 @@ from sessions.changes import (
     SetSession,
     StartTool,
 )
-from sessions.engine import migrator, place, reader
 from sessions.errors import (
     Conflict,
     StoreError,
     StoreTooNew,
     StoreUnavailable,
 )
-from sessions.migrations import HEAD
 from sessions.records import (
     ApprovalState,
     InboxState,
@@ -37,8 +34,12 @@ from sessions.records import (
     SessionState,
     TurnState,
 )
-from sessions.schema import metadata
-from sessions.store import SessionStore
+from sessions.store import after_restore, prepare, safety_copy, vacuum
+from sessions.store import copy as copying
+from sessions.store.engine import migrator, place, reader
+from sessions.store.migrations import HEAD
+from sessions.store.schema import metadata
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import ADDRESS, ended, entry, item, opened, question, started, talk
 from tests.contract.test_store_opening import WRITTEN_AT_0001
@@ -152,7 +153,7 @@ async def test_a_copy_of_sqlite_fills_postgresql_and_back(
 ) -> None:
     from_, to = f"sqlite:///{tmp_path / 'holdfast.db'}", postgres_server.database()
     where = place(to)
-    opening.prepare(where)
+    prepare.prepare(where)
     store = await SessionStore.open(from_, clock=SystemClock())
     await fill(store)
     await store.close()
@@ -183,16 +184,16 @@ async def test_a_database_of_the_server_that_is_empty_is_filled(
 ) -> None:
     if new_url.startswith("sqlite"):
         return
-    opening.prepare(place(f"sqlite:///{tmp_path / 'a.db'}"))
+    prepare.prepare(place(f"sqlite:///{tmp_path / 'a.db'}"))
     copying.as_one_file(tmp_path / "a.db")
     assert copying.fill(place(new_url), tmp_path / "a.db", "aside_2") is False
-    opening.check(place(new_url))
+    prepare.check(place(new_url))
 
 
 def test_what_fails_while_it_is_filled_leaves_the_old_rows(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    opening.prepare(place(f"sqlite:///{tmp_path / 'a.db'}"))
+    prepare.prepare(place(f"sqlite:///{tmp_path / 'a.db'}"))
     with sqlite3.connect(tmp_path / "a.db") as raw:  # with a row that PostgreSQL does not take
         raw.execute("PRAGMA foreign_keys=OFF")
         raw.execute(
@@ -214,7 +215,7 @@ def test_what_fails_while_it_is_filled_leaves_the_old_rows(
 def at_first(folder: Path) -> tuple[str, Path]:
     """A database as the first version wrote it."""
     file = folder / "holdfast.db"
-    opening.make(place(f"sqlite:///{file}"), "0001")
+    prepare.make(place(f"sqlite:///{file}"), "0001")
     with sqlite3.connect(file) as raw:
         raw.executescript(WRITTEN_AT_0001)
     raw.close()
@@ -268,7 +269,7 @@ def test_the_three_newest_copies_stay_and_what_a_dead_process_left_goes(tmp_path
     (keep_in / ".before-0003-20200101T000000Z.db.part").write_bytes(b"half")
     (keep_in / "mine.db").write_bytes(b"somebody's own")
     for day in range(3):
-        safekeeping.keep_copy(file, keep_in, NOW + day * 86_400_000)
+        safety_copy.keep_copy(file, keep_in, NOW + day * 86_400_000)
     assert sorted(each.name for each in keep_in.iterdir()) == [
         f"before-{HEAD}-20270115T080000Z.db",
         f"before-{HEAD}-20270116T080000Z.db",
@@ -282,7 +283,7 @@ async def test_without_room_for_a_copy_nothing_is_changed(
 ) -> None:
     url, file = at_first(tmp_path)
     before = file.read_bytes()
-    monkeypatch.setattr(safekeeping, "SPARE", 2**62)
+    monkeypatch.setattr(safety_copy, "SPARE", 2**62)
     with pytest.raises(StoreUnavailable, match=r"no room in .*holdfast db upgrade --no-backup"):
         await SessionStore.open(url, clock=At(), keep_in=tmp_path / "backups")
     (tmp_path / "file").touch()
@@ -302,31 +303,31 @@ def test_of_postgresql_no_copy_is_made_and_that_is_said(
 ) -> None:
     if new_url.startswith("sqlite"):
         return
-    opening.make(place(new_url), "0001")
+    prepare.make(place(new_url), "0001")
     with caplog.at_level("INFO"):
-        opening.prepare(place(new_url), safekeeping.before_steps(tmp_path / "backups", NOW))
+        prepare.prepare(place(new_url), safety_copy.before_steps(tmp_path / "backups", NOW))
     assert "your own backup of PostgreSQL counts" in caplog.text
     assert not (tmp_path / "backups").exists()
-    opening.check(place(new_url))
+    prepare.check(place(new_url))
 
 
 def test_steps_that_fail_in_the_middle_leave_what_was_there(new_url: str) -> None:
     """The second step goes well; the third meets a table that is there already."""
     where = place(new_url)
-    opening.make(where, "0001")
+    prepare.make(where, "0001")
     engine = migrator(where)
     with engine.connect() as connection, connection.begin():
         connection.exec_driver_sql("CREATE TABLE summaries (mine TEXT)")
     with pytest.raises(StoreError, match="summaries"):
-        opening.prepare(where)
+        prepare.prepare(where)
     with engine.connect() as connection:
-        assert opening.revision(connection) == "0001"
+        assert prepare.revision(connection) == "0001"
         assert not sa.inspect(connection).has_table("approvals")
     with engine.connect() as connection, connection.begin():
         connection.exec_driver_sql("DROP TABLE summaries")
     engine.dispose()
-    opening.prepare(where)
-    opening.check(where)
+    prepare.prepare(where)
+    prepare.check(where)
 
 
 KILLED = """
@@ -334,8 +335,8 @@ import os, shutil, signal, sys
 from pathlib import Path
 import alembic.command, alembic.config
 import sqlalchemy as sa
-from sessions import opening
-from sessions.engine import place
+from sessions.store import prepare as opening
+from sessions.store.engine import place
 
 folder = Path(sys.argv[1])
 for number in range(1, 500, 3):
@@ -375,8 +376,8 @@ def test_a_kill_in_the_middle_of_the_steps_leaves_the_old_or_the_new(tmp_path: P
     assert {(version, messages) for version, messages, _ in found} == {("0001", 1), (HEAD, 1)}
     assert all(("approvals" in tables) == (version == HEAD) for version, _, tables in found)
     for number in (1, 16, last):
-        opening.prepare(place(f"sqlite:///{tmp_path / f'{number}.db'}"))
-        opening.check(place(f"sqlite:///{tmp_path / f'{number}.db'}"))
+        prepare.prepare(place(f"sqlite:///{tmp_path / f'{number}.db'}"))
+        prepare.check(place(f"sqlite:///{tmp_path / f'{number}.db'}"))
 
 
 def test_a_copy_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -389,11 +390,11 @@ def test_a_copy_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_older_database_is_copied_as_it_is(new_url: str, tmp_path: Path) -> None:
-    opening.make(place(new_url), "0002")
+    prepare.make(place(new_url), "0002")
     copy = tmp_path / "copy.db"
     assert copying.snapshot(place(new_url), copy) == "0002"
-    opening.prepare(place(f"sqlite:///{copy}"))
-    opening.check(place(f"sqlite:///{copy}"))
+    prepare.prepare(place(f"sqlite:///{copy}"))
+    prepare.check(place(f"sqlite:///{copy}"))
 
 
 # --- room ------------------------------------------------------------------------------------
@@ -405,25 +406,25 @@ async def test_a_file_of_an_older_version_is_written_anew_once(tmp_path: Path) -
     with sqlite3.connect(file) as raw:  # as it was made before
         raw.execute("PRAGMA journal_mode=WAL")
     raw.close()
-    opening.prepare(where)
+    prepare.prepare(where)
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await talk(store, "s1", 500)
     await store.database.write(lambda c: c.execute(sa.text("DELETE FROM messages")))
     await store.database.write(lambda c: c.execute(sa.text("UPDATE sessions SET messages = 0")))
     await store.close()
     copying.as_one_file(file)
-    sizes = compaction.compact(where)
+    sizes = vacuum.compact(where)
     assert sizes
     assert sizes[1] < sizes[0]
     with sqlite3.connect(file) as raw:
         assert raw.execute("PRAGMA auto_vacuum").fetchone() == (2,)
     raw.close()
-    assert compaction.compact(where) is None
+    assert vacuum.compact(where) is None
     copying.check_sound(file)
 
 
 def test_postgresql_looks_after_its_own_room(postgres_url: str) -> None:
-    assert compaction.compact(place(postgres_url)) is None
+    assert vacuum.compact(place(postgres_url)) is None
 
 
 # --- what a copy is when it comes back -------------------------------------------------------
@@ -442,8 +443,8 @@ async def test_nothing_of_a_restored_copy_goes_on_by_itself(
     )
     engine = migrator(place(store_url))
     with engine.connect() as connection, connection.begin():
-        over = restored.end_what_was_open(connection, NOW)
-    assert over == restored.Over(turns=1, held=3, unanswered=2, unsent=2, questions=2)
+        over = after_restore.end_what_was_open(connection, NOW)
+    assert over == after_restore.Over(turns=1, held=3, unanswered=2, unsent=2, questions=2)
     assert await store.running_turns() == ()
     assert await store.waiting_keys() == ()
     assert await store.commands() == ()
@@ -458,16 +459,16 @@ async def test_nothing_of_a_restored_copy_goes_on_by_itself(
     assert {each.id for each in await store.held("s1")} == {"i0", "i2", "i3"}
     assert {each.id for each in await store.held("s2")} == {"i4"}
     (traced,) = await store.trace("w1")
-    assert traced.entry.decision == restored.WHY
+    assert traced.entry.decision == after_restore.WHY
     allowed = await store.allowed_approval("s1", "pay", f"\ud800 {ODD}", 0)
     assert allowed is None
     with pytest.raises(Conflict):
         await store.apply(AnswerApproval("p1", ApprovalState.USED, "", NOW))
-    assert await store.get_value(restored.SHELF, restored.MOMENT) == str(NOW)
+    assert await store.get_value(after_restore.SHELF, after_restore.MOMENT) == str(NOW)
     assert await store.findings() == ()
     with engine.connect() as connection, connection.begin():
-        restored.tidy(connection)
-        assert restored.end_what_was_open(connection, NOW + 1) == restored.Over()
+        after_restore.tidy(connection)
+        assert after_restore.end_what_was_open(connection, NOW + 1) == after_restore.Over()
     assert await store.values("writers") == {}
     engine.dispose()
 
@@ -482,7 +483,7 @@ async def test_files_that_a_chat_shows_are_found_where_they_lie_now(
         await store.apply(PutItem(type(each)(**fields)))
     engine = migrator(place(store_url))
     with engine.connect() as connection, connection.begin():
-        restored.move_paths(connection, "/old/home/", "/new/")
+        after_restore.move_paths(connection, "/old/home/", "/new/")
     engine.dispose()
     bodies = [each.body.decode() for each in await store.open_items()]
     assert bodies == ['{"text":"a","path":"/new/outgoing/shown/f/ä.txt"}', other.body.decode()]

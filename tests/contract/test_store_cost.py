@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from sessions import schema
 from sessions.changes import (
     AppendMessages,
     EndAttempt,
@@ -18,9 +17,10 @@ from sessions.changes import (
     SetItem,
     StartAttempt,
 )
-from sessions.journal import encoded
 from sessions.records import InboxState, ItemState, Message, TurnState
-from sessions.store import SessionStore
+from sessions.store import schema
+from sessions.store.journal import encoded
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 from tests.contract.store_kit import ADDRESS, entry, item, started

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from sessions import opening
-from sessions.engine import place
-from sessions.examination import examine
-from sessions.migrations import HEAD
+from sessions.store import prepare
+from sessions.store.engine import place
+from sessions.store.inspect import examine
+from sessions.store.migrations import HEAD
 from tests.fakes import postgres
 
 
 async def test_a_database_is_looked_at_from_outside(store_url: str) -> None:
-    await asyncio.to_thread(opening.prepare, place(store_url))
+    await asyncio.to_thread(prepare.prepare, place(store_url))
     found = await asyncio.to_thread(examine, store_url, seconds=10)
     assert (found.there, found.version, found.damage, found.trouble) == (True, HEAD, "", "")
     assert found.size > 0

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sessions import soundness
 from sessions.errors import StoreUnavailable
-from sessions.store import SessionStore
+from sessions.store import soundness
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import ADDRESS, damage, entry
 from tests.fakes import postgres
@@ -23,7 +23,7 @@ from tests.fakes import postgres
 
 SENDER = """
 import asyncio, sys
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import entry, item, opened, started
 from sessions.changes import PutItem

@@ -6,7 +6,7 @@ import pytest
 from sessions.changes import AppendMessages, SetRequest, SetTitle, SettleFiles, TakeBack
 from sessions.errors import Missing
 from sessions.records import Attachment, Message
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from tests.contract.store_kit import ended, opened, started, talk
 
 PHOTO = Attachment("photo.jpg", "image/jpeg", "received/a/photo.jpg", ref="r1", size=9)

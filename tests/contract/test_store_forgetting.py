@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sessions import copying
 from sessions.changes import (
     AppendMessages,
     Compact,
@@ -21,8 +20,6 @@ from sessions.changes import (
     StartAttempt,
     StartTool,
 )
-from sessions.engine import migrator, place
-from sessions.forgetting import AT_ONCE, NAMES_KEPT, Forgetting
 from sessions.records import (
     InboxState,
     Item,
@@ -32,8 +29,11 @@ from sessions.records import (
     SessionState,
     Spent,
 )
-from sessions.schema import metadata
-from sessions.store import SessionStore
+from sessions.store import copy
+from sessions.store.engine import migrator, place
+from sessions.store.forgetting import AT_ONCE, NAMES_KEPT, Forgetting
+from sessions.store.schema import metadata
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import (
     ADDRESS,
@@ -272,12 +272,12 @@ async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> N
     await converse(store, "s1")
     await converse(store, "s2", key="web:a", address="web/a", word="quince")
     await store.close()
-    copying.as_one_file(file)
+    copy.as_one_file(file)
     assert WORD.encode() in file.read_bytes()
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await Forgetting(store.database, pause=0).words("s1", now=NOW)
     await store.close()
-    copying.as_one_file(file)
+    copy.as_one_file(file)
     assert WORD.encode() not in file.read_bytes()
     assert b"quince" in file.read_bytes()
 
@@ -298,6 +298,6 @@ async def test_a_big_history_that_goes_makes_the_file_smaller(tmp_path: Path) ->
         await forgetting.shrink()
     assert len(await store.history("s1")) == 3
     await store.close()
-    copying.as_one_file(file)  # which writes the journal back
+    copy.as_one_file(file)  # which writes the journal back
     assert file.stat().st_size < full / 2
     assert b"question 1400" not in file.read_bytes()

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from sessions import schema
 from sessions.changes import (
     AppendMessages,
     Checkpoint,
@@ -31,7 +30,8 @@ from sessions.records import (
     Turn,
     TurnState,
 )
-from sessions.store import SessionStore
+from sessions.store import schema
+from sessions.store.store import SessionStore
 from tests.contract.store_kit import ADDRESS, KEY, ended, entry, item, opened, started
 
 WAITING, HELD, DONE = InboxState.WAITING, InboxState.HELD, InboxState.DONE

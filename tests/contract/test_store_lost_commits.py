@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sessions import schema
 from sessions.changes import (
     AnswerApproval,
     AppendMessages,
@@ -30,7 +29,8 @@ from sessions.changes import (
 )
 from sessions.errors import Missing, OutcomeUnknown, StoreError, StoreUnavailable
 from sessions.records import ApprovalState, InboxState, ItemState, Message, ToolCall
-from sessions.store import SessionStore
+from sessions.store import schema
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import ended, entry, item, opened, question, started
 from tests.fakes import postgres

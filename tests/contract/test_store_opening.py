@@ -15,9 +15,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from sessions import migrations, opening
 from sessions.changes import Compact, EndAttempt, PutApproval
-from sessions.engine import migrator, place
 from sessions.errors import (
     StoreCorrupt,
     StoreError,
@@ -26,8 +24,10 @@ from sessions.errors import (
     StoreUnavailable,
 )
 from sessions.records import Message, Spent
-from sessions.schema import metadata
-from sessions.store import SessionStore
+from sessions.store import migrations, prepare
+from sessions.store.engine import migrator, place
+from sessions.store.schema import metadata
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import question, talk
 
@@ -72,7 +72,7 @@ def shape(connection: sa.Connection) -> object:
 def test_the_steps_and_the_schema_lead_to_the_same_tables(
     connection: sa.Connection, store_url: str
 ) -> None:
-    opening.migrate(connection)
+    prepare.migrate(connection)
     by_steps = shape(connection)
     context = MigrationContext.configure(connection)
     assert compare_metadata(context, metadata) == []
@@ -80,7 +80,7 @@ def test_the_steps_and_the_schema_lead_to_the_same_tables(
     with connection.begin():
         metadata.drop_all(connection)
         connection.exec_driver_sql("DROP TABLE alembic_version")
-    opening.prepare(place(store_url))
+    prepare.prepare(place(store_url))
     assert shape(connection) == by_steps
 
 
@@ -114,16 +114,16 @@ VALUES ('t2', 'c1', 'pay', 'write', '{}', 1)
 async def test_what_an_older_version_wrote_is_there_after_the_steps(
     connection: sa.Connection, store_url: str
 ) -> None:
-    opening.migrate(connection, "0001")
+    prepare.migrate(connection, "0001")
     connection.rollback()
     with connection.begin():
         _run(connection, WRITTEN_AT_0001)
-    opening.migrate(connection, "0002")
+    prepare.migrate(connection, "0002")
     connection.rollback()
     with connection.begin():
         _run(connection, WRITTEN_AT_0002)
     with pytest.raises(StoreTooOld):
-        opening.check(place(store_url))
+        prepare.check(place(store_url))
     store = await SessionStore.open(store_url, clock=SystemClock())
     try:
         assert await store.context("s1") == ("", (Message("user", "hello"),))
@@ -148,7 +148,7 @@ def _run(connection: sa.Connection, statements: str) -> None:
 
 def test_the_list_of_steps_is_that_of_the_files() -> None:
     config = Config()
-    config.set_main_option("script_location", "sessions:migrations")
+    config.set_main_option("script_location", "sessions.store:migrations")
     script = ScriptDirectory.from_config(config)
     files = [revision.revision for revision in script.walk_revisions()]
     assert tuple(reversed(files)) == migrations.REVISIONS
@@ -164,35 +164,35 @@ def _set_version(connection: sa.Connection, version: str) -> None:
 def test_what_is_up_to_date_is_left_as_it_is_without_alembic(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening.prepare(place(store_url))
+    prepare.prepare(place(store_url))
     for name in [name for name in sys.modules if name.partition(".")[0] == "alembic"]:
         monkeypatch.delitem(sys.modules, name)
-    opening.prepare(place(store_url))
-    opening.check(place(store_url))
+    prepare.prepare(place(store_url))
+    prepare.check(place(store_url))
     assert "alembic" not in sys.modules
 
 
 def test_what_is_behind_is_brought_up_to_date(
     connection: sa.Connection, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening.migrate(connection)
+    prepare.migrate(connection)
     older = "0000"
-    monkeypatch.setattr(opening, "REVISIONS", (older, *migrations.REVISIONS))
+    monkeypatch.setattr(prepare, "REVISIONS", (older, *migrations.REVISIONS))
     _set_version(connection, older)
     asked: list[sa.Connection] = []
-    monkeypatch.setattr(opening, "migrate", asked.append)
-    opening.prepare(place(store_url))
+    monkeypatch.setattr(prepare, "migrate", asked.append)
+    prepare.prepare(place(store_url))
     assert len(asked) == 1
     with pytest.raises(StoreTooOld, match="older version; start the gateway once"):
-        opening.check(place(store_url))
+        prepare.check(place(store_url))
 
 
 def test_a_database_of_a_newer_version_is_refused(
     connection: sa.Connection, store_url: str
 ) -> None:
-    opening.prepare(place(store_url))
+    prepare.prepare(place(store_url))
     _set_version(connection, "9999")
-    for look in (opening.prepare, opening.check, opening.check_fit):
+    for look in (prepare.prepare, prepare.check, prepare.check_fit):
         with pytest.raises(StoreTooNew, match=r"newer version of Holdfast \(9999, this one knows"):
             look(place(store_url))
 
@@ -202,13 +202,13 @@ async def test_whether_a_start_could_use_it_is_seen_without_a_change(
 ) -> None:
     where = place(store_url)
     await SessionStore.check_fit(store_url)  # nothing was made yet
-    assert opening.revision(connection) is None
+    assert prepare.revision(connection) is None
     connection.rollback()
     if where.file:
         where.file.unlink()
         await SessionStore.check_fit(store_url)
         assert not where.file.exists()
-    opening.prepare(where)
+    prepare.prepare(where)
     await SessionStore.check_fit(store_url)
 
 
@@ -250,14 +250,14 @@ async def test_a_closed_database_can_be_read_without_being_written(tmp_path: Pat
 
 def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    opening.prepare(place(f"sqlite:///{tmp_path / 'holdfast.db'}"))
+    prepare.prepare(place(f"sqlite:///{tmp_path / 'holdfast.db'}"))
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     file.write_bytes(b"a diary, not a database" * 400)
-    for look in (opening.prepare, opening.check):
+    for look in (prepare.prepare, prepare.check):
         with pytest.raises(StoreCorrupt, match=r"holdfast\.db cannot be used: it is no SQLite"):
             look(place(f"sqlite:///{file}"))
     assert file.read_bytes().startswith(b"a diary")
@@ -269,7 +269,7 @@ def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> No
         theirs.execute("CREATE TABLE sessions (mine TEXT)")
     theirs.close()
     with pytest.raises(StoreError, match="table sessions already exists"):
-        opening.prepare(place(f"sqlite:///{file}"))
+        prepare.prepare(place(f"sqlite:///{file}"))
     with sqlite3.connect(file) as theirs:
         tables = theirs.execute("SELECT name FROM sqlite_schema").fetchall()
     theirs.close()
@@ -280,12 +280,12 @@ def test_a_place_where_nothing_can_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     url = f"sqlite:///{tmp_path / 'file' / 'holdfast.db'}"
     with pytest.raises(StoreUnavailable, match="cannot be opened: File exists"):
-        opening.prepare(place(url))
+        prepare.prepare(place(url))
 
 
 def test_changing_a_table_does_not_delete_what_belongs_to_its_rows(tmp_path: Path) -> None:
     where = place(f"sqlite:///{tmp_path / 'holdfast.db'}")
-    opening.prepare(where)
+    prepare.prepare(where)
     with migrator(where).connect() as connection:
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 0
 

@@ -14,7 +14,7 @@ from sessions.records import (
     SessionState,
     ToolCall,
 )
-from sessions.store import Conversation, SessionStore
+from sessions.store.store import Conversation, SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import ADDRESS, KEY, ended, entry, opened, started, talk
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sessions import copying
 from sessions.changes import (
     AppendMessages,
     EndTurn,
@@ -17,7 +16,6 @@ from sessions.changes import (
     StartTurn,
     TakeBack,
 )
-from sessions.engine import migrator, place
 from sessions.errors import StoreCorrupt
 from sessions.records import (
     InboxState,
@@ -28,7 +26,9 @@ from sessions.records import (
     ToolCall,
     TurnState,
 )
-from sessions.store import SessionStore
+from sessions.store import copy
+from sessions.store.engine import migrator, place
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import (
     ADDRESS,
@@ -166,8 +166,8 @@ async def test_a_damaged_copy_is_refused(tmp_path: Path) -> None:
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await talk(store, "s1", 40)
     await store.close()
-    copying.as_one_file(file)
-    copying.check_sound(file)
+    copy.as_one_file(file)
+    copy.check_sound(file)
     with sqlite3.connect(file) as raw:
         pages = raw.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'ix_messages_session'")
         page = pages.fetchone()[0]
@@ -176,4 +176,4 @@ async def test_a_damaged_copy_is_refused(tmp_path: Path) -> None:
     content[(page - 1) * 4096 + 200 : page * 4096 - 40] = bytes(4096 - 240)
     file.write_bytes(content)
     with pytest.raises(StoreCorrupt, match="The copy of the database is damaged"):
-        copying.check_sound(file)
+        copy.check_sound(file)

@@ -5,7 +5,7 @@ from typing import Any
 
 from sessions.changes import Change, EndAttempt, EndTurn, StartAttempt, TakeBack
 from sessions.records import Spent, TurnState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from tests.contract.store_kit import opened, started
 
 DAY = 86_400_000

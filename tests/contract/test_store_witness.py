@@ -5,12 +5,12 @@ import asyncio
 import pytest
 import sqlalchemy as sa
 
-from sessions import schema
 from sessions.changes import Change, PutItem, SetItem, SetSession
 from sessions.errors import Conflict
-from sessions.queries.census import _CENSUS
 from sessions.records import Census, InboxEntry, InboxState, ItemState, Reason, SessionState
-from sessions.store import SessionStore
+from sessions.store import schema
+from sessions.store.queries.census import _CENSUS
+from sessions.store.store import SessionStore
 from tests.contract.store_kit import ended, entry, item, opened, started
 
 NOTHING = Census(0, 0, 0, 0, 0, 0)

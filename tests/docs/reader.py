@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gateway.config import Options, check, environment
+from gateway.config.loader import Options, check, environment
 from platforms.core.registry import specs
 from sessions.records import SessionState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.docs.pages import ROOT, Block, Command, Page, commands, syntax
 from tests.docs.spoken import wrong

@@ -4,7 +4,7 @@ import re
 
 import click
 
-from gateway.cli import root
+from gateway.operate.cli import root
 
 _PLACE = re.compile(r"[A-Z][A-Z|]*|…|\.\.\.")  # SESSION, CHAT|MESSAGE
 _ALTERNATIVES = re.compile(r"\(?([\w-]+(?:\|[\w…-]+)+)\)?")

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from gateway.config_decode import strip
+from gateway.config.decode import strip
 from gateway.settings import Settings
 from platforms.core.registry import specs
 from scripts.command_docs import page as page_of_commands
@@ -227,9 +227,9 @@ def test_what_is_right_is_let_pass() -> None:
     text = """# A heading, and `one`
 
 `holdfast sessions list|show|…` `holdfast config show --secrets` `holdfast why CHAT\\|MESSAGE`
-`gateway.drain_seconds` `platforms.slack.mode` `model.timeouts.connect` `gateway.config`
+`gateway.drain_seconds` `platforms.slack.mode` `model.timeouts.connect` `gateway.config.loader`
 `limits.users` `tools.shell.sandbox` [a](#a-heading-and-one) [b](api.md#responses)
-`sessions/machine.py` `holdfast run --set KEY=VALUE`
+`sessions/conversation/machine.py` `holdfast run --set KEY=VALUE`
 """
     assert [problem for look in CHECKS for problem in look(made(text))] == []
 

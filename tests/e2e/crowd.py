@@ -356,7 +356,7 @@ async def gateway_on(
 
 
 def configured(spec: PlatformSpec, given: dict[str, Any]) -> msgspec.Struct:
-    """Read a platform's table, as `gateway.config` does."""
+    """Read a platform's table, as `gateway.config.loader` does."""
     secret = {name: Secret(value) for name, value in given.items() if name.endswith("token")}
     return spec.config(**{**given, **secret})
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import aiohttp
 
-from gateway import starts
-from gateway.config import environment
+from gateway.config.loader import environment
+from gateway.process import start_log
 
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/enter/[\w-]+")
 PATIENCE = 40.0
@@ -146,7 +146,7 @@ class Daemon:
 
     def forget_crashes(self) -> None:
         """Each kill counts for itself: after three the next start would be careful."""
-        (self.home / starts.NAME).unlink(missing_ok=True)
+        (self.home / start_log.NAME).unlink(missing_ok=True)
 
     async def stop(self) -> int:
         """As systemd would."""

@@ -10,15 +10,15 @@ import msgspec
 
 from agent.settings import ModelSettings, Timeouts
 from agent.tools.contract import Tool
+from gateway.process.successor import Successor
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
-from gateway.successor import Successor
 from platforms.core.contract import Live, Op, PlatformSpec, Receipt, Repeat
-from platforms.memory import MemoryAdapter, Visible
 from sessions.settings import SessionSettings
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.secret import Secret
+from tests.fakes.memory import MemoryAdapter, Visible
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here
@@ -28,7 +28,7 @@ ME = "1001"
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """`[platforms.memory]`: there is nothing to configure."""
+    """`[tests.fakes.memory]`: there is nothing to configure."""
 
 
 class Screen(MemoryAdapter):

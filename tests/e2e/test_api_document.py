@@ -13,7 +13,7 @@ import pytest
 import schemathesis
 from starlette.routing import Route
 
-from gateway.openapi.document import EVENTS, OPERATIONS, written
+from gateway.http.openapi.document import EVENTS, OPERATIONS, written
 from gateway.settings import HttpSettings
 from sessions.values.secret import Secret
 from tests.e2e.api_kit import KEY, ApiHouse, served, user
@@ -137,7 +137,7 @@ def test_every_status_that_the_api_writes_is_described() -> None:
     pattern = re.compile(
         r"(?:status=|refusal\(|status = |Response\(\w+, )([2-5]\d\d)\b|else (5\d\d)"
     )
-    folders = ("gateway/api", "gateway/http")
+    folders = ("gateway/http", "gateway/http/api")
     texts = [
         path.read_text(encoding="utf-8")
         for folder in folders

@@ -12,7 +12,7 @@ from gateway.settings import GatewaySettings, LimitSettings, UserLimits
 from sessions.changes import Change, EndTurn, SetSession
 from sessions.records import InboxEntry, InboxState, Reason, SessionState
 from sessions.settings import SessionSettings
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.e2e.api_kit import (
     KEY,

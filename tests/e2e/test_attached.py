@@ -15,8 +15,8 @@ import pytest
 from agent.settings import VoiceSettings
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
-from gateway import work
 from gateway.settings import GatewaySettings, MediaSettings
+from gateway.turns import run
 from platforms.core.contract import (
     Accepted,
     Address,
@@ -27,11 +27,11 @@ from platforms.core.contract import (
     Part,
     Text,
 )
-from platforms.memory.adapter import SOMEBODY
 from sessions.values.size import Size
 from tests.e2e.daemon import Daemon
 from tests.e2e.house import House, Screen, gateway, opened, talkative
 from tests.fakes.downloads import Going
+from tests.fakes.memory.adapter import SOMEBODY
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.senders import Sent, telegram_message
@@ -414,7 +414,7 @@ async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> No
 async def test_a_file_that_takes_its_time_is_shown_to_be_on_its_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "WORTH_TELLING", 0.05)
+    monkeypatch.setattr(run, "WORTH_TELLING", 0.05)
     screen = Post()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
         screen.hangs.add("r1")

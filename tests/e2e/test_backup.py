@@ -14,19 +14,19 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from gateway.backup.manifest import Manifest
-from gateway.backup.restoring import prepare, put_in_place
-from gateway.backup.writing import Source, write_file
-from gateway.cli import root
 from gateway.errors import HoldfastError
-from gateway.lock import only_daemon
+from gateway.operate.backup.manifest import Manifest
+from gateway.operate.backup.restoring import prepare, put_in_place
+from gateway.operate.backup.writing import Source, write_file
+from gateway.operate.cli import root
+from gateway.process.lock import only_daemon
 from platforms.core.contract import Address, InboundMessage, Sender, Text
-from sessions import restored
 from sessions.changes import PutItem, SetInbox, SetItem, SetSession
 from sessions.records import InboxState, Item, ItemState, Reason, SessionState
-from sessions.restored import Over
 from sessions.settings import SessionSettings
-from sessions.store import SessionStore
+from sessions.store import after_restore
+from sessions.store.after_restore import Over
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.e2e.api_kit import KEY
 from tests.e2e.house import House, Screen, gateway, talkative
@@ -128,7 +128,9 @@ async def test_what_was_moved_goes_on_where_it_stood(tmp_path: Path) -> None:
         assert put_back(file, there, moved=True) == Over()
         async with gateway(there, model, screen := Screen()) as house:
             await screen.shows(CHAT, "I was restarted while working on “hang on this”")
-            assert await store_of(house).get_value(restored.SHELF, restored.MOMENT) is None
+            assert (
+                await store_of(house).get_value(after_restore.SHELF, after_restore.MOMENT) is None
+            )
 
 
 async def test_what_came_before_a_restore_and_is_not_known_is_not_answered(tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ from click.testing import CliRunner
 from agent.settings import AgentSettings, ModelSettings, PriceSettings, Timeouts, ToolSettings
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
-from gateway.budgets import Budgets
-from gateway.cli.daemon import status as shown_status
-from gateway.control import ask, serving, socket_path
-from gateway.days import day_of
+from gateway.operate.cli.daemon import status as shown_status
+from gateway.process.control_socket import ask, serving, socket_path
 from gateway.settings import (
     AccessSettings,
     BudgetSettings,
@@ -25,11 +23,13 @@ from gateway.settings import (
     Settings,
     UserLimits,
 )
+from gateway.spending.budgets import Budgets
+from gateway.spending.days import day_of
 from platforms.core.contract import Live, Sender
 from sessions.changes import Hold, Want
 from sessions.errors import StoreUnavailable
 from sessions.records import Budget, TurnState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
@@ -234,7 +234,7 @@ async def test_a_hundred_turns_at_once_take_no_more_than_there_is(tmp_path: Path
 async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.vigil.DISK_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.alerts.watch.DISK_SECONDS", 0.5)
     clock, screen = Noon(), a_screen()
     limits = LimitSettings(
         chats={"memory:hall": BudgetSettings(tokens_per_day=1000)},

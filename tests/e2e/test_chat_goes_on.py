@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from gateway.config import environment
+from gateway.config.loader import environment
 from tests.e2e.daemon import NO_FILE, PATIENCE, Daemon
 from tests.e2e.house import talkative
 from tests.e2e.test_mishaps import KEY, settings

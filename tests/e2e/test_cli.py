@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import environment
+from gateway.config.loader import environment
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 40.0
@@ -106,22 +106,22 @@ def test_the_version_is_printed_at_once(place: Place) -> None:
 @pytest.mark.parametrize("command", ["version", "--help"])
 def test_what_every_start_pays_for_is_little(command: str) -> None:
     program = (
-        "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.cli\n"
-        "try: gateway.cli.main()\n"
+        "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.operate.cli\n"
+        "try: gateway.operate.cli.main()\n"
         "except SystemExit: print(*sys.modules, sep='\\n')"
     )
     found = subprocess.run(
         [sys.executable, "-c", program, command], capture_output=True, text=True, check=True
     )
-    heavy = {"asyncio", "msgspec", "sqlalchemy", "starlette", "openai", "gateway.config"}
+    heavy = {"asyncio", "msgspec", "sqlalchemy", "starlette", "openai", "gateway.config.loader"}
     assert not heavy & set(found.stdout.splitlines())
 
 
 @pytest.mark.parametrize("command", ["status", "link"])
 def test_what_only_asks_the_daemon_does_not_load_the_database(place: Place, command: str) -> None:
     program = (
-        "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.cli\n"
-        "try: gateway.cli.main()\n"
+        "import sys; sys.argv = ['holdfast', sys.argv[1]]; import gateway.operate.cli\n"
+        "try: gateway.operate.cli.main()\n"
         "except SystemExit: print(*sys.modules, sep='\\n')"
     )
     found = subprocess.run(
@@ -132,7 +132,7 @@ def test_what_only_asks_the_daemon_does_not_load_the_database(place: Place, comm
         env=place.env,
     )
     loaded = set(found.stdout.splitlines())
-    assert "gateway.control" in loaded
+    assert "gateway.process.control_socket" in loaded
     assert not {"sqlalchemy", "starlette", "openai"} & loaded
 
 

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.providers.contract import ModelRequest
+from agent.model.contract import ModelRequest
 from agent.providers.registry import build
 from agent.settings import Timeouts
-from gateway.cli import root
-from gateway.config import Options, load
+from gateway.config.loader import Options, load
+from gateway.operate.cli import root
 from platforms.core.contract import Live, PlatformSpec, Repeat
-from platforms.memory import MemoryAdapter
 from sessions.records import Message
 from tests.e2e.house import House, Nothing, Screen, gateway
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.deaf import deaf
+from tests.fakes.memory import MemoryAdapter
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -38,7 +38,7 @@ FILE = """
 [gateway]
 drain_seconds = 0
 
-[platforms.memory]
+[tests.fakes.memory]
 
 [access]
 allow = ["memory:1001"]

@@ -9,7 +9,7 @@ import pytest
 
 from sessions.changes import AppendMessages, Change, EndTurn, OpenSession, SetSession, StartTurn
 from sessions.records import Message, Reason, SessionState, TurnState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.e2e.house import House, Screen, gateway, talkative
 from tests.fakes.model_server import ModelServer

@@ -86,10 +86,10 @@ def table(people: Crowd, url: str) -> dict[str, dict[str, Any]]:
 async def test_a_platform_that_hears_nothing_any_more_is_named_until_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str
 ) -> None:
-    monkeypatch.setattr("platforms.slack.sockets.HEARTBEAT", 0.2)
-    monkeypatch.setattr("platforms.slack.sockets._PATIENCE", 0.3)
-    monkeypatch.setattr("gateway.supervision.FIRST_PAUSE", 0.05)
-    monkeypatch.setattr("gateway.supervision.LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("platforms.slack.socket_mode.HEARTBEAT", 0.2)
+    monkeypatch.setattr("platforms.slack.socket_mode._PATIENCE", 0.3)
+    monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("gateway.connections.supervision.LONGEST_PAUSE", 0.1)
     async with crowd(name, 1, together=False) as people, ModelServer(brief) as model:
         server: Any = people.server  # type: ignore[attr-defined]  # each of them has one
         server.heartbeat = 0.1

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.doctor import doctor
-from gateway.config import environment
+from gateway.config.loader import environment
+from gateway.operate.cli.doctor import doctor
 from tests.e2e.daemon import Daemon
 from tests.fakes.model_script import calls, ok
 from tests.fakes.model_server import ModelServer

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from starlette.routing import Route
 
-from gateway.config import environment
+from gateway.config.loader import environment
 from gateway.errors import ConfigError
 from gateway.runner import GatewayRunner
 from gateway.settings import HttpSettings, Settings

@@ -20,12 +20,12 @@ from gateway.settings import (
     Settings,
 )
 from platforms.core.contract import Post, Sender
-from platforms.memory import Fault, rate_limited
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
 from tests.e2e.house import House, Nothing, gateway
 from tests.e2e.test_operating import Figures, _ours, address, figures, until, value
 from tests.fakes.agent_kit import Workshop
+from tests.fakes.memory import Fault, rate_limited
 from tests.fakes.model_script import Script, calls
 from tests.fakes.model_server import ModelServer
 
@@ -284,7 +284,7 @@ async def watched(
 async def test_every_figure_moves_when_what_it_counts_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.figures.CENSUS_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.observe.metrics_page.CENSUS_SECONDS", 0.0)
     day = Day()
     seen: set[str] = set()
     after: Figures = {}

@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from gateway.config import environment
+from gateway.config.loader import environment
 from sessions.values.clock import SystemClock
 from tests.fakes.telegram.server import BOT_NAME, TOKEN, serving
 

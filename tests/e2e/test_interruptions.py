@@ -12,11 +12,11 @@ import pytest
 
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from gateway.work import STOPPED_RUNNING
-from gateway.wreckage import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
+from gateway.turns.crash_recovery import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_UNKNOWN
+from gateway.turns.run import STOPPED_RUNNING
 from platforms.core.contract import Accepted, Address, InboundMessage, Live, Sender, Text
-from sessions.actor import Unhandled
 from sessions.changes import Checkpoint, SetSession
+from sessions.conversation.actor import Unhandled
 from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState
 from sessions.settings import SessionSettings
 from sessions.values.clock import SystemClock

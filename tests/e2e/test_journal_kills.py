@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.wreckage import CRASHED_NOT_RUN, CRASHED_UNKNOWN
+from gateway.turns.crash_recovery import CRASHED_NOT_RUN, CRASHED_UNKNOWN
 from sessions.records import Message, TurnState
 from tests.e2e.daemon import answers, notices
 from tests.fakes.dialects.requests import Asked

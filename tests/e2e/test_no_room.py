@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway import disk
+from gateway.observe import disk
 from gateway.settings import GatewaySettings
 from platforms.core.contract import Live
 from sessions.values.size import Size

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import environment
+from gateway.config.loader import environment
 from tests.e2e.daemon import PATIENCE, Daemon
 from tests.fakes.telegram.server import TOKEN
 

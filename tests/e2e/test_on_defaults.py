@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from gateway.config import environment
+from gateway.config.loader import environment
 from sessions.values.clock import SystemClock
 from tests.e2e.house import talkative
 from tests.fakes.model_script import Script

@@ -16,18 +16,18 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway import disk
-from gateway.config import Options, check
-from gateway.figures import LEVELS
-from gateway.observe.ledger import Ledger
+from gateway.config.loader import Options, check
+from gateway.observe import disk
+from gateway.observe.metrics import Ledger
+from gateway.observe.metrics_page import LEVELS
 from gateway.settings import GatewaySettings, HttpSettings
 from platforms.core.contract import Inbox, Live, Post, Repeat, Sender
 from platforms.core.errors import Unavailable
-from platforms.memory import rate_limited
 from sessions.values.secret import Secret
 from sessions.values.size import Size
 from tests.e2e.daemon import Daemon
 from tests.e2e.house import House, Screen, gateway
+from tests.fakes.memory import rate_limited
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -274,7 +274,7 @@ async def test_a_platform_that_connects_late_is_named_until_it_has(
     tmp_path: Path, model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.runner.FIRST_CHANCE_SECONDS", 0.01)
-    monkeypatch.setattr("gateway.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE", 0.01)
     slow = Slow()
     async with gateway(tmp_path, model, slow, **SERVED) as house:
         assert await not_ready(house) == ["memory: connecting, no answer so far"]

@@ -8,7 +8,7 @@ import pytest
 from platforms.core.contract import Live
 from sessions.records import Reason
 from sessions.settings import StoreSettings
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.e2e.house import Screen, gateway, talkative

@@ -13,11 +13,11 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.settings import AccessSettings, GatewaySettings, Settings
 from platforms.core.contract import Live, Sender
-from platforms.memory import Visible
 from sessions.records import ApprovalState
 from sessions.settings import SessionSettings
 from sessions.values.secret import Secret
 from tests.e2e.house import House, Nothing, Screen, gateway, opened, talkative
+from tests.fakes.memory import Visible
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 

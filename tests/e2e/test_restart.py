@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.config import environment
-from gateway.control import Operation
-from gateway.restart import Refused
+from gateway.config.loader import environment
+from gateway.process.control_socket import Operation
+from gateway.process.restart import Refused
+from gateway.process.successor import Successor
 from gateway.settings import GatewaySettings, Settings
-from gateway.successor import Successor
 from platforms.core.contract import Address, InboundMessage, Live, Sender, Text
 from sessions.settings import SessionSettings
 from tests.e2e.house import PATIENCE, House, Screen, gateway, opened, talkative
@@ -318,7 +318,7 @@ async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_a
         assert (await operation_result(first))["id"] == told["id"]
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "Restarting already")
-        first.runner.restarting.clear()  # what a signal does, see `gateway.service`
+        first.runner.restarting.clear()  # what a signal does, see `gateway.process.service`
         await says(first, OTHER, "/restart")
         await screen.shows(OTHER, "I am being stopped")
         state: Any = await operation(first, "restart_state")(restart=told["id"])

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from gateway.control import ask, socket_path
+from gateway.process.control_socket import ask, socket_path
 from tests.e2e.crowd import Crowd
 from tests.e2e.daemon import Daemon, Page, answers, notices
 from tests.e2e.house import talkative

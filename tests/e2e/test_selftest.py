@@ -8,14 +8,14 @@ from typing import cast
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli import root
-from gateway.cli.selftest import summary
 from gateway.errors import CannotStart
-from gateway.selftest import plain_http
-from gateway.selftest.chat_service import MARK, ChatService, Fault, question
-from gateway.selftest.model_service import ModelService
-from gateway.selftest.stage import Stage, staged
-from gateway.selftest.trials import Found, Trials
+from gateway.operate.cli import root
+from gateway.operate.cli.selftest import summary
+from gateway.operate.selftest import plain_http
+from gateway.operate.selftest.chat_service import MARK, ChatService, Fault, question
+from gateway.operate.selftest.model_service import ModelService
+from gateway.operate.selftest.stage import Stage, staged
+from gateway.operate.selftest.trials import Found, Trials
 from sessions.values.clock import SystemClock
 
 

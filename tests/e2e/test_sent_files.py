@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from platforms.core.contract import Live, Op, Receipt, Upload
-from platforms.memory import Visible
 from tests.e2e.house import ME, House, Screen, gateway, talkative
+from tests.fakes.memory import Visible
 from tests.fakes.model_script import Script, calls
 from tests.fakes.model_server import ModelServer
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from platforms.core.contract import Address, InboundAction, InboundMessage, Live, Sender, Text
-from platforms.memory import Visible
 from tests.e2e.house import House, Screen, gateway, talkative
+from tests.fakes.memory import Visible
 from tests.fakes.model_server import ModelServer
 
 pytestmark = pytest.mark.quick

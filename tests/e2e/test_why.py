@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.why import why
-from gateway.control import serving, socket_path
+from gateway.operate.cli.why import why
+from gateway.process.control_socket import serving, socket_path
 from gateway.settings import GatewaySettings, LimitSettings
 from platforms.core.contract import (
     Address,
@@ -24,8 +24,8 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from platforms.memory import rate_limited
 from tests.e2e.house import House, Screen, gateway, talkative
+from tests.fakes.memory import rate_limited
 from tests.fakes.model_server import ModelServer
 
 ANN, STRANGER = Sender("1001", "Ann"), Sender("5", "Nobody")

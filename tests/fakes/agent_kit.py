@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.attempt import AttemptResult
-from agent.experience import Experience, Learned
+from agent.model.learned import Experience, Learned
+from agent.model.usage import Need
 from agent.providers.registry import Target, build
 from agent.settings import ProviderName, TargetSettings, Timeouts
-from agent.spend import Need
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import Drafts

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.config import Loaded
-from gateway.doctor.case import Case
+from gateway.config.loader import Loaded
+from gateway.operate.doctor.context import Case
 from gateway.settings import Settings
 from platforms.core.registry import specs
 from sessions.values.clock import SystemClock

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from sqlalchemy import Connection
 
-from sessions.database import Database
+from sessions.store.database import Database
 from sessions.values.clock import Clock, SystemClock
 from tests.fakes.patient_time import PatientLoop
 

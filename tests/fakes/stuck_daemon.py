@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from agent.settings import ModelSettings
-from gateway.config import environment
+from gateway.config.loader import environment
+from gateway.process.service import serve
 from gateway.runner import GatewayRunner
-from gateway.service import serve
 from gateway.settings import Settings
 
 

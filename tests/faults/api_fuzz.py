@@ -24,7 +24,7 @@ from typing import Any
 import aiohttp
 import h11
 
-from gateway.openapi.document import written
+from gateway.http.openapi.document import written
 from tests.e2e.daemon import Daemon
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.config import environment
+from gateway.config.loader import environment
 from tests.e2e.daemon import Daemon
 from tests.fakes.model_server import ModelServer, echo
 

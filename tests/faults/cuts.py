@@ -35,14 +35,14 @@ from agent.events import (
     TextReplaced,
     TurnDone,
 )
-from agent.experience import Experience
 from agent.loop import run_turn
+from agent.model.learned import Experience
+from agent.model.usage import Need
 from agent.providers.anthropic.messages import Anthropic
-from agent.providers.connections import Pool
 from agent.providers.openai.service import Service
 from agent.providers.registry import Target, build
+from agent.providers.transport.connections import Pool
 from agent.settings import Timeouts
-from agent.spend import Need
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import Drafts

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway import credentials
-from gateway.config import environment
+from gateway.config import credentials
+from gateway.config.loader import environment
 from sessions.values.clock import SystemClock
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script, calls, words

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.config import environment
+from gateway.config.loader import environment
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")

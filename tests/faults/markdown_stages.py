@@ -17,18 +17,18 @@ from telegram import Bot
 from telegram.request import BaseRequest, RequestData
 
 from platforms.core.contract import Address, Button, Capabilities, Draft, Edit, Post
-from platforms.discord import wire
+from platforms.discord import payloads
 from platforms.discord.adapter import CAPABILITIES as DISCORD
-from platforms.discord.render import render
+from platforms.discord.format import render
 from platforms.slack.adapter import CAPABILITIES as SLACK
 from platforms.slack.adapter import IN_DMS
 from platforms.slack.calls import Calls
-from platforms.slack.places import Place
-from platforms.slack.presence import Presence
-from platforms.slack.show import Show as SlackShow
-from platforms.slack.text import inert
+from platforms.slack.format import inert
+from platforms.slack.read_marks import Place
+from platforms.slack.send import Show as SlackShow
+from platforms.slack.status import Presence
 from platforms.telegram.capabilities import PRIVATE
-from platforms.telegram.showing import Show as TelegramShow
+from platforms.telegram.send import Show as TelegramShow
 from sessions.values.secret import Secret
 from tests.fakes.discord.world import complaints, dislikes
 from tests.fakes.slack.workspace import Message, SlackError, Workspace, refuse
@@ -185,10 +185,10 @@ class DiscordStage:
         self.violations: list[str] = []
 
     async def post(self, parts: Iterable[str]) -> list[Seen]:
-        return [self._shown(wire.message(render(part), op="op")) for part in parts]
+        return [self._shown(payloads.message(render(part), op="op")) for part in parts]
 
     async def live(self, parts: Iterable[str]) -> list[Seen]:
-        found = [wire.message(render(part), (Button("Stop", "stop:t_1"),)) for part in parts]
+        found = [payloads.message(render(part), (Button("Stop", "stop:t_1"),)) for part in parts]
         return [self._shown(payload) for payload in found]
 
     def _shown(self, payload: dict[str, Any]) -> Seen:

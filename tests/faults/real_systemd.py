@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from gateway.systemd.unit import Unit, system_unit, user_unit
+from gateway.operate.systemd.unit import Unit, system_unit, user_unit
 from sessions.values.clock import SystemClock
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
@@ -300,7 +300,7 @@ async def of_a_user(town: Town) -> str:
     await town.run(*command, "restart", env={"HOME": env["HOME"]})
     await town.is_answered()
     logged = await town.run("journalctl", f"_UID={number}", "-o", "cat", "--no-pager")
-    assert "gateway.supervision: telegram is connected" in logged, logged
+    assert "gateway.connections.supervision: telegram is connected" in logged, logged
     said = await town.run(*command, "uninstall", env={"HOME": env["HOME"]})
     assert f"/home/{name}/.local/share/holdfast" in said, said
     return f"without root: {user_unit(Unit()).count('=')} keys that its manager takes"

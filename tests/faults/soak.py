@@ -25,7 +25,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from gateway import api_key
+from gateway.http import api_key
 from tests.e2e.crowd import Crowd, OnDiscord, OnSlack, OnTelegram
 from tests.e2e.daemon import Daemon
 from tests.e2e.town import Town, daemon_in, town

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import anthropic
 
-from agent.providers import sockets
 from agent.providers.anthropic.refusals import refused
-from agent.providers.connections import BROKEN, LIMITS, Pool, backstop, tls, translated
+from agent.providers.transport import sockets
+from agent.providers.transport.connections import BROKEN, LIMITS, Pool, backstop, tls, translated
 from agent.settings import TargetSettings
 
 OFFICIAL = "https://api.anthropic.com"

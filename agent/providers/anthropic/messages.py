@@ -8,12 +8,12 @@ import anthropic
 import httpx2
 
 from agent.errors import BadRequest
+from agent.model.contract import Chunk, ModelRequest, OpenedChunk
 from agent.providers.anthropic.clients import address, clients_for, in_our_words
 from agent.providers.anthropic.dialect import Dialect, dialect_for, lasting, simpler
 from agent.providers.anthropic.request import betas, to_body
 from agent.providers.anthropic.wire import MessageReader
-from agent.providers.connections import HEADERS, Key, models_in, opened, read, streaming
-from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
+from agent.providers.transport.connections import HEADERS, Key, models_in, opened, read, streaming
 from agent.settings import TargetSettings
 
 _MOST_MODELS = 1000  # that one page of the list may hold

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from agent.pictures import CANNOT_SEE
+from agent.answer.reasoning_blocks import read_thoughts
+from agent.model.contract import ModelRequest, ToolSchema
+from agent.model.known_models import facts
 from agent.providers.anthropic.dialect import BINDING_BETA, Dialect, Form, Off
-from agent.providers.contract import ModelRequest, ToolSchema
 from agent.providers.schemas import shape_of
-from agent.thoughts import read_thoughts
-from agent.traits import facts
+from agent.request.pictures import CANNOT_SEE
 from sessions.records import Message, ToolCall
 
 USUAL_OUTPUT = 8192

@@ -9,9 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agent.providers.anthropic.refusals import failed_with
-from agent.providers.body import BEAT, DONE, PING, BodyReader, not_json, read_json
-from agent.providers.contract import (
+from agent.model.contract import (
     CallChunk,
     Chunk,
     FinishChunk,
@@ -20,7 +18,9 @@ from agent.providers.contract import (
     TextChunk,
     UsageChunk,
 )
-from agent.providers.sse import SseComment, SseEvent
+from agent.providers.anthropic.refusals import failed_with
+from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, not_json, read_json
+from agent.providers.transport.sse import SseComment, SseEvent
 
 _NOTHING = msgspec.Raw(b"{}")
 

@@ -2,7 +2,7 @@
 
 import httpx2
 
-from agent.providers.contract import ModelRequest
+from agent.model.contract import ModelRequest
 from agent.providers.openai.chat_wire import OPTIONAL, ChatReader, Dialect, to_body
 from agent.providers.openai.clients import Clients
 from agent.providers.openai.service import Service, Wire

@@ -8,9 +8,17 @@ from contextlib import AbstractContextManager, contextmanager
 
 import openai
 
-from agent.providers import sockets
 from agent.providers.classify import complaint_in, refused
-from agent.providers.connections import BROKEN, LIMITS, Key, Pool, backstop, tls, translated
+from agent.providers.transport import sockets
+from agent.providers.transport.connections import (
+    BROKEN,
+    LIMITS,
+    Key,
+    Pool,
+    backstop,
+    tls,
+    translated,
+)
 from agent.settings import TargetSettings
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.providers.contract import UsageChunk
+from agent.model.contract import UsageChunk
 
 
 def flat(content: object) -> str:

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from agent.pictures import CANNOT_SEE
-from agent.providers.contract import ModelRequest, Picture
+from agent.model.contract import ModelRequest, Picture
+from agent.request.pictures import CANNOT_SEE
 from sessions.records import Message
 
 _NOT = r"(?:not|n't|no|only|unsupported|invalid|unknown|cannot|unrecognized|without)"

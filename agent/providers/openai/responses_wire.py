@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from agent import errors
-from agent.providers.body import BEAT, DONE, PING, BodyReader, read_event, read_json
-from agent.providers.classify import complaint_in, failed_inside
-from agent.providers.contract import (
+from agent.answer.reasoning_blocks import read_thoughts
+from agent.model.contract import (
     CallChunk,
     Chunk,
     FinishChunk,
@@ -24,11 +23,12 @@ from agent.providers.contract import (
     TextChunk,
     ToolSchema,
 )
+from agent.providers.classify import complaint_in, failed_inside
 from agent.providers.openai.odd_forms import flat, usage_chunk, whole_number
 from agent.providers.openai.pictures import NO_PICTURES, REFUSED_PICTURE, data_url, pictures_of
 from agent.providers.schemas import GRAMMAR, shape_of
-from agent.providers.sse import SseComment, SseEvent
-from agent.thoughts import read_thoughts
+from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_event, read_json
+from agent.providers.transport.sse import SseComment, SseEvent
 from sessions.records import Message
 
 # --- ours to theirs --------------------------------------------------------------------------

@@ -10,9 +10,16 @@ import msgspec
 import openai
 
 from agent.errors import BadRequest
-from agent.providers.connections import HEADERS, Reader, models_in, opened, read, streaming
-from agent.providers.contract import Chunk, ModelRequest, OpenedChunk
+from agent.model.contract import Chunk, ModelRequest, OpenedChunk
 from agent.providers.openai.clients import Clients, in_our_words
+from agent.providers.transport.connections import (
+    HEADERS,
+    Reader,
+    models_in,
+    opened,
+    read,
+    streaming,
+)
 
 _PASSING = frozenset({"these_pictures"})
 """What is left out of one request only: the next one may be different there."""

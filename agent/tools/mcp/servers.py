@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from types import TracebackType
 
-from agent.providers.contract import ToolSchema
+from agent.model.contract import ToolSchema
 from agent.settings import McpSettings
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.mcp import shown

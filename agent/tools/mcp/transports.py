@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from agent.providers.connections import tls
+from agent.providers.transport.connections import tls
 from agent.settings import McpSettings
 from agent.tools.mcp.contract import Hears
 from agent.tools.mcp.held import held

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from platforms.core.contract import Adapter, Address, Live, PlatformSpec, Repeat, Surroundings
-from platforms.memory import MemoryAdapter
 from tests.contract.services.contract import PATIENCE, News, Place, Seen, Service, Words
+from tests.fakes.memory import MemoryAdapter
 
 
 class Nothing(msgspec.Struct, frozen=True):

@@ -23,8 +23,8 @@ from agent.tools.define import tool
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
 from platforms.core.contract import Edit, Live, Post, Repeat
 from sessions.records import Message, ToolRun, Turn, TurnState
-from sessions.schema import attempts
-from sessions.store import SessionStore
+from sessions.store.schema import attempts
+from sessions.store.store import SessionStore
 from tests.e2e.house import House, Nothing, Screen, gateway
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.dialects.steps import ProtocolName
@@ -155,7 +155,7 @@ class Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if isinstance(record.msg, str) and record.msg.startswith("told:"):
             assert isinstance(record.args, tuple)
-            notice, words = record.args  # as gateway.work logs it
+            notice, words = record.args  # as gateway.turns.run logs it
             self.notices.append((str(notice), str(words)))
             self.news.set()
 
@@ -382,7 +382,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     """A gateway whose model follows the scripts; its parts end with the block."""
     told = Told()
-    logger = logging.getLogger("gateway.work")
+    logger = logging.getLogger("gateway.turns.run")
     logger.addHandler(told)
     level = logger.level
     logger.setLevel(logging.DEBUG)

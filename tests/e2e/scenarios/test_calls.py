@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from sessions.records import TurnState
-from sessions.schema import attempts
+from sessions.store.schema import attempts
 from tests.e2e.scenarios.stage import UNHURRIED, Stage, stage
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Event, Script, Step, call_delta, calls, steps

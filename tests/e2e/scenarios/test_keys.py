@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from agent.providers.registry import ListsModels, build
-from gateway.config_values import Values
+from gateway.config.values import Values
 from gateway.observe.redact import Redactor
 from sessions.records import TurnState
 from sessions.values.secret import Secret

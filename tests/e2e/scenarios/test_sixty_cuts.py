@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.answer import said
+from gateway.turns.answer import said
 from sessions.records import Message, TurnState
 from tests.e2e.scenarios.stage import SCALED, Stage, stage
 from tests.fakes.cooperative import Answer, cooperative

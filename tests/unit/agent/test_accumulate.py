@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.accumulate import Accumulator, Finish, Progress, StepResult, finish_of
+from agent.answer.accumulate import Accumulator, Finish, Progress, StepResult, finish_of
+from agent.answer.call_slots import Shape
 from agent.events import ReasoningDelta, TextDelta
-from agent.providers.contract import (
+from agent.model.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
@@ -20,7 +21,6 @@ from agent.providers.contract import (
     UsageChunk,
     WholeChunk,
 )
-from agent.slots import Shape
 
 TOOLS = (ToolSchema("read", "", {"type": "object", "required": ["path"]}),)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.announcement import only_announces
+from agent.answer.empty_promise import only_announces
 
 ANNOUNCEMENTS = [
     "I'll now read the file:",

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.model.contract import ModelRequest, ToolSchema
 from agent.providers.anthropic.dialect import (
     BINDING_BETA,
     Dialect,
@@ -17,8 +19,6 @@ from agent.providers.anthropic.dialect import (
     simpler,
 )
 from agent.providers.anthropic.request import USUAL_OUTPUT, betas, to_body
-from agent.providers.contract import ModelRequest, ToolSchema
-from agent.thoughts import Thoughts, write_thoughts
 from sessions.records import Message, ToolCall
 
 OLD, NEW = "claude-sonnet-4-5-20250929", "claude-sonnet-5-5"

@@ -8,10 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent import errors
-from agent.accumulate import Accumulator, Finish, StepResult
-from agent.providers.anthropic.refusals import failed_with, refused
-from agent.providers.anthropic.wire import MessageReader
-from agent.providers.contract import (
+from agent.answer.accumulate import Accumulator, Finish, StepResult
+from agent.answer.call_slots import Shape
+from agent.model.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
@@ -22,7 +21,8 @@ from agent.providers.contract import (
     TextChunk,
     UsageChunk,
 )
-from agent.slots import Shape
+from agent.providers.anthropic.refusals import failed_with, refused
+from agent.providers.anthropic.wire import MessageReader
 from tests.fakes.model_script import body_of
 
 PING = PingChunk()

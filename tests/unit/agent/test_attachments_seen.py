@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attachments import line, with_files
-from agent.prompt import as_seen
+from agent.request.file_lines import line, with_files
+from agent.request.prompt import as_seen
 from sessions.records import Attachment, Message
 
 PDF = Attachment("report.pdf", "application/pdf", "received/a/report.pdf", size=120_000)

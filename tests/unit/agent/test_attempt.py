@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from agent.accumulate import Accumulator, Progress
+from agent.answer.accumulate import Accumulator, Progress
+from agent.answer.reasoning_blocks import Thoughts, read_thoughts
 from agent.attempt import AttemptResult, _limits, run_attempt
 from agent.errors import Looping, Stalled
 from agent.events import ReasoningDelta, TextDelta
-from agent.experience import Learned
-from agent.providers.contract import Chunk, ModelRequest, TextChunk, ToolSchema
+from agent.model.contract import Chunk, ModelRequest, TextChunk, ToolSchema
+from agent.model.learned import Learned
+from agent.model.usage import Usage
 from agent.providers.registry import Target
 from agent.settings import PriceSettings, TargetSettings, Timeouts
-from agent.spend import Usage
-from agent.thoughts import Thoughts, read_thoughts
 from sessions.records import Message
 from tests.fakes.agent_kit import SCALED, LoopClock, openai_target
 from tests.fakes.model_script import Script, steps, text

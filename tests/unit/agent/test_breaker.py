@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.breaker import Breaker
+from agent.model.breaker import Breaker
 
 
 def opened(at: float = 100.0) -> Breaker:

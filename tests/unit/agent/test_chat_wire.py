@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import errors
-from agent.accumulate import Accumulator
-from agent.providers.contract import (
+from agent.answer.accumulate import Accumulator
+from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.model.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
@@ -23,8 +24,7 @@ from agent.providers.contract import (
     WholeChunk,
 )
 from agent.providers.openai.chat_wire import OPTIONAL, ChatReader, Dialect, from_event, to_body
-from agent.providers.sse import SseComment, SseEvent
-from agent.thoughts import Thoughts, write_thoughts
+from agent.providers.transport.sse import SseComment, SseEvent
 from agent.verdict import Cut, judge
 from sessions.records import Message, ToolCall
 from tests.fakes.model_script import body_of

@@ -2,12 +2,12 @@
 
 import pytest
 
-from agent.accumulate import StepResult
+from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult
 from agent.compaction import Compacted, compact
-from agent.context import as_summary_row
-from agent.providers.contract import ModelRequest
-from agent.tokens import estimate, estimate_message
+from agent.model.contract import ModelRequest
+from agent.request.history_plan import as_summary_row
+from agent.request.tokens import estimate, estimate_message
 from agent.verdict import Capped, Complete, Cut, Phase, SoftComplete, Verdict
 from sessions.records import Message, ToolCall
 from tests.fakes.agent_kit import openai_target

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.context import (
+from agent.model.known_models import Facts
+from agent.request.history_plan import (
     Plan,
     as_summary_row,
     plan,
@@ -16,9 +17,8 @@ from agent.context import (
     window_of,
     without_summary,
 )
-from agent.prompt import NO_RESULT, as_seen
-from agent.tokens import estimate, estimate_message
-from agent.traits import Facts
+from agent.request.prompt import NO_RESULT, as_seen
+from agent.request.tokens import estimate, estimate_message
 from sessions.records import Message, ToolCall
 
 

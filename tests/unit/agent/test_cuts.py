@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.accumulate import Accumulator, StepResult
+from agent.answer.accumulate import Accumulator, StepResult
 from agent.events import ReasoningDelta, TextDelta
 from agent.providers.anthropic.wire import MessageReader
-from agent.providers.connections import Reader
 from agent.providers.openai.chat_wire import ChatReader
 from agent.providers.openai.responses_wire import ResponsesReader
+from agent.providers.transport.connections import Reader
 from agent.tools.registry import ToolRegistry
 from tests.fakes.cooperative import Answer, Call, cooperative, pieces_of, place_behind, rest_of
 from tests.fakes.dialects.requests import Asked

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.degeneration import LoopWatch
+from agent.answer.repetition import LoopWatch
 
 PARAGRAPH = (
     "Let me check the configuration once more. The timeout is read when the service starts, so "

@@ -1,7 +1,6 @@
 import pytest
 
-from agent.providers import demo
-from agent.providers.contract import (
+from agent.model.contract import (
     CallChunk,
     Chunk,
     FinishChunk,
@@ -10,6 +9,7 @@ from agent.providers.contract import (
     ToolSchema,
     UsageChunk,
 )
+from agent.providers import demo
 from agent.providers.demo import PACE, Demo
 from agent.settings import TargetSettings
 from sessions.records import Message

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.digest import digest
-from agent.providers.contract import ModelRequest, Picture, ToolSchema
+from agent.model.contract import ModelRequest, Picture, ToolSchema
+from agent.request.request_hash import digest
 from sessions.records import Attachment, Message, ToolCall
 
 TOOL = ToolSchema("pay", "Pay.", {"type": "object", "properties": {"a": {}, "b": {}}})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.experience import Durations, Experience, Learned
+from agent.model.learned import Durations, Experience, Learned
 
 
 def test_what_is_learned_of_a_target_is_kept_under_all_three_names() -> None:

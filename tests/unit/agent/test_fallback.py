@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.fallback import Chain
+from agent.model.fallback import Chain
 
 
 def everybody(_index: int) -> bool:

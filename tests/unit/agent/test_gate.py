@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.providers.contract import ToolSchema
-from agent.slots import Shape, StepCall, shape_of
+from agent.answer.call_slots import Shape, StepCall, shape_of
+from agent.model.contract import ToolSchema
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.gate import Refuse, Run, admit

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.gate import Identity
-from agent.tools.guard import MOST_FAILED, MOST_SAME, WARN_FAILED, LoopGuard
+from agent.tools.loop_guard import MOST_FAILED, MOST_SAME, WARN_FAILED, LoopGuard
 
 READ: Identity = ("read", b'{"path":"a"}')
 OTHER: Identity = ("read", b'{"path":"b"}')

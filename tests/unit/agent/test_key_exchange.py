@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from agent.errors import BadRequest, Unauthorized
-from agent.providers.connections import Key
+from agent.providers.transport.connections import Key
 from sessions.values.secret import Secret
 
 

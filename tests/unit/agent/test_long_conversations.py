@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from agent.events import Ending
-from agent.spend import Usage
+from agent.model.usage import Usage
 from sessions.records import Message
 from tests.fakes.model_script import Script, calls, ok
 from tests.unit.agent.turn_kit import (

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agent.answer.reasoning_blocks import Thoughts, read_thoughts
 from agent.events import (
     Ending,
     Notice,
@@ -15,9 +16,8 @@ from agent.events import (
     ToolStarted,
     TurnDone,
 )
+from agent.model.usage import Usage
 from agent.settings import PriceSettings
-from agent.spend import Usage
-from agent.thoughts import Thoughts, read_thoughts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.turn import TurnLimits

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.slots import Shape, StepCall, shape_of
+from agent.answer.call_slots import Shape, StepCall, shape_of
 from agent.tools.gate import Refuse, admit
 from agent.tools.registry import BUILT_IN, ToolRegistry
 

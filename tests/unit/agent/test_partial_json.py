@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.partial_json import Member, members
+from agent.answer.partial_json import Member, members
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 

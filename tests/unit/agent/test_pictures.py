@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.album import Album
-from agent.context import plan
-from agent.pictures import (
+from agent.picture_loader import Album
+from agent.request.history_plan import plan
+from agent.request.pictures import (
     LARGEST,
     LARGEST_TOGETHER,
     MOST,
@@ -18,7 +18,7 @@ from agent.pictures import (
     is_picture,
     kind_of,
 )
-from agent.tokens import characters, estimate_message
+from agent.request.tokens import characters, estimate_message
 from sessions.records import Attachment, Message
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"p" * 20

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.continuation import Kind
-from agent.prompt import (
+from agent.request.prompt import (
     NO_RESULT,
     Lost,
     Report,

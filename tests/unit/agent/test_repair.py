@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.repair import repaired
+from agent.answer.json_repair import repaired
 
 
 @pytest.mark.parametrize(

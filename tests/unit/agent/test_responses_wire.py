@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import errors
-from agent.accumulate import Accumulator, Finish, StepResult
-from agent.providers.contract import (
+from agent.answer.accumulate import Accumulator, Finish, StepResult
+from agent.answer.call_slots import Shape
+from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.model.contract import (
     CallChunk,
     Chunk,
     DoneChunk,
@@ -25,9 +27,7 @@ from agent.providers.contract import (
     WholeChunk,
 )
 from agent.providers.openai.responses_wire import OPTIONAL, ResponsesReader, to_body
-from agent.providers.sse import EventTooLong
-from agent.slots import Shape
-from agent.thoughts import Thoughts, write_thoughts
+from agent.providers.transport.sse import EventTooLong
 from agent.verdict import Capped, Complete, Cut, Refused, judge
 from sessions.records import Message, ToolCall
 
@@ -798,7 +798,7 @@ def test_what_is_no_answer_is_told_as_such(raw: bytes) -> None:
 
 
 def test_an_answer_in_one_piece_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.providers.body.LONGEST_EVENT", 5)
+    monkeypatch.setattr("agent.providers.transport.body.LONGEST_EVENT", 5)
     with pytest.raises(EventTooLong):
         read(b"{12", b"345")
 

@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from agent import errors
-from agent.accumulate import Finish, StepResult
+from agent.answer.accumulate import Finish, StepResult
 from agent.attempt import AttemptResult
-from agent.experience import Experience
+from agent.model.learned import Experience
+from agent.model.usage import Usage
 from agent.providers.demo import Demo
 from agent.providers.registry import Target
 from agent.route import Route
 from agent.settings import TargetSettings
-from agent.spend import Usage
 from agent.verdict import Complete, Cut, Phase, Refused, Verdict
 
 STALLED = Cut(Phase.BEFORE_FIRST, errors.Stalled("given up"))

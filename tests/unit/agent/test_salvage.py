@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.answer.call_slots import Shape, StepCall
 from agent.errors import Cut as Dropped
 from agent.salvage import Salvage, sort_calls
-from agent.slots import Shape, StepCall
 from agent.tools.registry import ToolRegistry
 from agent.verdict import Capped, Complete, Cut, Phase, Refused, SoftComplete, Verdict
 from tests.faults.cuts import tools_of

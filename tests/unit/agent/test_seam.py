@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.seam import Joint, Seam
+from agent.answer.seam import Joint, Seam
 
 REPEATED = 40  # characters that a model is asked to repeat
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from agent.providers.contract import CallChunk, ToolSchema
-from agent.slots import Shape, Slots, StepCall, shape_of
+from agent.answer.call_slots import Shape, Slots, StepCall, shape_of
+from agent.model.contract import CallChunk, ToolSchema
 
 NEEDS_PATH: dict[str, Any] = {"type": "object", "required": ["path"]}
 TOOLS = (

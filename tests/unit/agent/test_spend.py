@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.spend import Price, Usage, cost_of
+from agent.model.usage import Price, Usage, cost_of
 
 PRICE = Price(input=1.0, output=10.0, cached=0.25)
 

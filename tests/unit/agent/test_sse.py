@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.providers.sse import EventTooLong, SseComment, SseEvent, SseReader
+from agent.providers.transport.sse import EventTooLong, SseComment, SseEvent, SseReader
 
 
 def read(*pieces: bytes) -> list[SseEvent | SseComment]:

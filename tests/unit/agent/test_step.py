@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.accumulate import StepResult
+from agent.answer.accumulate import StepResult
+from agent.answer.call_slots import Shape, StepCall
 from agent.attempt import AttemptResult
 from agent.continuation import Again, AskSmaller, Kind
 from agent.errors import Looping
@@ -20,10 +21,9 @@ from agent.events import (
     TextDelta,
     TextReplaced,
 )
-from agent.prompt import ACT, NUDGE, Report
-from agent.providers.contract import ToolSchema
+from agent.model.contract import ToolSchema
+from agent.request.prompt import ACT, NUDGE, Report
 from agent.salvage import Salvage
-from agent.slots import Shape, StepCall
 from agent.step import Step
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.drafts import Draft

@@ -1,6 +1,6 @@
 import pytest
 
-from agent.tools.tally import tally
+from agent.tools.done_list import tally
 
 
 @pytest.mark.parametrize(

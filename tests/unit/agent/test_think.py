@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.think import ThinkSplitter
+from agent.answer.think_tags import ThinkSplitter
 
 
 def split(*pieces: str) -> tuple[str, str]:

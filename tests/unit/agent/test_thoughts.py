@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.thoughts import Thoughts, merge, read_thoughts, write_thoughts
+from agent.answer.reasoning_blocks import Thoughts, merge, read_thoughts, write_thoughts
 
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s1g"}
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.providers.contract import ToolSchema
-from agent.tokens import estimate, estimate_message, estimate_request, estimate_tool
+from agent.model.contract import ToolSchema
+from agent.request.tokens import estimate, estimate_message, estimate_request, estimate_tool
 from sessions.records import Message, ToolCall
 
 BYTES = base64.b64encode(b"".join(hashlib.sha256(bytes([n])).digest() for n in range(60))).decode()

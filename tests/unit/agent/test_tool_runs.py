@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from agent.answer.call_slots import StepCall, shape_of
 from agent.errors import ToolError, ToolUnknownOutcome
 from agent.events import AgentEvent, ToolFinished, ToolStarted
-from agent.providers.contract import ToolSchema
-from agent.slots import StepCall, shape_of
+from agent.model.contract import ToolSchema
 from agent.tools import deadline
 from agent.tools.batches import MOST_AT_ONCE
 from agent.tools.contract import Risk, Tool, ToolContext

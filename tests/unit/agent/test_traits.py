@@ -1,7 +1,7 @@
 import pytest
 
+from agent.model.known_models import Facts, facts
 from agent.settings import ANTHROPIC_MODEL, OPENAI_MODEL
-from agent.traits import Facts, facts
 
 UNKNOWN = Facts()
 

@@ -1,8 +1,8 @@
 """The conversation as a turn goes on with it."""
 
-from agent.accumulate import StepResult
+from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult
-from agent.providers.contract import ModelRequest
+from agent.model.contract import ModelRequest
 from agent.providers.demo import Demo
 from agent.providers.registry import Target
 from agent.settings import TargetSettings

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from agent.answer.reasoning_blocks import Thoughts, read_thoughts
 from agent.events import Ending, Notice, ReasoningReplaced, TextDelta, TextReplaced
-from agent.providers.contract import Chunk, ModelRequest, TextChunk
+from agent.model.contract import Chunk, ModelRequest, TextChunk
+from agent.model.usage import Usage
 from agent.settings import Timeouts
-from agent.spend import Usage
-from agent.thoughts import Thoughts, read_thoughts
 from sessions.records import Message
 from tests.fakes.model_script import Event, calls, ok, steps, text
 from tests.fakes.model_server import always

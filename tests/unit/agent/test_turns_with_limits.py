@@ -6,8 +6,8 @@ import pytest
 
 from agent.errors import OverBudget
 from agent.events import Ending
+from agent.model.usage import ASSUMED_ANSWER, Need, Price
 from agent.settings import PriceSettings
-from agent.spend import ASSUMED_ANSWER, Need, Price
 from sessions.records import Message
 from tests.fakes.agent_kit import MemoryJournal
 from tests.fakes.model_script import calls, ok

@@ -1,6 +1,6 @@
 import pytest
 
-from agent.tools.twins import Twin, Twins, recorded
+from agent.tools.repeats import Twin, Twins, recorded
 from sessions.records import ToolRun
 
 KEY = ("pay", b"{}")

@@ -1,10 +1,10 @@
 import pytest
 
-from agent.accumulate import Finish, StepResult
+from agent.answer.accumulate import Finish, StepResult
+from agent.answer.call_slots import Shape, StepCall
 from agent.errors import Cut as ConnectionCut
 from agent.errors import ProviderError, Unauthorized
-from agent.providers.contract import UsageChunk
-from agent.slots import Shape, StepCall
+from agent.model.contract import UsageChunk
 from agent.verdict import (
     Capped,
     Complete,

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.accumulate import Progress
+from agent.answer.accumulate import Progress
 from agent.settings import Timeouts
 from agent.watchdog import Cause, Deadline, Limits, Watchdog, is_local, limits_for
 

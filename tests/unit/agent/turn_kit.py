@@ -14,8 +14,8 @@ from agent.events import (
     TextReplaced,
     TurnDone,
 )
-from agent.experience import Experience, Learned
 from agent.loop import run_turn
+from agent.model.learned import Experience, Learned
 from agent.providers.registry import Target
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool

@@ -18,13 +18,13 @@ import sqlalchemy as sa
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import Body, write_address, write_body
 from platforms.core.contract import Address, Button, Op, Receipt
-from platforms.memory import MemoryAdapter
 from sessions.changes import Change, PutItem
-from sessions.database import Database
 from sessions.errors import StoreError
 from sessions.records import Item, ItemState
-from sessions.schema import outbox
-from sessions.store import SessionStore
+from sessions.store.database import Database
+from sessions.store.schema import outbox
+from sessions.store.store import SessionStore
+from tests.fakes.memory import MemoryAdapter
 
 T = TypeVar("T")
 

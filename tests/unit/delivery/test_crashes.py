@@ -7,9 +7,9 @@ import pytest
 
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import MARK, Fate, read_shown, render
-from platforms import memory
 from platforms.core.contract import Live, Repeat
 from sessions.records import Item
+from tests.fakes import memory
 from tests.unit.delivery.simulation import (
     Crash,
     Platform,

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from gateway.delivery.outbox import Delivery
-from platforms import memory
 from platforms.core.contract import (
     Button,
     Edit,
@@ -17,6 +16,7 @@ from platforms.core.contract import (
     Repeat,
 )
 from sessions.records import ItemState
+from tests.fakes import memory
 from tests.unit.delivery.simulation import (
     CHAT,
     Platform,

@@ -4,7 +4,6 @@ import asyncio
 
 from gateway.delivery.outbox import Delivery, LiveItem
 from gateway.delivery.view import MARK
-from platforms import memory
 from platforms.core.contract import (
     Adapter,
     Ask,
@@ -21,6 +20,7 @@ from platforms.core.contract import (
 from platforms.core.errors import Unauthorized
 from sessions.errors import StoreUnavailable
 from sessions.records import ItemState
+from tests.fakes import memory
 from tests.unit.delivery.simulation import (
     CHAT,
     Platform,

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from platforms import memory
 from platforms.core.contract import (
     Draft,
     Edit,
@@ -17,6 +16,7 @@ from platforms.core.contract import (
     TaskState,
     Typing,
 )
+from tests.fakes import memory
 from tests.unit.delivery.simulation import (
     CHAT,
     Platform,

@@ -3,9 +3,9 @@
 import asyncio
 
 from gateway.delivery.outbox import Delivery
-from platforms import memory
 from platforms.core.contract import Edit, Live, Post, Repeat
 from sessions.records import ItemState
+from tests.fakes import memory
 from tests.unit.delivery.simulation import (
     CHAT,
     Platform,

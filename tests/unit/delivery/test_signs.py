@@ -9,11 +9,11 @@ import pytest
 
 from gateway.delivery.outbox import MOST_SIGNING, Delivery
 from gateway.delivery.signs import MOST_SIGNS, PATIENCE, SIGN_DEADLINE
-from platforms import memory
 from platforms.core.contract import Address, Post, React
 from platforms.core.errors import Unauthorized
-from platforms.memory.faults import Fault
 from sessions.records import ItemState
+from tests.fakes import memory
+from tests.fakes.memory.faults import Fault
 from tests.unit.delivery.simulation import (
     CHAT,
     Platform,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.access import (
+from gateway.access.policy import (
     Allowed,
     Bot,
     Everybody,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.alarms import Alarm, Alarms, Began, Over
+from gateway.alerts.alarms import Alarm, Alarms, Began, Over
 
 MINUTE = 60_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.api_key import place, read, take
 from gateway.errors import CannotStart
+from gateway.http.api_key import place, read, take
 
 
 def test_a_key_is_made_once_and_then_stays(tmp_path: Path) -> None:

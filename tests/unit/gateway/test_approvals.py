@@ -11,25 +11,25 @@ import pytest
 
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from gateway.access import Role
-from gateway.announcer import Announcer
-from gateway.approvals import Approvals, Asking
+from gateway.access.people import People
+from gateway.access.policy import Role
+from gateway.approvals.broker import Approvals, Asking
+from gateway.approvals.rules import code_of
+from gateway.approvals.wording import NO_ADMIN, UNATTENDED, USED_UP, refused
 from gateway.commands.contract import Call, Outcome, Tell
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
-from gateway.entitlement import code_of
-from gateway.notices import render
-from gateway.people import People
-from gateway.question import NO_ADMIN, UNATTENDED, USED_UP, refused
+from gateway.notices.catalogue import render
+from gateway.notices.compose import Announcer
 from gateway.settings import AccessSettings
 from platforms.core.contract import Address, Capabilities, Op, Receipt
-from platforms.memory import MemoryAdapter, Visible
 from sessions.changes import AnswerApproval, EndTurn, OpenSession, PutItem, StartTurn
+from sessions.conversation.events import Command as By
 from sessions.errors import StoreUnavailable
-from sessions.events import Command as By
 from sessions.records import Approval, ApprovalState, Item, ItemState, Message, ToolCall, TurnState
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.ids import Ids
+from tests.fakes.memory import MemoryAdapter, Visible
 
 PATIENCE = 5.0
 HALF_AN_HOUR = 1_800_000

@@ -13,20 +13,20 @@ import pytest
 
 from agent.settings import ModelSettings, TargetSettings, Timeouts
 from agent.tools.contract import Tool
-from gateway.access import Role
-from gateway.announcer import Announcer
-from gateway.asides import LEVELS, Asides
-from gateway.budgets import Budgets
-from gateway.choices import Choices
+from gateway.access.policy import Role
 from gateway.commands.contract import Call, Outcome, Taken, Tell
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import read_body
-from gateway.models import Models, open_models
+from gateway.notices.compose import Announcer
 from gateway.settings import LimitSettings, Settings
+from gateway.side_requests.service import LEVELS, Asides
+from gateway.spending.budgets import Budgets
+from gateway.turns.choices import Choices
+from gateway.turns.models import Models, open_models
 from sessions.changes import AppendMessages, Compact, EndAttempt, StartAttempt
-from sessions.events import Command, RunningTurn, State
+from sessions.conversation.events import Command, RunningTurn, State
 from sessions.records import InboxEntry, InboxState, Item, Message
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 from sessions.values.secret import Secret

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.bulletin import keep_alive, tell_story
-from gateway.notify import Systemd
+from gateway.process.bulletin import keep_alive, tell_story
+from gateway.process.systemd_notify import Systemd
 from sessions.errors import StoreUnavailable
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.e2e.test_no_room import fill, own_disk
 

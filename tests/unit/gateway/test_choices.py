@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.choices import Choice, Choices
-from sessions.store import SessionStore
+from gateway.turns.choices import Choice, Choices
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 
 KEY = "memory:7"

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from agent.tools.confine import entered, open_by_steps
-from gateway.clearing import MARK, clear
-from gateway.received import FOLDER
+from gateway.media.cleanup import MARK, clear
+from gateway.media.incoming import FOLDER
 
 OLD, NEW = 1_000.0, 2_000_000_000.0
 NOW = 1_900_000_000.0

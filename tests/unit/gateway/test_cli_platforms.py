@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.config import config
 from gateway.errors import CannotStart, ConfigError
+from gateway.operate.cli.config import config
 from platforms.core.errors import Unavailable
 from platforms.discord.invite import invitation
-from platforms.discord.wire import invite_link
+from platforms.discord.payloads import invite_link
 from tests.fakes.discord.server import TOKEN, DiscordServer, Fault, discord_server
 
 PATIENCE = 10.0

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.cli.remote import BACK, ENDED, Gone, Remote
-from gateway.control import NotAnswering, NotRunning, Wire
-from gateway.service import Over, Said, Taken
+from gateway.operate.cli.remote import BACK, ENDED, Gone, Remote
+from gateway.process.control_socket import NotAnswering, NotRunning, Wire
+from gateway.process.service import Over, Said, Taken
 from platforms.console import Answer, Frame, Status
 
 

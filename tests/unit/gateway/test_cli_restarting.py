@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from gateway.cli import restarting
-from gateway.cli.restarting import (
+from gateway.errors import CannotStart, HoldfastError
+from gateway.operate.cli import restarting
+from gateway.operate.cli.restarting import (
     NotBack,
     ask_first,
     restart_running,
     running_process,
     wait_until_idle,
 )
-from gateway.control import NotRunning, Operation, serving
-from gateway.errors import CannotStart, HoldfastError
-from gateway.restart import Refused
+from gateway.process.control_socket import NotRunning, Operation, serving
+from gateway.process.restart import Refused
 
 TASK = {"line": "pigeon:1001: “write a report” (3 min)"}
 BACK = {

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.claim import Claim
-from gateway.cli.run import greeting, not_installed, own_name
-from gateway.config import Options, load
-from gateway.pairing import claim_in
+from gateway.access.claim import Claim
+from gateway.access.pairing import claim_in
+from gateway.config.loader import Options, load
+from gateway.operate.cli.run import greeting, not_installed, own_name
 from platforms.core.registry import specs
 from tests.fakes.telegram.server import BOT_NAME, serving
 from tests.fakes.telegram.stage import telegram

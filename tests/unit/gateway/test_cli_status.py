@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.cli.daemon import glance
+from gateway.operate.cli.daemon import glance
 
 NOW = 1_790_000_000_000
 FOUND: dict[str, Any] = {

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.terminal import Printer, Terminal, below, messages
+from gateway.operate.cli.terminal import Printer, Terminal, below, messages
 from platforms.console import Answer, Frame, Heard, Note, Status
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.comeback import Asked, Asker, Back, Task, back, fields_of, listed, span
-from gateway.notices import render
+from gateway.notices.catalogue import render
+from gateway.process.restart_report import Asked, Asker, Back, Task, back, fields_of, listed, span
 
 ANN = Task("t_1", "pigeon:1001", "write a\nlong \x1b[31mreport", 3, tool="shell")
 BEN = Task("t_2", "pigeon:1002", "x" * 100, 0, waits=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from gateway.config import (
+from gateway.config.loader import (
     Loaded,
     Options,
     check,
@@ -20,12 +20,12 @@ from gateway.config import (
     state_folder,
 )
 from gateway.errors import CannotStart, ConfigError, HoldfastError
-from gateway.nearest import did_you_mean, nearest
 from gateway.settings import Settings
 from platforms.core.contract import PlatformSpec
 from sessions.settings import StoreSettings
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
+from sessions.values.spelling import did_you_mean, nearest
 
 
 class PigeonSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toml_lines import KeyPath, locate
+from gateway.config.toml_lines import KeyPath, locate
 
 
 def paths_of(node: object, path: KeyPath = ()) -> set[KeyPath]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.settings import SERVICES, ModelSettings
-from gateway.config import Options, check, load
+from gateway.config.loader import Options, check, load
 
 OPENAI = "openai-key"
 ANTHROPIC = "anthropic-key"

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from agent.settings import AgentSettings, McpSettings, ModelSettings, TargetSettings
-from gateway.config import Loaded, Options, load
-from gateway.config_text import documentation, schema, show
+from gateway.config.loader import Loaded, Options, load
+from gateway.config.render import documentation, schema, show
 from gateway.settings import HttpSettings, LimitSettings, RouteSettings, Settings, UserLimits
 from platforms.core.contract import PlatformSpec
 from platforms.core.registry import specs
@@ -203,7 +203,7 @@ def test_the_example_works_with_everything_taken_in(tmp_path: Path) -> None:
 
 
 def test_reading_the_configuration_needs_nothing_heavy() -> None:
-    program = "import sys, gateway.config, gateway.config_text; print(*sys.modules)"
+    program = "import sys, gateway.config.loader, gateway.config.render; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.control import (
+from gateway.errors import CannotStart, ConfigError, HoldfastError
+from gateway.process.control_socket import (
     LONGEST_LINE,
     LONGEST_PATH,
     NotRunning,
@@ -27,8 +28,7 @@ from gateway.control import (
     socket_path,
     unreachable,
 )
-from gateway.errors import CannotStart, ConfigError, HoldfastError
-from gateway.lock import only_daemon
+from gateway.process.lock import only_daemon
 
 
 async def _double(number: int) -> dict[str, int]:
@@ -258,7 +258,7 @@ def test_a_long_path_moves_the_socket_under_a_name_made_of_the_path() -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from gateway.lock import only_daemon
+from gateway.process.lock import only_daemon
 with only_daemon(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway import credentials
-from gateway.config import Options, environment, load, of_service, state_folder
+from gateway.config import credentials
+from gateway.config.loader import Options, environment, load, of_service, state_folder
 from gateway.errors import ConfigError
 from platforms.core.registry import specs
 

@@ -2,7 +2,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.days import day_of, seconds_left, spoken
+from gateway.spending.days import day_of, seconds_left, spoken
 from tests.unit.gateway.test_usage import moment
 
 BERLIN = ZoneInfo("Europe/Berlin")

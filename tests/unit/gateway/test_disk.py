@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.disk import Gauge, Room, room
+from gateway.observe.disk import Gauge, Room, room
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_who_wants_no_room_is_never_told(*, before: bool) -> None:
 async def test_a_disk_that_hangs_is_asked_once_however_often_somebody_wants_to_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.disk.PATIENCE", 0.02)
+    monkeypatch.setattr("gateway.observe.disk.PATIENCE", 0.02)
     answers, asked = threading.Event(), []
 
     def hanging(folder: Path) -> int:
@@ -75,7 +75,7 @@ async def test_a_disk_that_hangs_is_asked_once_however_often_somebody_wants_to_k
         answers.wait(5)
         return 7
 
-    monkeypatch.setattr("gateway.disk.room", hanging)
+    monkeypatch.setattr("gateway.observe.disk.room", hanging)
     gauge = Gauge(tmp_path, 10)
     try:
         for _ in range(3):
@@ -92,7 +92,7 @@ async def test_a_disk_that_hangs_is_asked_once_however_often_somebody_wants_to_k
 
 async def test_each_answer_is_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([5, 50])
-    monkeypatch.setattr("gateway.disk.room", lambda _: next(left))
+    monkeypatch.setattr("gateway.observe.disk.room", lambda _: next(left))
     gauge = Gauge(tmp_path, 10)
     assert [(await gauge.read()).free for _ in range(2)] == [5, 50]
 

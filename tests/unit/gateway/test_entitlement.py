@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.risk import Risk
-from gateway.access import policy
-from gateway.delivery.view import write_address
-from gateway.entitlement import (
+from gateway.access.policy import policy
+from gateway.approvals.rules import (
     Answerer,
     Refusal,
     admins_by_role,
@@ -24,7 +23,15 @@ from gateway.entitlement import (
     read_code,
     unattended,
 )
-from gateway.question import LONGEST_SHOWN, OVER, arguments_shown, fields_of, notice_of, refused
+from gateway.approvals.wording import (
+    LONGEST_SHOWN,
+    OVER,
+    arguments_shown,
+    fields_of,
+    notice_of,
+    refused,
+)
+from gateway.delivery.view import write_address
 from platforms.core.contract import Address
 from sessions.records import Approval, ApprovalState
 

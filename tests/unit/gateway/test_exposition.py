@@ -6,9 +6,9 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.observe.exposition import Exposition
-from gateway.observe.ledger import Ledger
-from gateway.observe.tally import Level
+from gateway.observe.metric_types import Level
+from gateway.observe.metrics import Ledger
+from gateway.observe.prometheus import Exposition
 from sessions.changes import EndTurn, StartAttempt, StartTurn
 from sessions.records import TurnState
 

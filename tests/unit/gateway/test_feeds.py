@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from agent.events import StepDone, TextDelta
-from gateway.feeds import Feed, Feeds
-from gateway.news import End, News, Over, joined
+from gateway.turns.feeds import Feed, Feeds
+from gateway.turns.news import End, News, Over, joined
 from sessions.changes import EndTurn, SetInbox
 from sessions.records import InboxState, TurnState
 

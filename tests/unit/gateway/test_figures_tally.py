@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.observe.tally import MOST_SERIES, OTHER, Count, Spread
+from gateway.observe.metric_types import MOST_SERIES, OTHER, Count, Spread
 
 BOUNDS = (0.1, 1, 10)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.glance import LONGEST, glance
+from gateway.process.glance import LONGEST, glance
 
 
 @pytest.mark.parametrize(

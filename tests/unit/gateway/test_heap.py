@@ -5,7 +5,7 @@ import sys
 
 _BUSY = """
 import sys, threading
-from gateway.heap import keep_together
+from gateway.process.memory import keep_together
 
 def megabytes():
     with open("/proc/self/statm") as file:

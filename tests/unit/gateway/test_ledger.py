@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gateway.delivery.link import Crashed
-from gateway.observe.ledger import _REMEMBERED, MOST_MODELS, Ledger
-from gateway.observe.tally import Count, Spread
+from gateway.observe.metric_types import Count, Spread
+from gateway.observe.metrics import _REMEMBERED, MOST_MODELS, Ledger
 from platforms.core.contract import Address, Edit, Op, Post, React, Receipt, Typing
 from platforms.core.errors import (
     ChatGone,

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.limits import MessageLimit
+from gateway.inbound.rate_limit import MessageLimit
 
 
 @given(st.lists(st.integers(0, 200_000), max_size=80), st.integers(1, 10))

@@ -41,17 +41,17 @@ def configure(
 ) -> logging.Logger:
     redactor = Redactor([Secret("open sesame")])
     log.configure(redactor, level=level, form=form, stream=stream, journal=journal)
-    return logging.getLogger("gateway.turns")
+    return logging.getLogger("gateway.turns.host")
 
 
 def test_a_line_says_when_how_bad_where_and_what(stream: io.StringIO) -> None:
     logger = configure(stream)
     record = logger.makeRecord(
-        "gateway.turns", logging.INFO, "", 0, "turn %s began", ("t_1",), None
+        "gateway.turns.host", logging.INFO, "", 0, "turn %s began", ("t_1",), None
     )
     record.created = 1_795_000_000.123
     logger.handle(record)
-    assert stream.getvalue() == "2026-11-18T11:06:40.123Z info gateway.turns: turn t_1 began\n"
+    assert stream.getvalue() == "2026-11-18T11:06:40.123Z info gateway.turns.host: turn t_1 began\n"
 
 
 def test_lines_bear_the_conversation_they_are_about(stream: io.StringIO) -> None:
@@ -79,7 +79,7 @@ async def test_two_tasks_at_once_each_bear_their_own_conversation(stream: io.Str
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         group.create_task(work("a"))
         group.create_task(work("b"))
-    lines = sorted(line.partition("turns: ")[2] for line in stream.getvalue().splitlines())
+    lines = sorted(line.partition("turns.host: ")[2] for line in stream.getvalue().splitlines())
     assert lines == ["from a [chat=a]", "from b [chat=b]"]
 
 
@@ -95,7 +95,7 @@ async def test_two_tasks_at_once_each_bear_their_own_conversation(stream: io.Str
 def test_the_configured_level_holds_for_us_and_libraries_only_warn(
     stream: io.StringIO, level: Literal["debug", "info", "warning", "error"], seen: list[str]
 ) -> None:
-    for name in ("gateway.turns", "httpx2"):
+    for name in ("gateway.turns.host", "httpx2"):
         configure(stream, level=level)
         logger = logging.getLogger(name)
         logger.debug("d")
@@ -130,7 +130,7 @@ def test_in_the_journal_every_line_has_its_priority_and_no_time(stream: io.Strin
         logger.exception("e")
     lines = stream.getvalue().splitlines()
     assert [line[:3] for line in lines[:5]] == ["<7>", "<6>", "<4>", "<2>", "<3>"]
-    assert lines[0] == "<7>gateway.turns: d"
+    assert lines[0] == "<7>gateway.turns.host: d"
     assert len(lines) > 6
     assert all(line.startswith("<3>") for line in lines[4:])
 
@@ -143,7 +143,7 @@ def test_json_lines_are_objects_with_everything_in_them(stream: io.StringIO) -> 
     assert line.pop("at").endswith("Z")
     assert line == {
         "level": "warning",
-        "logger": "gateway.turns",
+        "logger": "gateway.turns.host",
         "message": 'a "quoted" word',
         "session": "s_1",
         "attempt": "2",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.loopback import is_loopback, plain
+from sessions.values.loopback import is_loopback, plain
 
 
 @pytest.mark.parametrize(

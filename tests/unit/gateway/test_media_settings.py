@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config import Options, check, load
+from gateway.config.loader import Options, check, load
 from gateway.settings import Settings
 
 

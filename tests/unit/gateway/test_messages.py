@@ -1,6 +1,6 @@
 import msgspec
 
-from gateway.messages import Reader, read_event
+from gateway.inbound.reader import Reader, read_event
 from platforms.core.contract import (
     Address,
     File,
@@ -12,7 +12,7 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from sessions.events import Busy
+from sessions.conversation.events import Busy
 from sessions.records import Attachment, InboxEntry, InboxState
 
 PLACE = Address("telegram", "-100")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from agent.providers.demo import Demo
 from agent.providers.registry import Target
 from agent.settings import TargetSettings
-from gateway.model_names import (
+from gateway.turns.model_names import (
     MOST_LISTED,
     Named,
     Several,

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from agent.errors import Unauthorized
-from agent.providers.contract import Chunk, ModelRequest
+from agent.model.contract import Chunk, ModelRequest
 from agent.providers.registry import Target
 from agent.settings import AgentSettings, ModelSettings, PriceSettings, TargetSettings
-from gateway.choices import Choice
 from gateway.errors import CannotStart, ConfigError
-from gateway.models import Models, open_models
 from gateway.settings import RouteSettings, Settings
+from gateway.turns.choices import Choice
+from gateway.turns.models import Models, open_models
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.model_server import ModelServer, always

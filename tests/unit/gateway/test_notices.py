@@ -3,7 +3,7 @@ import re
 import pytest
 
 from gateway.commands.registry import COMMANDS
-from gateway.notices import BUTTONS, CATALOGUE, render
+from gateway.notices.catalogue import BUTTONS, CATALOGUE, render
 
 
 def test_a_command_is_named_in_the_form_that_works_where_it_is_shown() -> None:

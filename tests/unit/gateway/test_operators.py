@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from agent.events import Ending, TurnDone
-from gateway.announcer import Announcer
-from gateway.budgets import Scope, Standing
+from gateway.alerts.admins import Book, Operators, Trouble
 from gateway.delivery.view import read_address, read_body
-from gateway.disk import Room
-from gateway.operators import Book, Operators, Trouble
+from gateway.notices.compose import Announcer
+from gateway.observe.disk import Room
+from gateway.spending.budgets import Scope, Standing
 from platforms.core.contract import Address, Capabilities, Live, Repeat, Unit
 from sessions.changes import Change, PutItem, Want
 from sessions.records import Budget

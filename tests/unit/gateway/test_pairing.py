@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.pairing import (
+from gateway.access.pairing import (
     ALPHABET,
     LIFETIME,
     LONGEST_WAIT,

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access import Allowed, Role, Stranger, decide
-from gateway.pairing import LIFETIME, OPEN_PER_PLATFORM
-from gateway.people import Greeting, People
+from gateway.access.pairing import LIFETIME, OPEN_PER_PLATFORM
+from gateway.access.people import Greeting, People
+from gateway.access.policy import Allowed, Role, Stranger, decide
 from gateway.settings import AccessSettings
 from platforms.core.contract import Address, InboundMessage, Sender, Text
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 
 
 class SetClock:

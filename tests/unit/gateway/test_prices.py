@@ -15,12 +15,12 @@ from agent.settings import (
     PriceSettings,
     TargetSettings,
 )
-from gateway import prices
-from gateway.config import Options, check
+from gateway.config.loader import Options, check
 from gateway.errors import ConfigError
-from gateway.models import open_models
-from gateway.prices import price_of
 from gateway.settings import LimitSettings, RouteSettings, Settings
+from gateway.spending import prices
+from gateway.spending.prices import price_of
+from gateway.turns.models import open_models
 from platforms.core.registry import specs
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.progress import StatusLine, span
+from gateway.turns.status_line import StatusLine, span
 from platforms.core.contract import Task, TaskState
 
 SILENT: dict[str, str | int] = {"model": "m", "n": 30, "d": 90}

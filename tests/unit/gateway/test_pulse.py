@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from gateway.observe.pulse import feel
+from gateway.observe.loop_lag import feel
 
 
 async def late(block: float) -> list[float]:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.reasoning import ReasoningView
+from gateway.turns.thinking import ReasoningView
 
 HEAD = "💭 **Thinking**\n"
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.delivery.view import write_address
-from gateway.receipts import DONE, NOT_DONE, TAKEN_IN, Receipts
+from gateway.inbound.reactions import DONE, NOT_DONE, TAKEN_IN, Receipts
 from platforms.core.contract import Address
 from sessions.changes import Change, EndTurn, PutItem, SetInbox, StartTurn
 from sessions.records import InboxEntry, InboxState, Item, ItemState, TurnState

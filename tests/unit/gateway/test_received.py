@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.received import (
+from gateway.media.incoming import (
     LONGEST_NAME,
     MOST,
     OF_A_MESSAGE,

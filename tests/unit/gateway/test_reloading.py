@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings, Timeouts
-from gateway.reloading import GATEWAY_NEXT_START, NEXT_START, reload
+from gateway.config.diff import GATEWAY_NEXT_START, NEXT_START, reload
 from gateway.settings import (
     AccessSettings,
     BusSettings,

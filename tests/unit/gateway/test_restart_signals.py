@@ -9,11 +9,11 @@ from typing import Self
 
 import pytest
 
-from gateway.control import Operation
 from gateway.errors import CannotStart
-from gateway.handover import Handover
-from gateway.lock import only_daemon
-from gateway.service import serve
+from gateway.process.control_socket import Operation
+from gateway.process.handover import Handover
+from gateway.process.lock import only_daemon
+from gateway.process.service import serve
 from platforms.core.contract import Adapter
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.routing import Command, Unknown, is_stale, key_of, parse_command, route_of
+from gateway.inbound.routing import Command, Unknown, is_stale, key_of, parse_command, route_of
 from gateway.settings import RouteSettings
 from platforms.core.contract import (
     Address,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.crashes import AFTER, Marks, Phase, next_start, reached, until_next
 from gateway.errors import CannotStart
-from gateway.starts import NAME, Starts
+from gateway.process.safe_mode import AFTER, Marks, Phase, next_start, reached, until_next
+from gateway.process.start_log import NAME, Starts
 
 S, R, T, W, E, X = (
     Phase.STARTING,

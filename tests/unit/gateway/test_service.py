@@ -13,11 +13,11 @@ from typing import Self
 import msgspec
 import pytest
 
-from gateway.control import NotRunning, Operation, Wire, ask, connect, socket_path
-from gateway.ending import INTERRUPTED, exit_code, last_words
 from gateway.errors import CannotStart, ConfigError
-from gateway.notify import Systemd
-from gateway.service import Over, Taken, serve
+from gateway.process.control_socket import NotRunning, Operation, Wire, ask, connect, socket_path
+from gateway.process.exit import INTERRUPTED, exit_code, last_words
+from gateway.process.service import Over, Taken, serve
+from gateway.process.systemd_notify import Systemd
 from platforms.console import CHAT, Answer, ConsoleAdapter, Heard, Note
 from platforms.core.contract import (
     Accepted,

@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from agent.compaction import Compacted
+from agent.request.tokens import estimate_message
 from agent.settings import ModelSettings, Timeouts
-from agent.tokens import estimate_message
-from gateway.budgets import Purse
-from gateway.models import Models, open_models
 from gateway.settings import Settings
-from gateway.shorten import NotSummarised, as_change, shortened
-from gateway.side_turn import Asked, SideTurn
-from gateway.turn_setting import Setting
+from gateway.side_requests.summary import NotSummarised, as_change, shortened
+from gateway.spending.budgets import Purse
+from gateway.turns.models import Models, open_models
+from gateway.turns.setting import Setting
+from gateway.turns.side_turn import Asked, SideTurn
 from sessions.changes import AppendMessages, Compact, TakeBack
 from sessions.errors import Conflict
 from sessions.records import Message
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.contract.store_kit import KEY, ended, opened, started

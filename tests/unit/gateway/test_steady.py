@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.steady import NOTABLE, Steady, in_words
+from sessions.values.steady_clock import NOTABLE, Steady, in_words
 from tests.unit.gateway.clocks import TwoClocks
 
 DAY = 86_400_000

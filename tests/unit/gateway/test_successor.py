@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import environment, take_handover
+from gateway.config.loader import environment, take_handover
 from gateway.errors import CannotStart
-from gateway.handover import LOCK, PORT, VARIABLE, Handover
 from gateway.http.server import HttpServer
-from gateway.lock import only_daemon
-from gateway.successor import Successor, sentence, words_of
+from gateway.process.handover import LOCK, PORT, VARIABLE, Handover
+from gateway.process.lock import only_daemon
+from gateway.process.successor import Successor, sentence, words_of
 
 
 def script(folder: Path, text: str, name: str = "holdfast") -> str:
@@ -37,7 +37,11 @@ def test_a_script_is_called_by_itself_and_everything_else_by_its_python(tmp_path
         ([own, "run"], ["/old/python", "-X", "dev", own, "run"], ("py", "-X", "dev", own, "run")),
         ([str(plain), "run"], ["p", str(plain), "run"], ("py", str(plain), "run")),
         (["/gone", "run"], ["p", "/gone", "run"], ("py", "/gone", "run")),
-        (["/m.py", "run"], ["p", "-m", "gateway.cli", "run"], ("py", "-m", "gateway.cli", "run")),
+        (
+            ["/m.py", "run"],
+            ["p", "-m", "gateway.operate.cli", "run"],
+            ("py", "-m", "gateway.operate.cli", "run"),
+        ),
     ]:
         assert words_of(argv, original, "py") == words
 
@@ -86,7 +90,7 @@ async def test_a_program_that_is_gone_or_broken_is_named(tmp_path: Path) -> None
 async def test_a_program_that_says_nothing_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.successor.CHECKED_WITHIN", 0.05)
+    monkeypatch.setattr("gateway.process.successor.CHECKED_WITHIN", 0.05)
     successor = Successor((script(tmp_path, "exec sleep 60"), "run"), environment())
     assert "did not say within 0.05 s" in await successor.refusal()
 
@@ -115,15 +119,15 @@ def test_files_reach_the_next_process_image_and_only_that(tmp_path: Path) -> Non
     code = """
 import os, sys
 from pathlib import Path
-from gateway.handover import LOCK, Handover
-from gateway.lock import only_daemon
+from gateway.process.handover import LOCK, Handover
+from gateway.process.lock import only_daemon
 home = Path(sys.argv[1])
 if len(sys.argv) == 2:
     handover = Handover()
     with only_daemon(home) as lock:
         handover.keep(LOCK, lock)
     os.execve(sys.executable, [*sys.orig_argv, "again"], {**os.environ, **handover.environ()})
-from gateway.config import environment, take_handover
+from gateway.config.loader import environment, take_handover
 left = take_handover()
 assert "HOLDFAST_HANDOVER" not in os.environ
 assert Handover(left.replace(str(os.getpid()), "1")).take(LOCK) is None

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.supervision import FIRST_PAUSE, LONGEST_PAUSE, Standing, Supervised
+from gateway.connections.supervision import FIRST_PAUSE, LONGEST_PAUSE, Standing, Supervised
 from platforms.core.contract import Accepted, Adapter, Inbound, Inbox
 from platforms.core.errors import Unauthorized, Unavailable
-from platforms.memory import MemoryAdapter
+from tests.fakes.memory import MemoryAdapter
 
 
 class Moody(MemoryAdapter):

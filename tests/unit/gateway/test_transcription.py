@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.settings import VoiceSettings
-from gateway.hearing import NotHeard
-from gateway.transcription import LARGEST, Transcriber, endpoint
+from gateway.media.speech import NotHeard
+from gateway.media.transcription import LARGEST, Transcriber, endpoint
 from sessions.values.secret import Secret
 from tests.fakes.transcription import Reply, TranscriptionServer, transcription_server
 

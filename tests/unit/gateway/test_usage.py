@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.days import midnight
-from gateway.usage import count, dollars, table
+from gateway.side_requests.usage_table import count, dollars, table
+from gateway.spending.days import midnight
 from sessions.records import Spent
 
 

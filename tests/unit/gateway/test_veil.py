@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.observe.redact import Redactor
-from gateway.observe.veil import Veil
+from gateway.observe.redact_stream import Veil
 from sessions.values.secret import Secret
 
 KEY = "abcdefghij0123456789ABCDEFGHIJ"

@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.access import Role
+from gateway.access.policy import Role
+from gateway.approvals.rules import code_of
 from gateway.commands.registry import COMMANDS
-from gateway.decisions import Decision
 from gateway.delivery.view import write_address
-from gateway.entitlement import code_of
-from gateway.way.chats import lone, nothing, platform_of, summary
-from gateway.way.facts import Daemon, Waits, Way
-from gateway.way.shown import platform_trouble, undelivered
-from gateway.way.standing import waits
-from gateway.way.story import headline, steps
+from gateway.inbound.decisions import Decision
+from gateway.operate.why.chats import lone, nothing, platform_of, summary
+from gateway.operate.why.facts import Daemon, Waits, Way
+from gateway.operate.why.shown import platform_trouble, undelivered
+from gateway.operate.why.standing import waits
+from gateway.operate.why.story import headline, steps
 from platforms.core.contract import Address, Inbound, InboundDelete, InboundEdit, Sender, Text
 from sessions.records import (
     Around,

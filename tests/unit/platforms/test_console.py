@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.terminal import Printer
+from gateway.operate.cli.terminal import Printer
 from platforms.console import (
     CHAT,
     SPEC,

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from platforms import memory
 from platforms.core.contract import (
     Accepted,
     Address,
@@ -28,7 +27,8 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import ChatGone, Rejected, Unavailable, Unconfirmed
-from platforms.memory import MemoryAdapter
+from tests.fakes import memory
+from tests.fakes.memory import MemoryAdapter
 
 HERE = Address("memory", "1")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sessions.actor import Actor, Shared, TurnHandle, Unhandled
 from sessions.changes import Change, EndTurn, OpenSession, SetSession, StartTurn
-from sessions.events import (
+from sessions.conversation.actor import Actor, Shared, TurnHandle, Unhandled
+from sessions.conversation.events import (
     Begin,
     Command,
     Event,
@@ -20,7 +20,7 @@ from sessions.events import (
     Undo,
     Wrecked,
 )
-from sessions.expiry import Expiry
+from sessions.conversation.expiry import Expiry
 from sessions.records import (
     InboxEntry,
     InboxState,
@@ -30,7 +30,7 @@ from sessions.records import (
     Turn,
     TurnState,
 )
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 from tests.contract.store_kit import damage

@@ -5,7 +5,7 @@ import pytest
 
 from sessions.attached import names, remembering, request_of, unsettled, with_settled
 from sessions.changes import SetRequest, StartTurn
-from sessions.events import (
+from sessions.conversation.events import (
     Arrived,
     Busy,
     Command,
@@ -18,7 +18,7 @@ from sessions.events import (
     State,
     Undo,
 )
-from sessions.machine import Env, Result, step
+from sessions.conversation.machine import Env, Result, step
 from sessions.records import Attachment, Message, TurnState
 
 PHOTO = Attachment("photo.jpg", "image/jpeg", "received/a/photo.jpg")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sessions import courtesy
-from sessions.courtesy import MOST_IN_VAIN, Courtesy
+from sessions.store import thread_yield
+from sessions.store.thread_yield import MOST_IN_VAIN, Courtesy
 
 
 class Watch(threading.Event):
@@ -20,7 +20,7 @@ class Watch(threading.Event):
         self.courtesy = Courtesy(lambda _, call: self.calls.append(call), self)
 
     def wait(self, timeout: float | None = None) -> bool:
-        assert timeout == courtesy.PAUSE
+        assert timeout == thread_yield.PAUSE
         self.stood_still += 1
         return super().wait(0)
 
@@ -85,7 +85,7 @@ class Noticed(threading.Event):
 
 
 async def test_standing_still_ends_with_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courtesy, "PAUSE", 60.0)
+    monkeypatch.setattr(thread_yield, "PAUSE", 60.0)
     standing = Noticed()
     polite = Courtesy(asyncio.get_running_loop().call_later, standing)
 

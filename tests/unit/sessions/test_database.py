@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from sessions import engine, opening
-from sessions.database import LARGEST_BATCH, READERS, Database
-from sessions.engine import place
 from sessions.errors import StoreError, StoreUnavailable
-from sessions.schema import shelves
+from sessions.store import engine, prepare
+from sessions.store.database import LARGEST_BATCH, READERS, Database
+from sessions.store.engine import place
+from sessions.store.schema import shelves
 
 FILE = "holdfast.db"
 
@@ -24,7 +24,7 @@ FILE = "holdfast.db"
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
     where = place(f"sqlite:///{tmp_path / FILE}")
-    await asyncio.to_thread(opening.prepare, where)
+    await asyncio.to_thread(prepare.prepare, where)
     database = Database(where)
     yield database
     database.close()
@@ -199,7 +199,7 @@ async def test_a_read_cannot_write(database: Database) -> None:
 
 async def test_closing_finishes_what_was_begun_and_takes_nothing_more(tmp_path: Path) -> None:
     where = place(f"sqlite:///{tmp_path / FILE}")
-    opening.prepare(where)
+    prepare.prepare(where)
     database = Database(where)
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         for number in range(10):
@@ -217,7 +217,7 @@ async def test_closing_finishes_what_was_begun_and_takes_nothing_more(tmp_path: 
 
 def test_a_loop_that_is_gone_does_not_trouble_the_threads(tmp_path: Path) -> None:
     where = place(f"sqlite:///{tmp_path / FILE}")
-    opening.prepare(where)
+    prepare.prepare(where)
     gate = Gate()
 
     async def leave() -> Database:
@@ -267,7 +267,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 async def test_a_lock_of_another_process_is_said_and_passes(tmp_path: Path) -> None:
     where = place(f"sqlite:///{tmp_path / FILE}")
-    opening.prepare(where)
+    prepare.prepare(where)
     database = Database(where)
     with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -332,7 +332,7 @@ async def test_connections_are_set_up_as_measured(database: Database) -> None:
 async def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "state"
     where = place(f"sqlite:///{folder / FILE}")
-    opening.prepare(where)
+    prepare.prepare(where)
     database = Database(where)
     await database.write(lambda c: put(c, "a"))
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sessions.actor import Actor, Shared, TurnHandle
 from sessions.changes import AppendMessages, Change, OpenSession, SetSession, SetTitle
-from sessions.errors import Conflict, StoreError, StoreUnavailable
-from sessions.events import (
+from sessions.conversation.actor import Actor, Shared, TurnHandle
+from sessions.conversation.events import (
     Arrived,
     Begin,
     Busy,
@@ -26,7 +25,8 @@ from sessions.events import (
     Stop,
     Wrecked,
 )
-from sessions.expiry import Expiry
+from sessions.conversation.expiry import Expiry
+from sessions.errors import Conflict, StoreError, StoreUnavailable
 from sessions.records import (
     InboxEntry,
     InboxState,
@@ -37,7 +37,7 @@ from sessions.records import (
     Turn,
     TurnState,
 )
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 

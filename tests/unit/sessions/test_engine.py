@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
-from sessions.engine import place, translated, writer
 from sessions.errors import (
     Conflict,
     Missing,
@@ -18,7 +17,8 @@ from sessions.errors import (
     StoreError,
     StoreUnavailable,
 )
-from sessions.schema import storable
+from sessions.store.engine import place, translated, writer
+from sessions.store.schema import storable
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_text_that_no_database_can_hold_is_replaced(given: str, stored: str) -> 
 
 
 def test_importing_the_store_loads_nothing_that_is_not_needed_at_once() -> None:
-    code = "import sys, sessions.store; print(*sys.modules)"
+    code = "import sys, sessions.store.store; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     heavy = {"alembic", "psycopg", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql", "mako"}

@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from sessions.expiry import Expiry
+from sessions.conversation.expiry import Expiry
 from sessions.records import Reason
 
 UTC = dt.UTC

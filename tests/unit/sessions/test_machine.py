@@ -19,7 +19,7 @@ from sessions.changes import (
     StartTurn,
     TakeBack,
 )
-from sessions.events import (
+from sessions.conversation.events import (
     Arrived,
     Begin,
     Busy,
@@ -48,7 +48,7 @@ from sessions.events import (
     Withdrawn,
     Wrecked,
 )
-from sessions.machine import (
+from sessions.conversation.machine import (
     Env,
     Result,
     step,

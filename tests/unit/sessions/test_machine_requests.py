@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from sessions.changes import EndTurn, OpenSession, SetInbox, SetSession, StartTurn
-from sessions.events import (
+from sessions.conversation.events import (
     Arrived,
     Busy,
     CancelTask,
@@ -19,7 +19,7 @@ from sessions.events import (
     StartTask,
     State,
 )
-from sessions.machine import Env, Result, step
+from sessions.conversation.machine import Env, Result, step
 from sessions.records import InboxState, Message, Reason, SessionState, TurnState
 
 KEY = "api:mine"

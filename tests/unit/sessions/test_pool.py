@@ -2,11 +2,11 @@
 
 import asyncio
 
-from sessions.actor import Shared
-from sessions.events import Begin
-from sessions.expiry import Expiry
-from sessions.pool import SessionPool
-from sessions.store import SessionStore
+from sessions.conversation.actor import Shared
+from sessions.conversation.events import Begin
+from sessions.conversation.expiry import Expiry
+from sessions.conversation.pool import SessionPool
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 from tests.unit.sessions.test_actor import Witness, store

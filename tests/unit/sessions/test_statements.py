@@ -7,9 +7,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from sessions import opening, statements
-from sessions.engine import place, reader
-from sessions.queries import approvals, budgets, costs, inbox, outbox, sessions, turns, values
+from sessions.store import prepare, statements
+from sessions.store.engine import place, reader
+from sessions.store.queries import approvals, budgets, costs, inbox, outbox, sessions, turns, values
 
 PARTIAL = {
     "ix_inbox_waiting",
@@ -53,7 +53,7 @@ ALL = dict(everything())
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Connection]:
     where = place(f"sqlite:///{tmp_path_factory.mktemp('plans') / 'holdfast.db'}")
-    opening.prepare(where)
+    prepare.prepare(where)
     with reader(where).connect() as connection:
         yield connection
 

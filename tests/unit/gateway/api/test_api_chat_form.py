@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.api.asked import Asked
-from gateway.api.chat_form import read_request
-from gateway.api.failures import Refused
-from gateway.api.pictures import LARGEST, picture
+from gateway.http.api.asked import Asked
+from gateway.http.api.chat_form import read_request
+from gateway.http.api.failures import Refused
+from gateway.http.api.pictures import LARGEST, picture
 from sessions.records import ToolCall
 
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.spend import Usage
-from gateway.api.asked import Asked
-from gateway.api.failures import Failure, Refused
-from gateway.api.input_items import page
-from gateway.api.outcome import Outcome
-from gateway.api.responses_body import read_request
-from gateway.api.responses_form import ResponsesForm
-from gateway.api.story import More, Piece, ToolOver, ToolRuns
-from gateway.news import Told
-from gateway.wishes import Row, Wishes
+from agent.model.usage import Usage
+from gateway.http.api.asked import Asked
+from gateway.http.api.endings import Outcome
+from gateway.http.api.failures import Failure, Refused
+from gateway.http.api.input_items import page
+from gateway.http.api.pieces import More, Piece, ToolOver, ToolRuns
+from gateway.http.api.responses_body import read_request
+from gateway.http.api.responses_form import ResponsesForm
+from gateway.inbound.request_options import Row, Wishes
+from gateway.turns.news import Told
 from platforms.core.contract import Address, File, InboundMessage, Sender, Text
 from sessions.records import ToolCall
 from tests.fakes.responses_order import from_wire

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from agent.events import ReasoningDelta, TextDelta, ToolFinished, ToolStarted
-from gateway.api.chat_form import ChatForm
-from gateway.api.requests import Following
-from gateway.api.stream import KEEPALIVE, AnswerResponse
-from gateway.feeds import Feed
-from gateway.news import News, Over
+from gateway.http.api.chat_form import ChatForm
+from gateway.http.api.requests import Following
+from gateway.http.api.stream import KEEPALIVE, AnswerResponse
 from gateway.observe.redact import Redactor
+from gateway.turns.feeds import Feed
+from gateway.turns.news import News, Over
 from sessions.records import InboxEntry, InboxState
 from tests.unit.delivery.simulation import World
 

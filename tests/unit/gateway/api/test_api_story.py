@@ -17,12 +17,12 @@ from agent.events import (
     ToolStarted,
     TurnDone,
 )
-from gateway.answer import said
-from gateway.api.chat_form import ChatForm
-from gateway.api.outcome import Outcome, cleaned, outcome_of
-from gateway.api.story import More, Piece, Story, ToolOver, ToolRuns
-from gateway.news import End, News, Over, Told
+from gateway.http.api.chat_form import ChatForm
+from gateway.http.api.endings import Outcome, cleaned, outcome_of
+from gateway.http.api.pieces import More, Piece, Story, ToolOver, ToolRuns
 from gateway.observe.redact import Redactor
+from gateway.turns.answer import said
+from gateway.turns.news import End, News, Over, Told
 
 STARTED = ToolStarted("c1", "read", "a", "📖")
 FINISHED = ToolFinished("c1", "read", ok=True)

@@ -17,15 +17,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.backup.manifest import BadBackup, read_manifest
-from gateway.backup.reading import unpack, verify
-from gateway.backup.restoring import discard, prepare, put_in_place
-from gateway.backup.swap import finish
-from gateway.backup.writing import Source, write, write_file
 from gateway.errors import CannotStart, ConfigError
-from gateway.lock import only_daemon
-from sessions import opening
-from sessions.engine import place
+from gateway.operate.backup.manifest import BadBackup, read_manifest
+from gateway.operate.backup.reading import unpack, verify
+from gateway.operate.backup.restoring import discard, prepare, put_in_place
+from gateway.operate.backup.writing import Source, write, write_file
+from gateway.process.lock import only_daemon
+from gateway.process.state_swap import finish
+from sessions.store import prepare as opening
+from sessions.store.engine import place
 
 NOW = 1_800_000_000_000
 
@@ -421,9 +421,9 @@ KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 import sqlalchemy.dialects.sqlite
-from gateway.backup.restoring import prepare, put_in_place
-from gateway.backup.writing import Source, write_file
-from gateway.lock import only_daemon
+from gateway.operate.backup.restoring import prepare, put_in_place
+from gateway.operate.backup.writing import Source, write_file
+from gateway.process.lock import only_daemon
 import alembic.command, zlib
 
 what, folder, home = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])

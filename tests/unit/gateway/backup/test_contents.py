@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.backup.contents import is_secret, leads_out, objection, stays
+from gateway.operate.backup.contents import is_secret, leads_out, objection, stays
 
 OUTSIDE = "lies outside the state folder"
 TAKEN = "has a name that no backup holds"

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from agent.settings import AgentSettings, ModelSettings, TargetSettings
-from gateway.doctor.entry import entry
-from gateway.doctor.spending import _judged, is_paid, spending
-from gateway.people import Book, Friend
+from gateway.access.people import Book, Friend
+from gateway.operate.doctor.access import entry
+from gateway.operate.doctor.spending import _judged, is_paid, spending
 from gateway.settings import AccessSettings, LimitSettings, Settings, UserLimits
 from platforms.telegram import TelegramConfig
-from sessions.store import SessionStore
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.finding import Finding
 from sessions.values.secret import Secret

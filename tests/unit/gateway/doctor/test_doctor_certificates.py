@@ -6,7 +6,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from gateway.doctor.certificates import LIBRARIES, Library, _looked, certificates
+from gateway.operate.doctor.certificates import LIBRARIES, Library, _looked, certificates
 from sessions.values.finding import Finding
 from tests.fakes.case import case_of, only, told
 from tests.fakes.certificates import certified

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from gateway.config import Options
-from gateway.doctor.case import Case, taken_up
-from gateway.doctor.configuration import configuration, environment_names
+from gateway.config.loader import Options
+from gateway.operate.doctor.configuration import configuration, environment_names
+from gateway.operate.doctor.context import Case, taken_up
 from platforms.core import registry
 from platforms.core.registry import specs
 from sessions.values.clock import SystemClock

@@ -11,11 +11,11 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.config import Options
-from gateway.control import serving, socket_path
-from gateway.doctor.case import Case, lock_of, taken_up
-from gateway.doctor.daemon import daemon, mend
-from gateway.lock import only_daemon
+from gateway.config.loader import Options
+from gateway.operate.doctor.context import Case, lock_of, taken_up
+from gateway.operate.doctor.daemon import daemon, mend
+from gateway.process.control_socket import serving, socket_path
+from gateway.process.lock import only_daemon
 from platforms.core.registry import specs
 from sessions.values.clock import SystemClock
 from tests.fakes.case import only, told

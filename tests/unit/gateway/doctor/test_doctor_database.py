@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.doctor.database import _judged, database
-from gateway.doctor.report import NEWER
-from sessions.engine import place
-from sessions.examination import Examined, examine
-from sessions.migrations import HEAD
-from sessions.opening import prepare
+from gateway.operate.doctor.database import _judged, database
+from gateway.operate.doctor.report import NEWER
 from sessions.settings import StoreSettings
-from sessions.store import SessionStore
+from sessions.store.engine import place
+from sessions.store.inspect import Examined, examine
+from sessions.store.migrations import HEAD
+from sessions.store.prepare import prepare
+from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.finding import Finding
 from sessions.values.secret import Secret

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.doctor.installation import _packages, _sqlite, additions, packages, sqlite
-from sessions.examination import can_damage_logs
+from gateway.operate.doctor.installation import _packages, _sqlite, additions, packages, sqlite
 from sessions.settings import StoreSettings
+from sessions.store.inspect import can_damage_logs
 from sessions.values.secret import Secret
 from tests.fakes.case import case_of, only, told
 
@@ -38,7 +38,7 @@ def test_a_package_of_another_that_hides_ours_is_found(
 SAID = """
 import json, sys
 sys.path[:0] = [{place!r}]
-from gateway.doctor.installation import _packages
+from gateway.operate.doctor.installation import _packages
 print(json.dumps([[each.level, each.text] for each in _packages()]))
 """
 

@@ -11,11 +11,11 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings, ShellSettings, ToolSettings
-from gateway.doctor.case import Case, Daemon
-from gateway.doctor.disk import disk
-from gateway.doctor.hours import hours, judged
-from gateway.doctor.port import port
-from gateway.doctor.sandbox import sandbox
+from gateway.operate.doctor.clock import hours, judged
+from gateway.operate.doctor.context import Case, Daemon
+from gateway.operate.doctor.disk import disk
+from gateway.operate.doctor.port import port
+from gateway.operate.doctor.sandbox import sandbox
 from gateway.settings import GatewaySettings, HttpSettings
 from platforms.telegram import TelegramConfig
 from sessions.values.clock import SystemClock

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.doctor.modes import mend, modes
+from gateway.operate.doctor.permissions import mend, modes
 from tests.fakes.case import case_of, only, told
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.doctor.aside import Aside
-from gateway.doctor.case import Case
-from gateway.doctor.check import Check
-from gateway.doctor.checks import all_checks
-from gateway.doctor.found import Group
-from gateway.doctor.report import PLAIN_SIGNS, SIGNS, exit_code, lines, records, summary
-from gateway.doctor.run import run
+from gateway.operate.doctor.aside import Aside
+from gateway.operate.doctor.check import Check
+from gateway.operate.doctor.checks import all_checks
+from gateway.operate.doctor.context import Case
+from gateway.operate.doctor.found import Group
+from gateway.operate.doctor.report import PLAIN_SIGNS, SIGNS, exit_code, lines, records, summary
+from gateway.operate.doctor.run import run
 from sessions.values.finding import Finding, fail, ok, warn
 from tests.fakes.case import case_of, only, told
 

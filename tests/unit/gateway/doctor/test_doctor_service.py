@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.cli.service import unit_text
-from gateway.doctor.case import Case
-from gateway.doctor.service import Services, first_difference
 from gateway.errors import CannotStart
-from gateway.systemd.manager import Manager
-from gateway.systemd.scope import Scope, of_user
+from gateway.operate.cli.service import unit_text
+from gateway.operate.doctor.context import Case
+from gateway.operate.doctor.service import Services, first_difference
+from gateway.operate.systemd.manager import Manager
+from gateway.operate.systemd.scope import Scope, of_user
 from sessions.values.finding import Finding
 from tests.fakes.case import case_of, only, told
 

@@ -11,12 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings, TargetSettings
-from gateway.doctor.case import Case, Daemon
-from gateway.doctor.chats import chats
-from gateway.doctor.checks import all_checks
-from gateway.doctor.mending import mended
-from gateway.doctor.models import models
-from gateway.doctor.run import run
+from gateway.operate.doctor.chats import chats
+from gateway.operate.doctor.checks import all_checks
+from gateway.operate.doctor.context import Case, Daemon
+from gateway.operate.doctor.fixes import mended
+from gateway.operate.doctor.models import models
+from gateway.operate.doctor.run import run
 from platforms.core.contract import PlatformSpec
 from platforms.discord import DiscordConfig
 from platforms.slack import SlackConfig

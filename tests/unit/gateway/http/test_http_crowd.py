@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from gateway.http import HttpServer, build_app
-from gateway.http.crowd import Crowd
+from gateway.http.concurrency import Crowd
 
 EVENTS = "text/event-stream; charset=utf-8"
 

@@ -14,10 +14,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from gateway.http import HttpServer, build_app
-from gateway.http.crowd import Crowd
-from gateway.http.key import WRONG_KEY, shows_key
-from gateway.http.patience import Patience
-from gateway.http.refusal import refusal
+from gateway.http.auth import WRONG_KEY, shows_key
+from gateway.http.client_timeouts import Patience
+from gateway.http.concurrency import Crowd
+from gateway.http.responses import refusal
 from sessions.values.secret import Secret
 
 UNFIT, FORBIDDEN = "invalid_request_error", "permission_error"

@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from gateway.http import build_app
-from gateway.http.key import WRONG_KEY, _same, is_local, shows_key
-from gateway.http.refusal import refusal
+from gateway.http.auth import WRONG_KEY, _same, is_local, shows_key
+from gateway.http.responses import refusal
 from sessions.values.secret import Secret
 
 KEY = "hf-" + "k" * 43

@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.http import HttpServer
-from gateway.http.patience import Patience
+from gateway.http.client_timeouts import Patience
 
 pytestmark = pytest.mark.quick
 

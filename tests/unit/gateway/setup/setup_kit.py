@@ -9,10 +9,10 @@ from msgspec import Struct
 from agent.probe import ProbedModel
 from agent.settings import TargetSettings
 from gateway.errors import HoldfastError
-from gateway.setup.asking import Question
-from gateway.setup.draft import Draft
-from gateway.setup.places import Place
-from gateway.setup.servers import Server
+from gateway.operate.setup.asking import Question
+from gateway.operate.setup.draft import Draft
+from gateway.operate.setup.places import Place
+from gateway.operate.setup.servers import Server
 from platforms.core.contract import PlatformSpec
 from platforms.core.probed import Probed
 from sessions.values.finding import fail, ok

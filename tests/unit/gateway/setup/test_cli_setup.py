@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli.setup import setup
 from gateway.errors import ConfigError
-from gateway.setup.asking import Ended, Unanswered
-from gateway.setup.budget import is_known
+from gateway.operate.cli.setup import setup
+from gateway.operate.setup.asking import Ended, Unanswered
+from gateway.operate.setup.budget import is_known
 from tests.unit.gateway.setup.setup_kit import TELEGRAM
 
 ALONE = ("--non-interactive", "--no-check", "--no-service")

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.setup.asking import Question, choose, confirm, dollars
+from gateway.operate.setup.asking import Question, choose, confirm, dollars
 from tests.unit.gateway.setup.setup_kit import Person
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.setup.asking import Unanswered
-from gateway.setup.bots import Bots
-from gateway.setup.draft import Draft
-from gateway.setup.flags import Flags
+from gateway.operate.setup.asking import Unanswered
+from gateway.operate.setup.bots import Bots
+from gateway.operate.setup.draft import Draft
+from gateway.operate.setup.flags import Flags
 from platforms.core.contract import PlatformSpec
 from platforms.core.errors import Unauthorized, Unavailable
 from platforms.core.probed import Probed

@@ -1,10 +1,10 @@
 import pytest
 
 from agent.settings import TargetSettings
-from gateway.setup.asking import Unanswered
-from gateway.setup.budget import KEY, ask_budget, has_price, is_known
-from gateway.setup.flags import Flags
-from gateway.toml_lines import KeyPath
+from gateway.config.toml_lines import KeyPath
+from gateway.operate.setup.asking import Unanswered
+from gateway.operate.setup.budget import KEY, ask_budget, has_price, is_known
+from gateway.operate.setup.flags import Flags
 from tests.unit.gateway.setup.setup_kit import Person, draft_of
 
 MODEL = TargetSettings(provider="openai", name="m")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.setup.files import Files, undisturbed
+from gateway.operate.setup.files import Files, undisturbed
 
 
 def mode(path: Path) -> int:

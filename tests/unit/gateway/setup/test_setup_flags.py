@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.setup.asking import Question, Unanswered
-from gateway.setup.flags import Flags, secret_of
+from gateway.operate.setup.asking import Question, Unanswered
+from gateway.operate.setup.flags import Flags, secret_of
 from tests.unit.gateway.setup.setup_kit import Person
 
 NAME = Question("name", "Name", missing="Give --name NAME.")

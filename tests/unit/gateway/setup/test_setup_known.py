@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.setup.known import (
+from gateway.operate.setup.services import (
     is_address,
     is_key,
     is_near,

@@ -6,11 +6,11 @@ import pytest
 from agent.probe import ProbedModel
 from agent.settings import ANTHROPIC_MODEL, OPENAI_MODEL, ModelSettings, TargetSettings
 from gateway.errors import CannotStart, ConfigError
-from gateway.setup.asking import Asker, Unanswered
-from gateway.setup.draft import Draft
-from gateway.setup.flags import Flags
-from gateway.setup.model import Chosen, Model, Wanted
-from gateway.setup.servers import Server
+from gateway.operate.setup.asking import Asker, Unanswered
+from gateway.operate.setup.draft import Draft
+from gateway.operate.setup.flags import Flags
+from gateway.operate.setup.model import Chosen, Model, Wanted
+from gateway.operate.setup.servers import Server
 from sessions.values.finding import fail, ok, warn
 from sessions.values.secret import Secret
 from tests.unit.gateway.setup.setup_kit import (

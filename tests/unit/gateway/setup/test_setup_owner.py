@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.control import serving
-from gateway.setup.owner import Owner, owner_in, until_owned, wait_for_owner
+from gateway.operate.setup.owner import Owner, owner_in, until_owned, wait_for_owner
+from gateway.process.control_socket import serving
 
 ADA = {"principal": "telegram:1001", "name": "Ada", "state": "admin since 2026-11-19"}
 BOB = {"principal": "telegram:1002", "name": "Bob", "state": "member since 2026-11-19"}

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway import credentials
-from gateway.config import Options
-from gateway.setup.places import SYSTEM, Place, place_of
+from gateway.config import credentials
+from gateway.config.loader import Options
+from gateway.operate.setup.places import SYSTEM, Place, place_of
 
 
 def test_a_user_has_their_own_place_and_root_the_machines(tmp_path: Path) -> None:

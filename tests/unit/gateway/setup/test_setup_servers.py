@@ -1,6 +1,6 @@
 import asyncio
 
-from gateway.setup.servers import Server, look
+from gateway.operate.setup.servers import Server, look
 from sessions.values.clock import SystemClock
 from tests.fakes.model_server import ModelServer
 

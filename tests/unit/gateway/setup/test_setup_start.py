@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import CannotStart
-from gateway.setup.asking import Ended, Question
-from gateway.setup.start import How, ask_how, begin, no_service
+from gateway.operate.setup.asking import Ended, Question
+from gateway.operate.setup.start import How, ask_how, begin, no_service
 from tests.unit.gateway.setup.setup_kit import Person
 
 NO_SYSTEMD = "systemd does not run this machine, so there is no service to install"

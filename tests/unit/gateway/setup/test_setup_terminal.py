@@ -8,8 +8,8 @@ from typing import TextIO
 import pytest
 
 from gateway.errors import HoldfastError
-from gateway.setup.asking import Ended, Question
-from gateway.setup.terminal import Terminal
+from gateway.operate.setup.asking import Ended, Question
+from gateway.operate.setup.terminal import Terminal
 
 TOKEN = Question("t", "Token", hidden=True, whole=lambda text: "end" in text)
 

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Options, load
+from gateway.config.loader import Options, load
 from gateway.errors import CannotStart, ConfigError
-from gateway.setup.asking import Unanswered
-from gateway.setup.flags import Flags
-from gateway.setup.model import Wanted
-from gateway.setup.places import Place
-from gateway.setup.wizard import converse, read_draft, write
+from gateway.operate.setup.asking import Unanswered
+from gateway.operate.setup.flags import Flags
+from gateway.operate.setup.model import Wanted
+from gateway.operate.setup.places import Place
+from gateway.operate.setup.wizard import converse, read_draft, write
 from platforms.core.probed import Probed
 from platforms.core.registry import specs
 from tests.unit.gateway.setup.setup_kit import TELEGRAM, Answers, Person, place_in

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from gateway.cli.service import Here, service
-from gateway.config import SERVICE_HOME, environment
-from gateway.ending import exit_code
+from gateway.config.loader import SERVICE_HOME, environment
 from gateway.errors import HoldfastError
-from gateway.systemd import plan, program
-from gateway.systemd.manager import Manager, NotDone, write_whole
-from gateway.systemd.scope import Scope, of_machine, of_user
-from gateway.systemd.unit import OLDEST
+from gateway.operate.cli.service import Here, service
+from gateway.operate.systemd import plan, program
+from gateway.operate.systemd.manager import Manager, NotDone, write_whole
+from gateway.operate.systemd.scope import Scope, of_machine, of_user
+from gateway.operate.systemd.unit import OLDEST
+from gateway.process.exit import exit_code
 
 SYSTEMCTL = """#!/bin/sh
 echo "systemctl $*" >>"$0.calls"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from gateway.cli import restarting
+from gateway.operate.cli import restarting
 from sessions.values.clock import SystemClock
 from tests.unit.gateway.systemd.test_service_command import Place
 from tests.unit.gateway.test_cli_restarting import BACK, TASK, Played, daemon

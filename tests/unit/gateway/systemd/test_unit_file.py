@@ -10,9 +10,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # comes with a tool of the tests
 from msgspec.structs import replace
 
+from gateway.operate.systemd.unit import NAME, Unit, stop_seconds, system_unit, user_unit
 from gateway.runner import SETTLE_SECONDS
 from gateway.settings import GatewaySettings
-from gateway.systemd.unit import NAME, Unit, stop_seconds, system_unit, user_unit
 
 ROOT = Path(__file__).parents[4]
 ROOMY, TIGHT = 24, 15  # tenths of systemd's measure of exposure

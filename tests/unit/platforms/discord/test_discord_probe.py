@@ -8,8 +8,8 @@ import pytest
 from platforms.core.errors import Unauthorized, Unavailable
 from platforms.core.probed import Finding, Probed
 from platforms.discord import SPEC, DiscordConfig
+from platforms.discord.payloads import invite_link
 from platforms.discord.probe import probe
-from platforms.discord.wire import invite_link
 from sessions.values.secret import Secret
 from tests.fakes.discord.server import CONTENT_INTENT, TOKEN, DiscordServer, Fault, discord_server
 

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from platforms.core.contract import Address, Button, MenuEntry, Quote, Sender, Text
-from platforms.discord import wire
+from platforms.discord import payloads
 from platforms.discord.authors import read_authors
-from platforms.discord.events import (
+from platforms.discord.decode import (
     Me,
     Reading,
     join,
@@ -17,10 +17,10 @@ from platforms.discord.events import (
     read_message,
     read_press,
 )
-from platforms.discord.faults import of_answer
-from platforms.discord.gate import PER_SECOND, Bucket, Gate
-from platforms.discord.hearing import joined
-from platforms.discord.marks import MOST_CHANNELS, Marks, id_at, read_marks, sent_at
+from platforms.discord.errors import of_answer
+from platforms.discord.rate_limit import PER_SECOND, Bucket, Gate
+from platforms.discord.read_marks import MOST_CHANNELS, Marks, id_at, read_marks, sent_at
+from platforms.discord.receive import joined
 from platforms.discord.rooms import Listening, Payload, Room, Rooms, Said, address_of
 
 ME = Me("900", "Holdfast", "901")
@@ -179,37 +179,40 @@ def test_only_our_buttons_do_something() -> None:
 
 
 def test_a_message_carries_a_nonce_of_its_op_and_rings_for_nobody() -> None:
-    payload = wire.message("@everyone", op="a.0", reply_to="12")
-    assert payload["nonce"] == wire.nonce_of("a.0") != wire.nonce_of("a.1")
+    payload = payloads.message("@everyone", op="a.0", reply_to="12")
+    assert payload["nonce"] == payloads.nonce_of("a.0") != payloads.nonce_of("a.1")
     assert len(payload["nonce"]) <= 25
     assert payload["enforce_nonce"] is True
     assert payload["allowed_mentions"]["parse"] == []
     assert payload["message_reference"] == {"message_id": "12", "fail_if_not_exists": False}
-    assert "nonce" not in wire.message("an edit")
-    assert "message_reference" not in wire.message("x", reply_to="i_notdiscord")
+    assert "nonce" not in payloads.message("an edit")
+    assert "message_reference" not in payloads.message("x", reply_to="i_notdiscord")
 
 
 def test_buttons_are_laid_out_in_rows_and_named_after_what_they_do() -> None:
-    rows = wire.rows([Button(f"{number}" * 90, f"do:{number}") for number in range(7)])
+    rows = payloads.rows([Button(f"{number}" * 90, f"do:{number}") for number in range(7)])
     assert [len(row["components"]) for row in rows] == [5, 2]
     first = rows[0]["components"][0]
     assert first["label"] == "0" * 80
-    assert wire.action_of(first["custom_id"]) == "do:0"
+    assert payloads.action_of(first["custom_id"]) == "do:0"
     with pytest.raises(ValueError, match="97"):
-        wire.custom_id("x" * 98)
+        payloads.custom_id("x" * 98)
 
 
 def test_the_menu_leaves_out_what_discord_would_refuse() -> None:
-    menu = wire.commands(
+    menu = payloads.commands(
         [MenuEntry("pair", "let people in", "list | approve CODE"), MenuEntry("Ü", "no")]
     )
     assert [each["name"] for each in menu] == ["pair"]
     assert menu[0]["options"][0]["required"] is True
-    assert wire.commands([MenuEntry("stop", "stop", "[all]")])[0]["options"][0]["required"] is False
+    assert (
+        payloads.commands([MenuEntry("stop", "stop", "[all]")])[0]["options"][0]["required"]
+        is False
+    )
 
 
 def test_the_invitation_asks_for_no_rights_over_others() -> None:
-    link = wire.invite_link("901")
+    link = payloads.invite_link("901")
     permissions = int(link.rpartition("=")[2])
     assert "client_id=901" in link
     assert permissions & (1 << 3 | 1 << 13 | 1 << 28) == 0  # administrator, others' messages, roles

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from platforms.core.markdown import close
 from platforms.core.split import split
-from platforms.discord.render import LIMIT, RULE, render
+from platforms.discord.format import LIMIT, RULE, render
 from tests.unit.platforms.core.samples import SAMPLES
 
 _WORDS = re.compile(r"[^\W\d_]+")

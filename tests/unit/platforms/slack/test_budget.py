@@ -2,7 +2,7 @@
 
 import itertools
 
-from platforms.slack.budget import APPENDS, STOPS, STREAMS, UPDATES, Budget
+from platforms.slack.rate_limit import APPENDS, STOPS, STREAMS, UPDATES, Budget
 
 
 def test_a_retry_after_holds_for_the_method_and_a_post_only_for_its_channel() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from platforms.core.contract import Task, TaskState
-from platforms.slack.cards import (
+from platforms.slack.stream_chunks import (
     LONGEST_TITLE,
     MOST_CARDS,
     chunks,

@@ -12,8 +12,8 @@ from platforms.core.contract import (
     InboundMessage,
     Text,
 )
-from platforms.slack.events import Found, Identity, Reader
-from platforms.slack.places import Places
+from platforms.slack.decode import Found, Identity, Reader
+from platforms.slack.read_marks import Places
 
 US = Identity("T1", "U0", "B0")
 

@@ -45,7 +45,7 @@ def test_every_scope_is_needed_by_a_method_an_event_or_the_command_and_none_is_m
 
 
 def test_every_event_that_is_read_is_asked_for_and_no_other() -> None:
-    found = _KIND.findall(_code()["events.py"])
+    found = _KIND.findall(_code()["decode.py"])
     read = {name for one, many in found for name in (one, *re.findall(r'"(\w+)"', many)) if name}
     assert read - set(LEGACY_EVENTS) == {event.partition(".")[0] for event in EVENTS}
     assert set(LEGACY_EVENTS) <= read

@@ -2,7 +2,7 @@
 
 import pytest
 
-from platforms.slack.places import MOST_PLACES, Place, Places, milliseconds, moment
+from platforms.slack.read_marks import MOST_PLACES, Place, Places, milliseconds, moment
 
 
 def test_a_place_only_moves_forward() -> None:

@@ -22,7 +22,7 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
 from platforms.slack.adapter import PATH, SlackAdapter
-from platforms.slack.sockets import OTHERS
+from platforms.slack.socket_mode import OTHERS
 from sessions.values.clock import SystemClock
 from tests.fakes.inbox import Inbox
 from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_server

@@ -618,7 +618,7 @@ async def test_a_limit_on_the_words_holds_up_nothing_but_them(
 async def test_a_slack_that_does_not_answer_holds_up_an_answer_only_shortly(
     slack: SlackServer, adapter: SlackAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("platforms.slack.presence.PATIENCE", 0.05)
+    monkeypatch.setattr("platforms.slack.status.PATIENCE", 0.05)
     gate = asyncio.Event()
     for method in ("assistant.threads.setStatus", "agents.sessions.setStatus"):
         slack.fail(method, Fault(gate=gate))

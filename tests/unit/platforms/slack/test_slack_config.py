@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Options, load
+from gateway.config.loader import Options, load
 from gateway.errors import ConfigError
 from platforms.slack import SPEC, SlackConfig
 from sessions.values.secret import Secret

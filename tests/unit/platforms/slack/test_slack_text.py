@@ -3,7 +3,7 @@
 import pytest
 
 from platforms.core.contract import Button
-from platforms.slack.text import (
+from platforms.slack.format import (
     blocks,
     emoji_name,
     fallback,

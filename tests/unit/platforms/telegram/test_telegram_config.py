@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gateway.config import Options, load
+from gateway.config.loader import Options, load
 from gateway.errors import ConfigError
 from platforms.core.registry import find
 from platforms.telegram import SPEC, TelegramConfig

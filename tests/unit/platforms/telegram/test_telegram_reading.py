@@ -14,9 +14,9 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from platforms.telegram.joining import ALBUM_WINDOW, WINDOW, Joiner, Piece
-from platforms.telegram.reading import Me, Reader
-from platforms.telegram.wire import read_update
+from platforms.telegram.decode import Me, Reader
+from platforms.telegram.join import ALBUM_WINDOW, WINDOW, Joiner, Piece
+from platforms.telegram.payloads import read_update
 
 ME = Me(7, "Our_Bot")
 READER = Reader("telegram", "", ME, commands=frozenset({"stop", "status"}))

@@ -9,10 +9,10 @@ from telegram.error import NetworkError, TimedOut
 from telegram.request import RequestData
 from telegram.request._requestparameter import RequestParameter
 
-from gateway.selftest.plain_http import Connection, listening
+from gateway.operate.selftest.plain_http import Connection, listening
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from platforms.telegram.errors import mapped
-from platforms.telegram.request import Connections, TooMany
+from platforms.telegram.http import Connections, TooMany
 from sessions.values.clock import SystemClock
 
 URL = "http://telegram.invalid/bot1:secret/getMe"

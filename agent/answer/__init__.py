@@ -1,0 +1,1 @@
+"""From the chunks of a stream to one answer, checked and repaired."""

@@ -1,0 +1,211 @@
+"""Sans-IO: puts the pieces of tool calls together, for every way services are known to send them.
+
+Services disagree on what `index` and `id` mean. The rules, in order: another index is another
+call; a new id at the same index only when the piece has a name or the call before it is whole; a
+name without id begins a new call when the one before it is whole. Without an index the id decides,
+then the name, then the piece belongs to the last call.
+"""
+
+import enum
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from agent.model.contract import CallChunk, ToolSchema
+
+
+class Shape(enum.Enum):
+    """How much of a call's arguments is there."""
+
+    NONE = "none"  # nothing but the name
+    CUT = "cut"  # a beginning without its end
+    BAD = "bad"  # closed, but not one JSON object
+    WHOLE = "whole"  # exactly one JSON object
+
+
+class StepCall(msgspec.Struct, frozen=True):
+    """A tool call as far as it was received."""
+
+    id: str
+    name: str
+    arguments: str
+    shape: Shape
+    sealed: bool  # something that followed proves that the call had ended
+    extra: bytes | None = None
+
+
+def shape_of(arguments: str) -> Shape:
+    """Judge arguments by strict JSON; nothing is repaired."""
+    if not arguments.strip():
+        return Shape.NONE
+    try:
+        decoded = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):  # the latter: nested without end
+        return Shape.BAD if _is_closed(arguments) else Shape.CUT
+    return Shape.WHOLE if isinstance(decoded, dict) else Shape.BAD
+
+
+def _is_closed(arguments: str) -> bool:
+    """Nothing is missing at the end; a fence around it counts when it is closed as well."""
+    text = arguments.strip()
+    if text.startswith("```"):
+        text = text.removesuffix("```").rstrip() if text.endswith("```") else ""
+    return text.endswith(("}", "]"))
+
+
+class _Slot:
+    """One call under construction; `started` and `touched` count pieces, to see what is sealed."""
+
+    __slots__ = ("ended", "extra", "id", "index", "name", "pieces", "size", "started", "touched")
+
+    def __init__(self, index: int | None, at: int) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+        self.size = 0  # characters of arguments
+        self.extra: bytes | None = None
+        self.ended = False  # the wire said so
+        self.started = self.touched = at
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def whole(self) -> bool:
+        # Most pieces do not end in a brace, and need no parsing to see that more must follow.
+        last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
+        return last.rstrip().endswith("}") and shape_of(self.arguments) is Shape.WHOLE
+
+    def is_restated_by(self, arguments: str) -> bool:
+        """Some services end with one piece that repeats all arguments."""
+        return len(arguments) == self.size and self.whole and arguments == self.arguments
+
+    def repeats_name_of(self, other: "_Slot") -> bool:
+        """Some services repeat the name in every piece, also after the call was whole."""
+        same_place = self.index == other.index and self.name == other.name
+        return same_place and not self.id and not self.size
+
+
+class Slots:
+    """All calls of one model answer."""
+
+    def __init__(self, tools: Sequence[ToolSchema]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._slots: list[_Slot] = []
+        self._count = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def feed(self, piece: CallChunk) -> bool:
+        """Take a piece; true when it brought anything new."""
+        self._count += 1
+        slot = self._slot_for(piece)
+        if piece.id and not slot.id:
+            slot.id = piece.id
+        named = bool(piece.name) and self._add_name(slot, piece.name or "")
+        if piece.extra is not None:
+            slot.extra = piece.extra
+        slot.ended = slot.ended or piece.ended
+        if not piece.arguments or slot.is_restated_by(piece.arguments):
+            return named
+        slot.pieces.append(piece.arguments)
+        slot.size += len(piece.arguments)
+        slot.touched = self._count
+        return True
+
+    def calls(self, prefix: str, taken: frozenset[str], *, ended: bool) -> tuple[StepCall, ...]:
+        """Give the calls in order; `ended` when the service said that the answer is over."""
+        used = set(taken)
+        slots = [
+            slot
+            for before, slot in zip([None, *self._slots], self._slots, strict=False)
+            if before is None or not slot.repeats_name_of(before)
+        ]
+        newest = max((slot.started for slot in slots), default=0)
+        calls: list[StepCall] = []
+        for slot in slots:
+            sealed = ended or slot.ended or newest > slot.touched
+            for number, arguments in enumerate(_split(slot.arguments)):
+                wanted = slot.id if slot.id and not number else f"{prefix}_{len(calls)}"
+                call_id = _unused(wanted, used)
+                used.add(call_id)
+                filled = self._filled(slot.name, arguments, ended=ended)
+                shape = shape_of(filled)
+                calls.append(StepCall(call_id, slot.name, filled, shape, sealed, slot.extra))
+        return tuple(calls)
+
+    def _slot_for(self, piece: CallChunk) -> _Slot:
+        if piece.index is None:
+            return self._slot_without_index(piece)
+        slot = next((s for s in reversed(self._slots) if s.index == piece.index), None)
+        if slot is None or self._begins_another(slot, piece):
+            return self._start(piece.index)
+        return slot
+
+    def _slot_without_index(self, piece: CallChunk) -> _Slot:
+        if piece.id:
+            known = next((s for s in reversed(self._slots) if s.id == piece.id), None)
+            if known is not None:
+                return known
+        if piece.name or not self._slots:
+            return self._start(None)
+        return self._slots[-1]
+
+    def _begins_another(self, slot: _Slot, piece: CallChunk) -> bool:
+        if piece.id and slot.id and piece.id != slot.id:
+            return bool(piece.name) or slot.whole
+        if piece.name and not (piece.id and slot.id) and slot.whole:
+            return True
+        both_known = slot.name in self._tools and piece.name in self._tools
+        return both_known and not (piece.name or "").startswith(slot.name)
+
+    def _start(self, index: int | None) -> _Slot:
+        slot = _Slot(index, self._count)
+        self._slots.append(slot)
+        return slot
+
+    def _add_name(self, slot: _Slot, name: str) -> bool:
+        if name == slot.name:
+            return False
+        slot.name = name if name.startswith(slot.name) else slot.name + name
+        slot.touched = self._count
+        return True
+
+    def _filled(self, name: str, arguments: str, *, ended: bool) -> str:
+        """Nothing at all means `{}` only for a tool that needs nothing, when nothing can follow."""
+        tool = self._tools.get(name)
+        if arguments.strip() or not ended or tool is None or tool.parameters.get("required"):
+            return arguments
+        return "{}"
+
+
+def _split(arguments: str) -> list[str]:
+    """Take apart several whole objects that were written one after the other."""
+    decoder = json.JSONDecoder()
+    parts: list[str] = []
+    rest = arguments.strip()
+    if not rest.startswith("{") or shape_of(arguments) is not Shape.BAD:
+        return [arguments]
+    while rest:
+        try:
+            decoded: Any
+            decoded, end = decoder.raw_decode(rest)
+        except (json.JSONDecodeError, RecursionError):
+            return [arguments]
+        if not isinstance(decoded, dict):
+            return [arguments]
+        parts.append(rest[:end])
+        rest = rest[end:].lstrip()
+    return parts
+
+
+def _unused(wanted: str, used: set[str]) -> str:
+    call_id, number = wanted, 2
+    while call_id in used:
+        call_id, number = f"{wanted}_{number}", number + 1
+    return call_id

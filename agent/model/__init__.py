@@ -1,0 +1,1 @@
+"""Models: the provider contract, known abilities, failures, fallback and usage."""

@@ -1,0 +1,1 @@
+"""HTTP to model services: connections, sockets, bodies and event streams."""

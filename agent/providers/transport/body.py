@@ -1,0 +1,154 @@
+"""Sans-IO: reads the body of an answer, whatever protocol its events speak."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from agent import errors
+from agent.model.contract import Chunk, DoneChunk, PingChunk, WholeChunk
+from agent.providers.classify import complaint_in, failed_inside
+from agent.providers.transport.sse import (
+    LONGEST_EVENT,
+    EventTooLong,
+    SseComment,
+    SseEvent,
+    SseReader,
+)
+
+DONE = DoneChunk()
+PING = PingChunk()
+BEAT = PingChunk(beat=True)
+
+T = TypeVar("T")
+
+
+class BodyReader:
+    """Reads the body of one answer: a stream of events, or one piece of JSON all the same.
+
+    `read` turns an event into chunks; a piece of JSON is given to it as one event without a name.
+    """
+
+    def __init__(self, read: Callable[[SseEvent | SseComment], Iterable[Chunk]]) -> None:
+        self.done = False  # the wire's own end mark came: nothing of interest follows
+        self._read = read
+        self._events = SseReader()
+        self._whole: list[bytes] | None = None
+        self._size = 0
+        self._begun = False
+
+    def feed(self, received: bytes) -> Iterator[Chunk]:
+        """Take bytes; what stands before an error is given before it is raised."""
+        if not self._begun:
+            first = received.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]
+            self._begun = bool(first)
+            self._whole = [] if first in _NOT_EVENTS else None
+        if self._whole is not None:
+            self._keep(self._whole, received)
+            yield PING
+            return
+        for event in self._events.feed(received):
+            for chunk in self._read(event):
+                self.done = self.done or chunk is DONE
+                yield chunk
+            if self.done:
+                return
+
+    def close(self) -> Iterator[Chunk]:
+        """The body is over."""
+        if self._whole is not None:
+            raw = b"".join(self._whole).removeprefix(b"\xef\xbb\xbf").strip()
+            if raw.startswith(b"["):  # never an answer; some services wrap their errors so
+                raise failed_inside(complaint_in(_list_in(raw)))
+            yield WholeChunk()
+            ended = False
+            for chunk in self._read(SseEvent("", raw)):
+                ended = ended or chunk is DONE
+                yield chunk
+            if not ended:
+                yield DONE
+        for event in self._events.close():
+            # The last event may be a torn one.
+            if isinstance(event, SseEvent) and _is_readable(event):
+                yield from self._read(event)
+
+    def _keep(self, whole: list[bytes], received: bytes) -> None:
+        self._size += len(received)
+        if self._size > LONGEST_EVENT:
+            msg = f"an answer in one piece is longer than {LONGEST_EVENT} bytes"
+            raise EventTooLong(msg)
+        whole.append(received)
+
+
+_NOT_EVENTS = (b"{", b"[", b"<")
+"""What no event begins with: JSON, or a page for people."""
+
+
+def read_json(data: bytes, type: type[T]) -> T:  # noqa: A002 - as msgspec names it
+    """Decode an event that strict JSON cannot: half of a character, or NaN as a number.
+
+    Raises `msgspec.DecodeError` if it is no JSON at all, `msgspec.ValidationError` if it has
+    another shape.
+    """
+    try:
+        decoded = json.loads(data, strict=False)
+    except ValueError:
+        msg = "no JSON"
+        raise msgspec.DecodeError(msg) from None
+    return msgspec.convert(_mended(decoded), type)
+
+
+def read_event(event: SseEvent, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """Decode an event; None for JSON of a shape that has nothing for us, such as `null`.
+
+    Raises the `ProviderError` that the event is when it is no JSON.
+    """
+    try:
+        return decoder.decode(event.data)
+    except msgspec.ValidationError:
+        return None
+    except ValueError:
+        pass
+    try:
+        return read_json(event.data, decoder.type)
+    except msgspec.ValidationError:
+        return None
+    except msgspec.DecodeError:
+        raise not_json(event) from None
+
+
+def not_json(event: SseEvent) -> errors.ProviderError:
+    """Say what an event was that could not be read."""
+    if event.name == "error":
+        return failed_inside(complaint_in(event.data))
+    said = event.data[:80].decode("utf-8", "replace")
+    return errors.Cut(f"the model service sent something unreadable: {said!r}")
+
+
+def _list_in(raw: bytes) -> object:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return raw
+
+
+def _is_readable(event: SseEvent) -> bool:
+    if event.name == "error" or event.data.strip() == b"[DONE]":
+        return True
+    try:
+        json.loads(event.data, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _mended(value: object) -> object:
+    """Replace halves of characters, which no text of ours may hold."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _mended(each) for name, each in value.items()}
+    return value

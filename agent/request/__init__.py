@@ -1,0 +1,1 @@
+"""From a conversation to the request that a model receives."""

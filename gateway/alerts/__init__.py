@@ -1,0 +1,1 @@
+"""Messages to the admins about failures of the deployment."""

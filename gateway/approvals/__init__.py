@@ -1,0 +1,1 @@
+"""Questions to people before a risky tool call runs."""

@@ -1,0 +1,1 @@
+"""The configuration: read, layered, decoded, compared and shown."""

@@ -1,0 +1,227 @@
+"""Sans-IO: from a parsed document to settings, with everything that is wrong and not just the first.
+
+msgspec alone would stop at the first error and speak of types; so tables are walked here, and only
+single values are left to it.
+"""
+
+import math
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, runtime_checkable
+
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct
+
+from gateway.config.layers import Raw, dotted
+from gateway.config.toml_lines import KeyPath
+from sessions.values.spelling import did_you_mean
+
+Reader = Callable[[Any, KeyPath], object]
+"""Turns a value into one of our own types; raises `ValueError` with what is wrong."""
+
+
+class Problem(Struct, frozen=True):
+    """Something that is wrong, and the place it is wrong at."""
+
+    path: KeyPath
+    text: str  # whole: names the key itself
+
+
+@runtime_checkable
+class Demanding(Protocol):
+    """Settings whose keys depend on each other."""
+
+    def conflicts(self) -> Iterable[tuple[KeyPath, str]]:
+        """Paths inside the struct, and what is wrong there."""
+        ...
+
+
+class Decoder:
+    """Decodes one document; what is wrong gathers in `problems`."""
+
+    def __init__(
+        self,
+        readers: Mapping[type, Reader],
+        platforms: Mapping[str, type[Struct]],
+        hints: Mapping[KeyPath, str],
+        homes: Mapping[str, str],
+    ) -> None:
+        self._readers = readers
+        self._platforms = platforms
+        self._hints = hints  # what to do when a required key is missing
+        self._homes = homes  # key -> the section it belongs to, for keys in a wrong one
+        self.problems: list[Problem] = []
+
+    def struct(self, kind: type[Struct], value: object, path: KeyPath) -> Any:  # noqa: ANN401
+        """Decode a table; `NODEFAULT` when something in it is wrong."""
+        table = value.toml if isinstance(value, Raw) else value
+        if not isinstance(table, dict):
+            return self._wrong(path, f"must be a table ([{dotted(path)}]), not {kind_of(table)}")
+        before = len(self.problems)
+        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        for key in table:
+            if key not in fields:
+                self._unknown((*path, key), fields)
+        found = {}
+        for key, field in fields.items():
+            if key in table:
+                found[field.name] = self._value(field.type, table[key], (*path, key))
+            elif field.required:
+                hint = self._hints.get((*path, key), "")
+                self._wrong((*path, key), f"is missing{hint}")
+        if len(self.problems) > before:
+            return NODEFAULT
+        settings = kind(**found)
+        if isinstance(settings, Demanding):
+            for inside, text in settings.conflicts():
+                self._wrong((*path, *inside), text)
+        return settings
+
+    def _value(self, kind: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
+        bare = strip(kind)
+        if path == ("platforms",):
+            return self._each_platform(value)
+        if isinstance(bare, type) and issubclass(bare, Struct):
+            return self.struct(bare, value, path)
+        if get_origin(bare) is tuple:
+            return self._list(kind, get_args(bare)[0], value, path)
+        if get_origin(bare) is dict:
+            return self._dict(kind, get_args(bare)[1], value, path)
+        problems = []
+        for given in [value.toml, str(value)] if isinstance(value, Raw) else [value]:
+            try:
+                return self._leaf(kind, given, path)
+            except ValueError as error:
+                problems.append(str(error))
+        return self._wrong(path, problems[0])
+
+    def _leaf(self, kind: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
+        bare = strip(kind)
+        if bare in self._readers:
+            return self._readers[bare](value, path)
+        finite = not isinstance(value, float) or math.isfinite(value)
+        try:
+            if finite:
+                return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            pass
+        raise ValueError(_must_be(kind, value))
+
+    def _list(self, kind: Any, item: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
+        items = value.toml if isinstance(value, Raw) else value
+        if not isinstance(items, list):
+            return self._wrong(path, _must_be(kind, items))
+        return tuple(self._value(item, each, (*path, index)) for index, each in enumerate(items))
+
+    def _dict(self, kind: Any, item: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
+        table = value.toml if isinstance(value, Raw) else value
+        if not isinstance(table, dict):
+            return self._wrong(path, _must_be(kind, table))
+        return {key: self._value(item, each, (*path, key)) for key, each in table.items()}
+
+    def _each_platform(self, value: object) -> object:
+        if not isinstance(value, dict):
+            return self._wrong(("platforms",), "must be tables, such as [platforms.telegram]")
+        found = {}
+        for name, table in value.items():
+            kind = self._platforms.get(name.partition("@")[0])
+            if kind is None:
+                hint = did_you_mean(name, self._platforms)
+                known = "" if hint else f"; known are {', '.join(sorted(self._platforms))}"
+                text = f"unknown platform {name}{hint}{known}"
+                self.problems.append(Problem(("platforms", name), text))
+                continue
+            found[name] = self.struct(kind, table, ("platforms", name))
+        return found
+
+    def _unknown(self, path: KeyPath, fields: Iterable[str]) -> None:
+        key = str(path[-1])
+        hint = did_you_mean(key, fields)
+        if not hint and key in self._homes and len(path) <= 2:  # noqa: PLR2004 - section.key
+            hint = f" (it belongs to [{self._homes[key]}])"
+        self.problems.append(Problem(path, f"unknown key {dotted(path)}{hint}"))
+
+    def _wrong(self, path: KeyPath, text: str) -> object:
+        self.problems.append(Problem(path, f"{dotted(path)} {text}"))
+        return NODEFAULT
+
+
+# --- types in plain words ----------------------------------------------------------------------
+
+
+def strip(kind: Any) -> Any:  # noqa: ANN401 - annotations have no type of their own
+    """Take limits and `| None` off an annotation."""
+    if get_origin(kind) is Annotated:
+        return strip(get_args(kind)[0])
+    if get_origin(kind) in {Union, types.UnionType}:
+        (inner,) = (each for each in get_args(kind) if each is not type(None))
+        return strip(inner)
+    return kind
+
+
+def metas(kind: Any) -> Iterator[Meta]:  # noqa: ANN401
+    """All limits and descriptions in an annotation."""
+    if get_origin(kind) is Annotated:
+        inner, *notes = get_args(kind)
+        yield from (note for note in notes if isinstance(note, Meta))
+        yield from metas(inner)
+    elif get_origin(kind) in {Union, types.UnionType}:
+        for each in get_args(kind):
+            yield from metas(each)
+
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def in_words(kind: Any) -> str:  # noqa: ANN401
+    """Say what a value must be: `a whole number from 1 to 65535`."""
+    bare = strip(kind)
+    for meta in metas(kind):
+        if meta.extra and "form" in meta.extra:
+            return str(meta.extra["form"])
+    if get_origin(bare) is Literal:
+        return "one of " + ", ".join(f'"{choice}"' for choice in get_args(bare))
+    if get_origin(bare) is tuple:
+        item = strip(get_args(bare)[0])
+        if isinstance(item, type) and issubclass(item, Struct):
+            return "a list of tables, each written [[...]]"
+        return f"a list, each {in_words(item)}"
+    if get_origin(bare) is dict:
+        return "a table"
+    return _WORDS.get(bare, "text") + _limits(kind)
+
+
+def _limits(kind: Any) -> str:  # noqa: ANN401
+    low = high = None
+    words = ""
+    for meta in metas(kind):
+        low = meta.ge if meta.ge is not None else low
+        high = meta.le if meta.le is not None else high
+        words = f" greater than {meta.gt:g}" if meta.gt is not None else words
+        words = " that is not empty" if meta.min_length == 1 else words
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    return f" of at least {low}" if low is not None else words
+
+
+def kind_of(value: object) -> str:
+    """Say what a value is, without showing it: it may be a secret in a wrong place."""
+    for kind, words in _WORDS.items():
+        if isinstance(value, kind):
+            return words
+    if isinstance(value, list):
+        return "a list"
+    return "a table" if isinstance(value, dict) else "a date or time"
+
+
+def _must_be(kind: Any, value: object) -> str:  # noqa: ANN401
+    bare = strip(kind)
+    text = f"must be {in_words(kind)}"
+    if get_origin(bare) is Literal and isinstance(value, str):
+        return f'{text}, not "{value}"' + did_you_mean(value, get_args(bare))
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and bare in {int, float}:
+        return f"{text}, not {value}"
+    if isinstance(value, str) and (bare is str or typing.get_origin(bare) is Literal):
+        return text  # right kind, wrong form
+    return f"{text}, not {kind_of(value)}"

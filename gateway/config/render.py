@@ -1,0 +1,263 @@
+"""Sans-IO: settings as text: what is in force, the JSON schema, the page for people.
+
+All of it is derived from the settings structs, so it cannot say anything else than they do.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
+
+from gateway.config.decode import in_words, metas, strip
+from gateway.config.layers import dotted, quoted
+from gateway.config.toml_lines import KeyPath
+from gateway.config.unsupported import is_to_come
+from gateway.settings import Settings
+from platforms.core.contract import PlatformSpec
+from sessions.values.duration import Duration
+from sessions.values.secret import Secret
+from sessions.values.size import Size
+
+_PASSWORD = re.compile(r"(?<=://)([^/@\s]*):[^/@\s]*@")
+
+
+# --- what is in force --------------------------------------------------------------------------
+
+
+def show(
+    settings: Settings, sources: Mapping[KeyPath, str] | None = None, *, secrets: bool = False
+) -> str:
+    """Write settings as TOML, each value with where it comes from; secrets only when asked for."""
+    return "\n".join(_Writer(sources or {}, secrets=secrets).table(settings, ())).strip() + "\n"
+
+
+class _Writer:
+    def __init__(self, sources: Mapping[KeyPath, str], *, secrets: bool) -> None:
+        self._sources = sources
+        self._secrets = secrets
+
+    def table(self, settings: Struct | dict[str, Any], path: KeyPath) -> Iterator[str]:
+        """Values first: in TOML whatever follows a header belongs to it."""
+        items = settings if isinstance(settings, dict) else msgspec.structs.asdict(settings)
+        below = []
+        for key, value in items.items():
+            if _is_table(value) or (isinstance(value, tuple) and value and _is_table(value[0])):
+                below.append((key, value))
+            else:
+                yield self._line(key, value, (*path, key))
+        for key, value in below:
+            tables = value if isinstance(value, tuple) else [value]
+            for index, table in enumerate(tables):
+                inside: KeyPath = (*path, key)
+                header = dotted(tuple(part for part in inside if isinstance(part, str)))
+                yield from ("", f"[[{header}]]" if isinstance(value, tuple) else f"[{header}]")
+                inside = (*inside, index) if isinstance(value, tuple) else inside
+                yield from self.table(table, inside)
+
+    def _line(self, key: str, value: object, path: KeyPath) -> str:
+        name = dotted((key,))
+        if value is None:
+            return f"# {name} is not set"
+        source = " ".join(self._sources.get(path, "").split())
+        return f"{name} = {self._value(value)}" + (f"  # {source}" if source else "")
+
+    def _value(self, value: object) -> str:
+        match value:
+            case bool():
+                return str(value).lower()
+            case Duration() | Size():
+                return quoted(str(value))
+            case int() | float():
+                return repr(value)
+            case Secret():
+                return quoted(value.reveal() if self._secrets else _masked(value.reveal()))
+            case tuple() | list():
+                return "[" + ", ".join(self._value(item) for item in value) + "]"
+            case dict():
+                pairs = (f"{dotted((key,))} = {self._value(item)}" for key, item in value.items())
+                return "{" + ", ".join(pairs) + "}"
+            case _:
+                text = str(value)
+                return quoted(text if self._secrets else _PASSWORD.sub(r"\1:***@", text))
+
+
+def _is_table(value: object) -> bool:
+    if isinstance(value, dict):
+        return bool(value) and all(isinstance(item, Struct) for item in value.values())
+    return isinstance(value, Struct)
+
+
+def _masked(secret: str) -> str:
+    """Show of a secret only what is none: an address without its password."""
+    return _PASSWORD.sub(r"\1:***@", secret) if "://" in secret else "***"
+
+
+# --- schema ------------------------------------------------------------------------------------
+
+_OWN_TYPES: dict[type, dict[str, Any]] = {
+    Secret: {"type": "string", "description": "env:NAME, file:PATH, credential:NAME or itself"},
+    Path: {"type": "string"},
+    Duration: {"anyOf": [{"type": "string"}, {"type": "number"}]},
+    Size: {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+}
+
+
+def schema(specs: Mapping[str, PlatformSpec]) -> dict[str, Any]:
+    """Make the JSON schema of a configuration file, for editors."""
+    made = _object(Settings)
+    platforms = {name: _object(spec.config) for name, spec in sorted(specs.items())}
+    made["properties"]["platforms"] = {
+        "type": "object",
+        "properties": platforms,
+        "additionalProperties": False,
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Holdfast", **made}
+
+
+def _object(kind: type[Struct]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": _first_sentence(kind),
+        "properties": {field.encode_name: _property(field) for field in fields(kind)},
+        "required": [field.encode_name for field in fields(kind) if field.required],
+        "additionalProperties": False,
+    }
+
+
+def _property(field: FieldInfo) -> dict[str, Any]:
+    made = _part(field.type)
+    about = _about(field)
+    return {**made, "description": about} if about else made
+
+
+def _part(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - annotations have no type of their own
+    bare = strip(kind)
+    if bare in _OWN_TYPES:
+        return _OWN_TYPES[bare]
+    if get_origin(bare) is tuple:
+        return {"type": "array", "items": _part(get_args(bare)[0])}
+    if get_origin(bare) is dict:
+        return {"type": "object", "additionalProperties": _part(get_args(bare)[1])}
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        return _object(bare)
+    made = msgspec.json.schema(kind)
+    # TOML has no null: what may be None may only be left out.
+    return next((each for each in made.get("anyOf", ()) if each != {"type": "null"}), made)
+
+
+# --- the page for people -----------------------------------------------------------------------
+
+_HEAD = """# Configuration
+
+This page is written by `python -m scripts.configuration_docs` from the declarations in the code.
+
+The file is TOML. It is `--config FILE`, else `$HOLDFAST_CONFIG`, else the first of `./holdfast.toml`,
+`~/.config/holdfast/holdfast.toml` and `/etc/holdfast/holdfast.toml`. None of them need exist.
+A value is taken from `--set section.key=VALUE`, else from the file, else from the environment, else it is the
+default. In the environment a key is written `HOLDFAST_SECTION__KEY`, for example `HOLDFAST_HTTP__PORT=9000`.
+
+`holdfast config check` says what is wrong, with line and key; `holdfast config show` says what is in force and
+where it comes from; `holdfast config schema` prints a JSON schema for editors.
+
+A **secret** is written `env:NAME` (a variable of the environment), `file:PATH` (the content of a file),
+`credential:NAME` (a file of the folder of credentials), or as it is; a file that holds secrets as
+they are should be readable by its owner only (`chmod 600`). A model's key that is refused is read once more from
+its file or credential, so a key can be exchanged while the gateway runs. Relative paths start from the folder of the file.
+The **folder of credentials** is the one that systemd passes (`LoadCredential=`), else `~/.config/holdfast/credentials`,
+else `/etc/holdfast/credentials`. A file in it that is called like a variable, such as `TELEGRAM_BOT_TOKEN`, counts as that
+variable, unless it is set. See [service.md](service.md).
+A **span of time** is written `"24h"`, `"1h 30m"` or as a number of seconds.
+"""
+
+
+def documentation(specs: Mapping[str, PlatformSpec]) -> str:
+    """Write the page about all keys."""
+    lines = [_HEAD]
+    for field in fields(Settings):
+        if field.name == "platforms":
+            for name, spec in sorted(specs.items()):
+                lines += _section(f"[platforms.{name}]", spec.config, spec.secrets)
+            continue
+        kind = strip(field.type)
+        many = get_origin(kind) is tuple
+        header = f"[[{field.name}]]" if many else f"[{field.name}]"
+        lines += _section(header, get_args(kind)[0] if many else kind, _VARIABLES.get(header, {}))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_VARIABLES = {
+    "[model]": {
+        "api_key": "OPENAI_API_KEY` or `ANTHROPIC_API_KEY",
+        "base_url": "OPENAI_BASE_URL",
+    }
+}
+
+
+def _section(header: str, kind: type[Struct], variables: Mapping[str, str]) -> Iterator[str]:
+    yield from ("", f"## `{header}`", "", _first_sentence(kind))
+    rows, below = [], []
+    for field in fields(kind):
+        path = f"{header.strip('[]')}.{field.encode_name}"
+        child = _tables_in(path, strip(field.type))
+        if child is None:
+            waits = is_to_come(path.split("."))
+            rows.append(_row(field, variables.get(field.encode_name, ""), waits=waits))
+        else:
+            below.append(child)
+    if rows:
+        yield from ("", "| key | value | default | |", "|---|---|---|---|", *rows)
+    for name, child_kind in below:
+        if issubclass(kind, child_kind):  # a fallback is like the model itself
+            yield from ("", f"## `{name}`", "", _first_sentence(child_kind))
+        else:
+            yield from _section(name, child_kind, {})
+
+
+def _tables_in(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # noqa: ANN401
+    """Header and struct of the tables that stand under a key, if tables do."""
+    header, child = {
+        tuple: (f"[[{name}]]", get_args(kind)[:1]),
+        dict: (f"[{name}.NAME]", get_args(kind)[1:]),
+    }.get(get_origin(kind), (f"[{name}]", (kind,)))
+    if child and isinstance(child[0], type) and issubclass(child[0], Struct):
+        return header, child[0]
+    return None
+
+
+def _row(field: FieldInfo, variable: str, *, waits: bool) -> str:
+    about = _about(field)
+    if waits:
+        about += " *Not in this version: refused.*"
+    if variable:
+        about += f" In the environment: `{variable}`."
+    cells = (f"`{field.encode_name}`", _value_words(field.type), _default(field), about.strip())
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _about(field: FieldInfo) -> str:
+    return next((meta.description for meta in metas(field.type) if meta.description), "")
+
+
+def _value_words(kind: Any) -> str:  # noqa: ANN401 - annotations have no type of their own
+    own = {
+        Secret: "a secret",
+        Path: "a path",
+        Duration: "a span of time",
+        Size: "an amount of bytes",
+    }
+    return own.get(strip(kind)) or in_words(kind)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is NODEFAULT and field.default_factory is NODEFAULT:
+        return "required"
+    value = field.default if field.default is not NODEFAULT else field.default_factory()
+    return "" if value is None else f"`{_Writer({}, secrets=True)._value(value)}`"  # noqa: SLF001
+
+
+def _first_sentence(kind: type[Struct]) -> str:
+    return (kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ").strip()

@@ -1,0 +1,1 @@
+"""The platform adapters in use, each supervised and restarted."""

@@ -1,0 +1,67 @@
+"""Sans-IO: what a stream tells beside the words of an answer, as events with names of their own."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.http.api.pieces import ToolOver, ToolRuns
+from gateway.turns.news import Told
+
+PROGRESS, NOTICE = "hermes.tool.progress", "holdfast.notice"
+
+NoChoices = Annotated[
+    list[Any],
+    Meta(
+        description="Only for OpenAI's libraries, which take every event for a chunk.",
+        extra_json_schema={"maxItems": 0},
+    ),
+]
+
+
+class ToolRunning(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="running"):
+    """A tool of the agent begins. Exactly one `completed` with the same id follows."""
+
+    tool: str
+    emoji: str
+    label: str
+    call_id: str = msgspec.field(name="toolCallId")
+    choices: NoChoices | UnsetType = UNSET
+
+
+class ToolCompleted(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="completed"):
+    """A tool has come to its end, whatever that was."""
+
+    tool: str
+    call_id: str = msgspec.field(name="toolCallId")
+    choices: NoChoices | UnsetType = UNSET
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """A word of the gateway's own, which is not a part of the answer."""
+
+    id: Annotated[str, Meta(description="Which notice it is, whatever its words.")]
+    text: str
+    choices: NoChoices | UnsetType = UNSET
+
+
+EVENTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    PROGRESS: (ToolRunning, ToolCompleted),
+    NOTICE: (Notice,),
+}
+"""What is told under which name."""
+
+
+def told(
+    piece: ToolRuns | ToolOver | Told, *, chunk_like: bool = False
+) -> tuple[str, ToolRunning | ToolCompleted | Notice]:
+    """Give an event: its name, and what it says. One like a chunk has empty `choices` besides."""
+    none: list[Any] | UnsetType = [] if chunk_like else UNSET
+    match piece:
+        case ToolRuns(call, tool, label, emoji):
+            running = ToolRunning(tool=tool, emoji=emoji, label=label, call_id=call, choices=none)
+            return PROGRESS, running
+        case ToolOver(call, tool):
+            return PROGRESS, ToolCompleted(tool=tool, call_id=call, choices=none)
+        case Told(id_, text):
+            return NOTICE, Notice(id=id_, text=text, choices=none)

@@ -1,0 +1,182 @@
+"""The whole document, as OpenAPI 3.1 has it."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from inspect import cleandoc
+from typing import Any
+
+import msgspec
+
+from gateway.http.api.chat_shapes import TOOLS_RULE, ChatRequest
+from gateway.http.api.responses_shapes import RULES
+from gateway.http.openapi import chat, responses, watching
+from gateway.http.openapi.terms import Access, Content, Field, Operation, Reply
+
+OPERATIONS: tuple[Operation, ...] = (
+    *chat.OPERATIONS,
+    *responses.OPERATIONS,
+    *watching.OPERATIONS,
+)
+EVENTS = "x-events"
+"""Under a stream: the schema of each event's data, by the event's name; "" has
+none, and a name may end with `*`."""
+
+_REF = "#/components/schemas/{name}"
+_KEY = "key"
+_SECURITY: dict[Access, list[dict[str, list[str]]]] = {
+    "key": [{_KEY: []}],
+    "open": [],
+    "key unless local": [{}, {_KEY: []}],
+}
+_DESCRIPTION = """\
+The agent behind this gateway, for programs made for OpenAI's API: the same sessions, journal and \
+recovery as in a chat.
+
+Every address answers also to HEAD where it answers to GET. Bodies are read as JSON whatever their \
+Content-Type says. Every refusal and error is an `ErrorBody`. Addresses of the gateway's own web \
+page and of chat platforms are no part of this.
+"""
+_TAGS = {
+    "chat": "Ask the agent.",
+    "responses": "Ask the agent, and come back to its answers.",
+    "models": "Who answers.",
+    "watching": "How the daemon does.",
+}
+
+
+@cache
+def written(version: str) -> bytes:
+    """Give the document; `version` is ours."""
+    return msgspec.json.encode(document(version))
+
+
+def document(version: str) -> dict[str, Any]:
+    """Put everything together."""
+    schemas, components = _schemas()
+    paths: dict[str, dict[str, Any]] = {}
+    for each in OPERATIONS:
+        paths.setdefault(each.path, {})[each.method] = _operation(each, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Holdfast",
+            "version": version,
+            "description": _DESCRIPTION,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/", "description": "The gateway that gave this document."}],
+        "tags": [{"name": name, "description": about} for name, about in _TAGS.items()],
+        "security": _SECURITY["key"],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                _KEY: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "`holdfast config show --secrets` prints it (http.api_key).",
+                }
+            },
+        },
+    }
+
+
+# --- shapes ------------------------------------------------------------------------------------
+
+_Schemas = Mapping[Any, dict[str, Any]]
+
+
+def _schemas() -> tuple[_Schemas, dict[str, Any]]:
+    """Give the schema of each shape in use, and the named ones that these refer to."""
+    taken, of_taken = _described(each.body.shape for each in OPERATIONS if each.body)
+    given, of_given = _described(_given())
+    for name, rule in {ChatRequest.__name__: TOOLS_RULE, **RULES}.items():
+        of_taken[name] |= rule
+    for each in of_given.values():
+        _complete(each)
+    return taken | given, of_taken | of_given
+
+
+def _described(shapes: Iterable[Any]) -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
+    known = list(dict.fromkeys(shapes))
+    schemas, components = msgspec.json.schema_components(known, ref_template=_REF)
+    for each in components.values():
+        each["description"] = cleandoc(each["description"])
+    return dict(zip(known, schemas, strict=True)), components
+
+
+def _given() -> Iterable[Any]:
+    for content in (c for each in OPERATIONS for reply in each.replies for c in reply.content):
+        if content.shape is not None:
+            yield content.shape
+        for shapes in content.events.values():
+            yield from shapes
+
+
+def _complete(schema: dict[str, Any]) -> None:
+    """Say of what we write that it is written also where it is the usual."""
+    usual = [name for name, each in schema.get("properties", {}).items() if "default" in each]
+    for name in usual:
+        del schema["properties"][name]["default"]
+    if usual:
+        schema["required"] += usual
+
+
+# --- operations --------------------------------------------------------------------------------
+
+
+def _operation(each: Operation, schemas: _Schemas) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": each.id,
+        "tags": [each.tag],
+        "summary": each.summary,
+        "security": _SECURITY[each.access],
+        "responses": {
+            str(reply.status): _reply(reply, schemas)
+            for reply in sorted(each.replies, key=lambda reply: reply.status)
+        },
+    }
+    if each.description:
+        found["description"] = each.description
+    if each.parameters:
+        found["parameters"] = [
+            {"name": field.name, "in": place, "required": field.always, **_field(field)}
+            for place, field in each.parameters
+        ]
+    if each.body:
+        found["requestBody"] = {"required": True, "content": _content([each.body], schemas)}
+    return found
+
+
+def _reply(reply: Reply, schemas: _Schemas) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": reply.description}
+    if reply.headers:
+        found["headers"] = {
+            field.name: {"required": field.always, **_field(field)} for field in reply.headers
+        }
+    if reply.content:
+        found["content"] = _content(reply.content, schemas)
+    return found
+
+
+def _field(field: Field) -> dict[str, Any]:
+    example = {} if field.example is None else {"example": field.example}
+    return {"description": field.description, "schema": field.schema, **example}
+
+
+def _content(contents: Iterable[Content], schemas: _Schemas) -> dict[str, Any]:
+    return {each.media: _body(each, schemas) for each in contents}
+
+
+def _body(content: Content, schemas: _Schemas) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if not content.events:  # OpenAPI 3.1 does not say whether a stream or its events were meant
+        found["schema"] = {"type": "string"} if content.shape is None else schemas[content.shape]
+    if content.examples:
+        found["examples"] = {name: {"value": each} for name, each in content.examples.items()}
+    if content.events:
+        found[EVENTS] = {
+            name: {"anyOf": [schemas[shape] for shape in shapes]}
+            for name, shapes in content.events.items()
+        }
+    return found

@@ -1,0 +1,1 @@
+"""From an incoming message to the conversation that answers it."""

@@ -1,0 +1,82 @@
+"""Sans-IO: what a program that asks over HTTP wants besides an answer; stored with its message.
+
+A message that carries wishes is taken as it is: its words are never a command, it always waits for
+its turn, and what it says of earlier messages opens its session.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gateway.media.incoming import attachments
+from platforms.core.contract import File, InboundMessage, Part
+from sessions.conversation.events import Pending
+from sessions.records import Attachment, InboxEntry, Message, ToolCall
+
+
+class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message that was said before, as the program tells it."""
+
+    role: str  # as in `sessions.records.Message`
+    text: str = ""
+    files: tuple[File, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a message is to be answered."""
+
+    system: str = ""  # added to our own prompt
+    model: str = ""  # empty: the one that answers there anyway
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    effort: str | None = None
+    before: tuple[Row, ...] = ()
+    rows: tuple[Message, ...] = ()  # of another conversation, which this one branches off
+    after: str = ""  # the session that goes on
+    once: bool = False  # the conversation is this request, and is closed with its answer
+    keyed: bool = False  # it may be sent again, and then means the same
+    digest: str = ""  # of the request: under the same key nothing else may be asked
+    kept: bool = False  # the answer may be asked for again by its id
+    called: str = ""  # the model, as the answer names it
+    echo: bytes = b""  # what the answer says of its request, in the words of the request's form
+
+
+_write = msgspec.json.Encoder().encode
+_read = msgspec.json.Decoder(Wishes).decode
+
+
+def write_wishes(wishes: Wishes) -> bytes:
+    """Write wishes for the message that carries them."""
+    return _write(wishes)
+
+
+def read_wishes(written: bytes) -> Wishes:
+    """Read them back."""
+    return _read(written)
+
+
+def requested(entry: InboxEntry, event: InboundMessage, origin: str) -> Pending:
+    """Read a stored message that carries wishes."""
+    wishes = read_wishes(event.wishes)
+    parts: list[Part] = [file for row in wishes.before for file in row.files]
+    files = iter(attachments(entry.id, (*parts, *event.parts)))
+    before = (*wishes.rows, *(_message(row, files) for row in wishes.before))
+    message = Message("user", event.text, files=tuple(files))
+    return Pending(
+        entry.id,
+        entry.address,
+        f"{event.address.platform}:{event.sender.id}",
+        message,
+        origin=origin,
+        before=before,
+        wishes=write_wishes(msgspec.structs.replace(wishes, before=(), rows=())),
+        once=wishes.once,
+        after=wishes.after,
+    )
+
+
+def _message(row: Row, files: Iterator[Attachment]) -> Message:
+    own = tuple(next(files) for _ in row.files)
+    return Message(row.role, row.text, row.tool_calls, row.tool_call_id, files=own)

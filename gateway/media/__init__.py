@@ -1,0 +1,1 @@
+"""Files in both directions, and speech as text."""

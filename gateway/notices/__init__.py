@@ -1,0 +1,1 @@
+"""Every sentence of Holdfast itself that a chat shows."""

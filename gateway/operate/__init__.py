@@ -1,0 +1,1 @@
+"""What an operator runs; nothing of the daemon imports it."""

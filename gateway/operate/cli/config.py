@@ -1,0 +1,85 @@
+"""`holdfast config`: what is wrong with the configuration, and what is in force."""
+
+import sys
+
+import click
+from msgspec.structs import replace
+
+from gateway.config.loader import Loaded, Options, check, environment
+from gateway.config.render import schema as schema_of
+from gateway.config.render import show as text_of
+from gateway.errors import CannotStart, ConfigError
+from gateway.http import api_key
+from gateway.operate.cli.common import as_json, configured, print_json, settings_of
+from gateway.operate.cli.platforms import discord_invite, slack_manifest
+from platforms.core.registry import specs
+
+
+@click.group(help="Check and show the configuration.")
+def config() -> None:
+    """See the help."""
+
+
+config.add_command(discord_invite)
+config.add_command(slack_manifest)
+
+
+@config.command("check")
+@as_json
+@configured
+def check_(options: Options, *, as_json: bool) -> None:
+    """Say everything that is wrong; exit code 78 when something is."""
+    report = check(options, environment(), specs())
+    path = str(report.path) if report.path else None
+    if as_json:
+        print_json(
+            {
+                "ok": not report.problems,
+                "file": path,
+                "problems": report.problems,
+                "warnings": report.warnings,
+            }
+        )
+    else:
+        for line in (*report.problems, *report.warnings):
+            click.echo(line, err=True)
+        if not report.problems:
+            click.echo(f"The configuration works ({path or 'there is no file: all defaults'}).")
+    if report.problems:
+        sys.exit(ConfigError.exit_code)
+
+
+@config.command()
+@click.option("--secrets", is_flag=True, help="Also show secrets.")
+@configured
+def show(options: Options, *, secrets: bool) -> None:
+    """Show what is in force, and where each value comes from."""
+    loaded = settings_of(options)
+    try:
+        loaded = with_own_key(loaded)
+    except CannotStart as error:
+        if secrets:
+            raise
+        click.echo(f"holdfast: {error}", err=True)  # the rest can be shown all the same
+    click.echo(f"# file: {loaded.path or 'none'}")
+    click.echo(f"# state: {loaded.home}")
+    click.echo(text_of(loaded.settings, loaded.sources, secrets=secrets), nl=False)
+
+
+def with_own_key(loaded: Loaded) -> Loaded:
+    """Add the key of the API that was made here, where none is configured."""
+    http = loaded.settings.http
+    key = None if http.api_key else api_key.read(loaded.home)
+    if key is None:
+        return loaded
+    settings = replace(loaded.settings, http=replace(http, api_key=key))
+    source = str(api_key.place(loaded.home))
+    return replace(
+        loaded, settings=settings, sources={**loaded.sources, ("http", "api_key"): source}
+    )
+
+
+@config.command()
+def schema() -> None:
+    """Print a JSON schema of the file, for editors."""
+    print_json(schema_of(specs()))

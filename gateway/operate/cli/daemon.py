@@ -1,0 +1,126 @@
+"""`holdfast link`, `status` and `send`: questions and orders to the running daemon."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from gateway.errors import HoldfastError
+from gateway.operate.cli.common import (
+    as_json,
+    control_socket,
+    moment,
+    nobody_runs,
+    order,
+    plain,
+    print_json,
+)
+from gateway.process.control_socket import NotRunning, ask
+from gateway.spending.days import spoken
+from sessions.values.clock import SystemClock, rfc3339
+from sessions.values.loopback import is_loopback
+
+DEFAULT_PORT = 80
+
+
+class NotSent(HoldfastError):
+    """It was not sent."""
+
+
+@click.command(help="Print a one-time link to the web page.")
+@click.option("--base-url", metavar="URL", help="Address under which the page is reached.")
+def link(base_url: str | None) -> None:
+    """See the help."""
+    address = order("link", base_url=base_url)
+    click.echo(address)
+    click.echo("It opens the page once, within an hour.", err=True)
+    place = urlsplit(address)
+    if base_url is None and place.hostname and is_loopback(place.hostname):
+        port = place.port or DEFAULT_PORT
+        here = f"[{place.hostname}]" if ":" in place.hostname else place.hostname
+        # At the other end the address of the link must be the one that is listened on there.
+        near = "" if here in {"127.0.0.1", "localhost"} else f"{here}:"
+        far = "127.0.0.1" if here == "localhost" else here
+        tunnel = f"ssh -L {near}{port}:{far}:{port} {_here()}"
+        click.echo(f"From another machine, first: {tunnel}", err=True)
+
+
+def _here() -> str:
+    import getpass  # noqa: PLC0415 - needed for one line of one command
+    import socket  # noqa: PLC0415 - likewise
+
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@click.command(help="Say how the running gateway is; exit code 0 when one runs, 1 when not.")
+@as_json
+def status(*, as_json: bool) -> None:
+    """See the help."""
+    try:
+        found = ask(control_socket(), "status")
+    except NotRunning:
+        if as_json:
+            print_json({"state": "not running"})
+        else:
+            click.echo(f"{nobody_runs()}.")
+        sys.exit(1)
+    started = found.get("started_at")
+    if as_json:
+        if isinstance(started, int):
+            found["started_at"] = rfc3339(started)
+        print_json(found)
+        return
+    for line in glance(found, SystemClock().now()):
+        click.echo(line)
+
+
+def glance(found: Mapping[str, Any], now: int) -> list[str]:
+    """How it stands, for people: what counts first, then a line for each thing that has one."""
+    started, running = found["started_at"], found["running"]
+    version = f", version {found['version']}" if found.get("version") else ""
+    how_long = spoken(max(0, now - started) // 1000)
+    process = f"(since {moment(started)}){version}, pid {found.get('pid', 'unknown')}"
+    lines = [
+        f"{found['state'].capitalize()} for {how_long} {process}.",
+        f"{running or 'No'} turn{'' if running == 1 else 's'} under way.",
+    ]
+    if found.get("safe_mode"):
+        lines.append(found["safe_mode"])
+    rows = [("page", found["url"])] if found.get("url") else []
+    rows += [
+        (name, how if how == "connected" else f"NOT WELL: {how}")
+        for name, how in found.get("platforms", {}).items()
+    ]
+    rows += [
+        (f"today, {limit['for']}", f"{limit['used']} of {limit['limit']}")
+        for limit in found.get("today", ())
+    ]
+    width = max((len(name) for name, _ in rows), default=0)
+    return [*lines, *(f"  {name.ljust(width)}  {plain(text)}" for name, text in rows)]
+
+
+@click.command(help="Post TEXT into CHAT, such as telegram:1001; `-` reads it from the input.")
+@click.argument("chat")
+@click.argument("text")
+@as_json
+def send(chat: str, text: str, *, as_json: bool) -> None:
+    """See the help."""
+    if text == "-":
+        text = sys.stdin.read()
+    if not text.strip():
+        msg = "There is nothing to send."
+        raise click.UsageError(msg)
+    found = order("send", chat=chat, text=text)
+    if as_json:
+        print_json(found)
+    if found["state"] != "sent":
+        msg = (
+            f"It is not sent yet ({found['state']}); it stays in the outbox as {found['id']}."
+            if found["state"] in {"pending", "attempting"}
+            else f"It could not be sent ({found['state']}, {found['id']}); the log says why."
+        )
+        raise NotSent(msg)
+    if not as_json:
+        click.echo(f"Sent ({found['id']}).")

@@ -1,0 +1,57 @@
+"""`holdfast config discord-invite` and `slack-manifest`: what a platform must be given first."""
+
+import asyncio
+from importlib import import_module
+
+import click
+
+from gateway.config.loader import Options
+from gateway.errors import CannotStart, ConfigError
+from gateway.operate.cli.common import configured, print_json, settings_of
+from platforms.core.errors import PlatformError, Unauthorized
+from platforms.core.registry import PlatformNotInstalled, UnknownPlatform, find
+
+
+@click.command("discord-invite")
+@configured
+def discord_invite(options: Options) -> None:
+    """Print the link that lets the Discord bot into a server."""
+    _installed("discord")
+    config = settings_of(options).settings.platforms.get("discord")
+    if config is None:
+        msg = "Discord is not configured; set DISCORD_BOT_TOKEN, or platforms.discord.token"
+        raise ConfigError(msg)
+    invitation = import_module("platforms.discord.invite").invitation
+    try:
+        # What `settings_of` gives is an object of the platform's own kind.
+        link = asyncio.run(invitation(config.token.reveal(), config.base_url))  # type: ignore[attr-defined]
+    except Unauthorized as error:
+        raise ConfigError(str(error)) from error
+    except PlatformError as error:
+        raise CannotStart(str(error)) from error
+    click.echo(link)
+
+
+@click.command("slack-manifest")
+@click.option("--name", default="Holdfast", show_default=True, help="What the app is called.")
+@click.option(
+    "--url",
+    default="",
+    metavar="URL",
+    help="Public https:// address of /slack/events, when Slack is to send requests "
+    '(mode = "http"); without it the app uses Socket Mode.',
+)
+def slack_manifest(name: str, url: str) -> None:
+    """Print the manifest from which Slack makes the app."""
+    if url and not url.startswith("https://"):
+        msg = "must begin with https://, Slack sends to nothing else"
+        raise click.BadParameter(msg, param_hint="--url")
+    _installed("slack")
+    print_json(import_module("platforms.slack.manifest").manifest(name, url))
+
+
+def _installed(platform: str) -> None:
+    try:
+        find(platform)
+    except (PlatformNotInstalled, UnknownPlatform) as error:
+        raise CannotStart(str(error)) from error

@@ -1,0 +1,243 @@
+"""`holdfast sessions`: looks at conversations in the store, and steers them through the daemon."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from agent.request.file_lines import with_files
+from gateway.config.loader import Options
+from gateway.errors import HoldfastError
+from gateway.operate.cli.common import (
+    as_json,
+    configured,
+    moment,
+    order,
+    print_fields,
+    print_json,
+    print_table,
+    read_store,
+)
+from sessions.records import Message, Session, Turn
+from sessions.store.store import SessionStore
+from sessions.values.clock import rfc3339
+
+LISTED = 50
+
+
+class Unknown(HoldfastError):
+    """There is no such session; `holdfast sessions list` shows them all."""
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """A session with all that belongs to it."""
+
+    session: Session
+    history: tuple[Message, ...]
+    turns: tuple[Turn, ...]
+
+
+@click.group(help="Look at conversations, stop them, bring them back.")
+def sessions() -> None:
+    """See the help."""
+
+
+@sessions.command("list")
+@click.option("--all", "every", is_flag=True, help=f"More than the newest {LISTED}.")
+@as_json
+@configured
+def list_(options: Options, *, as_json: bool, every: bool) -> None:
+    """List sessions, the newest first."""
+    limit = None if as_json or every else LISTED
+
+    async def read(store: SessionStore) -> tuple[Session, ...]:
+        return tuple(await store.sessions(limit=limit))
+
+    found = read_store(options, read)
+    if as_json:
+        print_json([session_data(session) for session in found])
+        return
+    print_table(
+        ("ID", "STATE", "MESSAGES", "UPDATED", "CONVERSATION", "TITLE"),
+        (
+            (each.id, state(each), each.messages, moment(each.updated_at), each.key, _title(each))
+            for each in found
+        ),
+        "No sessions yet.",
+    )
+
+
+@sessions.command()
+@click.argument("session")
+@as_json
+@configured
+def show(options: Options, session: str, *, as_json: bool) -> None:
+    """Show a session with its history and turns."""
+    whole = _read(options, session)
+    if as_json:
+        print_json(whole_data(whole))
+        return
+    found = whole.session
+    print_fields(
+        {
+            "session": found.id,
+            "conversation": found.key,
+            "state": state(found),
+            "title": _title(found) or "-",
+            "begun": moment(found.created_at),
+            "updated": moment(found.updated_at),
+        }
+    )
+    click.echo()
+    print_table(
+        ("TURN", "STATE", "STARTED", "SECONDS", "ATTEMPTS"),
+        ((t.id, t.state.value, moment(t.started_at), _seconds(t), t.attempts) for t in whole.turns),
+        "No turns yet.",
+    )
+    click.echo()
+    for message in whole.history:
+        click.echo(f"{_who(message)}: {_said(message)}")
+
+
+@sessions.command()
+@click.argument("session")
+@as_json
+@configured
+def export(options: Options, session: str, *, as_json: bool) -> None:
+    """Print a session whole, as Markdown or (with --json) as JSON."""
+    whole = _read(options, session)
+    if as_json:
+        print_json(whole_data(whole))
+        return
+    found = whole.session
+    click.echo(f"# {_title(found) or found.key}\n")
+    click.echo(f"{found.id} · {found.key} · {rfc3339(found.created_at)}")
+    for message in whole.history:
+        click.echo(f"\n## {_who(message)}\n\n{_said(message)}")
+
+
+@sessions.command()
+@click.argument("session", required=False)
+@click.option("--all", "every", is_flag=True, help="Stop everything that runs.")
+def stop(session: str | None, *, every: bool) -> None:
+    """Stop what a session is working on, or everything; each chat is told."""
+    if every == bool(session):
+        msg = "Name one session, or say --all."
+        raise click.UsageError(msg)
+    if every:
+        count = order("stop_all")["stopped"]
+        tasks = "1 task" if count == 1 else f"{count} tasks"
+        click.echo(f"Stopped {tasks}." if count else "Nothing was running.")
+        return
+    found = order("stop", session=session)
+    click.echo(f"{'Stopped' if found['stopped'] else 'Nothing was running in'} {found['id']}.")
+
+
+@sessions.command()
+@click.argument("session")
+def resume(session: str) -> None:
+    """Bring an earlier session back into its conversation."""
+    click.echo(f"Brought back {order('resume', session=session)['id']}.")
+
+
+@sessions.command()
+@click.argument("session")
+def delete(session: str) -> None:
+    """Close a session for good."""
+    click.echo(f"Deleted {order('delete', session=session)['id']}.")
+
+
+def _read(options: Options, text: str) -> Whole:
+    async def read(store: SessionStore) -> Whole | None:
+        found = await store.find_session(text)
+        if found is None:
+            return None
+        history = await store.history(found.id)
+        return Whole(found, tuple(history), tuple(await store.turns(found.id)))
+
+    whole = read_store(options, read)
+    if whole is None:
+        msg = f"No session has the id {text}; `holdfast sessions list` shows them all."
+        raise Unknown(msg)
+    return whole
+
+
+# --- for programs ----------------------------------------------------------------------------
+
+
+def session_data(session: Session) -> dict[str, Any]:
+    """Write a session for programs."""
+    return {
+        "id": session.id,
+        "key": session.key,
+        "state": session.state.value,
+        "reason": session.reason.value if session.reason else None,
+        "title": session.title,
+        "messages": session.messages,
+        "created_at": rfc3339(session.created_at),
+        "updated_at": rfc3339(session.updated_at),
+    }
+
+
+def whole_data(whole: Whole) -> dict[str, Any]:
+    """Write a session with history and turns for programs."""
+    return {
+        **session_data(whole.session),
+        "history": [_message_data(message) for message in whole.history],
+        "turns": [_turn_data(turn) for turn in whole.turns],
+    }
+
+
+def _message_data(message: Message) -> dict[str, Any]:
+    data: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        data["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        data["tool_call_id"] = message.tool_call_id
+    if message.interrupted is not None:
+        data["interrupted"] = message.interrupted
+    return data
+
+
+def _turn_data(turn: Turn) -> dict[str, Any]:
+    return {
+        "id": turn.id,
+        "state": turn.state.value,
+        "started_at": rfc3339(turn.started_at),
+        "finished_at": rfc3339(turn.finished_at) if turn.finished_at is not None else None,
+        "attempts": turn.attempts,
+    }
+
+
+# --- for people ------------------------------------------------------------------------------
+
+
+def state(session: Session) -> str:
+    """Say in which state a session is, and why."""
+    return (
+        f"{session.state.value} ({session.reason.value})" if session.reason else session.state.value
+    )
+
+
+def _title(session: Session) -> str:
+    return session.title or ""
+
+
+def _seconds(turn: Turn) -> str:
+    if turn.finished_at is None:
+        return "-"
+    return f"{(turn.finished_at - turn.started_at) / 1000:.1f}"
+
+
+def _who(message: Message) -> str:
+    return f"{message.role} {message.sender}" if message.sender else message.role
+
+
+def _said(message: Message) -> str:
+    calls = [f"[{call.name} {call.arguments}]" for call in message.tool_calls]
+    broken = [f"[interrupted: {message.interrupted}]"] if message.interrupted else []
+    said = with_files(message.content, message.files)
+    return "\n".join(part for part in (said, *calls, *broken) if part)

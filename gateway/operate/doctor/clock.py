@@ -1,0 +1,92 @@
+"""The hour: a clock that is wrong makes signatures invalid, and timestamps of messages absurd."""
+
+from collections.abc import Iterator, Sequence
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+import httpx2
+
+from agent.providers.transport.connections import tls
+from gateway.operate.doctor.context import Case
+from sessions.values.finding import Finding, fail, ok, warn
+from sessions.values.unreached import why_unreached
+
+ODD, WRONG = 30.0, 300.0
+"""Seconds apart that are odd, and beyond which Slack's signed requests are refused."""
+
+_SECONDS = 6.0
+_SET = "Set this machine's clock, and keep it right: `timedatectl set-ntp true`."
+_OFFICIAL = {
+    "openai": "https://api.openai.com",
+    "openai-responses": "https://api.openai.com",
+    "anthropic": "https://api.anthropic.com",
+}
+
+
+async def hours(case: Case) -> Sequence[Finding]:
+    """Compare with the first service that tells the hour; those that are talked to anyway."""
+    reasons = []
+    async with httpx2.AsyncClient(verify=tls(), timeout=_SECONDS) as client:
+        for url in _services(case):
+            before = case.clock.now()
+            try:
+                answer = await client.head(url, follow_redirects=False)
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+                reasons.append(why_unreached(error) or type(error).__name__)
+                continue
+            after = case.clock.now()
+            told = _moment(answer)
+            host = httpx2.URL(url).host
+            if told is not None:
+                return [judged(_apart(told, before, after), host)]
+            reasons.append(f"{host} does not tell it")
+    why = f" ({reasons[0]})" if reasons else ": there is no service to compare it with"
+    return [ok("clock", f"not compared{why}")]
+
+
+def _services(case: Case) -> Iterator[str]:
+    """Roots of the services in use: a HEAD there does nothing, and needs no key."""
+    settings = case.settings
+    model = settings.model
+    found = [getattr(each, "base_url", "") for each in settings.platforms.values()]
+    found += [model.base_url or _OFFICIAL.get(model.provider, "")]
+    for url in found:
+        if url:
+            yield str(httpx2.URL(url).copy_with(raw_path=b"/"))
+
+
+def _moment(answer: httpx2.Response) -> float | None:
+    """Read the hour of an answer, in milliseconds; what lay in a cache tells an old one."""
+    if answer.status_code == HTTPStatus.BAD_GATEWAY or "age" in answer.headers:
+        return None
+    try:
+        return parsedate_to_datetime(answer.headers.get("date", "")).timestamp() * 1000
+    except (ValueError, TypeError):
+        return None
+
+
+def _apart(told: float, before: int, after: int) -> float:
+    """Seconds between the clocks, for sure: the answer was made between, in that whole second."""
+    if after < told:
+        return (after - told) / 1000
+    return max((before - told - 1000) / 1000, 0.0)
+
+
+def judged(apart: float, host: str) -> Finding:
+    """Say how wrong the clock is."""
+    size = abs(apart)
+    if size < ODD:
+        return ok("clock", f"agrees with {host}")
+    way = "ahead of" if apart > 0 else "behind"
+    text = f"this machine's clock is {_span(size)} {way} {host}'s"
+    if size < WRONG:
+        return warn("clock", text, _SET)
+    return fail("clock", f"{text}; signed requests, as Slack's, are refused then", _SET)
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:  # noqa: PLR2004 - two minutes
+        return f"{seconds:.0f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"

@@ -1,0 +1,148 @@
+"""Who may read what: the configuration with its secrets, and everything in the state folder."""
+
+import asyncio
+import contextlib
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gateway.config import credentials
+from gateway.operate.doctor.context import Case
+from gateway.process.control_socket import socket_path
+from sessions.values.finding import Finding, fail, ok, warn
+
+MEND = "modes"
+_OTHERS = 0o077
+_KEPT = ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "api_key", "lock")
+
+
+async def modes(case: Case) -> Sequence[Finding]:
+    """Look at the state folder; the file of the configuration says itself what is wrong with it."""
+    return await asyncio.to_thread(lambda: [*_found(case)])
+
+
+def _found(case: Case) -> Iterator[Finding]:
+    home = case.home
+    try:
+        folder = home.stat()
+    except FileNotFoundError:
+        yield ok("state folder", f"{home} is made at the first start")
+        return
+    except OSError as error:
+        yield fail(
+            "state folder",
+            f"{home} cannot be looked at: {error.strerror}",
+            "Run this as the user who runs Holdfast.",
+        )
+        return
+    if not stat.S_ISDIR(folder.st_mode):
+        yield fail(
+            "state folder",
+            f"{home} is no folder",
+            "Move it away, or set HOLDFAST_HOME to a folder.",
+        )
+        return
+    open_ones = [path for path in (*_private(case), *_secrets(case)) if _is_open(path)]
+    strangers = [path for path in _private(case) if path.lstat().st_uid != folder.st_uid]
+    for path in open_ones:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        yield warn(
+            "modes",
+            f"{path} can be opened by others (mode {mode:04o})",
+            f"Run `chmod {_closed(path):o} {path}`, or `holdfast doctor --fix`.",
+            mend=MEND,
+        )
+    if strangers:
+        owner = _user(folder.st_uid)
+        yield fail(
+            "owner",
+            f"{', '.join(path.name for path in strangers)} in {home} belong to somebody else than "
+            f"{owner}, whose folder it is",
+            f"Run `chown -R {owner} {home}` as root, and start Holdfast only as {owner}.",
+        )
+    if not os.access(home, os.W_OK | os.X_OK):
+        yield fail(
+            "state folder",
+            f"{home} cannot be written by {_user(os.geteuid())}",
+            f"Run this as {_user(folder.st_uid)}, or make the folder writable.",
+        )
+    if not open_ones and not strangers:
+        yield ok("modes", f"only {_user(folder.st_uid)} can open {home}")
+
+
+def mend(case: Case) -> Iterator[tuple[bool, str]]:
+    """Close what is open; tells of each whether it was done."""
+    paths = [path for path in (*_private(case), *_secrets(case)) if _is_open(path)]
+    for path in paths:
+        yield _close(path, _closed(path))
+    if case.path and case.loaded and any("chmod 600" in each for each in case.loaded.warnings):
+        yield _close(case.path, *_for_its_readers(case.path))
+
+
+def _close(path: Path, mode: int, remark: str = "") -> tuple[bool, str]:
+    try:
+        path.chmod(mode)
+    except OSError as error:
+        return False, f"{path} stays as it is: {error.strerror}"
+    return True, f"{path} has mode {mode:04o} now{remark}"
+
+
+def _for_its_readers(path: Path) -> tuple[int, str]:
+    """The mode of a configuration; a group that was given it on purpose keeps it."""
+    found = path.stat()
+    mode = stat.S_IMODE(found.st_mode) & ~_OTHERS
+    if found.st_mode & stat.S_IRGRP and found.st_gid != _own_group(found.st_uid):
+        group = _group(found.st_gid)
+        remark = f"; the group {group} may still read it (chmod 600 takes that away)"
+        return mode | stat.S_IRGRP, remark
+    return mode, ""
+
+
+def _private(case: Case) -> Iterator[Path]:
+    paths = [case.home, *(case.home / name for name in _KEPT)]
+    for path in (*paths, socket_path(case.home, case.environ)):
+        if path.exists() and not path.is_symlink():
+            yield path
+
+
+def _secrets(case: Case) -> Iterator[Path]:
+    """The folder of credentials and what lies in it; systemd's own copies are its own business."""
+    places = {name: value for name, value in case.environ.items() if name == "HOME"}
+    folder = credentials.folder(places)
+    if folder is None:
+        return
+    yield folder
+    with contextlib.suppress(OSError):
+        yield from sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _is_open(path: Path) -> bool:
+    return bool(path.stat().st_mode & _OTHERS)
+
+
+def _closed(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode) & ~_OTHERS
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def _own_group(user: int) -> int:
+    try:
+        return pwd.getpwuid(user).pw_gid
+    except KeyError:
+        return -1

@@ -1,0 +1,46 @@
+"""Runs checks side by side, each with its deadline; one that breaks is a finding like others."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from gateway.operate.doctor.check import Check
+from gateway.operate.doctor.context import Case
+from gateway.operate.doctor.found import Group
+from sessions.values.finding import Finding, fail, ok
+
+log = logging.getLogger(__name__)
+
+
+async def run(checks: Iterable[Check], case: Case) -> tuple[Group, ...]:
+    """Carry out all of them; gives the groups in the order of their first checks."""
+    listed = tuple(checks)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_outcome(check, case)) for check in listed]
+    found: dict[str, list[Finding]] = {}
+    for check, task in zip(listed, tasks, strict=True):
+        found.setdefault(check.group, []).extend(task.result())
+    return tuple(Group(name, tuple(findings)) for name, findings in found.items() if findings)
+
+
+async def _outcome(check: Check, case: Case) -> tuple[Finding, ...]:
+    if case.loaded is None and not check.unread:
+        return (ok(check.group, "not looked at: the configuration does not work"),)
+    if check.remote and case.offline:
+        return (ok(check.group, "not looked at: --offline"),)
+    try:
+        async with asyncio.timeout(check.seconds):
+            return tuple(await check.look(case))
+    except TimeoutError:
+        return (
+            fail(
+                "the check",
+                f"looking took longer than {check.seconds:g} s",
+                "Find out what hangs there: a disk, a name server, or the network.",
+            ),
+        )
+    except Exception as error:
+        # What one check did not foresee must not hide what the others find.
+        log.debug("a check of %s broke", check.group, exc_info=error)
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        return (fail("the check", f"broke: {what}", "Report this to those who make Holdfast."),)

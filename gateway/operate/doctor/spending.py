@@ -1,0 +1,45 @@
+"""What it may cost: a model that is paid for, and nothing that limits it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from urllib.parse import urlsplit
+
+from gateway.config.unsupported import is_to_come
+from gateway.operate.doctor.context import Case
+from gateway.settings import Settings
+from sessions.values.finding import Finding, ok, warn
+from sessions.values.loopback import is_loopback
+
+_KEYS = ("usd_per_day", "tokens_per_day")
+
+
+async def spending(case: Case) -> Sequence[Finding]:
+    """See that there is a limit where there is a bill."""
+    return _judged(case.settings, is_to_come)
+
+
+def _judged(settings: Settings, to_come: Callable[[Iterable[str | int]], bool]) -> list[Finding]:
+    known = [key for key in _KEYS if not to_come(("limits", key))]
+    if not known or not is_paid(settings):
+        return []
+    limits = settings.limits
+    tables = [limits, getattr(limits, "all", None), *limits.users.values()]
+    if any(getattr(table, key, None) is not None for table in tables for key in known):
+        return [ok("limits", "what a day may cost is limited")]
+    return [
+        warn(
+            "limits",
+            f"{settings.model.name or 'the model'} is paid for, and nothing limits what a day costs",
+            f"Set limits.{known[0]}, for each person.",
+        )
+    ]
+
+
+def is_paid(settings: Settings) -> bool:
+    """Whether a model in use probably costs money: it wants a key, and is not on this machine."""
+    targets = (settings.model, *settings.model.fallback)
+    return any(
+        target.provider != "demo"
+        and target.api_key is not None
+        and not (target.base_url and is_loopback(urlsplit(target.base_url).hostname or ""))
+        for target in targets
+    )

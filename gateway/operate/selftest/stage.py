@@ -1,0 +1,142 @@
+"""The daemon as a process of its own, with a state folder and a configuration that are thrown away."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from gateway.errors import CannotStart
+from gateway.operate.selftest.chat_service import TOKEN, ChatService
+from gateway.operate.selftest.model_service import ModelService
+from gateway.operate.selftest.plain_http import listening
+from sessions.values.clock import Clock
+
+START_SECONDS = 20.0
+STOP_SECONDS = 15.0
+
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "VIRTUAL_ENV")
+_CONFIGURATION = """
+[gateway]
+drain_seconds = 5
+log_level = "warning"
+[model]
+provider = "openai"
+name = "selftest"
+base_url = "http://127.0.0.1:{model}/v1"
+api_key = "selftest"
+[model.timeouts]
+first_token = 2.0
+first_token_soft = 1.0
+gap_text = 1.0
+gap_tool = 1.0
+backoff = 0.05
+[access]
+allow = ["telegram:*"]
+[limits]
+messages_per_minute = 10000
+[platforms.telegram]
+token = "{token}"
+base_url = "http://127.0.0.1:{chat}"
+[http]
+port = 0
+ui = false
+"""
+
+
+class Stage:
+    """Two services and a daemon between them that can be killed and started again."""
+
+    def __init__(
+        self, folder: Path, environ: Mapping[str, str], chat: ChatService, model: ModelService
+    ) -> None:
+        self.chat = chat
+        self.model = model
+        self.home = folder / "state"
+        self._folder = folder
+        self._environ = {name: environ[name] for name in _KEPT if name in environ}
+        self._process: asyncio.subprocess.Process | None = None
+
+    def configure(self, chat: int, model: int) -> None:
+        """Write the configuration, for services on these ports."""
+        file = self._folder / "holdfast.toml"
+        file.write_text(_CONFIGURATION.format(chat=chat, model=model, token=TOKEN))
+        file.chmod(0o600)
+
+    async def start(self) -> None:
+        """Start the daemon and wait until it says that it is ready, as systemd would."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+            place = self._folder / "notify"
+            place.unlink(missing_ok=True)
+            told.bind(str(place))
+            told.setblocking(False)  # noqa: FBT003 - its only argument
+            with (self._folder / "log").open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-c", "from gateway.operate.cli import main; main()", "run"),
+                    *("--config", str(self._folder / "holdfast.toml")),
+                    cwd=self._folder,
+                    env={
+                        **self._environ,
+                        "HOLDFAST_HOME": str(self.home),
+                        "NOTIFY_SOCKET": str(place),
+                    },
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            try:
+                async with asyncio.timeout(START_SECONDS), asyncio.TaskGroup() as either:
+                    ready = either.create_task(_ready(told))
+                    ended = either.create_task(self._process.wait())
+                    await asyncio.wait({ready, ended}, return_when=asyncio.FIRST_COMPLETED)
+                    started = ready.done()
+                    ready.cancel()
+                    ended.cancel()
+            except TimeoutError:
+                started = False
+        if not started:
+            await self.kill()
+            said = (self._folder / "log").read_text(errors="replace").splitlines()
+            msg = f"The gateway does not start here: {said[-1] if said else 'it says nothing'}"
+            raise CannotStart(msg)
+
+    async def kill(self) -> None:
+        """End it as a power cut would."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int | None:
+        """End it in order; gives its exit code, None when it did not end in time."""
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> int | None:
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return process.returncode if process else None
+        process.send_signal(number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                return await process.wait()
+        process.kill()
+        await process.wait()
+        return None
+
+
+async def _ready(told: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    while b"READY=1" not in await loop.sock_recv(told, 4096):
+        pass
+
+
+@contextlib.asynccontextmanager
+async def staged(folder: Path, environ: Mapping[str, str], clock: Clock) -> AsyncIterator[Stage]:
+    """Open the services, with a daemon that is not started yet."""
+    chat, model = ChatService(clock), ModelService()
+    async with listening(chat.heard) as at_chat, listening(model.heard) as at_model:
+        stage = Stage(folder, environ, chat, model)
+        stage.configure(at_chat, at_model)
+        try:
+            yield stage
+        finally:
+            await stage.kill()

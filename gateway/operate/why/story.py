@@ -1,0 +1,96 @@
+"""Sans-IO: what happened to something received, and when."""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from gateway.inbound import decisions
+from gateway.inbound.decisions import Decision
+from gateway.inbound.reader import read_event
+from gateway.operate.why.facts import Way
+from platforms.core.contract import InboundDelete, InboundEdit
+from sessions.records import InboxEntry, Item, ItemState
+
+
+def headline(way: Way) -> str:
+    """Say which message this is."""
+    entry = way.entry
+    return f"{_kind(entry)} {entry.event} of {entry.key}"
+
+
+def _kind(entry: InboxEntry) -> str:
+    decision = decisions.read(entry.decision)
+    match decision:
+        case Decision.EDIT:
+            return "edit"
+        case Decision.DELETE:
+            return "deletion"
+        case Decision.BUTTON:
+            return "button"
+        case Decision.UNKNOWN_COMMAND:
+            return "unknown command"
+        case Decision.NOT_ADDRESSED | Decision.BOT | Decision.NOT_ALLOWED:
+            return "message"
+        case Decision.STALE | Decision.TOO_MANY | Decision.BEFORE_RESTORE:
+            return "message"
+        case None:
+            return f"command /{entry.decision}" if is_command(entry) else "message"
+        case _:
+            assert_never(decision)
+
+
+def is_command(entry: InboxEntry) -> bool:
+    """Whether it was a command: its decision is neither a role nor one of the others."""
+    return bool(entry.decision) and entry.decision not in {*decisions.ROLES, *Decision}
+
+
+def steps(way: Way) -> list[tuple[int, str]]:
+    """Tell what happened, each with its moment, in order."""
+    return sorted(_steps(way), key=lambda step: step[0])
+
+
+def _steps(way: Way) -> Iterator[tuple[int, str]]:
+    entry, turn, around = way.entry, way.traced.turn, way.around
+    decision = f" (decision: {entry.decision})" if entry.decision else ""
+    yield entry.received_at, f"received and stored as {entry.id}{decision}"
+    yield from _corrections(way)
+    if turn:
+        if turn.started_at < entry.received_at:
+            yield entry.received_at, f"given to turn {turn.id}, which was running, to steer it"
+        else:
+            others = around.together - 1
+            with_others = f", with {others} more of what waited" if others else ""
+            yield turn.started_at, f"turn {turn.id} began{with_others}"
+        if turn.resumed:
+            times = "once" if turn.resumed == 1 else f"{turn.resumed} times"
+            yield turn.started_at, f"it was taken up again {times} after a restart"
+        if turn.finished_at is not None:
+            cause = f": {turn.cause}" if turn.cause else ""
+            tries = f"{turn.attempts} request{'' if turn.attempts == 1 else 's'} to the model"
+            yield turn.finished_at, f"turn {turn.state.value}, {tries}{cause}"
+    for item in way.traced.items:
+        yield item.created_at, f"{item.kind} {item.id} written"
+        if item.settled_at is not None:
+            yield item.settled_at, f"{item.kind} {_settled(item)}"
+    if entry.settled_at is not None and not (turn and turn.finished_at == entry.settled_at):
+        yield entry.settled_at, "settled"
+
+
+def _settled(item: Item) -> str:
+    tries = f" after {item.tries} tries" if item.tries > 1 else ""
+    if item.state is ItemState.SENT:
+        return f"sent{tries}"
+    return f"given up{tries}: {item.error or 'no cause is known'}"
+
+
+def _corrections(way: Way) -> Iterator[tuple[int, str]]:
+    """What its author changed of it later, and whether that came in time."""
+    entry, turn = way.entry, way.traced.turn
+    for row in reversed(way.around.corrections):
+        event = read_event(row) if row.payload else None
+        if not isinstance(event, InboundEdit | InboundDelete) or event.message != entry.event:
+            continue
+        verb = "deleted" if isinstance(event, InboundDelete) else "edited"
+        if turn and turn.started_at <= row.received_at:
+            yield row.received_at, f"{verb} by its author; too late, its turn had begun"
+        else:
+            yield row.received_at, f"{verb} by its author while it waited"

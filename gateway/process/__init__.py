@@ -1,0 +1,1 @@
+"""The daemon as a process: start, lock, signals, restart, control socket, systemd."""

@@ -1,0 +1,321 @@
+"""The control socket: how commands on this machine reach the running daemon.
+
+A request is one line of JSON, `{"do": "send", "args": {…}}`; so is the answer, `{"ok": …}` or
+`{"error": "One sentence.", "code": 1}`. After a request that opens a stream both sides send lines
+until one of them leaves. Only the user who runs the daemon is let in.
+"""
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import inspect
+import logging
+import os
+import socket
+import stat
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.errors import CannotStart, ConfigError, HoldfastError
+from gateway.process.exit import first_of
+from platforms.core.errors import PlatformError
+from sessions.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+LONGEST_LINE = 4 * 1024 * 1024
+LONGEST_PATH = 100  # bytes; the kernel takes 107
+REQUEST_WITHIN = 10.0  # seconds a client has to say what it wants
+ANSWER_WITHIN = 75.0  # seconds an operation may take
+CONNECT_WITHIN = 5.0
+
+EXPECTED = (HoldfastError, PlatformError, StoreError, ValueError, LookupError, OSError)
+"""What an operation may raise; its words are the answer."""
+
+Operation = Callable[..., Awaitable[object]]
+Stream = Callable[["Wire", Mapping[str, object]], Awaitable[None]]
+
+
+class NotRunning(CannotStart):
+    """No Holdfast runs on this state folder; start one with: holdfast run."""
+
+
+class NotAnswering(CannotStart):
+    """The running Holdfast ended before it answered."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a client wants done."""
+
+    do: str
+    args: dict[str, Any] = {}
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of it; without `error` it is done."""
+
+    ok: Any = None
+    error: str = ""
+    code: int = 0
+
+
+def socket_path(home: Path, environ: Mapping[str, str]) -> Path:
+    """Where the socket of a state folder is; the kernel takes only short paths."""
+    usual = home / "control.sock"
+    if len(os.fsencode(usual)) <= LONGEST_PATH:
+        return usual
+    name = hashlib.sha256(os.fsencode(home)).hexdigest()[:24]
+    return Path(environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"holdfast-{name}.sock"  # noqa: S108 - nobody else can answer there: both sides check the other's user
+
+
+class Wire:
+    """Lines of JSON both ways."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> bytes | None:
+        """Give the next line; None when the other side has left."""
+        try:
+            line = await self._reader.readuntil(b"\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        except asyncio.LimitOverrunError:
+            msg = f"A line may have {LONGEST_LINE} bytes at most."
+            raise ValueError(msg) from None
+        return line
+
+    async def write(self, message: object) -> None:
+        """Send one line; raises `ConnectionError` when the other side has left."""
+        self._writer.write(msgspec.json.encode(message) + b"\n")
+        await self._writer.drain()
+
+    def peer(self) -> int:
+        """Tell which user is on the other side."""
+        return peer_user(self._writer.get_extra_info("socket"))
+
+    async def close(self) -> None:
+        """Leave."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+def peer_user(connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's wrapper of one
+    """Tell which user opened the other end of a unix socket; the kernel knows."""
+    form = "3i"
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
+    return int(struct.unpack(form, found)[1])
+
+
+# --- the daemon's side -----------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    path: Path,
+    operations: Mapping[str, Operation],
+    streams: Mapping[str, Stream] | None = None,
+    *,
+    users: frozenset[int] | None = None,
+) -> AsyncIterator[None]:
+    """Answer requests inside of this block; `users` may ask, else the daemon's own and root.
+
+    The caller holds the lock of the state folder, so a socket that lies there is a dead one's.
+    """
+    listening = _listen(path)
+    clerk = _Clerk(operations, streams or {}, users or frozenset({os.geteuid(), 0}))
+    async with asyncio.TaskGroup() as connections:
+        open_ones: set[asyncio.Task[None]] = set()
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = connections.create_task(clerk.serve(Wire(reader, writer)))
+            open_ones.add(task)
+            task.add_done_callback(open_ones.discard)
+
+        server = await asyncio.start_unix_server(connected, sock=listening, limit=LONGEST_LINE)
+        try:
+            yield
+        finally:
+            server.close()
+            _remove(path)
+            for task in open_ones:
+                task.cancel()
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _listen(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()
+        listening.bind(os.fspath(path))
+        path.chmod(0o600)  # before anybody can connect: that takes `listen`
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        msg = f"The control socket {path} cannot be made: {error.strerror}."
+        raise CannotStart(msg) from error
+    return listening
+
+
+class _Clerk:
+    """Takes requests, one connection at a time of its own task."""
+
+    def __init__(
+        self,
+        operations: Mapping[str, Operation],
+        streams: Mapping[str, Stream],
+        users: frozenset[int],
+    ) -> None:
+        self._operations = operations
+        self._streams = streams
+        self._users = users
+
+    async def serve(self, wire: Wire) -> None:
+        try:
+            await self._serve(wire)
+        except ConnectionError:
+            log.debug("a client of the control socket left early")
+        finally:
+            await wire.close()
+
+    async def _serve(self, wire: Wire) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_WITHIN):
+                line = await wire.read()
+            if line is None:
+                return
+            if (
+                wire.peer() not in self._users
+            ):  # only now, or what it sends would meet a closed door
+                await wire.write(
+                    Answer(error="Only the user who runs Holdfast may do this.", code=1)
+                )
+                return
+            request = msgspec.json.decode(line, type=Request)
+        except TimeoutError:
+            return
+        except ValueError as error:
+            await wire.write(Answer(error=f"This is not a request: {error}", code=2))
+            return
+        if request.do in self._streams:
+            await self._stream(wire, request)
+        else:
+            await wire.write(await self._carry_out(request))
+
+    async def _carry_out(self, request: Request) -> Answer:
+        operation = self._operations.get(request.do)
+        if operation is None:
+            return Answer(error=f"The running Holdfast cannot do {request.do!r}.", code=1)
+        try:
+            inspect.signature(operation).bind(**request.args)
+        except TypeError as error:
+            return Answer(error=f"{request.do}: {error}.", code=2)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return Answer(ok=await operation(**request.args))
+        except TimeoutError:
+            return Answer(error=f"This took longer than {ANSWER_WITHIN:g} seconds.", code=1)
+        except EXPECTED as error:
+            return _failed(error)
+        except Exception as error:
+            # One broken request must not end the daemon: the same rule as for a web request.
+            log.exception("the operation %s broke", request.do)
+            sentence = f"An error inside Holdfast ({type(error).__name__}); its log says more."
+            return Answer(error=sentence, code=1)
+
+    async def _stream(self, wire: Wire, request: Request) -> None:
+        try:
+            await self._streams[request.do](wire, request.args)
+        except ConnectionError:
+            raise
+        except EXPECTED as error:
+            await wire.write(_failed(error))
+        except ExceptionGroup as group:
+            if group.split(EXPECTED)[1]:
+                raise
+            await wire.write(_failed(first_of(group)))
+
+
+def _failed(error: BaseException) -> Answer:
+    code = error.exit_code if isinstance(error, HoldfastError) else 1
+    sentence = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return Answer(error=str(sentence) or type(error).__name__, code=code)
+
+
+# --- the client's side -----------------------------------------------------------------------
+
+
+def ask(path: Path, do: str, args: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - what the operation answers
+    """Have the daemon do something and give its answer; raises `HoldfastError`."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(CONNECT_WITHIN)
+        try:
+            connection.connect(os.fspath(path))
+            check_peer(peer_user(connection), path)
+            connection.settimeout(ANSWER_WITHIN + 5)
+            connection.sendall(msgspec.json.encode(Request(do, dict(args or {}))) + b"\n")
+            line = b""
+            while not line.endswith(b"\n") and (more := connection.recv(65536)):
+                line += more
+        except OSError as error:
+            raise unreachable(path, error) from error
+    return read_answer(line)
+
+
+async def connect(path: Path, do: str, **args: object) -> Wire:
+    """Open a stream to the daemon; raises `HoldfastError`."""
+    try:
+        async with asyncio.timeout(CONNECT_WITHIN):
+            wire = Wire(*await asyncio.open_unix_connection(path, limit=LONGEST_LINE))
+        check_peer(wire.peer(), path)
+        await wire.write(Request(do, dict(args)))
+    except OSError as error:
+        raise unreachable(path, error) from error
+    return wire
+
+
+def check_peer(user: int, path: Path) -> None:
+    """Refuse to talk to a daemon of somebody else's: it could be an impostor.
+
+    Root may talk to whoever the state folder belongs to, such as the user of the machine's service.
+    """
+    trusted = {os.geteuid(), 0}
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            trusted.add(path.parent.stat().st_uid)
+    if user not in trusted:
+        msg = f"The control socket belongs to another user (uid {user}); run this as that user."
+        raise CannotStart(msg)
+
+
+def unreachable(path: Path, error: OSError) -> HoldfastError:
+    """Say why the daemon cannot be reached."""
+    if error.errno in {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR}:
+        return NotRunning()
+    if isinstance(error, TimeoutError):
+        return NotAnswering("The running Holdfast does not answer; `holdfast status` may say more.")
+    if isinstance(error, ConnectionError):
+        return NotAnswering()
+    return CannotStart(f"The control socket {path} cannot be used: {error.strerror}.")
+
+
+def read_answer(line: bytes) -> Any:  # noqa: ANN401 - what the operation answers
+    """Take an answer apart; raises what it says went wrong."""
+    try:
+        answer = msgspec.json.decode(line, type=Answer)
+    except msgspec.DecodeError:
+        raise NotAnswering from None
+    if answer.error:
+        raise (ConfigError if answer.code == ConfigError.exit_code else CannotStart)(answer.error)
+    return answer.ok

@@ -1,0 +1,243 @@
+"""Runs a gateway as a service: lock, signals, systemd, control socket."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from gateway.errors import CannotStart, HoldfastError
+from gateway.process.bulletin import Daemon, ending, keep_alive, tell_story
+from gateway.process.control_socket import Operation, Stream, Wire, serving, socket_path
+from gateway.process.handover import LOCK, Handover
+from gateway.process.lock import only_daemon
+from gateway.process.systemd_notify import Systemd
+from platforms.console import CHAT, ConsoleAdapter, Screen
+from platforms.core.contract import Adapter
+from platforms.core.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Runner(Protocol):
+    """What is run: `gateway.runner.GatewayRunner`."""
+
+    ready: asyncio.Event
+    stopping: asyncio.Event
+    restarting: asyncio.Event
+    hurry: asyncio.Event
+
+    @property
+    def condition(self) -> Daemon:
+        """What the service manager is told about."""
+        ...
+
+    @property
+    def operations(self) -> Mapping[str, Operation]:
+        """What the control socket offers."""
+        ...
+
+    def adapter(self, name: str) -> Adapter | None:
+        """One of the adapters in use."""
+        ...
+
+    async def run(self) -> None:
+        """Until `stopping` is set and everything is drained."""
+        ...
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A line from a terminal: words, or that nothing more will be said."""
+
+    say: str = ""
+    id: str = ""
+    end: bool = False
+    of: tuple[str, ...] = ()  # at the end: all that was said, also to a daemon before this one
+
+
+class Taken(msgspec.Struct, frozen=True, tag="taken"):
+    """A line to a terminal: this is stored, and need not be said again."""
+
+    message: str
+
+
+class Over(msgspec.Struct, frozen=True, tag="over"):
+    """A line to a terminal: all is answered, and nothing more will come."""
+
+
+Then = Callable[[], Awaitable[None]]
+
+
+async def serve(
+    runner: Runner,
+    home: Path,
+    environ: Mapping[str, str],
+    *,
+    then: Then | None = None,
+    signals: bool = True,
+    handover: Handover | None = None,
+    starts: contextlib.AbstractContextManager[object] | None = None,
+) -> None:
+    """Run until told to stop; raises `HoldfastError` for what keeps it from starting.
+
+    `then` is carried out once the gateway is ready. With `signals` the first SIGTERM or SIGINT
+    stops, and a second one skips the wait for running turns; SIGHUP has the configuration read
+    again, unless it says that the terminal is gone, which stops as well. At the end of a restart,
+    which a signal to stop turns into a stop, the lock is left in `handover`. `starts` is entered
+    behind the lock.
+    """
+    manager, handover = Systemd(environ), handover or Handover()
+    opened, hung_up = asyncio.Event(), asyncio.Event()
+    with (
+        only_daemon(home, handover.take(LOCK)) as lock,
+        _on_signals(runner, manager, hung_up.set) if signals else contextlib.nullcontext(),
+        starts or contextlib.nullcontext(),
+    ):
+        async with asyncio.TaskGroup() as beside:
+            helpers = [
+                beside.create_task(_attend(runner, home, environ, opened, then)),
+                beside.create_task(tell_story(runner.condition, manager, opened)),
+                beside.create_task(keep_alive(runner.condition, manager)),
+                beside.create_task(_reloading(runner, hung_up)),
+            ]
+            try:
+                await runner.run()
+            finally:
+                for helper in helpers:
+                    helper.cancel()
+        if runner.restarting.is_set():
+            handover.keep(LOCK, lock)
+
+
+# --- beside the runner -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _on_signals(runner: Runner, manager: Systemd, reload: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def called_off() -> bool:
+        """A stop wins over a restart that is under way."""
+        if not runner.restarting.is_set():
+            return False
+        log.info("told to stop: this is no restart any more")
+        runner.restarting.clear()
+        manager.tell(*ending(runner.condition))
+        return True
+
+    def told() -> None:
+        if called_off():
+            return
+        if runner.stopping.is_set():
+            log.info("told to stop again: not waiting for running turns")
+            runner.hurry.set()
+        runner.stopping.set()
+
+    # `nohup` ignores it for us: the end of the terminal is then no reason to stop.
+    leaves_with_terminal = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN and _has_terminal()
+
+    def hung_up() -> None:
+        if leaves_with_terminal and not _has_terminal():
+            log.info("the terminal is gone: stopping")
+            called_off()
+            runner.stopping.set()
+        else:
+            reload()
+
+    actions = {**dict.fromkeys(SIGNALS, told), signal.SIGHUP: hung_up}
+    for number, action in actions.items():
+        loop.add_signal_handler(number, action)
+    try:
+        yield
+    finally:
+        for number in actions:
+            loop.remove_signal_handler(number)
+
+
+async def _reloading(runner: Runner, hung_up: asyncio.Event) -> None:
+    """Read the configuration anew whenever SIGHUP comes; what is wrong with it is in the log."""
+    await runner.ready.wait()  # one that comes while everything starts is not forgotten
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        with contextlib.suppress(HoldfastError):
+            if reload := runner.operations.get("reload"):
+                await reload()
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a terminal that can be reached: one that hung up cannot."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+async def _attend(
+    runner: Runner,
+    home: Path,
+    environ: Mapping[str, str],
+    opened: asyncio.Event,
+    then: Then | None,
+) -> None:
+    """Open the control socket once there is something to control."""
+    await runner.ready.wait()
+    console = runner.adapter("console")
+    streams = {"chat": chat_stream(console)} if isinstance(console, ConsoleAdapter) else {}
+    async with serving(socket_path(home, environ), runner.operations, streams):
+        opened.set()
+        if then:
+            await then()
+        await asyncio.Event().wait()  # the socket stays open until the runner has ended
+
+
+# --- terminals -------------------------------------------------------------------------------
+
+
+def chat_stream(console: ConsoleAdapter) -> Stream:
+    """Let a terminal of another process look at the console's chat."""
+
+    async def stream(wire: Wire, args: Mapping[str, object]) -> None:
+        chat = args.get("chat", CHAT)
+        if not isinstance(chat, str) or not chat:
+            msg = "The chat needs a name."
+            raise CannotStart(msg)
+        async with console.attach(chat) as screen, asyncio.TaskGroup() as both:
+            showing = both.create_task(_show(screen, wire))
+            hearing = both.create_task(_hear(screen, wire))
+            await asyncio.wait({showing, hearing}, return_when=asyncio.FIRST_COMPLETED)
+            if hearing.done() and not hearing.exception() and hearing.result():
+                await asyncio.wait({showing})  # what is still to be printed
+                await wire.write(Over())
+            showing.cancel()
+            hearing.cancel()
+
+    return stream
+
+
+async def _show(screen: Screen, wire: Wire) -> None:
+    async for frame in screen.frames():
+        await wire.write(frame)
+
+
+async def _hear(screen: Screen, wire: Wire) -> bool:
+    """Take what is said; True when it is all said and answered, False when one of us leaves."""
+    while (line := await wire.read()) is not None:
+        said = msgspec.json.decode(line, type=Said)
+        if said.end:
+            await screen.finish(said.of)
+            return True
+        try:
+            await screen.say(said.say, said.id)
+        except Unavailable:  # we are about to end: it is said again to whoever comes next
+            return False
+        await wire.write(Taken(said.id))
+    return False

@@ -1,0 +1,1 @@
+"""Commands that ask the model beside the conversation."""

@@ -1,0 +1,1 @@
+"""Budgets, prices and the days they are counted in."""

@@ -1,0 +1,1 @@
+"""Turns of the agent, from preparation to what the chat sees."""

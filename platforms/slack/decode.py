@@ -1,0 +1,336 @@
+"""Sans-IO: what Slack sends, as events of ours; who did it is filled in later.
+
+A channel mention comes as `message` and as `app_mention`, and what was not acknowledged comes again:
+all of them have the id `channel:timestamp`, so the inbox knows them for one.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from platforms.core.contract import (
+    Address,
+    File,
+    Inbound,
+    InboundAction,
+    InboundDelete,
+    InboundEdit,
+    InboundMessage,
+    Part,
+    Quote,
+    Sender,
+    Text,
+)
+from platforms.slack.format import mentions, plain
+from platforms.slack.read_marks import Place, Places, is_dm, milliseconds
+
+Json = Mapping[str, Any]
+
+_COMMAND = re.compile(r"!([A-Za-z]+)(?:\s|\Z)")
+_SPOKEN = {None, "file_share", "thread_broadcast", "me_message", "bot_message"}
+_NOBODY = Sender(id="")
+_DAY = 86_400_000
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who we are in the workspace."""
+
+    team: str
+    user: str
+    bot: str = ""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """An event, and who did it as far as it says so itself."""
+
+    event: Inbound
+    user: str
+    team: str
+    is_bot: bool = False
+    channel: str = ""
+    thread: str = ""
+    ts: str = ""  # to read on from; empty when it says nothing of that
+    addressed: bool = True
+    opens: bool = False  # somebody looks at a chat with us; nothing was said
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it must not overtake what came before it, as words must not."""
+        return self.ts != "" or isinstance(self.event, InboundEdit | InboundDelete)
+
+    def is_in(self, place: Place) -> bool:
+        """Whether this is news of a place: in a channel's history stand the roots of its threads."""
+        return self.thread == place.thread or (not place.thread and self.thread == self.ts)
+
+
+class Reader:
+    """Reads payloads under one identity."""
+
+    def __init__(
+        self,
+        us: Identity,
+        places: Places,
+        names: Mapping[str, str],
+        *,
+        platform: str = "slack",
+        account: str = "",
+        require_mention: bool = True,
+        words: frozenset[str] = frozenset(),
+    ) -> None:
+        self._us = us
+        self._places = places
+        self._names = names
+        self._platform = platform
+        self._account = account
+        self._require_mention = require_mention
+        self._words = words
+
+    def payload(self, kind: str, payload: Json, now: int) -> Found | None:
+        """Read what came in an envelope or a request; None when it is nothing for us."""
+        match kind:
+            case "events_api":
+                return self.event(payload.get("event") or {}, str(payload.get("team_id") or ""))
+            case "interactive":
+                return self.action(payload)
+            case "slash_commands":
+                return self.command(payload, now)
+            case _:
+                return None
+
+    # --- events -------------------------------------------------------------------------------
+
+    def event(self, event: Json, team: str = "") -> Found | None:
+        """Read an event; also a message out of the history, once its channel is put in."""
+        kind, subtype = event.get("type"), event.get("subtype")
+        if kind == "agent_session_stopped":
+            return self._stopped(event, team)
+        if kind == "app_home_opened" and event.get("tab") == "messages":
+            return self._opened(str(event.get("channel") or ""), event, team)
+        if kind == "assistant_thread_started":  # of apps that are not agents yet
+            thread = event.get("assistant_thread") or {}
+            where = {"user": thread.get("user_id"), "event_ts": event.get("event_ts")}
+            ts = str(thread.get("thread_ts") or "")
+            return self._opened(str(thread.get("channel_id") or ""), where, team, ts)
+        if kind == "message" and subtype == "message_changed":
+            return self._changed(event, team)
+        if kind == "message" and subtype == "message_deleted":
+            return self._deleted(event, event.get("previous_message") or {}, team)
+        if kind in {"message", "app_mention"} and subtype in _SPOKEN and not event.get("hidden"):
+            return self._said(event, team)
+        return None
+
+    def _said(self, event: Json, team: str) -> Found | None:
+        channel, ts = str(event.get("channel") or ""), str(event.get("ts") or "")
+        if not channel or not ts or self._is_ours(event):
+            return None
+        raw = str(event.get("text") or "")
+        direct = _is_direct(event, channel)
+        user = str(event.get("user") or event.get("bot_id") or "")
+        command = _COMMAND.match(self._plain(raw))
+        is_command = command is not None and command[1].lower() in self._words
+        thread = _thread_of(event, direct=direct)
+        called = event.get("type") == "app_mention" or mentions(raw, self._us.user)
+        addressed = direct or called or is_command or not self._require_mention
+        if not direct and thread and self._places.find(channel, thread):
+            addressed = True
+        if not direct and not thread and addressed:
+            # A mention opens a thread; a command acts on the one that the person was in.
+            thread = self._places.last_thread(channel, user) if is_command else ts
+        message = InboundMessage(
+            id=f"{channel}:{ts}",
+            at=milliseconds(ts),
+            address=self._address(channel, thread),
+            sender=_NOBODY,
+            parts=self._parts(event),
+            direct=direct,
+            addressed=addressed,
+            context=tuple(self._forwarded(event)),
+        )
+        return Found(
+            message,
+            user,
+            _team_of(event, team),
+            is_bot=bool(event.get("bot_id")),
+            channel=channel,
+            thread=thread,
+            ts=ts,
+            addressed=addressed,
+        )
+
+    def _changed(self, event: Json, team: str) -> Found | None:
+        now, before = event.get("message") or {}, event.get("previous_message") or {}
+        if now.get("subtype") == "tombstone":  # deleted, but the replies to it are still there
+            return self._deleted({**event, "deleted_ts": now.get("ts")}, before or now, team)
+        if self._is_ours(now) or "edited" not in now:
+            return None
+        if before and before.get("text") == now.get("text"):
+            return None  # a preview of a link came
+        channel, ts = str(event.get("channel") or ""), str(now.get("ts") or "")
+        direct = _is_direct(event, channel)
+        thread = _thread_of(now, direct=direct)
+        edited = str(now["edited"].get("ts") or event.get("ts"))
+        edit = InboundEdit(
+            id=f"{channel}:{ts}:edit:{edited}",
+            at=milliseconds(edited),
+            address=self._address(channel, thread),
+            sender=_NOBODY,
+            message=f"{channel}:{ts}",
+            parts=self._parts(now),
+            direct=direct,
+        )
+        return self._about(edit, now, team)
+
+    def _deleted(self, event: Json, before: Json, team: str) -> Found | None:
+        if not before or self._is_ours(before):
+            return None
+        channel = str(event.get("channel") or "")
+        ts = str(event.get("deleted_ts") or before.get("ts") or "")
+        direct = _is_direct(event, channel)
+        delete = InboundDelete(
+            id=f"{channel}:{ts}:delete",
+            at=milliseconds(str(event.get("ts") or event.get("event_ts") or ts)),
+            address=self._address(channel, _thread_of(before, direct=direct)),
+            sender=_NOBODY,
+            message=f"{channel}:{ts}",
+            direct=direct,
+        )
+        return self._about(delete, before, team)
+
+    def _about(self, event: Inbound, message: Json, team: str) -> Found | None:
+        user = str(message.get("user") or "")
+        return Found(event, user, _team_of(message, team)) if user else None
+
+    def _stopped(self, event: Json, team: str) -> Found | None:
+        """Somebody pressed Slack's own Stop."""
+        channel = str(event.get("channel") or event.get("channel_id") or "")
+        user = str(event.get("user") or event.get("user_id") or "")
+        ts = str(event.get("event_ts") or "")
+        if not (channel and user and ts):
+            return None
+        direct = is_dm(channel)
+        thread = _thread_of(event, direct=direct)
+        message = self._command("!stop", f"{channel}:{ts}:stop", milliseconds(ts), channel, thread)
+        return Found(message, user, _team_of(event, team))
+
+    def _opened(self, channel: str, event: Json, team: str, thread: str = "") -> Found | None:
+        """Somebody looks at their chat with us, which counts as a hello; once a day is enough."""
+        user, ts = str(event.get("user") or ""), str(event.get("event_ts") or "")
+        if not (is_dm(channel) and user):
+            return None
+        at = milliseconds(ts if "." in ts else f"{ts[:-6]}.{ts[-6:]}")
+        hello = f"{channel}:hello:{at // _DAY}"
+        message = self._command("/start", hello, at, channel, thread)
+        return Found(message, user, team, channel=channel, thread=thread, opens=True)
+
+    # --- what people press and type -----------------------------------------------------------
+
+    def action(self, payload: Json) -> Found | None:
+        """Read a button of ours that somebody pressed."""
+        actions = payload.get("actions") or ()
+        if payload.get("type") != "block_actions" or not actions:
+            return None
+        pressed, person = actions[0], payload.get("user") or {}
+        if not str(pressed.get("action_id") or "").startswith("holdfast."):
+            return None
+        container, message = payload.get("container") or {}, payload.get("message") or {}
+        channel = str(container.get("channel_id") or (payload.get("channel") or {}).get("id") or "")
+        ts = str(container.get("message_ts") or message.get("ts") or "")
+        direct = is_dm(channel)
+        where = {"thread_ts": container.get("thread_ts") or message.get("thread_ts"), "ts": ts}
+        user, at = str(person.get("id") or ""), str(pressed.get("action_ts") or ts)
+        action = InboundAction(
+            id=f"{channel}:{ts}:press:{at}:{user}",
+            at=milliseconds(at),
+            address=self._address(channel, _thread_of(where, direct=direct)),
+            sender=_NOBODY,
+            action=str(pressed.get("value") or ""),
+            message=ts,
+            direct=direct,
+        )
+        return Found(action, user, str(person.get("team_id") or "")) if user else None
+
+    def command(self, payload: Json, now: int) -> Found | None:
+        """Read `/holdfast WORD`; Slack tells of no thread, so it acts on the last one there."""
+        channel, user = str(payload.get("channel_id") or ""), str(payload.get("user_id") or "")
+        trigger = str(payload.get("trigger_id") or "")
+        if not channel or not user:
+            return None
+        text = str(payload.get("text") or "").strip().lstrip("/!") or "help"
+        thread = "" if is_dm(channel) else self._places.last_thread(channel, user)
+        message = self._command(f"/{text}", f"{channel}:command:{trigger}", now, channel, thread)
+        return Found(message, user, str(payload.get("team_id") or ""))
+
+    def _command(self, text: str, id_: str, at: int, channel: str, thread: str) -> InboundMessage:
+        return InboundMessage(
+            id=id_,
+            at=at,
+            address=self._address(channel, thread),
+            sender=_NOBODY,
+            parts=(Text(text),),
+            direct=is_dm(channel),
+            addressed=True,
+        )
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def quotes(self, messages: list[dict[str, Any]], before: str) -> tuple[Quote, ...]:
+        """Read what stood in a room before a message."""
+        found = []
+        for each in messages:
+            text = self._plain(str(each.get("text") or ""))
+            ts = str(each.get("ts") or "")
+            if not text or ts == before or each.get("subtype") not in _SPOKEN:
+                continue
+            user = str(each.get("user") or each.get("bot_id") or "")
+            name = "you" if self._is_ours(each) else self._names.get(user) or user
+            found.append((milliseconds(ts), Quote(name, text, ts)))
+        return tuple(quote for _, quote in sorted(found, key=lambda pair: pair[0]))
+
+    def _address(self, channel: str, thread: str) -> Address:
+        return Address(self._platform, f"{self._us.team}/{channel}", self._account, thread)
+
+    def _plain(self, text: str) -> str:
+        return plain(text, self._names, self._us.user)
+
+    def _parts(self, event: Json) -> tuple[Part, ...]:
+        text = self._plain(str(event.get("text") or ""))
+        parts: list[Part] = [Text(text)] if text else []
+        for file in event.get("files") or ():
+            if not file.get("id") or file.get("mode") == "tombstone":
+                continue
+            name = str(file.get("name") or file.get("title") or file["id"])
+            kind = str(file.get("mimetype") or "application/octet-stream")
+            size = file.get("size")
+            known = size if isinstance(size, int) else None
+            voice = file.get("subtype") == "slack_audio"  # recorded in Slack itself
+            parts.append(File(name, kind, str(file["id"]), known, voice))
+        return tuple(parts) or (Text(""),)
+
+    def _forwarded(self, event: Json) -> list[Quote]:
+        """Messages from elsewhere that somebody shared with this one."""
+        return [
+            Quote(str(each.get("author_name") or ""), self._plain(str(each["text"])))
+            for each in event.get("attachments") or ()
+            if (each.get("is_share") or each.get("is_msg_unfurl")) and each.get("text")
+        ]
+
+    def _is_ours(self, message: Json) -> bool:
+        us = self._us
+        return message.get("user") == us.user or (us.bot != "" and message.get("bot_id") == us.bot)
+
+
+def _is_direct(event: Json, channel: str) -> bool:
+    return event.get("channel_type") == "im" or is_dm(channel)
+
+
+def _thread_of(message: Json, *, direct: bool) -> str:
+    """Name the thread a message is in. In a DM the root is a message like all others."""
+    thread = str(message.get("thread_ts") or "")
+    return "" if direct and thread == message.get("ts") else thread
+
+
+def _team_of(message: Json, team: str) -> str:
+    """Name the workspace that somebody belongs to, which in a shared channel may be another."""
+    return str(message.get("user_team") or message.get("source_team") or team)

@@ -1,0 +1,298 @@
+"""Sans-IO: from what Telegram says to what the gateway hears."""
+
+import re
+from collections.abc import Collection
+
+import msgspec
+
+from platforms.core.contract import (
+    Address,
+    File,
+    Inbound,
+    InboundAction,
+    InboundEdit,
+    InboundMessage,
+    Part,
+    Quote,
+    Sender,
+    Text,
+)
+from platforms.telegram.payloads import Attachment, Callback, Chat, Message, Span, Stopped, Update
+
+MOST_QUOTED = 4000
+
+_COMMAND = re.compile(r"/(?P<word>[A-Za-z0-9_]+)(?:@(?P<bot>[A-Za-z0-9_]+))?")
+_ENDINGS = {
+    "image/jpeg": ".jpg",
+    "image/webp": ".webp",
+    "audio/ogg": ".ogg",
+    "audio/mpeg": ".mp3",
+    "video/mp4": ".mp4",
+}
+
+
+class Me(msgspec.Struct, frozen=True):
+    """Who we are there."""
+
+    id: int
+    username: str = ""
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Turns updates into events."""
+
+    platform: str
+    account: str
+    me: Me
+    require_mention: bool = True
+    commands: frozenset[str] = frozenset()
+    """Words of ours; in a group a bare command counts only when it is one of them."""
+
+    def read(
+        self, update: Update, now: int, known_threads: Collection[tuple[str, str]] = ()
+    ) -> Inbound | None:
+        """Give the event; None when an update means nothing to us."""
+        if update.message:
+            return self._message(update.message, known_threads)
+        if update.edited_message:
+            return self._edit(update.edited_message, update.update_id)
+        if update.callback_query:
+            return self._action(update.callback_query, now)
+        if update.stopped_message_generation:
+            return self._stop(update.stopped_message_generation, update.update_id, now)
+        return None
+
+    # --- messages
+
+    def _message(
+        self, message: Message, known_threads: Collection[tuple[str, str]]
+    ) -> InboundMessage | None:
+        parts = self._parts(message)
+        sender = self._sender(message)
+        if not parts or sender is None or message.chat.type == "channel":
+            return None
+        address = self.address(message.chat, _thread(message))
+        known = bool(address.thread) and (address.chat, address.thread) in known_threads
+        return InboundMessage(
+            id=str(message.message_id),
+            at=message.date * 1000,
+            address=address,
+            sender=sender,
+            parts=parts,
+            direct=message.chat.private,
+            addressed=message.chat.private or self._addressed(message, known=known),
+            reply_to=self._quote(message),
+        )
+
+    def _edit(self, message: Message, number: int) -> InboundEdit | None:
+        parts = self._parts(message)
+        sender = self._sender(message)
+        if not parts or sender is None or message.chat.type == "channel":
+            return None
+        return InboundEdit(
+            id=f"u{number}",
+            at=(message.edit_date or message.date) * 1000,
+            address=self.address(message.chat, _thread(message)),
+            sender=sender,
+            message=str(message.message_id),
+            parts=parts,
+            direct=message.chat.private,
+        )
+
+    def address(self, chat: Chat, thread: int | None) -> Address:
+        """Name a place."""
+        return Address(self.platform, str(chat.id), self.account, str(thread) if thread else "")
+
+    def _sender(self, message: Message) -> Sender | None:
+        """Say who it was; whoever writes as a group or channel is that, and not a person."""
+        if chat := message.sender_chat:
+            return Sender(str(chat.id), chat.name, is_bot=message.is_automatic_forward)
+        user = message.sender
+        return Sender(str(user.id), user.name, user.is_bot) if user else None
+
+    def _parts(self, message: Message) -> tuple[Part, ...]:
+        words = self._words(message)
+        parts: list[Part] = [Text(words)] if words else []
+        parts += _files(message)
+        if parts and message.forward_origin:
+            # It also keeps a command that somebody passes on from being obeyed.
+            parts.insert(0, Text(f"[Forwarded from {message.forward_origin.name or 'somebody'}]"))
+        return tuple(parts)
+
+    def _words(self, message: Message) -> str:
+        text = marked(message.words, message.spans)
+        if text and not message.chat.private and not message.forward_origin:
+            text = self._without_our_name(text)
+        others = []
+        if sticker := message.sticker:
+            others.append(f"[Sticker {sticker.emoji}]".replace(" ]", "]"))
+        if message.venue:
+            others.append(f"[Place: {message.venue.title}, {message.venue.address}]")
+        if place := message.location:
+            others.append(f"[Location: {place.latitude:.6f}, {place.longitude:.6f}]")
+        if contact := message.contact:
+            name = f"{contact.first_name} {contact.last_name}".strip()
+            others.append(f"[Contact: {name}, {contact.phone_number}]")
+        if message.poll:
+            others.append(f"[Poll: {message.poll.question}]")
+        return "\n".join(filter(None, (text, *others)))
+
+    def _without_our_name(self, text: str) -> str:
+        """Take our name off the front, so that what follows may be a command."""
+        name = f"@{self.me.username}".lower()
+        bare = text.lstrip()
+        if self.me.username and bare.lower().startswith(name):
+            rest = bare[len(name) :]
+            if rest.strip() and not (rest[0].isalnum() or rest[0] == "_"):
+                return rest.lstrip(" ,:\n")
+        return text
+
+    # --- meant for us?
+
+    def _addressed(self, message: Message, *, known: bool) -> bool:
+        if message.is_automatic_forward:
+            return False
+        command = self._command(message)
+        if command is not None:
+            return command
+        if known or not self.require_mention:
+            return True
+        return self._mentioned(message) or self._answers_us(message)
+
+    def _command(self, message: Message) -> bool | None:
+        """Tell whether the first word is a command of ours, or of another; None: it is none."""
+        found = _COMMAND.match(message.words)
+        if found is None or message.forward_origin:
+            return None
+        if found["bot"]:
+            return found["bot"].lower() == self.me.username.lower()
+        if self.commands and found["word"].lower() not in self.commands:
+            return None
+        return True
+
+    def _mentioned(self, message: Message) -> bool:
+        words = message.words
+        for span in message.spans:
+            if span.type == "text_mention" and span.user and span.user.id == self.me.id:
+                return True
+            if span.type == "mention":
+                said = cut(words, span.offset, span.length)
+                if said.lower() == f"@{self.me.username}".lower():
+                    return True
+        return False
+
+    def _answers_us(self, message: Message) -> bool:
+        answered = _answered(message)
+        return bool(answered and answered.sender and answered.sender.id == self.me.id)
+
+    def _quote(self, message: Message) -> Quote | None:
+        answered = _answered(message)
+        excerpt = message.quote.text if message.quote else ""
+        if answered is None:
+            origin = message.external_reply.origin if message.external_reply else None
+            if not excerpt:
+                return None
+            return Quote(origin.name if origin else "", excerpt[:MOST_QUOTED])
+        sender = self._sender(answered)
+        text = (
+            excerpt
+            or self._words(answered)
+            or "".join(f"[{each.name}]" for each in _files(answered))
+        )
+        if not text:
+            return None
+        return Quote(sender.name if sender else "", text[:MOST_QUOTED], str(answered.message_id))
+
+    # --- buttons
+
+    def _action(self, callback: Callback, now: int) -> InboundAction | None:
+        message = callback.message
+        if message is None or not callback.data:
+            return None
+        return InboundAction(
+            id=f"c{callback.id}",
+            at=now,
+            address=self.address(message.chat, _thread(message)),
+            sender=Sender(str(callback.sender.id), callback.sender.name, callback.sender.is_bot),
+            action=callback.data,
+            message=str(message.message_id),
+            direct=message.chat.private,
+        )
+
+    def _stop(self, stopped: Stopped, number: int, now: int) -> InboundAction:
+        """The button below a draft: only in private chats, so the chat is the person."""
+        return InboundAction(
+            id=f"u{number}",
+            at=now,
+            address=self.address(stopped.chat, stopped.message_thread_id),
+            sender=Sender(str(stopped.chat.id), stopped.chat.name),
+            action="stop",
+            direct=True,
+        )
+
+
+def cut(text: str, offset: int, length: int) -> str:
+    """Take a part of a text, counted in UTF-16 units."""
+    raw = text.encode("utf-16-le", "replace")
+    return raw[2 * offset : 2 * (offset + length)].decode("utf-16-le", "replace")
+
+
+def marked(text: str, spans: tuple[Span, ...]) -> str:
+    """Write the code and the links of a message as the person had typed them."""
+    marks: list[tuple[int, str]] = []
+    for span in spans:
+        end = span.offset + span.length
+        if span.type == "code":
+            marks += [(span.offset, "`"), (end, "`")]
+        elif span.type == "pre":
+            marks += [(span.offset, f"```{span.language}\n"), (end, "\n```")]
+        elif span.type == "text_link" and span.url:
+            marks += [(span.offset, "["), (end, f"]({span.url})")]
+    if not marks:
+        return text
+    raw, written, last = text.encode("utf-16-le", "replace"), "", 0
+    for place, mark in sorted(marks, key=lambda each: each[0]):
+        written += raw[2 * last : 2 * place].decode("utf-16-le", "replace") + mark
+        last = place
+    return written + raw[2 * last :].decode("utf-16-le", "replace")
+
+
+def _thread(message: Message) -> int | None:
+    """Name the topic; outside of topics the same field only says what an answer is about."""
+    return message.message_thread_id if message.is_topic_message else None
+
+
+def _answered(message: Message) -> Message | None:
+    """Give what a message answers; the first message of a topic is not meant by those in it."""
+    answered = message.reply_to_message
+    if answered is None or answered.forum_topic_created is not None:
+        return None
+    if message.is_topic_message and answered.message_id == message.message_thread_id:
+        return None
+    return answered
+
+
+def _files(message: Message) -> list[File]:
+    found: list[File] = []
+    if message.photo:
+        largest = max(message.photo, key=lambda each: each.width * each.height)
+        found.append(_file(message, largest, "photo", "image/jpeg"))
+    if message.animation:
+        found.append(_file(message, message.animation, "animation", "video/mp4"))
+    elif message.document:
+        found.append(_file(message, message.document, "file", "application/octet-stream"))
+    for attachment, kind, media_type in (
+        (message.audio, "audio", "audio/mpeg"),
+        (message.voice, "voice", "audio/ogg"),
+        (message.video, "video", "video/mp4"),
+        (message.video_note, "video", "video/mp4"),
+    ):
+        if attachment:
+            found.append(_file(message, attachment, kind, media_type))
+    return found
+
+
+def _file(message: Message, attachment: Attachment, kind: str, media_type: str) -> File:
+    used = attachment.mime_type or media_type
+    name = attachment.file_name or f"{kind}_{message.message_id}{_ENDINGS.get(used, '')}"
+    return File(name, used, attachment.file_id, attachment.file_size, voice=kind == "voice")

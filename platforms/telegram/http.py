@@ -1,0 +1,221 @@
+"""The library's HTTP layer over aiohttp, and updates that stay unread.
+
+The library's own client takes four times as long for a request, and the longer the more of them are
+under way: it walks through all connections for each.
+"""
+
+import ssl
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode
+from urllib.request import getproxies
+
+import aiohttp
+import httpx
+import msgspec
+from telegram.error import NetworkError, TelegramError, TimedOut
+from telegram.request import BaseRequest, RequestData
+
+from platforms.telegram.payloads import Envelope, Refusal
+
+MOST_CONNECTIONS = 256
+
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
+POOL_SECONDS = 60.0
+
+_KEEPALIVE = 30.0
+_USUAL = BaseRequest.DEFAULT_NONE
+_NOT_IN_NAMES = {ord(sign): quote(sign) for sign in ('"', *map(chr, range(32)))}
+"""What would end the name of a file, or its line, is written as browsers do."""
+
+_MOST_BLOCKED = 1_000
+_read_envelope = msgspec.json.Decoder(Envelope).decode
+_read_json = msgspec.json.Decoder().decode
+_read_refusal = msgspec.json.Decoder(Refusal).decode
+
+
+class TooMany(TelegramError):
+    """Telegram asks to wait.
+
+    Raised here before the library raises its own, which warns that its attributes will change.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"Telegram asks to wait {seconds:g} s")
+        self.seconds = seconds
+
+
+def trust(base_url: str) -> ssl.SSLContext | bool:
+    """Read the certificates once for all connections; that takes longer than all the rest."""
+    if not base_url.startswith("https"):
+        return False
+    return httpx.create_ssl_context()  # as the library would
+
+
+class Connections(BaseRequest):
+    """The way to Telegram; opened when first used, and again after it was shut.
+
+    Whatever met a 429 in a chat, nothing more is sent about this chat before its time is over:
+    signs and questions about members do not go through the budget that the gateway keeps.
+    """
+
+    __slots__ = ("_blocked", "_client", "_most", "_now", "_trusted")
+
+    def __init__(
+        self,
+        trusted: ssl.SSLContext | bool,
+        now: Callable[[], float],
+        most: int = MOST_CONNECTIONS,
+    ) -> None:
+        self._trusted = trusted
+        self._now = now  # monotonic
+        self._most = most
+        self._blocked: dict[str, float] = {}  # chats, or methods that are about none
+        self._client: aiohttp.ClientSession | None = None
+
+    @property
+    def read_timeout(self) -> float | None:
+        """See `BaseRequest`."""
+        return ANSWER_SECONDS
+
+    async def initialize(self) -> None:
+        """See `BaseRequest`. Connections are opened when they are needed."""
+
+    async def shutdown(self) -> None:
+        """See `BaseRequest`."""
+        client, self._client = self._client, None
+        if client:
+            await client.close()
+
+    async def do_request(
+        self,
+        url: str,
+        method: str,
+        request_data: RequestData | None = None,
+        read_timeout: Any = _USUAL,  # noqa: ANN401 - a number, none, or the library's own mark
+        write_timeout: Any = _USUAL,  # noqa: ANN401, ARG002 - there is a deadline for all of an op
+        connect_timeout: Any = _USUAL,  # noqa: ANN401
+        pool_timeout: Any = _USUAL,  # noqa: ANN401
+    ) -> tuple[int, bytes]:
+        """See `BaseRequest`; raises `TooMany`."""
+        chat = request_data.parameters.get("chat_id", "") if request_data else ""
+        what = str(chat) or url.rpartition("/")[2]
+        left = self._blocked.get(what, 0.0) - self._now()
+        if left > 0:
+            raise TooMany(left)
+        timeout = aiohttp.ClientTimeout(
+            total=None,
+            connect=_seconds(pool_timeout, POOL_SECONDS),
+            sock_connect=_seconds(connect_timeout, CONNECT_SECONDS),
+            sock_read=_seconds(read_timeout, ANSWER_SECONDS),
+        )
+        try:
+            async with self._opened().request(
+                method,
+                url,
+                data=_form(request_data) if request_data else None,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as answer:
+                status, payload = answer.status, await answer.read()
+        except TimeoutError as error:
+            raise TimedOut from error
+        except (aiohttp.ClientError, OSError) as error:
+            # Only its kind: the words may name the address, which holds the token.
+            raise NetworkError(type(error).__name__) from error
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            seconds = _pause_in(payload)
+            self._block(what, seconds)
+            raise TooMany(seconds)
+        return status, payload
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        """Read an answer; a gateway's HTML page is no answer of Telegram's."""
+        try:
+            answer = _read_json(payload)
+        except msgspec.DecodeError as error:
+            msg = "Invalid server response"
+            raise TelegramError(msg) from error
+        if not isinstance(answer, dict):
+            msg = "Invalid server response"
+            raise TelegramError(msg)
+        return answer
+
+    def _block(self, what: str, seconds: float) -> None:
+        now = self._now()
+        if len(self._blocked) >= _MOST_BLOCKED:
+            self._blocked = {key: end for key, end in self._blocked.items() if end > now}
+        self._blocked[what] = max(now + seconds, self._blocked.get(what, 0.0))
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._client is None:
+            self._client = client_of(self._trusted, self._most)
+        return self._client
+
+
+def client_of(trusted: ssl.SSLContext | bool, most: int) -> aiohttp.ClientSession:
+    """Make a client with at most so many connections; to be closed by whoever asked for it."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=most, keepalive_timeout=_KEEPALIVE, ssl=trusted or True
+        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=bool(getproxies()),  # else it would look for a proxy with every request
+    )
+
+
+def _seconds(given: Any, usual: float) -> float | None:  # noqa: ANN401
+    """Give a timeout as the caller wants it, or else as usual."""
+    return usual if given is _USUAL else given
+
+
+def _form(data: RequestData) -> aiohttp.BytesPayload | aiohttp.FormData:
+    if not data.contains_files:
+        return aiohttp.BytesPayload(
+            urlencode(data.json_parameters).encode(),
+            content_type="application/x-www-form-urlencoded",
+        )
+    form = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
+    for name, value in data.json_parameters.items():
+        form.add_field(name, value)
+    for name, (filename, content, media_type) in data.multipart_data.items():
+        plain = filename.translate(_NOT_IN_NAMES)
+        form.add_field(name, content, filename=plain, content_type=media_type)
+    return form
+
+
+def _pause_in(payload: bytes) -> float:
+    try:
+        refusal = _read_refusal(payload)
+    except msgspec.DecodeError:
+        refusal = Refusal()
+    return float(refusal.parameters.retry_after)
+
+
+class Updates(Connections):
+    """The connection on which updates come; they are handed on unread, one by one.
+
+    One that cannot be read would otherwise make all that came with it unreadable, for ever.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, trusted: ssl.SSLContext | bool, now: Callable[[], float]) -> None:
+        super().__init__(trusted, now, 2)
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        """See `BaseRequest`."""
+        try:
+            envelope = _read_envelope(payload)
+        except msgspec.DecodeError as error:
+            msg = "Invalid server response"
+            raise TelegramError(msg) from error
+        return {
+            "result": envelope.result,
+            "description": envelope.description,
+            "parameters": envelope.parameters,
+        }

@@ -1,0 +1,438 @@
+"""Carries out ops: the best form first, and whatever is refused in a plainer one."""
+
+import asyncio
+import contextlib
+import logging
+import re
+import zlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from telegram import (
+    Bot,
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+    InputFile,
+    LinkPreviewOptions,
+    MessageEntity,
+    ReplyParameters,
+)
+
+from platforms.core import document
+from platforms.core.contract import (
+    Address,
+    Ask,
+    Button,
+    Delete,
+    Draft,
+    Edit,
+    Op,
+    Post,
+    React,
+    Receipt,
+    Typing,
+    Unit,
+    Upload,
+)
+from platforms.core.errors import ChatGone, Rejected
+from platforms.core.split import size
+from platforms.telegram import format_entities, format_rich
+from platforms.telegram.capabilities import (
+    ACTION_BYTES,
+    CAPTION_LIMIT,
+    LARGEST_PHOTO,
+    LARGEST_UPLOAD,
+    TEXT_LIMIT,
+)
+from platforms.telegram.errors import NOT_THERE, UNCHANGED, Moved, known_methods, mapped
+
+log = logging.getLogger(__name__)
+
+UPLOAD_SECONDS = 600.0
+
+_NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+"""A preview makes Telegram fetch an address that a model wrote."""
+
+_NO_METHOD = re.compile(r"endpoint .* not found", re.IGNORECASE)
+_NO_DRAFT_HERE = re.compile(r"DRAFT_PEER", re.IGNORECASE)
+_NOT_ABOUT_THE_TEXT = re.compile(
+    r"message to (?:edit|delete|be replied|react) |can't be (?:edited|deleted)|MESSAGE_ID_INVALID|"
+    r"message thread not found|TOPIC_|message identifier|BUTTON_|reply markup|DRAFT_PEER",
+    re.IGNORECASE,
+)
+_PHOTOS = {"image/jpeg", "image/png", "image/webp"}
+_REACTIONS = {"✅": "👍", "❌": "👎"}
+"""Telegram takes only some signs as reactions; these stand for the usual receipts."""
+
+_REMEMBERED = 500
+_WIDE_LABEL = 14
+_ROW = 3
+
+
+class Words(NamedTuple):
+    """A text in one form."""
+
+    text: str = ""
+    entities: tuple[MessageEntity, ...] = ()
+    html: str = ""  # of a rich message; then the others are empty
+
+
+class Show:
+    """Knows how each op is said to Telegram."""
+
+    def __init__(self, bot: Bot, moved: Callable[[int, int], Awaitable[None]]) -> None:
+        self._bot = bot
+        self._moved = moved
+        self._chats: dict[int, int] = {}  # groups that have become supergroups
+        self._rich = True  # until the server turns out not to know of it
+        self._drafts = True  # the same
+        self._draftless: OrderedDict[str, None] = OrderedDict()  # chats that show none
+        self._not_rich: OrderedDict[str, None] = OrderedDict()  # messages that must be plainer
+
+    def follow(self, chats: dict[int, int]) -> None:
+        """Take over which groups have another id now."""
+        self._chats.update(chats)
+
+    def refresh(self) -> None:
+        """Connected anew: the server may have learnt something."""
+        self._rich = self._drafts = True
+        self._draftless.clear()
+
+    def has_drafts(self, address: Address) -> bool:
+        """Tell whether a chat shows drafts, as far as we know."""
+        return self._drafts and address.chat not in self._draftless
+
+    async def deliver(self, op: Op) -> Receipt:
+        """See `Adapter`."""
+        chat = self._chat(op.address)
+        try:
+            return await self._carry_out(op, chat)
+        except Moved as error:
+            # Nothing was carried out there, so this is no repetition.
+            self._chats[chat] = error.chat
+            await self._moved(chat, error.chat)
+        try:
+            return await self._carry_out(op, self._chats[chat])
+        except Moved as error:
+            msg = f"the group {chat} has moved again, to {error.chat}"
+            raise ChatGone(msg) from error
+
+    def _chat(self, address: Address) -> int:
+        try:
+            chat = int(address.chat)
+        except ValueError:
+            msg = f"{address.chat!r} is no chat of Telegram."
+            raise ChatGone(msg) from None
+        return self._chats.get(chat, chat)
+
+    async def _carry_out(self, op: Op, chat: int) -> Receipt:
+        match op:
+            case Post():
+                return await self._post(op, chat, op.reply_to)
+            case Ask():
+                return await self._post(op, chat, None)
+            case Edit():
+                await self._edit(op, chat)
+            case Draft():
+                await self._draft(op, chat)
+            case Delete():
+                await self._delete(chat, _number(op.message))
+            case Upload():
+                return await self._upload(op, chat)
+            case React():
+                emoji = _REACTIONS.get(op.emoji, op.emoji)
+                with mapped():
+                    await self._bot.set_message_reaction(
+                        chat, _number(op.message), [emoji] if emoji else []
+                    )
+            case Typing():
+                await self._action(op.address, chat, "typing")
+        return Receipt()
+
+    # --- texts
+
+    async def _post(self, op: Post | Ask, chat: int, reply_to: str | None) -> Receipt:
+        thread = _thread(op.address)
+        keyboard = _keyboard(op.buttons)
+        reply = None
+        if reply_to and reply_to.isdigit():
+            reply = ReplyParameters(int(reply_to), allow_sending_without_reply=True)
+
+        async def send(words: Words) -> str:
+            if words.html:
+                made = await self._bot.do_api_request(
+                    "sendRichMessage",
+                    {
+                        "chat_id": chat,
+                        "message_thread_id": thread,
+                        "rich_message": {"html": words.html},
+                        "reply_parameters": reply,
+                        "reply_markup": keyboard,
+                    },
+                )
+                return str(made["message_id"])
+            message = await self._bot.send_message(
+                chat,
+                words.text,
+                entities=words.entities,
+                message_thread_id=thread,
+                reply_parameters=reply,
+                reply_markup=keyboard,
+                link_preview_options=_NO_PREVIEW,
+            )
+            return str(message.message_id)
+
+        return Receipt(await self._say(op.text, send))
+
+    async def _edit(self, op: Edit, chat: int) -> None:
+        message, keyboard = _number(op.message), _keyboard(op.buttons)
+
+        async def change(words: Words) -> str:
+            more = {"rich_message": {"html": words.html}} if words.html else None
+            await self._bot.edit_message_text(
+                words.text or cast("str", None),  # a rich message has no text
+                chat,
+                message,
+                entities=words.entities or None,
+                reply_markup=keyboard,
+                link_preview_options=None if words.html else _NO_PREVIEW,
+                api_kwargs=more,
+            )
+            return op.message
+
+        await self._say(op.text, change, key=f"{chat}:{message}")
+
+    async def _draft(self, op: Draft, chat: int) -> None:
+        if not op.text and not op.status:
+            await self._action(op.address, chat, "cancel")
+            return
+        if not self.has_drafts(op.address):
+            msg = "Telegram shows no drafts there."
+            raise Rejected(msg)
+        thread = _thread(op.address)
+        number = zlib.crc32(op.draft.encode()) & 0x7FFFFFFF or 1
+
+        async def show(words: Words) -> str:
+            if words.html:
+                await self._bot.do_api_request(
+                    "sendRichMessageDraft",
+                    {
+                        "chat_id": chat,
+                        "message_thread_id": thread,
+                        "draft_id": number,
+                        "rich_message": {"html": words.html},
+                        "can_stop": True,
+                    },
+                )
+            else:
+                with known_methods():
+                    await self._bot.send_message_draft(
+                        chat,
+                        number,
+                        words.text,
+                        message_thread_id=thread,
+                        entities=words.entities,
+                        api_kwargs={"can_stop": True},
+                    )
+            return ""
+
+        try:
+            await self._say(op.text, show, op.status, key=f"{chat}:d{number}")
+        except Rejected as error:
+            self._learn_of_drafts(op.address, str(error))
+            raise
+
+    def _learn_of_drafts(self, address: Address, refusal: str) -> None:
+        """From here on an answer is a message that is edited, where drafts cannot be had."""
+        if _NO_METHOD.search(refusal):
+            log.info("this Telegram knows no drafts; answers that are written are edited")
+            self._drafts = False
+        elif _NO_DRAFT_HERE.search(refusal):
+            self._draftless[address.chat] = None
+            while len(self._draftless) > _REMEMBERED:
+                self._draftless.popitem(last=False)
+
+    async def _say(
+        self, md: str, say: Callable[[Words], Awaitable[str]], status: str = "", key: str = ""
+    ) -> str:
+        """Try one form after the other; a text is never lost to how it should look.
+
+        `key` names what will be changed again, so that a refusal is met only once.
+        """
+        refusal = Rejected("There is nothing to show.")
+        for words in self._forms(md, status, rich_too=key not in self._not_rich):
+            try:
+                with mapped():
+                    return await say(words)
+            except ChatGone:
+                raise
+            except Rejected as error:
+                if UNCHANGED.search(str(error)):
+                    return ""
+                if _NOT_ABOUT_THE_TEXT.search(str(error)):
+                    raise
+                if _NO_METHOD.search(str(error)):
+                    if not words.html:
+                        raise
+                    self._rich = False
+                elif words.html and key:
+                    self._not_rich[key] = None
+                    while len(self._not_rich) > _REMEMBERED:
+                        self._not_rich.popitem(last=False)
+                log.info("a text was refused in its %s form: %s", _form(words), error)
+                refusal = error
+        raise refusal
+
+    def _forms(self, md: str, status: str, *, rich_too: bool) -> Iterator[Words]:
+        """Give a text in its forms, the best first; the last is as it was written."""
+        blocks = document.parse(md)
+        if status:
+            note = document.Styled("italic", (document.Plain(status),))
+            blocks = (*blocks, document.Paragraph((note,)))
+        looser = format_entities.draw(blocks, compact=True)
+        gains = format_rich.gains(blocks) or len(looser.entities) > format_entities.MOST_ENTITIES
+        if rich_too and self._rich and gains and format_rich.fits(blocks):
+            html = format_rich.draw(blocks)
+            if len(html) <= format_rich.LONGEST:
+                yield Words(html=html)
+        formatted = Words()
+        for drawn in (format_entities.draw(blocks), looser):
+            if drawn.text and size(drawn.text, Unit.UTF16) <= TEXT_LIMIT:
+                formatted = Words(drawn.text, tuple(map(_entity, drawn.entities)))
+                yield formatted
+                break
+        written = Words(md if md.strip() else status)
+        if written.text.strip() and written != formatted:
+            yield written
+
+    # --- the rest
+
+    async def _delete(self, chat: int, message: int) -> None:
+        try:
+            with mapped():
+                await self._bot.delete_message(chat, message)
+        except Rejected as error:
+            if not NOT_THERE.search(str(error)):
+                raise
+
+    async def _action(self, address: Address, chat: int, action: str) -> None:
+        """Say what we are doing; "cancel" takes that back, and a draft with it."""
+        with mapped():
+            await self._bot.send_chat_action(chat, action, message_thread_id=_thread(address))
+
+    async def _upload(self, op: Upload, chat: int) -> Receipt:
+        path = Path(op.path)
+        with _readable(op):
+            length = (await asyncio.to_thread(path.stat)).st_size
+        if length > LARGEST_UPLOAD:
+            msg = f"{op.name} is larger than the {LARGEST_UPLOAD // 1_000_000} MB Telegram takes."
+            raise Rejected(msg)
+        refusal = Rejected("")
+        for kind in dict.fromkeys((_kind(op, length), "document")):
+            for caption in _captions(op.caption):
+                try:
+                    return await self._send_file(op, chat, path, kind, caption)
+                except ChatGone:
+                    raise
+                except Rejected as error:
+                    log.info("%s was refused as a %s: %s", op.name, kind, error)
+                    refusal = error
+        raise refusal
+
+    async def _send_file(
+        self, op: Upload, chat: int, path: Path, kind: str, caption: Words
+    ) -> Receipt:
+        with _readable(op):
+            handle = await asyncio.to_thread(path.open, "rb")
+        try:
+            given: dict[str, Any] = {
+                kind: InputFile(handle, filename=op.name, attach=False, read_file_handle=False),
+                "caption": caption.text or None,
+                "caption_entities": caption.entities or None,
+                "message_thread_id": _thread(op.address),
+                "write_timeout": UPLOAD_SECONDS,
+                "read_timeout": UPLOAD_SECONDS,
+            }
+            send = getattr(self._bot, f"send_{kind}")
+            with mapped():
+                message = await send(chat, **given)
+        finally:
+            await asyncio.to_thread(handle.close)
+        return Receipt(str(message.message_id))
+
+
+@contextlib.contextmanager
+def _readable(op: Upload) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        msg = f"{op.name} cannot be read: {error.strerror}"
+        raise Rejected(msg) from error
+
+
+def _captions(md: str) -> Iterator[Words]:
+    """Give a caption in its forms; one that is too long is cut, for the file would be refused."""
+    drawn = format_entities.draw(document.parse(md), compact=True)
+    if size(drawn.text, Unit.UTF16) <= CAPTION_LIMIT:
+        yield Words(drawn.text, tuple(map(_entity, drawn.entities)))
+    if drawn.text:
+        raw = md.encode("utf-16-le", "replace")[: 2 * (CAPTION_LIMIT - 1)]
+        whole = size(md, Unit.UTF16) <= CAPTION_LIMIT
+        yield Words(md if whole else raw.decode("utf-16-le", "ignore") + "…")
+
+
+def _kind(op: Upload, length: int) -> str:
+    """Say as what a file is shown."""
+    if op.media_type in _PHOTOS and length <= LARGEST_PHOTO:
+        return "photo"
+    match op.media_type:
+        case "audio/ogg":
+            return "voice"
+        case "audio/mpeg" | "audio/mp4":
+            return "audio"
+        case "video/mp4":
+            return "video"
+        case "image/gif":
+            return "animation"
+        case _:
+            return "document"
+
+
+def _entity(entity: format_entities.Entity) -> MessageEntity:
+    return MessageEntity(
+        entity.type,
+        entity.offset,
+        entity.length,
+        url=entity.url or None,
+        language=entity.language or None,
+    )
+
+
+def _keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:
+    """Lay buttons out: short ones side by side."""
+    if not buttons:
+        return None
+    for button in buttons:
+        if len(button.action.encode()) > ACTION_BYTES:
+            msg = f"the button {button.label!r} carries more than {ACTION_BYTES} bytes."
+            raise Rejected(msg)
+    drawn = [InlineKeyboardButton(each.label, callback_data=each.action) for each in buttons]
+    width = 1 if any(len(each.label) > _WIDE_LABEL for each in buttons) else _ROW
+    return InlineKeyboardMarkup([drawn[at : at + width] for at in range(0, len(drawn), width)])
+
+
+def _thread(address: Address) -> int | None:
+    return int(address.thread) if address.thread.isdigit() else None
+
+
+def _number(message: str) -> int:
+    if not message.isdigit():
+        msg = f"{message!r} is no message of Telegram."
+        raise Rejected(msg)
+    return int(message)
+
+
+def _form(words: Words) -> str:
+    return "rich" if words.html else "formatted" if words.entities else "plain"

@@ -1,0 +1,1 @@
+"""Conversations: the state machine, its actor and the pool of actors."""

@@ -1,0 +1,470 @@
+"""Makes changes true: which statements each of them takes.
+
+A change takes a fixed number of them, whatever lies in the database. All of this runs in the
+writer's thread, inside a transaction that somebody else opened.
+"""
+
+import itertools
+from typing import Any, assert_never
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.exc import IntegrityError
+
+from sessions.attached import with_settled
+from sessions.changes import (
+    AnswerApproval,
+    AppendMessages,
+    Change,
+    Checkpoint,
+    Compact,
+    EndAttempt,
+    EndTool,
+    EndTurn,
+    Hold,
+    OpenSession,
+    PutApproval,
+    PutItem,
+    SetInbox,
+    SetItem,
+    SetRequest,
+    SetSession,
+    SetTitle,
+    Settle,
+    SettleFiles,
+    StartAttempt,
+    StartTool,
+    StartTurn,
+    TakeBack,
+    Want,
+)
+from sessions.errors import AlreadyStarted, Conflict, Missing
+from sessions.records import (
+    Approval,
+    ApprovalState,
+    InboxEntry,
+    InboxState,
+    Item,
+    ItemState,
+    Message,
+    SessionState,
+    TurnState,
+)
+from sessions.store import statements as sql
+from sessions.store.engine import insert_for
+from sessions.store.schema import MOST_DOLLARS, storable
+
+TITLE_LENGTH = 60
+
+_NO_LIMIT = 2**62
+
+_SETTLED_INBOX = {InboxState.DONE, InboxState.REFUSED, InboxState.IGNORED}
+_SETTLED_ITEM = {ItemState.SENT, ItemState.DEAD}
+
+_read_message = msgspec.json.Decoder(Message).decode
+
+Row = dict[str, Any]
+
+
+class Journal:
+    """The writing half of the store."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._upserts = sql.Upserts(insert_for(dialect))
+        self._sequence = dialect.supports_sequences
+        self._count: itertools.count[int] | None = None
+
+    def accept(self, connection: Connection, entry: InboxEntry) -> bool:
+        """Keep what was received; False when it is there already."""
+        row = msgspec.structs.asdict(entry)
+        row["state"] = entry.state.value
+        row["seq"] = self._next_seq(connection)
+        return connection.execute(self._upserts.receive, row).rowcount == 1
+
+    def apply(self, connection: Connection, changes: tuple[Change, ...]) -> None:
+        """Make all of them true; what has been done when one fails must be rolled back."""
+        for change in changes:
+            try:
+                self._apply(connection, change)
+            except IntegrityError as error:
+                raise _refused(change, error) from error
+
+    def put_value(self, connection: Connection, shelf: str, name: str, value: str | None) -> None:
+        """Keep a small value; None forgets it."""
+        if value is None:
+            connection.execute(sql.DROP_VALUE, {"of": shelf, "called": name})
+        else:
+            row = {"shelf": shelf, "name": name, "value": value}
+            connection.execute(self._upserts.put_value, row)
+
+    def hold(self, connection: Connection, hold: Hold) -> Want | None:
+        """Hold back from all budgets what a request may use; else say which has not enough."""
+        taken: list[Want] = []
+        # In one order, so that two processes never wait for each other.
+        for want in sorted(hold.wants, key=lambda want: want.scope):
+            if not self._hold(connection, hold, want):
+                for each in taken:
+                    _give_back(connection, hold, each)
+                return want
+            taken.append(want)
+        return None
+
+    def _hold(self, connection: Connection, hold: Hold, want: Want) -> bool:
+        if want.tokens is not None and hold.tokens > want.tokens:
+            return False
+        if want.cost is not None and hold.cost > want.cost:
+            return False
+        row = {
+            "day": hold.day,
+            "scope": want.scope,
+            "tokens": hold.tokens,
+            "cost": hold.cost,
+            "held_tokens": hold.tokens,
+            "held_cost": hold.cost,
+            "most_tokens": _NO_LIMIT if want.tokens is None else want.tokens,
+            "most_cost": MOST_DOLLARS if want.cost is None else want.cost,
+        }
+        return connection.execute(self._upserts.hold, row).rowcount == 1
+
+    def _next_seq(self, connection: Connection) -> int:
+        if self._sequence:
+            return int(connection.execute(sql.NEXT_ON_POSTGRESQL).one()[1])
+        if self._count is None:
+            last = (connection.scalar(sql.LAST_IN_INBOX), connection.scalar(sql.LAST_IN_OUTBOX))
+            self._count = itertools.count(max(number or 0 for number in last) + 1)
+        return next(self._count)
+
+    def _apply(self, connection: Connection, change: Change) -> None:
+        match change:
+            case SetItem():
+                _set_item(connection, change)
+            case PutItem():
+                self._put_item(connection, change.item)
+            case AppendMessages():
+                _append(connection, change.session_id, change.turn_id, change.messages, change.at)
+            case StartTurn():
+                self._start_turn(connection, change)
+            case EndTurn():
+                _end_turn(connection, change)
+            case StartAttempt():
+                _start_attempt(connection, change)
+            case EndAttempt():
+                _end_attempt(connection, change)
+            case Checkpoint():
+                row = {"turn": change.turn_id, "partial": change.text}
+                _one(connection, sql.CHECKPOINT, row, change.turn_id)
+            case StartTool():
+                self._start_tool(connection, change)
+            case EndTool():
+                _end_tool(connection, change)
+            case SetInbox():
+                _set_inbox(connection, change)
+            case OpenSession():
+                _open_session(connection, change)
+            case SetSession():
+                _set_session(connection, change)
+            case TakeBack():
+                _take_back(connection, change)
+            case SettleFiles():
+                _settle_files(connection, change)
+            case SetRequest():
+                _set_request(connection, change)
+            case Compact():
+                self._compact(connection, change)
+            case PutApproval():
+                _put_approval(connection, change.approval)
+            case AnswerApproval():
+                _answer_approval(connection, change)
+            case Settle():
+                _settle(connection, change)
+            case SetTitle():
+                row = {"session": change.session_id, "title": change.title}
+                _one(connection, sql.SET_TITLE, row, change.session_id)
+            case _:
+                assert_never(change)
+
+    def _start_turn(self, connection: Connection, change: StartTurn) -> None:
+        row = {
+            "id": change.id,
+            "session_id": change.session_id,
+            "key": change.key,
+            "address": change.address,
+            "state": TurnState.RUNNING.value,
+            "request": change.request,
+            "started_at": change.at,
+            "person": change.person,
+        }
+        connection.execute(self._upserts.start_turn, row)
+        _many(
+            connection,
+            sql.START_INBOX,
+            [
+                {"row": row, "turn_id": change.id, "session_id": change.session_id}
+                for row in change.inbox
+            ],
+        )
+        title = _title(change.request)
+        _append(connection, change.session_id, change.id, change.messages, change.at, title)
+
+    def _start_tool(self, connection: Connection, change: StartTool) -> None:
+        row = msgspec.structs.asdict(change)
+        row["started_at"] = row.pop("at")
+        if connection.execute(self._upserts.start_tool, row).rowcount == 0:
+            msg = f"The tool call {change.call_id} of {change.turn_id} was started before"
+            raise AlreadyStarted(msg)
+
+    def _put_item(self, connection: Connection, item: Item) -> None:
+        row = msgspec.structs.asdict(item)
+        row["state"] = item.state.value
+        row["seq"] = self._next_seq(connection)
+        put = self._upserts.put_final_item if item.final else self._upserts.put_item
+        connection.execute(put, row)
+
+    def _compact(self, connection: Connection, change: Compact) -> None:
+        found = {"session": change.session_id, "keep": change.keep}
+        row = connection.execute(sql.TO_COMPACT, found).first()
+        if row is None:
+            raise _missing(change.session_id)
+        mark, behind, newest_covered = row
+        if change.rows not in {None, behind}:
+            msg = f"{change.session_id} has {behind} rows behind its summary, not {change.rows}"
+            raise Conflict(msg)
+        if change.keep > behind:
+            return
+        upto = mark if newest_covered is None else newest_covered
+        summary = {"session_id": change.session_id, "upto": upto, "text": change.summary}
+        connection.execute(self._upserts.put_summary, summary)
+        used = {"session": change.session_id, "updated_at": change.at}
+        connection.execute(sql.TOUCH_SESSION, used)
+
+
+def _many(connection: Connection, statement: sa.Executable, rows: list[Row]) -> None:
+    if len(rows) == 1:
+        connection.execute(statement, rows[0])
+    elif rows:
+        connection.execute(statement, rows)
+
+
+def _one(connection: Connection, statement: sa.Executable, row: Row, what: str) -> None:
+    if connection.execute(statement, row).rowcount == 0:
+        raise _missing(what)
+
+
+def _missing(what: str) -> Missing:
+    return Missing(f"{what} is not in the database")
+
+
+def _refused(change: Change, error: IntegrityError) -> Conflict:
+    if "foreign key" in str(error.orig).lower():
+        return Missing(
+            f"{type(change).__name__}: it belongs to something that is not in the database"
+        )
+    if isinstance(change, OpenSession):
+        return Conflict(
+            f"{change.key} has an active session already, {change.id} cannot be another"
+        )
+    if isinstance(change, SetSession):
+        return Conflict(f"{change.id} cannot be active: another session of its key is")
+    return Conflict(f"{type(change).__name__}: it is in the database already")
+
+
+def _open_session(connection: Connection, change: OpenSession) -> None:
+    row = {
+        "id": change.id,
+        "key": change.key,
+        "address": change.address,
+        "state": SessionState.ACTIVE.value,
+        "created_at": change.at,
+        "updated_at": change.at,
+    }
+    connection.execute(sql.ADD_SESSION, row)
+
+
+def _set_session(connection: Connection, change: SetSession) -> None:
+    row = {
+        "session": change.id,
+        "state": change.state.value,
+        "reason": change.reason.value if change.reason else None,
+        "updated_at": change.at,
+    }
+    _one(connection, sql.SET_SESSION, row, change.id)
+
+
+def _append(
+    connection: Connection,
+    session_id: str,
+    turn_id: str,
+    messages: tuple[Message, ...],
+    at: int,
+    title: str | None = None,
+) -> None:
+    rows = [
+        {"session_id": session_id, "turn_id": turn_id, "at": at, "body": encoded(message)}
+        for message in messages
+    ]
+    grown = {"session": session_id, "more": len(rows), "updated_at": at, "title": title}
+    _one(connection, sql.GROW_SESSION, grown, session_id)
+    _many(connection, sql.ADD_MESSAGE, rows)
+
+
+def _title(request: str) -> str | None:
+    """Name a session after the first line of what was asked for."""
+    line = next(iter(request.strip().splitlines()), "")
+    return line[:TITLE_LENGTH].rstrip() or None
+
+
+def _settle_files(connection: Connection, change: SettleFiles) -> None:
+    settled = {file.path: file for file in change.files}
+    newest = {"session": change.session_id, "limit": change.newest}
+    rows = []
+    for number, body in connection.execute(sql.NEWEST_MESSAGES, newest).all():
+        message = _read_message(body)
+        changed = with_settled(message, settled)
+        if changed is not message:
+            rows.append({"row": number, "body": encoded(changed)})
+    if not rows:
+        raise _missing(change.files[0].path)
+    _many(connection, sql.REPLACE_MESSAGE, rows)
+
+
+def _set_request(connection: Connection, change: SetRequest) -> None:
+    row = {"turn": change.turn_id, "request": change.request}
+    _one(connection, sql.SET_REQUEST, row, change.turn_id)
+    named = {
+        "session": change.session_id,
+        "before": _title(change.before),
+        "title": _title(change.request),
+    }
+    connection.execute(sql.RENAME_SESSION, named)
+
+
+def encoded(message: Message) -> str:
+    """A history row as it is stored."""
+    try:
+        return msgspec.json.encode(message).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which no JSON can hold
+        return msgspec.json.encode(_storable(msgspec.to_builtins(message))).decode()
+
+
+def _storable(part: object) -> object:
+    if isinstance(part, str):
+        return storable(part)
+    if isinstance(part, dict):
+        return {name: _storable(value) for name, value in part.items()}
+    return [_storable(value) for value in part] if isinstance(part, list | tuple) else part
+
+
+def _take_back(connection: Connection, change: TakeBack) -> None:
+    _one(connection, sql.HIDE_TURN, {"turn": change.turn_id}, change.turn_id)
+    found = {"session": change.session_id, "turn": change.turn_id}
+    hidden = connection.execute(sql.HIDE_MESSAGES, found).rowcount
+    grown = {"session": change.session_id, "more": -hidden, "updated_at": change.at, "title": None}
+    _one(connection, sql.GROW_SESSION, grown, change.session_id)
+
+
+def _put_approval(connection: Connection, approval: Approval) -> None:
+    row = msgspec.structs.asdict(approval)
+    row["state"] = approval.state.value
+    connection.execute(sql.ADD_APPROVAL, row)
+
+
+def _answer_approval(connection: Connection, change: AnswerApproval) -> None:
+    row = {"approval": change.id}
+    if change.state is ApprovalState.USED:
+        done = connection.execute(sql.USE_APPROVAL, row).rowcount
+    elif change.state is not ApprovalState.OPEN:
+        row |= {"state": change.state.value, "answered_by": change.by, "reason": change.reason}
+        done = connection.execute(sql.ANSWER_APPROVAL, row | {"answered_at": change.at}).rowcount
+    else:
+        done = 0
+    if not done:
+        state = connection.scalar(sql.APPROVAL_STATE, {"approval": change.id})
+        if state is None:
+            raise _missing(change.id)
+        msg = f"The question {change.id} is {state}, it cannot become {change.state.value}"
+        raise Conflict(msg)
+
+
+def _end_turn(connection: Connection, change: EndTurn) -> None:
+    row = {
+        "turn": change.id,
+        "state": change.state.value,
+        "finished_at": change.at,
+        "cause": change.cause,
+    }
+    _one(connection, sql.END_TURN, row, change.id)
+    connection.execute(sql.END_INBOX, {"turn": change.id, "settled_at": change.at})
+
+
+def _set_inbox(connection: Connection, change: SetInbox) -> None:
+    settled_at = change.at if change.state in _SETTLED_INBOX else None
+    state = change.state.value
+    rows = [
+        {
+            "row": row,
+            "state": state,
+            "session_id": change.session_id,
+            "turn_id": change.turn_id,
+            "settled_at": settled_at,
+        }
+        for row in change.ids
+    ]
+    _many(connection, sql.SET_INBOX, rows)
+
+
+def _start_attempt(connection: Connection, change: StartAttempt) -> None:
+    row = msgspec.structs.asdict(change)
+    row["started_at"] = row.pop("at")
+    connection.execute(sql.ADD_ATTEMPT, row)
+    counted = {"turn": change.turn_id, "attempts": change.number}
+    connection.execute(sql.COUNT_ATTEMPT, counted)
+
+
+def _end_attempt(connection: Connection, change: EndAttempt) -> None:
+    row = msgspec.structs.asdict(change)
+    row["turn"], row["attempt"] = row.pop("turn_id"), row.pop("number")
+    row["finished_at"] = row.pop("at")
+    _one(connection, sql.END_ATTEMPT, row, f"attempt {change.number} of {change.turn_id}")
+
+
+def _end_tool(connection: Connection, change: EndTool) -> None:
+    row = {
+        "turn": change.turn_id,
+        "call": change.call_id,
+        "finished_at": change.at,
+        "ok": change.ok,
+        "result": change.result,
+    }
+    _one(connection, sql.END_TOOL, row, f"tool call {change.call_id} of {change.turn_id}")
+
+
+def _set_item(connection: Connection, change: SetItem) -> None:
+    row = {
+        "item": change.id,
+        "state": change.state.value,
+        "settled_at": change.at if change.state in _SETTLED_ITEM else None,
+        "shown": change.shown,
+        "tries": change.tries,
+        "not_before": change.not_before,
+        "error": change.error,
+    }
+    _one(connection, sql.SET_ITEM, row, change.id)
+
+
+def _settle(connection: Connection, change: Settle) -> None:
+    held = change.held
+    for want in sorted(held.wants, key=lambda want: want.scope):
+        row = {
+            "of_day": held.day,
+            "of_scope": want.scope,
+            "more_tokens": change.tokens - held.tokens,
+            "more_cost": change.cost - held.cost,
+            "more_held_tokens": -held.tokens,
+            "more_held_cost": -held.cost,
+        }
+        connection.execute(sql.SETTLE, row)
+
+
+def _give_back(connection: Connection, hold: Hold, want: Want) -> None:
+    _settle(connection, Settle(msgspec.structs.replace(hold, wants=(want,)), 0, 0.0))

@@ -1,0 +1,23 @@
+"""What was spent on a day, of whatever has a limit."""
+
+from collections.abc import Collection
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam as given
+from sqlalchemy.engine import Connection
+
+from sessions.records import Budget
+from sessions.store.schema import budgets
+
+_SPENT = sa.select(
+    budgets.c.tokens, budgets.c.cost, budgets.c.held_tokens, budgets.c.held_cost
+).where(budgets.c.day == given("day"), budgets.c.scope == given("scope"))
+
+
+def spent(connection: Connection, day: str, scopes: Collection[str]) -> dict[str, Budget]:
+    """Look at a few budgets, one by one along the key."""
+    found = {}
+    for scope in scopes:
+        row = connection.execute(_SPENT, {"day": day, "scope": scope}).first()
+        found[scope] = Budget(*row) if row else Budget()
+    return found

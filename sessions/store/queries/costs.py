@@ -1,0 +1,46 @@
+"""What requests to models used."""
+
+import functools
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam as given
+from sqlalchemy.engine import Connection
+
+from sessions.records import Spent
+from sessions.store.schema import attempts, sessions, turns
+
+# A turn has the key of its session, and by that there is an index.
+_of_key = sa.select(sessions.c.id).where(sessions.c.key == given("key"))
+_FILTERS: dict[str, sa.ColumnElement[bool]] = {
+    "turn_id": turns.c.id == given("turn_id"),
+    "session_id": turns.c.session_id == given("session_id"),
+    "key": turns.c.session_id.in_(_of_key),
+    "person": turns.c.person == given("person"),
+    "since": turns.c.started_at >= given("since"),
+}
+_UNPRICED = attempts.c.cost.is_(None) & (attempts.c.input_tokens + attempts.c.output_tokens > 0)
+
+
+@functools.cache
+def question(names: frozenset[str]) -> sa.Select[Any]:
+    """Ask for the sums over all requests that fit what these names will be given."""
+    numbers = (attempts.c.input_tokens, attempts.c.output_tokens, attempts.c.cached_tokens)
+    return (
+        sa.select(
+            *(sa.func.coalesce(sa.func.sum(number), 0) for number in numbers),
+            sa.func.sum(attempts.c.cost),
+            sa.func.count(),
+            sa.func.count(sa.case((_UNPRICED, 1))),
+        )
+        .select_from(turns)
+        .join(attempts, attempts.c.turn_id == turns.c.id)
+        .where(*(_FILTERS[name] for name in sorted(names)))
+    )
+
+
+def spent(connection: Connection, only: dict[str, str | int]) -> Spent:
+    """Sum up what was used; `only`: by names of the filters."""
+    row = connection.execute(question(frozenset(only)), only).one()
+    used, made, cached, cost, requests, unpriced = row
+    return Spent(int(used), int(made), int(cached), cost, requests, unpriced)

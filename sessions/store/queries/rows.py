@@ -1,0 +1,94 @@
+"""How rows become records."""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import bindparam as given
+
+from sessions.records import (
+    Approval,
+    ApprovalState,
+    Attempt,
+    InboxEntry,
+    InboxState,
+    Item,
+    ItemState,
+    Reason,
+    Session,
+    SessionState,
+    ToolRun,
+    Turn,
+    TurnState,
+)
+from sessions.store import schema
+
+_SESSION_STATES = {state.value: state for state in SessionState}
+_REASONS: dict[str | None, Reason | None] = {None: None, **{r.value: r for r in Reason}}
+_INBOX_STATES = {state.value: state for state in InboxState}
+_TURN_STATES = {state.value: state for state in TurnState}
+_APPROVAL_STATES = {state.value: state for state in ApprovalState}
+_ITEM_STATES = {state.value: state for state in ItemState}
+
+R = TypeVar("R")
+
+EVERYTHING = 2**62
+"""A limit that limits nothing; then one statement serves both."""
+LIMIT = given("limit", type_=sa.BigInteger())
+
+
+def _columns(table: sa.Table, record: type[msgspec.Struct]) -> list[sa.Column[Any]]:
+    """The columns of a record, in the order of its fields."""
+    return [table.c[name] for name in record.__struct_fields__]
+
+
+SESSION = _columns(schema.sessions, Session)
+ENTRY = _columns(schema.inbox, InboxEntry)
+TURN = _columns(schema.turns, Turn)
+ATTEMPT = _columns(schema.attempts, Attempt)
+RUN = _columns(schema.tool_runs, ToolRun)
+APPROVAL = _columns(schema.approvals, Approval)
+ITEM = _columns(schema.outbox, Item)
+
+
+def _reader(
+    record: Callable[..., R], states: Mapping[str, enum.StrEnum], at: int
+) -> Callable[[Sequence[Any]], R]:
+    """How a row becomes a record whose field number `at` is a state."""
+
+    def read(row: Sequence[Any]) -> R:
+        return record(*row[:at], states[row[at]], *row[at + 1 :])
+
+    return read
+
+
+def read_session(row: Sequence[Any]) -> Session:
+    """Make a session of a row."""
+    id_, key, address, state, reason, title, count, created_at, updated_at = row
+    return Session(
+        id_,
+        key,
+        address,
+        _SESSION_STATES[state],
+        _REASONS[reason],
+        title,
+        count,
+        created_at,
+        updated_at,
+    )
+
+
+read_entry = _reader(InboxEntry, _INBOX_STATES, 5)
+read_turn = _reader(Turn, _TURN_STATES, 4)
+read_approval = _reader(Approval, _APPROVAL_STATES, 12)
+read_item = _reader(Item, _ITEM_STATES, 3)
+
+
+def both_ways(
+    columns: Iterable[sa.Column[Any]], where: Iterable[Any], seq: sa.Column[int]
+) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """Write a question for the first rows after a number, and one for the newest rows."""
+    found = sa.select(*columns).where(*where, seq > given("after")).limit(LIMIT)
+    return found.order_by(seq), found.order_by(seq.desc())

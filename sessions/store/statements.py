@@ -1,0 +1,310 @@
+"""Every statement that a turn needs, built once; SQLAlchemy then compiles each of them once.
+
+A parameter that gives a column its new value is called like the column; one that finds the row
+has another name.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam as given
+
+from sessions.records import ApprovalState, InboxState, TurnState
+from sessions.store.schema import (
+    approvals,
+    attempts,
+    budgets,
+    inbox,
+    messages,
+    outbox,
+    sessions,
+    shelves,
+    summaries,
+    timeline,
+    tool_runs,
+    turns,
+)
+
+_TIMELINE_LOCK = 0x686F6C64  # a number of ours; it only has to differ from other locks
+
+
+def _all_of(table: sa.Table, *but: str) -> dict[str, Any]:
+    return {column.name: given(column.name) for column in table.c if column.name not in but}
+
+
+def _unless_none(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """The value given for a column; None leaves it as it is."""
+    return sa.func.coalesce(given(column.name, type_=column.type), column)
+
+
+def state_is(column: sa.Column[Any], *states: str) -> sa.ColumnElement[bool]:
+    """Written out: only then an index over a part of the rows is used."""
+    words: list[sa.ColumnElement[str]] = [sa.literal_column(f"'{state}'") for state in states]
+    return column == words[0] if len(words) == 1 else column.in_(words)
+
+
+# --- writing: sessions and their history -----------------------------------------------------
+
+ADD_SESSION = sa.insert(sessions).values(
+    {name: given(name) for name in ("id", "key", "address", "state", "created_at", "updated_at")}
+)
+SET_SESSION = (
+    sa.update(sessions)
+    .where(sessions.c.id == given("session"))
+    .values(state=given("state"), reason=given("reason"), updated_at=given("updated_at"))
+)
+SET_TITLE = (
+    sa.update(sessions).where(sessions.c.id == given("session")).values(title=given("title"))
+)
+GROW_SESSION = (
+    sa.update(sessions)
+    .where(sessions.c.id == given("session"))
+    .values(
+        messages=sessions.c.messages + given("more"),
+        updated_at=given("updated_at"),
+        title=sa.func.coalesce(sessions.c.title, given("title", type_=sessions.c.title.type)),
+    )
+)
+ADD_MESSAGE = sa.insert(messages).values(_all_of(messages, "id", "taken_back"))
+NEWEST_MESSAGES = (
+    sa.select(messages.c.id, messages.c.body)
+    .where(messages.c.session_id == given("session"), messages.c.taken_back == sa.false())
+    .order_by(messages.c.id.desc())
+    .limit(given("limit", type_=sa.BigInteger()))
+)
+REPLACE_MESSAGE = (
+    sa.update(messages).where(messages.c.id == given("row")).values(body=given("body"))
+)
+RENAME_SESSION = (
+    sa.update(sessions)
+    .where(sessions.c.id == given("session"), sessions.c.title == given("before"))
+    .values(title=given("title"))
+)
+HIDE_MESSAGES = (
+    sa.update(messages)
+    .where(
+        messages.c.session_id == given("session"),
+        messages.c.turn_id == given("turn"),
+        messages.c.taken_back == sa.false(),
+    )
+    .values(taken_back=sa.true())
+)
+
+_behind_summary = (
+    messages.c.session_id == sessions.c.id,
+    messages.c.id > sa.func.coalesce(summaries.c.upto, 0),
+    messages.c.taken_back == sa.false(),
+)
+# The mark of the summary, how many rows stand behind it, and the newest that would be covered.
+TO_COMPACT = (
+    sa.select(
+        sa.func.coalesce(summaries.c.upto, 0),
+        sa.select(sa.func.count()).select_from(messages).where(*_behind_summary).scalar_subquery(),
+        sa.select(messages.c.id)
+        .where(*_behind_summary)
+        .order_by(messages.c.id.desc())
+        .limit(1)
+        .offset(given("keep", type_=sa.BigInteger()))
+        .scalar_subquery(),
+    )
+    .select_from(sessions.outerjoin(summaries))
+    .where(sessions.c.id == given("session"))
+)
+TOUCH_SESSION = (
+    sa.update(sessions)
+    .where(sessions.c.id == given("session"))
+    .values(updated_at=given("updated_at"))
+)
+
+# --- writing: what was received --------------------------------------------------------------
+
+SET_INBOX = (
+    sa.update(inbox)
+    .where(inbox.c.id == given("row"))
+    .values(
+        state=given("state"),
+        session_id=_unless_none(inbox.c.session_id),
+        turn_id=_unless_none(inbox.c.turn_id),
+        settled_at=given("settled_at"),
+    )
+)
+START_INBOX = (
+    sa.update(inbox)
+    .where(inbox.c.id == given("row"))
+    .values(
+        state=InboxState.RUNNING.value,
+        turn_id=given("turn_id"),
+        session_id=given("session_id"),
+        settled_at=sa.null(),
+    )
+)
+END_INBOX = (
+    sa.update(inbox)
+    .where(inbox.c.turn_id == given("turn"), state_is(inbox.c.state, InboxState.RUNNING))
+    .values(state=InboxState.DONE.value, settled_at=given("settled_at"))
+)
+REPLACE_PAYLOAD = (
+    sa.update(inbox)
+    .where(inbox.c.id == given("row"), state_is(inbox.c.state, InboxState.WAITING, InboxState.HELD))
+    .values(payload=given("payload"))
+)
+FORGET_IGNORED = sa.delete(inbox).where(
+    inbox.c.seq.in_(
+        sa.select(inbox.c.seq)
+        .where(state_is(inbox.c.state, InboxState.IGNORED), inbox.c.received_at < given("before"))
+        .limit(given("limit"))
+    )
+)
+
+# --- writing: turns --------------------------------------------------------------------------
+
+END_TURN = (
+    sa.update(turns)
+    .where(turns.c.id == given("turn"))
+    .values(state=given("state"), finished_at=given("finished_at"), cause=given("cause"))
+)
+SET_REQUEST = sa.update(turns).where(turns.c.id == given("turn")).values(request=given("request"))
+HIDE_TURN = sa.update(turns).where(turns.c.id == given("turn")).values(taken_back=sa.true())
+CHECKPOINT = sa.update(turns).where(turns.c.id == given("turn")).values(partial=given("partial"))
+ADD_ATTEMPT = sa.insert(attempts).values(
+    {name: given(name) for name in ("turn_id", "number", "target", "started_at")}
+)
+COUNT_ATTEMPT = (
+    sa.update(turns).where(turns.c.id == given("turn")).values(attempts=given("attempts"))
+)
+END_ATTEMPT = (
+    sa.update(attempts)
+    .where(attempts.c.turn_id == given("turn"), attempts.c.number == given("attempt"))
+    .values(_all_of(attempts, "turn_id", "number", "target", "started_at"))
+)
+END_TOOL = (
+    sa.update(tool_runs)
+    .where(tool_runs.c.turn_id == given("turn"), tool_runs.c.call_id == given("call"))
+    .values(finished_at=given("finished_at"), ok=given("ok"), result=given("result"))
+)
+
+# --- writing: questions whether a tool may run -----------------------------------------------
+
+ADD_APPROVAL = sa.insert(approvals).values(_all_of(approvals))
+ANSWER_APPROVAL = (
+    sa.update(approvals)
+    .where(approvals.c.id == given("approval"), state_is(approvals.c.state, ApprovalState.OPEN))
+    .values({name: given(name) for name in ("state", "answered_by", "answered_at", "reason")})
+)
+USE_APPROVAL = (
+    sa.update(approvals)
+    .where(approvals.c.id == given("approval"), state_is(approvals.c.state, ApprovalState.ALLOWED))
+    .values(state=ApprovalState.USED.value)
+)
+APPROVAL_STATE = sa.select(approvals.c.state).where(approvals.c.id == given("approval"))
+
+# --- writing: what is to be shown ------------------------------------------------------------
+
+SET_ITEM = (
+    sa.update(outbox)
+    .where(outbox.c.id == given("item"))
+    .values(
+        state=given("state"),
+        settled_at=given("settled_at"),
+        **{
+            name: _unless_none(outbox.c[name]) for name in ("shown", "tries", "not_before", "error")
+        },
+    )
+)
+
+# --- writing: what may be spent --------------------------------------------------------------
+
+_SPENT = ("tokens", "cost", "held_tokens", "held_cost")
+_budget = (budgets.c.day == given("of_day"), budgets.c.scope == given("of_scope"))
+SETTLE = (
+    sa.update(budgets)
+    .where(*_budget)
+    .values(
+        {
+            name: budgets.c[name] + given(f"more_{name}", type_=budgets.c[name].type)
+            for name in _SPENT
+        }
+    )
+)
+FORGET_BUDGETS = sa.delete(budgets).where(budgets.c.day < given("before"))
+
+# --- writing: the rest -----------------------------------------------------------------------
+
+DROP_VALUE = sa.delete(shelves).where(
+    shelves.c.shelf == given("of"), shelves.c.name == given("called")
+)
+NEXT_ON_POSTGRESQL = sa.select(
+    # Held until the commit: numbers become visible in the order in which they were given.
+    sa.func.pg_advisory_xact_lock(_TIMELINE_LOCK),
+    timeline.next_value(),
+)
+LAST_IN_INBOX = sa.select(sa.func.max(inbox.c.seq))
+LAST_IN_OUTBOX = sa.select(sa.func.max(outbox.c.seq))
+
+
+class Upserts:
+    """INSERT with a plan for what is there already, which each dialect writes in its own way."""
+
+    def __init__(self, insert: Callable[[sa.Table], Any]) -> None:
+        self.receive = (
+            insert(inbox)
+            .values(_all_of(inbox))
+            .on_conflict_do_nothing(index_elements=["source", "event"])
+            .execution_options(preserve_rowcount=True)
+        )
+        self.start_turn = (
+            insert(turns)
+            .values(
+                _all_of(
+                    turns, "finished_at", "attempts", "cause", "partial", "resumed", "taken_back"
+                )
+            )
+            .on_conflict_do_update(
+                index_elements=["id"],
+                set_={
+                    "state": TurnState.RUNNING.value,
+                    "finished_at": sa.null(),
+                    "cause": sa.null(),
+                    "resumed": turns.c.resumed + 1,
+                },
+            )
+        )
+        self.start_tool = (
+            insert(tool_runs)
+            .values(_all_of(tool_runs, "finished_at", "ok", "result"))
+            .on_conflict_do_nothing(index_elements=["turn_id", "call_id"])
+            .execution_options(preserve_rowcount=True)
+        )
+        put = insert(summaries).values(_all_of(summaries))
+        news = {name: put.excluded[name] for name in ("upto", "text")}
+        self.put_summary = put.on_conflict_do_update(index_elements=["session_id"], set_=news)
+        put = insert(outbox).values(_all_of(outbox))
+        # Never what belongs to a delivery that may be under way: shown, tries, not_before.
+        names = ("body", "final", "state", "reply_to", "error", "settled_at")
+        news = {name: put.excluded[name] for name in names}
+        # A live state that comes late must not take the place of the final one.
+        self.put_item = put.on_conflict_do_update(
+            index_elements=["id"], set_=news, where=outbox.c.final.is_(sa.false())
+        )
+        became_final = sa.case((outbox.c.final, outbox.c.seq), else_=put.excluded.seq)
+        self.put_final_item = put.on_conflict_do_update(
+            index_elements=["id"], set_={**news, "seq": became_final}
+        )
+        put = insert(budgets).values(_all_of(budgets))
+        self.hold = put.on_conflict_do_update(
+            index_elements=["day", "scope"],
+            set_={name: budgets.c[name] + put.excluded[name] for name in _SPENT},
+            # The row is locked before this is looked at: of two requests only one gets the rest.
+            where=sa.and_(
+                *(
+                    budgets.c[name] + put.excluded[name]
+                    <= given(f"most_{name}", type_=budgets.c[name].type)
+                    for name in ("tokens", "cost")
+                )
+            ),
+        ).execution_options(preserve_rowcount=True)
+        put = insert(shelves).values(_all_of(shelves))
+        self.put_value = put.on_conflict_do_update(
+            index_elements=["shelf", "name"], set_={"value": put.excluded.value}
+        )
