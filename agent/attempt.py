@@ -7,24 +7,24 @@ from typing import Self
 
 import msgspec
 
-from agent.answer.accumulate import Accumulator, Progress, StepResult
-from agent.answer.reasoning_blocks import Thoughts, write_thoughts
-from agent.answer.repetition import LoopWatch
+from agent.answer.accumulate import Accumulator, ProgressKind, StepResult
+from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
+from agent.answer.repetition import RepetitionDetector
 from agent.errors import Looping, ProviderError, Stalled
 from agent.events import ReasoningDelta, TextDelta
 from agent.model.contract import Chunk, ModelRequest, PingChunk
-from agent.model.known_models import facts
-from agent.model.learned import Learned
-from agent.model.usage import Price, Usage, cost_of
+from agent.model.known_models import model_facts
+from agent.model.learned import LearnedTarget
+from agent.model.usage import Price, Usage, compute_cost
 from agent.providers.registry import Target
-from agent.request.request_hash import digest
-from agent.request.tokens import characters
-from agent.verdict import Cut, Verdict, judge, name_of
-from agent.watchdog import Cause, Limits, Watchdog, limits_for
+from agent.request.request_hash import hash_request
+from agent.request.tokens import count_characters
+from agent.verdict import Cut, Verdict, judge_attempt, verdict_name
+from agent.watchdog import TimeoutCause, Watchdog, WatchdogLimits, compute_limits
 from sessions.values.clock import Clock
 
 _CHARACTERS_PER_TOKEN = 4
-_WORTH_LEARNING = 0.25  # seconds: shorter silences say nothing about how patient to be
+_MIN_LEARNED_GAP_SECONDS = 0.25  # seconds: shorter silences say nothing about how patient to be
 
 
 class AttemptResult(msgspec.Struct, frozen=True):
@@ -37,9 +37,9 @@ class AttemptResult(msgspec.Struct, frozen=True):
     request_hash: str = ""  # for the journal: what was asked
 
     @property
-    def name(self) -> str:
+    def verdict_name(self) -> str:
         """The verdict in one word."""
-        return name_of(self.verdict)
+        return verdict_name(self.verdict)
 
     @property
     def phase(self) -> str:
@@ -47,18 +47,18 @@ class AttemptResult(msgspec.Struct, frozen=True):
         return str(self.verdict.phase) if isinstance(self.verdict, Cut) else ""
 
     @property
-    def received(self) -> int:
+    def received_characters(self) -> int:
         """Characters of text, reasoning and arguments that came."""
-        return self.step.received
+        return self.step.received_characters
 
     @property
     def request_id(self) -> str:
         """The service's own name for the request."""
         return self.step.request_id
 
-    def thoughts(self, label: str) -> bytes | None:
+    def stored_reasoning(self, label: str) -> bytes | None:
         """What was thought, for the row of this answer and for nobody but its target."""
-        return write_thoughts(Thoughts(label, self.step.reasoning, self.step.opaque))
+        return encode_reasoning(ReasoningBlocks(label, self.step.reasoning, self.step.opaque_parts))
 
     @property
     def error(self) -> ProviderError | None:
@@ -66,8 +66,8 @@ class AttemptResult(msgspec.Struct, frozen=True):
         return self.verdict.error if isinstance(self.verdict, Cut) else None
 
 
-Show = Callable[[TextDelta | ReasoningDelta], None]
-Silence = Callable[[float, float], None]
+OnDelta = Callable[[TextDelta | ReasoningDelta], None]
+OnSilence = Callable[[float, float], None]
 """Called when the model has been silent for long: for how many seconds, and in how many more it
 will be given up."""
 
@@ -78,9 +78,9 @@ async def run_attempt(
     accumulator: Accumulator,
     *,
     clock: Clock,
-    learned: Learned,
-    show: Show,
-    silence: Silence,
+    learned: LearnedTarget,
+    on_delta: OnDelta,
+    on_silence: OnSilence,
 ) -> AttemptResult:
     """Send the request and read the answer; what can be shown goes to `show` as it comes.
 
@@ -88,20 +88,20 @@ async def run_attempt(
     connection and raises `CancelledError`.
     """
     error: ProviderError | None = None
-    watch = _Watch(_limits(target, request, learned), clock, learned, silence)
-    loops = _Loops()
+    watch = _WatchdogTimer(_compute_limits(target, request, learned), clock, learned, on_silence)
+    loops = _RepetitionGuard()
     try:
         async with watch, target.provider.stream(request) as chunks:
             async for chunk in chunks:
-                before = accumulator.received
+                before = accumulator.received_characters
                 for delta in accumulator.feed(chunk):
-                    loops.said(delta)
-                    show(delta)
-                size = accumulator.received - before
-                if accumulator.progress is Progress.TOOL and size:
-                    loops.called(chunk)
+                    loops.on_delta(delta)
+                    on_delta(delta)
+                size = accumulator.received_characters - before
+                if accumulator.progress is ProgressKind.TOOL and size:
+                    loops.on_call_chunk(chunk)
                 sign = chunk if type(chunk) is PingChunk else None
-                watch.saw(accumulator, size=size, sign=sign)
+                watch.on_chunk(accumulator, new_characters=size, ping=sign)
     except ProviderError as raised:
         # Its traceback leads to this frame, which leads to it: both would stay, with all that was
         # sent and received, until the collector comes.
@@ -109,23 +109,25 @@ async def run_attempt(
     except TimeoutError:
         if watch.cause is None:
             raise
-        error = None if watch.cause is Cause.LINGER else watch.stalled()
+        error = None if watch.cause is TimeoutCause.LINGER else watch.stalled_error()
     for delta in accumulator.close():
-        show(delta)
+        on_delta(delta)
     step = accumulator.result()
     if isinstance(error, Looping):
-        step = loops.without(step)
-    verdict = judge(step, error=error, cap=request.max_output_tokens, omits_end=learned.omits_end)
+        step = loops.trim(step)
+    verdict = judge_attempt(
+        step, error=error, cap=request.max_output_tokens, omits_end_marker=learned.omits_end_marker
+    )
     cause = f"{type(error).__name__}: {error}" if error else ""
-    return AttemptResult(verdict, step, cause, _usage(step, target), digest(request))
+    return AttemptResult(verdict, step, cause, _usage_of(step, target), hash_request(request))
 
 
-def _usage(step: StepResult, target: Target) -> Usage:
+def _usage_of(step: StepResult, target: Target) -> Usage:
     if step.usage is None:
         return Usage()
     counted = step.usage
     usage = Usage(counted.input_tokens, counted.output_tokens, counted.cached_tokens, counted.cost)
-    return msgspec.structs.replace(usage, cost=cost_of(usage, price_of(target)))
+    return msgspec.structs.replace(usage, cost=compute_cost(usage, price_of(target)))
 
 
 def price_of(target: Target) -> Price | None:
@@ -134,64 +136,66 @@ def price_of(target: Target) -> Price | None:
     return Price(listed.input, listed.output, listed.cached) if listed else None
 
 
-class _Loops:
+class _RepetitionGuard:
     """Ends an answer that repeats itself; what is repeated is not kept."""
 
     def __init__(self) -> None:
-        self._text = LoopWatch()
-        self._reasoning = LoopWatch()
-        self._arguments = LoopWatch()
-        self._text_kept: int | None = None
-        self._reasoning_kept: int | None = None
+        self._text = RepetitionDetector()
+        self._reasoning = RepetitionDetector()
+        self._arguments = RepetitionDetector()
+        self._kept_text_length: int | None = None
+        self._kept_reasoning_length: int | None = None
 
-    def said(self, delta: TextDelta | ReasoningDelta) -> None:
+    def on_delta(self, delta: TextDelta | ReasoningDelta) -> None:
         if isinstance(delta, TextDelta):
-            self._text_kept = self._text.feed(delta.text)
-            found = self._text_kept
+            self._kept_text_length = self._text.feed(delta.text)
+            found = self._kept_text_length
         else:
-            self._reasoning_kept = self._reasoning.feed(delta.text)
-            found = self._reasoning_kept
+            self._kept_reasoning_length = self._reasoning.feed(delta.text)
+            found = self._kept_reasoning_length
         if found is not None:
             raise Looping(thinking=isinstance(delta, ReasoningDelta))
 
-    def called(self, chunk: Chunk) -> None:
+    def on_call_chunk(self, chunk: Chunk) -> None:
         arguments = getattr(chunk, "arguments", None)
         if arguments and self._arguments.feed(arguments) is not None:
             raise Looping
 
-    def without(self, step: StepResult) -> StepResult:
-        if self._text_kept is not None:
-            return msgspec.structs.replace(step, text=step.text[: self._text_kept], calls=())
-        if self._reasoning_kept is not None:
-            kept = step.reasoning[: self._reasoning_kept]
-            return msgspec.structs.replace(step, reasoning=kept, opaque=(), calls=())
+    def trim(self, step: StepResult) -> StepResult:
+        if self._kept_text_length is not None:
+            return msgspec.structs.replace(step, text=step.text[: self._kept_text_length], calls=())
+        if self._kept_reasoning_length is not None:
+            kept = step.reasoning[: self._kept_reasoning_length]
+            return msgspec.structs.replace(step, reasoning=kept, opaque_parts=(), calls=())
         return step
 
 
-class _Watch:
+class _WatchdogTimer:
     """Ends the block it guards when the watchdog says so, and tells of long silence before.
 
     One timer, set anew only when a deadline comes nearer; when it rings too early it is set again.
     A stream of thousands of pieces then costs no timer for each.
     """
 
-    def __init__(self, limits: Limits, clock: Clock, learned: Learned, silence: Silence) -> None:
-        self.cause: Cause | None = None
+    def __init__(
+        self, limits: WatchdogLimits, clock: Clock, learned: LearnedTarget, on_silence: OnSilence
+    ) -> None:
+        self.cause: TimeoutCause | None = None
         self._limits = limits
         self._clock = clock
         self._learned = learned
-        self._silence = silence
-        self._begun = False
-        self._at = 0.0  # of the last progress
-        self._told_at: float | None = None  # when the present silence was told of last
-        self._ended = False
+        self._on_silence = on_silence
+        self._has_progress = False
+        self._last_progress_at = 0.0  # of the last progress
+        self._notified_at: float | None = None  # when the present silence was told of last
+        self._finish_seen = False
 
     async def __aenter__(self) -> Self:
-        self._at = self._clock.monotonic()
-        self._dog = Watchdog(self._limits, self._at)
+        self._last_progress_at = self._clock.monotonic()
+        self._watchdog = Watchdog(self._limits, self._last_progress_at)
         self._timeout = asyncio.timeout(None)
         await self._timeout.__aenter__()
-        self._set()
+        self._schedule()
         return self
 
     async def __aexit__(
@@ -203,73 +207,81 @@ class _Watch:
         self._timer.cancel()
         await self._timeout.__aexit__(kind, error, traceback)
 
-    def saw(self, accumulator: Accumulator, *, size: int, sign: PingChunk | None) -> None:
+    def on_chunk(
+        self, accumulator: Accumulator, *, new_characters: int, ping: PingChunk | None
+    ) -> None:
         """A chunk came."""
         now = self._clock.monotonic()
-        nearer = self._dog.wire(now, ping=sign is not None, beat=sign is not None and sign.beat)
-        if size and accumulator.progress is not None:
-            nearer = self._progress(now, accumulator.progress, size) or nearer
-        if accumulator.ended and not self._ended:
-            self._dog.ended(now)
-            nearer = self._ended = True
+        nearer = self._watchdog.on_bytes(
+            now, ping=ping is not None, heartbeat=ping is not None and ping.beat
+        )
+        if new_characters and accumulator.progress is not None:
+            nearer = self._on_progress(now, accumulator.progress, new_characters) or nearer
+        if accumulator.ended and not self._finish_seen:
+            self._watchdog.on_finish(now)
+            nearer = self._finish_seen = True
         if nearer:
             self._timer.cancel()
-            self._set()
+            self._schedule()
 
-    def _progress(self, now: float, kind: Progress, size: int) -> bool:
-        nearer = self._dog.progress(now, kind, size)
-        gap, self._at = now - self._at, now
-        if not self._begun:
-            self._begun = True
-            self._learned.first_token(gap)
-        elif gap > _WORTH_LEARNING:
-            self._learned.gap(kind.value, gap)
-        told, self._told_at = self._told_at is not None, None
+    def _on_progress(self, now: float, kind: ProgressKind, new_characters: int) -> bool:
+        nearer = self._watchdog.on_progress(now, kind, new_characters)
+        gap, self._last_progress_at = now - self._last_progress_at, now
+        if not self._has_progress:
+            self._has_progress = True
+            self._learned.record_first_token(gap)
+        elif gap > _MIN_LEARNED_GAP_SECONDS:
+            self._learned.record_gap(kind.value, gap)
+        told, self._notified_at = self._notified_at is not None, None
         return nearer or told
 
-    def stalled(self) -> Stalled:
+    def stalled_error(self) -> Stalled:
         """Say which clock ran out."""
         return Stalled(f"given up: {self.cause}")
 
-    def _set(self) -> None:
-        when = self._dog.deadline().when
-        notice = self._notice_at()
+    def _schedule(self) -> None:
+        when = self._watchdog.deadline().when
+        notice = self._next_notice_at()
         if notice is not None:
             when = min(when, notice)
         wait = when - self._clock.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(max(wait, 0.0), self._ring)
+        self._timer = asyncio.get_running_loop().call_later(max(wait, 0.0), self._on_timer)
 
-    def _notice_at(self) -> float | None:
-        if self._told_at is not None:
-            return self._told_at + self._limits.notice_after / 3
-        return self._dog.notice_at()
+    def _next_notice_at(self) -> float | None:
+        if self._notified_at is not None:
+            return self._notified_at + self._limits.notice_after / 3
+        return self._watchdog.notice_at()
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         now = self._clock.monotonic()
-        deadline = self._dog.deadline()
+        deadline = self._watchdog.deadline()
         if deadline.when <= now:
             self.cause = deadline.cause
             self._timeout.reschedule(asyncio.get_running_loop().time())
             return
-        notice = self._notice_at()
+        notice = self._next_notice_at()
         due = notice is not None and notice <= now
         if due:
-            self._told_at = now
-        self._set()  # first: news that cannot be told must not leave the request without a clock
+            self._notified_at = now
+        self._schedule()  # first: news that cannot be told must not leave the request without a clock
         if due:
-            self._silence(self._dog.silence(now), self._dog.reconnects_in(now))
+            self._on_silence(
+                self._watchdog.silent_seconds(now), self._watchdog.seconds_until_deadline(now)
+            )
 
 
-def _limits(target: Target, request: ModelRequest, learned: Learned) -> Limits:
-    size = len(request.system) + sum(map(characters, request.messages))
-    known = facts(request.model)
-    gaps = {kind: learned.longest_gap(kind.value) for kind in Progress}
-    return limits_for(
+def _compute_limits(
+    target: Target, request: ModelRequest, learned: LearnedTarget
+) -> WatchdogLimits:
+    size = len(request.system) + sum(map(count_characters, request.messages))
+    known = model_facts(request.model)
+    gaps = {kind: learned.longest_gap_seconds(kind.value) for kind in ProgressKind}
+    return compute_limits(
         target.settings.timeouts,
         input_tokens=size // _CHARACTERS_PER_TOKEN,
         effort=request.reasoning_effort,
         base_url=target.settings.base_url,
-        floor=known.first_token_floor,
-        soft=learned.soft_first_token(),
-        gaps={kind: gap for kind, gap in gaps.items() if gap is not None},
+        min_silence=known.min_first_token_seconds,
+        learned_first_token=learned.slow_first_token_seconds(),
+        learned_gaps={kind: gap for kind, gap in gaps.items() if gap is not None},
     )

@@ -12,7 +12,7 @@ from agent.request.tokens import estimate_message
 from agent.verdict import Complete, SoftComplete
 from sessions.records import Message
 
-Ask = Callable[[ModelRequest], Awaitable[AttemptResult]]
+SendSummaryRequest = Callable[[ModelRequest], Awaitable[AttemptResult]]
 """Sends a request whose answer nobody is shown."""
 
 
@@ -20,43 +20,47 @@ class Compacted(msgspec.Struct, frozen=True):
     """A conversation that became shorter."""
 
     summary: str
-    keep: int  # newest rows that stay as they are
+    kept_rows: int  # newest rows that stay as they are
     rows: tuple[Message, ...]  # what is to be shown behind the summary
-    before: int  # tokens, as estimated
-    after: int
+    tokens_before: int  # tokens, as estimated
+    tokens_after: int
 
 
-async def compact(
+async def compact_history(
     rows: Sequence[Message],
-    earlier: str,
+    earlier_summary: str,
     *,
-    room: int,
+    room_tokens: int,
     target: Target,
-    ask: Ask,
-    record: int | None = None,
+    send_request: SendSummaryRequest,
+    record_tokens: int | None = None,
 ) -> Compacted | None:
     """Make it at most `room` tokens long where that can be; None when it would not help.
 
     `earlier` is the summary of what came before the rows, `record` how many tokens of them the
     author of the new one may be shown: as many as `room`, unless there is reason to say otherwise.
     """
-    whole = [history_plan.as_summary_row(earlier), *rows] if earlier else list(rows)
+    whole = (
+        [history_plan.make_summary_row(earlier_summary), *rows] if earlier_summary else list(rows)
+    )
     sizes = [estimate_message(row) for row in whole]
-    plan = history_plan.plan(whole, sizes, room)
+    plan = history_plan.plan_history(whole, sizes, room_tokens)
     if plan is None:
         return None
-    summary = await _summarised(plan.covered, target, record or room, ask)
-    kept = rows[len(rows) - plan.keep :]
+    summary = await _write_summary(plan.covered, target, record_tokens or room_tokens, send_request)
+    kept = rows[len(rows) - plan.kept_rows :]
     shown = (*([plan.pinned] if plan.pinned else []), *kept)
-    after = sum(map(estimate_message, (*shown, history_plan.as_summary_row(summary))))
-    if not history_plan.shrunk(sum(sizes), after):
+    after = sum(map(estimate_message, (*shown, history_plan.make_summary_row(summary))))
+    if not history_plan.has_shrunk_enough(sum(sizes), after):
         return None
-    return Compacted(summary, plan.keep, shown, sum(sizes), after)
+    return Compacted(summary, plan.kept_rows, shown, sum(sizes), after)
 
 
-async def _summarised(covered: Sequence[Message], target: Target, room: int, ask: Ask) -> str:
-    system, messages = history_plan.summary_request(covered, budget=room)
-    result = await ask(
+async def _write_summary(
+    covered: Sequence[Message], target: Target, room_tokens: int, send_request: SendSummaryRequest
+) -> str:
+    system, messages = history_plan.build_summary_request(covered, budget=room_tokens)
+    result = await send_request(
         ModelRequest(
             model=target.model,
             system=system,
@@ -66,4 +70,4 @@ async def _summarised(covered: Sequence[Message], target: Target, room: int, ask
     )
     whole = isinstance(result.verdict, Complete | SoftComplete)
     said = result.step.text.strip()
-    return said if whole and said else history_plan.without_summary(covered)
+    return said if whole and said else history_plan.summarize_without_model(covered)

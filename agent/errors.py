@@ -50,7 +50,7 @@ class Stalled(ProviderError):
     """The model service stopped sending."""
 
 
-class Cut(ProviderError):
+class ConnectionLost(ProviderError):
     """The connection to the model service broke."""
 
 
@@ -90,7 +90,7 @@ class Declined(ProviderError):
     """The model service declined to answer."""
 
 
-class Unauthorized(ProviderError):
+class ApiKeyRejected(ProviderError):
     """The model service does not accept our key."""
 
 
@@ -98,13 +98,17 @@ class OutOfCredit(ProviderError):
     """The account at the model service is empty."""
 
 
-class OverBudget(Exception):
+class BudgetExceeded(Exception):
     """A limit of what may be spent leaves no room for the request, so it was not sent."""
 
-    def __init__(self, cause: str, *, notice: str = "budget", seconds: int | None = None) -> None:
+    def __init__(
+        self, cause: str, *, notice: str = "budget", retry_in_seconds: int | None = None
+    ) -> None:
         super().__init__(cause)
         self.notice = notice  # what people are told where nothing was begun
-        self.seconds = seconds  # until there is room again; None: never for one like this
+        self.retry_in_seconds = (
+            retry_in_seconds  # until there is room again; None: never for one like this
+        )
 
 
 class ToolError(Exception):

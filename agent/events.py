@@ -60,7 +60,7 @@ class StepDone(msgspec.Struct, frozen=True):
     """A model answer ended; text that follows belongs to the next one."""
 
 
-class Ending(enum.StrEnum):
+class TurnEnding(enum.StrEnum):
     """How a turn ended, apart from being cancelled."""
 
     ANSWERED = "answered"
@@ -70,20 +70,24 @@ class Ending(enum.StrEnum):
 class TurnDone(msgspec.Struct, frozen=True):
     """How every turn ends that is not cancelled: returned, not told."""
 
-    ending: Ending
+    ending: TurnEnding
     text: str  # the final answer, or what was visible when the turn failed
     cause: str = ""  # one sentence for people: why it failed
     message: Message | None = None  # the row for the history; None when the model said nothing
-    tries: int = 0  # requests sent to the model
-    tools: tuple[str, ...] = ()  # what was carried out, in order
+    attempts: int = 0  # requests sent to the model
+    tools_run: tuple[str, ...] = ()  # what was carried out, in order
     usage: Usage = Usage()
     notice: str = "N7"  # what a failed turn says: an id of the catalogue
-    drafts: tuple[str, ...] = ()  # files that were not finished, as people are told of them
+    unfinished_drafts: tuple[
+        str, ...
+    ] = ()  # files that were not finished, as people are told of them
     tell_operator: bool = False  # only the operator can mend it
     too_long: bool = False  # the conversation is: only a fresh one helps
     over_budget: bool = False  # a limit of what may be spent has ended it
-    free_in: int | None = None  # seconds until that leaves room again
-    last: str = ""  # how the last request was judged, see `agent.verdict.name_of`; empty: not known
+    budget_free_in_seconds: int | None = None  # seconds until that leaves room again
+    last_verdict: str = (
+        ""  # how the last request was judged, see `agent.verdict.verdict_name`; empty: not known
+    )
 
 
 AnswerEvent = (

@@ -9,38 +9,38 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agent.answer.accumulate import Accumulator, Finish, StepResult
-from agent.answer.call_slots import Shape
+from agent.answer.accumulate import Accumulator, FinishReason, StepResult
+from agent.answer.call_slots import ArgumentsState
 from agent.errors import (
+    ApiKeyRejected,
     BadRequest,
-    Cut,
+    ConnectionLost,
     OutOfCredit,
     Overloaded,
     ProviderError,
     RateLimited,
     Stalled,
-    Unauthorized,
 )
 from agent.model.contract import ModelRequest, Provider, ToolSchema
 from agent.providers.registry import (
-    ListsModels,
     ModelNotChosen,
+    SupportsListModels,
     UnknownProvider,
-    build,
+    build_provider,
 )
 from agent.settings import SERVICES, TargetSettings
 from sessions.records import Message
 from sessions.values.clock import Clock
 from sessions.values.finding import Finding, fail, ok, warn
-from sessions.values.unreached import why_unreached
+from sessions.values.unreached import describe_network_error
 
 LIST_SECONDS, ANSWER_SECONDS, CALL_SECONDS = 6.0, 10.0, 8.0
 """Until the service must have listed its models, answered, and called a tool."""
 
-_MOST_LISTED = 12
-_MOST_TOKENS = 400  # room for a model that thinks before its one word
+_MAX_LISTED = 12
+_MAX_OUTPUT_TOKENS = 400  # room for a model that thinks before its one word
 
-_WORD = ToolSchema(
+_REPORT_WORD_TOOL = ToolSchema(
     "report_word",
     "Reports a word to the person who looks whether tools work.",
     {
@@ -50,12 +50,12 @@ _WORD = ToolSchema(
         "additionalProperties": False,
     },
 )
-_SAY = "Answer with the one word: ready"
-_CALL = 'Call the tool report_word with the word "ready". Do not answer in words.'
-_SYSTEM = "This is a test of the connection. Be as short as can be."
+_ANSWER_PROMPT = "Answer with the one word: ready"
+_TOOL_CALL_PROMPT = 'Call the tool report_word with the word "ready". Do not answer in words.'
+_SYSTEM_PROMPT = "This is a test of the connection. Be as short as can be."
 
 
-class Patience(msgspec.Struct, frozen=True):
+class ProbeTimeouts(msgspec.Struct, frozen=True):
     """How long each question may take, in seconds."""
 
     list: float = LIST_SECONDS
@@ -81,8 +81,8 @@ async def probe_model(
     settings: TargetSettings,
     *,
     clock: Clock,
-    answers: bool = True,
-    patience: Patience | None = None,
+    request_answers: bool = True,
+    timeouts: ProbeTimeouts | None = None,
 ) -> ProbedModel:
     """Ask; `answers` also has it answer once in words and once by a tool call."""
     if settings.provider == "demo":
@@ -90,7 +90,7 @@ async def probe_model(
         return ProbedModel("demo", "demo", findings=(found,))
     label = f"{settings.provider}/{settings.name or 'a model'}"
     try:
-        provider = build(settings)
+        provider = build_provider(settings)
     except UnknownProvider as error:
         found = fail("service", str(error), "Correct model.provider.")
         return ProbedModel(label, findings=(found,))
@@ -102,101 +102,105 @@ async def probe_model(
         )
         return ProbedModel(label, findings=(found,))
     try:
-        return await _Probing(provider, settings, clock, patience or Patience()).run(
-            answers=answers
+        return await _ModelProbe(provider, settings, clock, timeouts or ProbeTimeouts()).run(
+            request_answers=request_answers
         )
     finally:
         await provider.aclose()
 
 
-class _Probing:
+class _ModelProbe:
     """One run through all questions; a failure ends it where the next would tell nothing new."""
 
     def __init__(
-        self, provider: Provider, settings: TargetSettings, clock: Clock, patience: Patience
+        self, provider: Provider, settings: TargetSettings, clock: Clock, timeouts: ProbeTimeouts
     ) -> None:
         self._provider = provider
         self._settings = settings
         self._clock = clock
-        self._patience = patience
-        self._where = settings.base_url or f"the usual address of {provider.name}"
-        self._key = "model.api_key"
+        self._timeouts = timeouts
+        self._service_label = settings.base_url or f"the usual address of {provider.name}"
+        self._key_settings = "model.api_key"
         if service := SERVICES.get(settings.provider):
-            self._key = " or ".join(filter(None, (self._key, service.key_variable)))
+            self._key_settings = " or ".join(
+                filter(None, (self._key_settings, service.key_variable))
+            )
         self._findings: list[Finding] = []
-        self._offered: tuple[str, ...] = ()
+        self._listed_models: tuple[str, ...] = ()
 
-    async def run(self, *, answers: bool) -> ProbedModel:
+    async def run(self, *, request_answers: bool) -> ProbedModel:
         name = None
-        if await self._list():
-            name = self._name()
-            if name and answers and await self._answer(name):
-                await self._call(name)
+        if await self._check_listing():
+            name = self._check_model_name()
+            if name and request_answers and await self._check_answer(name):
+                await self._check_tool_call(name)
         label = f"{self._provider.name}/{name or self._settings.name or 'a model'}"
-        return ProbedModel(label, name, self._offered, tuple(self._findings))
+        return ProbedModel(label, name, self._listed_models, tuple(self._findings))
 
-    async def _list(self) -> bool:
+    async def _check_listing(self) -> bool:
         """Ask for the models; tells whether the service can be asked more."""
-        if not isinstance(self._provider, ListsModels):
+        if not isinstance(self._provider, SupportsListModels):
             return True
         since = self._clock.monotonic()
         try:
-            async with asyncio.timeout(self._patience.list):
-                self._offered = await self._provider.list_models()
+            async with asyncio.timeout(self._timeouts.list):
+                self._listed_models = await self._provider.list_models()
         except BadRequest as error:  # reached, and without such a list: an answer will tell
-            self._found(ok("service", f"reached; it gives no list of its models ({error})"))
+            self._add_finding(ok("service", f"reached; it gives no list of its models ({error})"))
             return True
         except (ProviderError, TimeoutError) as error:
-            self._found(self._trouble("service", error, self._patience.list))
+            self._add_finding(self._describe_failure("service", error, self._timeouts.list))
             return False
-        self._found(ok("service", f"reached ({self._where})", seconds=self._since(since)))
+        self._add_finding(
+            ok("service", f"reached ({self._service_label})", seconds=self._elapsed_seconds(since))
+        )
         if self._settings.api_key:
-            self._found(ok("key", "accepted"))
+            self._add_finding(ok("key", "accepted"))
         return True
 
-    def _name(self) -> str | None:
+    def _check_model_name(self) -> str | None:
         """Settle which model is meant, and look whether it is listed."""
         settings, service = self._settings, SERVICES.get(self._settings.provider)
         name = settings.name
         if name is None and settings.base_url is None and service is not None:
             name = service.model
-        if name is None and len(self._offered) == 1:
-            name = self._offered[0]
+        if name is None and len(self._listed_models) == 1:
+            name = self._listed_models[0]
         if name is None:
-            offered = ModelNotChosen(self._offered)
-            self._found(fail("model", "no model is named", str(offered)))
+            offered = ModelNotChosen(self._listed_models)
+            self._add_finding(fail("model", "no model is named", str(offered)))
             return None
-        if not self._offered or name in self._offered:
-            if self._offered:
-                self._found(ok("model", f"{name} is listed"))
+        if not self._listed_models or name in self._listed_models:
+            if self._listed_models:
+                self._add_finding(ok("model", f"{name} is listed"))
             return name
-        near = difflib.get_close_matches(name, self._offered, 3, 0.5)
-        others = (each for each in self._offered if each not in near)
-        self._found(
+        near = difflib.get_close_matches(name, self._listed_models, 3, 0.5)
+        others = (each for each in self._listed_models if each not in near)
+        self._add_finding(
             warn(
                 "model",
-                f"{name} is not among the {len(self._offered)} models that the service lists",
-                f"Set model.name to one of: {_shortened((*near, *others))}.",
+                f"{name} is not among the {len(self._listed_models)} models that the service lists",
+                f"Set model.name to one of: {_join_names((*near, *others))}.",
             )
         )
         return name
 
-    async def _answer(self, name: str) -> bool:
+    async def _check_answer(self, name: str) -> bool:
         """Have it answer in words; tells whether it did."""
-        request = self._request(name, _SAY)
+        request = self._build_request(name, _ANSWER_PROMPT)
         since = self._clock.monotonic()
         try:
-            step = await self._asked(request, self._patience.answer)
+            step = await self._send_request(request, self._timeouts.answer)
         except (ProviderError, TimeoutError) as error:
-            self._found(self._trouble("answer", error, self._patience.answer))
+            self._add_finding(self._describe_failure("answer", error, self._timeouts.answer))
             return False
-        seconds = self._since(since)
+        seconds = self._elapsed_seconds(since)
         if step.text.strip() or step.reasoning:
-            how = "answers in one piece: it does not stream" if step.whole else "streams"
-            self._found(ok("answer", f"{how}{_cost(step)}", seconds=seconds))
+            how = "answers in one piece: it does not stream" if step.unstreamed else "streams"
+            self._add_finding(ok("answer", f"{how}{_format_tokens(step)}", seconds=seconds))
             return True
-        refused = step.finish is Finish.REFUSED
-        self._found(
+        refused = step.finish_reason is FinishReason.REFUSED
+        self._add_finding(
             fail(
                 "answer",
                 "the model declined to answer" if refused else "the answer was empty",
@@ -206,9 +210,9 @@ class _Probing:
         )
         return False
 
-    async def _call(self, name: str) -> None:
+    async def _check_tool_call(self, name: str) -> None:
         """Have it call a tool."""
-        request = self._request(name, _CALL, (_WORD,))
+        request = self._build_request(name, _TOOL_CALL_PROMPT, (_REPORT_WORD_TOOL,))
         since = self._clock.monotonic()
         cannot = warn(
             "tool call",
@@ -216,63 +220,75 @@ class _Probing:
             "Choose a model that can call tools, or set tools.enabled = [].",
         )
         try:
-            step = await self._asked(request, self._patience.call)
+            step = await self._send_request(request, self._timeouts.call)
         except BadRequest as error:
             text = f"{cannot.text} ({error})"
-            self._found(msgspec.structs.replace(cannot, text=text))
+            self._add_finding(msgspec.structs.replace(cannot, text=text))
         except (ProviderError, TimeoutError) as error:
-            self._found(self._trouble("tool call", error, self._patience.call))
+            self._add_finding(self._describe_failure("tool call", error, self._timeouts.call))
         else:
-            seconds = self._since(since)
-            called = [call for call in step.calls if call.name == _WORD.name]
-            if called and called[0].shape is Shape.WHOLE:
-                self._found(ok("tool call", f"calls tools{_cost(step)}", seconds=seconds))
+            seconds = self._elapsed_seconds(since)
+            called = [call for call in step.calls if call.name == _REPORT_WORD_TOOL.name]
+            if called and called[0].arguments_state is ArgumentsState.COMPLETE:
+                self._add_finding(
+                    ok("tool call", f"calls tools{_format_tokens(step)}", seconds=seconds)
+                )
             elif called:
                 text = "the model calls tools, but with arguments that are not whole JSON"
-                self._found(msgspec.structs.replace(cannot, text=text, seconds=seconds))
+                self._add_finding(msgspec.structs.replace(cannot, text=text, seconds=seconds))
             else:
-                self._found(msgspec.structs.replace(cannot, seconds=seconds))
+                self._add_finding(msgspec.structs.replace(cannot, seconds=seconds))
 
-    async def _asked(self, request: ModelRequest, seconds: float) -> StepResult:
+    async def _send_request(self, request: ModelRequest, seconds: float) -> StepResult:
         accumulator = Accumulator(request.tools, "probe")
         async with asyncio.timeout(seconds), self._provider.stream(request) as chunks:
             async for chunk in chunks:
                 accumulator.feed(chunk)
         accumulator.close()
         step = accumulator.result()
-        if not step.ended and not step.received:
+        if not step.ended and not step.received_characters:
             msg = "the connection ended without an answer"
-            raise Cut(msg)
+            raise ConnectionLost(msg)
         return step
 
-    def _request(self, name: str, words: str, tools: tuple[ToolSchema, ...] = ()) -> ModelRequest:
+    def _build_request(
+        self, name: str, prompt: str, tools: tuple[ToolSchema, ...] = ()
+    ) -> ModelRequest:
         settings = self._settings
         return ModelRequest(
             name,
-            _SYSTEM,
-            (Message("user", words),),
+            _SYSTEM_PROMPT,
+            (Message("user", prompt),),
             tools,
-            max_output_tokens=min(settings.max_output_tokens or _MOST_TOKENS, _MOST_TOKENS),
+            max_output_tokens=min(
+                settings.max_output_tokens or _MAX_OUTPUT_TOKENS, _MAX_OUTPUT_TOKENS
+            ),
             temperature=settings.temperature,
             reasoning_effort=settings.reasoning_effort,
         )
 
-    def _trouble(self, subject: str, error: ProviderError | TimeoutError, within: float) -> Finding:
+    def _describe_failure(
+        self, subject: str, error: ProviderError | TimeoutError, within: float
+    ) -> Finding:
         """Say what went wrong, and what to do about it."""
-        reason = why_unreached(error) if isinstance(error, (Overloaded, Cut, Stalled)) else ""
+        reason = (
+            describe_network_error(error)
+            if isinstance(error, (Overloaded, ConnectionLost, Stalled))
+            else ""
+        )
         match error:
             case TimeoutError():
                 return fail(
                     subject,
                     f"no answer within {within:g} s",
                     "Run this again in a minute: a model that is being loaded takes its time; if it "
-                    f"stays so, look at the service ({self._where}).",
+                    f"stays so, look at the service ({self._service_label}).",
                 )
-            case Unauthorized():
+            case ApiKeyRejected():
                 return fail(
                     "key",
                     f"the service does not accept it: {error}",
-                    f"Put a key that works into {self._key}.",
+                    f"Put a key that works into {self._key_settings}.",
                 )
             case OutOfCredit():
                 return fail(
@@ -289,7 +305,7 @@ class _Probing:
             case _ if reason:
                 return fail(
                     subject,
-                    f"{self._where} cannot be reached: {reason}",
+                    f"{self._service_label} cannot be reached: {reason}",
                     "Correct model.base_url, start that service, or see to the network.",
                 )
             case BadRequest():
@@ -302,22 +318,22 @@ class _Probing:
                 return fail(
                     subject,
                     f"the service has failed: {error}",
-                    f"Look at the service ({self._where}), or configure [[model.fallback]].",
+                    f"Look at the service ({self._service_label}), or configure [[model.fallback]].",
                 )
 
-    def _since(self, began: float) -> float:
+    def _elapsed_seconds(self, began: float) -> float:
         return round(self._clock.monotonic() - began, 3)
 
-    def _found(self, finding: Finding) -> None:
+    def _add_finding(self, finding: Finding) -> None:
         self._findings.append(finding)
 
 
-def _cost(step: StepResult) -> str:
+def _format_tokens(step: StepResult) -> str:
     if step.usage is None:
         return ""
     return f" ({step.usage.input_tokens + step.usage.output_tokens} tokens)"
 
 
-def _shortened(names: Sequence[str]) -> str:
-    left = len(names) - _MOST_LISTED
-    return ", ".join(names[:_MOST_LISTED]) + (f" and {left} more" if left > 0 else "")
+def _join_names(names: Sequence[str]) -> str:
+    left = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {left} more" if left > 0 else "")

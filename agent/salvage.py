@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agent.answer.call_slots import Shape, StepCall
-from agent.tools.gate import Gated
+from agent.answer.call_slots import ArgumentsState, StepCall
+from agent.tools.gate import GatedTool
 from agent.verdict import Complete, SoftComplete, Verdict
 
-_KEPT = frozenset({"write_file", "write_file_continue"})
+_DRAFTED_TOOLS = frozenset({"write_file", "write_file_continue"})
 """Tools of which a draft keeps what was received."""
 
 
@@ -20,7 +20,9 @@ class Salvage(msgspec.Struct, frozen=True):
     lost: tuple[StepCall, ...] = ()  # cut off, or not to be said all over again
 
 
-def sort_calls(calls: Sequence[StepCall], verdict: Verdict, tools: Mapping[str, Gated]) -> Salvage:
+def sort_calls(
+    calls: Sequence[StepCall], verdict: Verdict, tools: Mapping[str, GatedTool]
+) -> Salvage:
     """Sort them: what changes nothing may run when it is whole, all else only when it had ended.
 
     A file that came whole, but without proof, is taken for lost: it is kept as a draft, and to
@@ -33,9 +35,15 @@ def sort_calls(calls: Sequence[StepCall], verdict: Verdict, tools: Mapping[str, 
     lost: list[StepCall] = []
     for call in calls:
         tool = tools.get(call.name)
-        if call.shape is Shape.WHOLE and not call.sealed and not (tool and tool.read_only):
-            (lost if call.name in _KEPT else unsealed).append(call)
-        elif call.shape is Shape.WHOLE or (call.shape is Shape.BAD and call.sealed):
+        if (
+            call.arguments_state is ArgumentsState.COMPLETE
+            and not call.sealed
+            and not (tool and tool.read_only)
+        ):
+            (lost if call.name in _DRAFTED_TOOLS else unsealed).append(call)
+        elif call.arguments_state is ArgumentsState.COMPLETE or (
+            call.arguments_state is ArgumentsState.INVALID and call.sealed
+        ):
             ready.append(call)
         else:
             lost.append(call)

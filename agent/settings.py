@@ -20,10 +20,10 @@ ANTHROPIC_MODEL = "claude-sonnet-5-5"
 
 # Clocks that adapt to the model and to the size of a request are left open in `Timeouts`. This is
 # what they start from; a value in the configuration replaces the whole calculation.
-FIRST_TOKEN = 90.0
-GAP_TEXT = 90.0
-GAP_TOOL = 150.0
-GAP_REASONING = 180.0
+FIRST_TOKEN_SECONDS = 90.0
+GAP_TEXT_SECONDS = 90.0
+GAP_TOOL_SECONDS = 150.0
+GAP_REASONING_SECONDS = 180.0
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -181,7 +181,7 @@ class ModelSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
                 yield ("fallback", index), "needs a name"
 
 
-class Service(Struct, frozen=True):
+class ModelServiceDefaults(Struct, frozen=True):
     """What is known of a model service without asking it."""
 
     key_variable: str = ""  # the environment variable that usually holds its key
@@ -189,12 +189,12 @@ class Service(Struct, frozen=True):
     model: str | None = None  # used when none is named and the service is not another one
 
 
-_OPENAI = Service("OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI_MODEL)
-SERVICES: dict[str, Service] = {
+_OPENAI = ModelServiceDefaults("OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI_MODEL)
+SERVICES: dict[str, ModelServiceDefaults] = {
     "openai": _OPENAI,
     "openai-responses": _OPENAI,
-    "anthropic": Service("ANTHROPIC_API_KEY", "", ANTHROPIC_MODEL),
-    "demo": Service(model="demo"),
+    "anthropic": ModelServiceDefaults("ANTHROPIC_API_KEY", "", ANTHROPIC_MODEL),
+    "demo": ModelServiceDefaults(model="demo"),
 }
 
 

@@ -9,11 +9,11 @@ import msgspec
 
 from agent.attempt import AttemptResult
 from agent.events import AgentEvent
-from agent.model.learned import Experience
-from agent.model.usage import Need
+from agent.model.learned import LearnedTargets
+from agent.model.usage import UsageEstimate
 from agent.providers.registry import Target
 from agent.tools.contract import SendFile
-from agent.tools.drafts import Drafts
+from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve, ToolJournal
 from sessions.records import Message, ToolRun
@@ -29,10 +29,12 @@ class TurnJournal(ToolJournal, Protocol):
     present step is what was emitted; the caller keeps it.
     """
 
-    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
+    async def attempt_started(
+        self, number: int, target: str, need: Callable[[], UsageEstimate]
+    ) -> None:
         """A request is about to be sent; numbers count up from 1 over the whole turn.
 
-        Raises `OverBudget` when it must not be: then it was not begun, and the turn ends. `need` is
+        Raises `BudgetExceeded` when it must not be: then it was not begun, and the turn ends. `need` is
         worked out only where somebody asks for it.
         """
         ...
@@ -60,9 +62,9 @@ class TurnTask(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Path
     summary: str = ""  # of what came before the history
     notes: tuple[str, ...] = ()  # told to the model in this turn only, see `agent.request.prompt`
-    taken_up: bool = False  # the turn was interrupted; what follows the user's row belongs to it
-    before: tuple[ToolRun, ...] = ()  # of a turn taken up: the calls it had begun
-    partial: str = ""  # of a turn taken up: the text that was visible, to be gone on with
+    resumed: bool = False  # the turn was interrupted; what follows the user's row belongs to it
+    earlier_runs: tuple[ToolRun, ...] = ()  # of a turn taken up: the calls it had begun
+    partial_text: str = ""  # of a turn taken up: the text that was visible, to be gone on with
     may_replace: bool = True  # text that is shown can still be changed
 
 
@@ -71,14 +73,14 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     max_steps: int = 90
     tool_timeout: float = 300.0
-    ends_at_cap: bool = False  # a text that meets the output limit is not carried on
+    stop_at_output_limit: bool = False  # a text that meets the output limit is not carried on
 
 
 Emit = Callable[[AgentEvent], None]
-Steers = Callable[[], Awaitable[tuple[Message, ...]]]
+FetchSteers = Callable[[], Awaitable[tuple[Message, ...]]]
 
 
-class Means(msgspec.Struct, frozen=True, kw_only=True):
+class TurnResources(msgspec.Struct, frozen=True, kw_only=True):
     """All that a turn works with."""
 
     targets: Sequence[Target]  # asked in this order: the next one when those before do not answer
@@ -86,9 +88,11 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     journal: TurnJournal
     clock: Clock
     emit: Emit
-    steers: Steers  # asked after every tool result for user rows that came meanwhile, committed
-    experience: Experience
-    drafts: Drafts
+    fetch_steers: (
+        FetchSteers  # asked after every tool result for user rows that came meanwhile, committed
+    )
+    learned_targets: LearnedTargets
+    drafts: DraftStore
     approve: Approve | None = None
     send_file: SendFile | None = None
     limits: TurnLimits = TurnLimits()

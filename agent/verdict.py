@@ -7,12 +7,12 @@ import enum
 
 import msgspec
 
-from agent.answer.accumulate import Finish, StepResult
-from agent.answer.call_slots import Shape
+from agent.answer.accumulate import FinishReason, StepResult
+from agent.answer.call_slots import ArgumentsState
 from agent.errors import ProviderError
 
 
-class Phase(enum.StrEnum):
+class CutPhase(enum.StrEnum):
     """How far an answer had come when it was cut."""
 
     BEFORE_FIRST = "before-first"
@@ -31,7 +31,7 @@ class Complete(msgspec.Struct, frozen=True, tag="complete"):
     """The service said that it stopped of its own, and every call is closed."""
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class ModelRefused(msgspec.Struct, frozen=True, tag="refused"):
     """The model or its filter declined."""
 
 
@@ -49,7 +49,7 @@ CUT = "cut"
 class Cut(msgspec.Struct, frozen=True, tag=CUT):
     """The connection failed, was given up, or ended without any word that the answer is over."""
 
-    phase: Phase
+    phase: CutPhase
     error: ProviderError | None = None  # None: it just ended
 
 
@@ -57,21 +57,21 @@ class Empty(msgspec.Struct, frozen=True, tag="empty"):
     """The service says it is done, and there is nothing in it."""
 
 
-Verdict = Interrupted | Complete | Refused | Capped | SoftComplete | Cut | Empty
+Verdict = Interrupted | Complete | ModelRefused | Capped | SoftComplete | Cut | Empty
 
 
-def name_of(verdict: Verdict) -> str:
+def verdict_name(verdict: Verdict) -> str:
     """Give the word that the journal keeps."""
     return str(verdict.__struct_config__.tag)
 
 
-def judge(
+def judge_attempt(
     step: StepResult,
     *,
     error: ProviderError | None = None,
     stopped: bool = False,
     cap: int | None = None,
-    omits_end: bool = False,
+    omits_end_marker: bool = False,
 ) -> Verdict:
     """Judge a request: `error` is how its connection ended, `cap` the output limit it was given.
 
@@ -80,40 +80,40 @@ def judge(
     if stopped:
         return Interrupted()
     usable = bool(step.text.strip() or step.calls)
-    closed = all(call.shape is not Shape.CUT for call in step.calls)
-    if step.finish in (Finish.STOP, Finish.TOOL_CALLS):
-        if not closed or _hidden_cap(step, cap):
+    closed = all(call.arguments_state is not ArgumentsState.TRUNCATED for call in step.calls)
+    if step.finish_reason in (FinishReason.STOP, FinishReason.TOOL_CALLS):
+        if not closed or _is_hidden_cap(step, cap):
             return Capped()
         return Complete() if usable else Empty()
-    if step.finish is Finish.REFUSED:
-        return Refused()
-    if step.finish is Finish.LENGTH:
+    if step.finish_reason is FinishReason.REFUSED:
+        return ModelRefused()
+    if step.finish_reason is FinishReason.LENGTH:
         return Capped()
-    whole = all(call.shape is Shape.WHOLE for call in step.calls)
-    if whole and usable and (step.ended or (omits_end and error is None and not step.calls)):
+    whole = all(call.arguments_state is ArgumentsState.COMPLETE for call in step.calls)
+    if whole and usable and (step.ended or (omits_end_marker and error is None and not step.calls)):
         return SoftComplete()
     if step.ended and not usable and error is None:
         return Empty()
-    return Cut(phase_of(step), error)
+    return Cut(find_phase(step), error)
 
 
-def phase_of(step: StepResult) -> Phase:
+def find_phase(step: StepResult) -> CutPhase:
     """Say where in an answer the last thing received stood."""
     if step.calls:
-        match step.calls[-1].shape:
-            case Shape.NONE:
-                return Phase.TOOL_NAME
-            case Shape.WHOLE:
-                return Phase.CALL_UNSEALED
-            case Shape.CUT | Shape.BAD:
-                return Phase.TOOL_ARGS
+        match step.calls[-1].arguments_state:
+            case ArgumentsState.NONE:
+                return CutPhase.TOOL_NAME
+            case ArgumentsState.COMPLETE:
+                return CutPhase.CALL_UNSEALED
+            case ArgumentsState.TRUNCATED | ArgumentsState.INVALID:
+                return CutPhase.TOOL_ARGS
     if step.text:
-        return Phase.TEXT
-    return Phase.REASONING if step.reasoning else Phase.BEFORE_FIRST
+        return CutPhase.TEXT
+    return CutPhase.REASONING if step.reasoning else CutPhase.BEFORE_FIRST
 
 
-def _hidden_cap(step: StepResult, cap: int | None) -> bool:
+def _is_hidden_cap(step: StepResult, cap: int | None) -> bool:
     """Some servers call the output limit an ordinary stop; the token count gives them away."""
     if cap is None or step.usage is None or step.usage.output_tokens < cap or not step.calls:
         return False
-    return step.calls[-1].shape is not Shape.WHOLE
+    return step.calls[-1].arguments_state is not ArgumentsState.COMPLETE

@@ -14,48 +14,48 @@ from pathlib import Path
 import msgspec
 
 from agent.web.fetch import Fetcher
-from agent.web.urls import Rules
+from agent.web.urls import FetchRules
 from gateway.access.people import People
-from gateway.alerts.admins import Operators
-from gateway.approvals.broker import Approvals
-from gateway.commands.dispatch import Desk
+from gateway.alerts.admins import AdminAlerts
+from gateway.approvals.broker import ApprovalBroker
+from gateway.commands.dispatch import Dispatcher
 from gateway.commands.registry import COMMANDS
-from gateway.connections.directory import Adapters
+from gateway.connections.directory import AdapterDirectory
 from gateway.delivery.outbox import Delivery
 from gateway.http.api.adapter import ApiAdapter
 from gateway.http.api.fetch_pictures import RemotePictures
-from gateway.http.api.models import Naming
-from gateway.http.api.requests import Requests, forget_left, goes_on
-from gateway.inbound.reactions import Receipts
-from gateway.inbound.reader import Reader, origin_of, read_event
+from gateway.http.api.models import ModelResolver
+from gateway.http.api.requests import ApiRequests, auto_resumes, close_abandoned_requests
+from gateway.inbound.reactions import MessageReactions
+from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception
-from gateway.media.fetch import Attachments, Bounds
-from gateway.media.outgoing import Parcels
-from gateway.media.speech import Listener
-from gateway.notices.compose import Announcer
-from gateway.observe.metrics import Ledger
-from gateway.process.health import Signals
+from gateway.media.fetch import AttachmentFetcher, FetchLimits
+from gateway.media.outgoing import OutgoingFiles
+from gateway.media.speech import SpeechToText
+from gateway.notices.compose import NoticeComposer
+from gateway.observe.metrics import Metrics
+from gateway.process.health import LifecycleEvents
 from gateway.process.operations import Operation, Operations
-from gateway.process.restart import Restart
-from gateway.process.restart_report import Task
+from gateway.process.restart import Restarter
+from gateway.process.restart_report import InterruptedTurn
 from gateway.process.successor import Successor
 from gateway.retention import Retention
 from gateway.settings import Settings
-from gateway.side_requests.service import Asides
+from gateway.side_requests.service import SideRequests
 from gateway.spending.budgets import Budgets
-from gateway.turns.choices import Choices
+from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
-from gateway.turns.hands import GatewayHands
-from gateway.turns.host import Turns
+from gateway.turns.hands import ConversationHost
+from gateway.turns.host import TurnFactory
 from gateway.turns.models import Models
-from gateway.turns.run import Workshop
+from gateway.turns.run import TurnServices
 from sessions.changes import SetInbox
-from sessions.conversation.actor import Shared
-from sessions.conversation.events import Busy, Interrupt, RunningTurn
-from sessions.conversation.expiry import Expiry
+from sessions.conversation.actor import ActorServices
+from sessions.conversation.events import BusyPolicy, InterruptTurn, RunningTurn
+from sessions.conversation.expiry import ExpiryPolicy
 from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
-from sessions.records import InboxState, Reason
+from sessions.records import InboxState, SessionReason
 from sessions.settings import SessionSettings
 from sessions.store import after_restore
 from sessions.store.store import SessionStore
@@ -64,11 +64,11 @@ from sessions.values.ids import Ids
 
 log = logging.getLogger(__name__)
 
-TIDY_SECONDS = 3600.0
-IGNORED_KEPT_MILLISECONDS = 7 * 86_400_000
+CLEANUP_INTERVAL_SECONDS = 3600.0
+IGNORED_RETENTION_MILLISECONDS = 7 * 86_400_000
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
+class Services(msgspec.Struct, frozen=True, kw_only=True):
     """What conversations stand on: there before them, closed after them."""
 
     settings: Callable[[], Settings]  # those of now: a reload exchanges them
@@ -78,147 +78,157 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     store: SessionStore
     models: Models
     delivery: Delivery
-    announcer: Announcer
+    announcer: NoticeComposer
     people: People
-    adapters: Adapters
+    adapters: AdapterDirectory
     feeds: Feeds
-    ledger: Ledger
-    listener: Listener | None
-    news: Callable[[], None]  # told when there is something that admins should hear of
-    signals: Signals
+    metrics: Metrics
+    transcriber: SpeechToText | None
+    on_alert_change: Callable[[], None]  # told when there is something that admins should hear of
+    lifecycle: LifecycleEvents
     successor: Successor | None
-    crashes: int
+    crash_count: int
 
 
 class Conversations:
     """All of them, and who takes part in them."""
 
-    def __init__(self, ground: Ground, tasks: asyncio.TaskGroup) -> None:
-        self._ground = ground
+    def __init__(self, services: Services, tasks: asyncio.TaskGroup) -> None:
+        self._services = services
         self._tasks = tasks
-        store, clock, settings = ground.store, ground.clock, ground.settings
-        self._choices = Choices(store)
-        ground.models.choice = self._choices.of
-        self.budgets = Budgets(store, clock, settings().limits, news=ground.news)
-        self.operators = Operators(
-            ground.people.admins,
-            ground.announcer,
-            clock,
-            ground.adapters.capabilities,
-            ground.news,
+        store, clock, settings = services.store, services.clock, services.settings
+        self._choices = ModelChoices(store)
+        services.models.choice_for = self._choices.get
+        self.budgets = Budgets(
+            store, clock, settings().limits, on_exhausted=services.on_alert_change
         )
-        self.approvals = Approvals(
+        self.admin_alerts = AdminAlerts(
+            services.people.admins,
+            services.announcer,
+            clock,
+            services.adapters.capabilities,
+            services.on_alert_change,
+        )
+        self.approvals = ApprovalBroker(
             store,
             clock,
-            ground.ids,
-            ground.announcer,
-            ground.delivery,
-            ground.people,
+            services.ids,
+            services.announcer,
+            services.delivery,
+            services.people,
             mode=lambda: settings().tools.approval,
-            capabilities=ground.adapters.capabilities,
-            tasks=tasks.create_task,
+            capabilities=services.adapters.capabilities,
+            create_task=tasks.create_task,
         )
-        self._reader = Reader(lambda: Busy(settings().gateway.busy))
-        self._receipts = Receipts(ground.delivery.react if settings().gateway.reactions else None)
+        self._reader = InboxReader(lambda: BusyPolicy(settings().gateway.busy))
+        self._reactions = MessageReactions(
+            services.delivery.react if settings().gateway.reactions else None
+        )
         self._turns = self._make_turns()
         self.pool = self._make_pool()
         self.retention = Retention(
             store, clock, self.pool.ask, lambda: settings().sessions.keep_days
         )
-        self.asides = Asides(
+        self.side_requests = SideRequests(
             store=store,
             clock=clock,
-            models=ground.models,
+            models=services.models,
             budgets=self.budgets,
             choices=self._choices,
-            announcer=ground.announcer,
-            delivery=ground.delivery,
+            announcer=services.announcer,
+            delivery=services.delivery,
             tasks=tasks,
         )
         self.restart = self._make_restart()
-        self._left: list[Task] = []  # what an earlier process was doing when it died
-        self._desk = self._make_desk()
+        self._crash_interrupted: list[
+            InterruptedTurn
+        ] = []  # what an earlier process was doing when it died
+        self._dispatcher = self._make_dispatcher()
 
     # --- who takes part -------------------------------------------------------------------------
 
-    def _make_turns(self) -> Turns:
-        ground, media = self._ground, self._ground.settings().media
-        self._parcels = Parcels(
+    def _make_turns(self) -> TurnFactory:
+        ground, media = self._services, self._services.settings().media
+        self._outgoing_files = OutgoingFiles(
             ground.store,
             ground.delivery,
             ground.clock,
             ground.home / "outgoing",
             ground.adapters.capabilities,
-            keep=media.keep,
+            keep_seconds=media.keep,
         )
-        self._attachments = Attachments(
+        self._attachments = AttachmentFetcher(
             lambda place: ground.adapters.get(place.platform, place.account),
             ground.clock,
-            ground.listener,
-            Bounds(largest=media.largest),
+            ground.transcriber,
+            FetchLimits(max_bytes=media.largest),
         )
-        shop = Workshop(
+        shop = TurnServices(
             store=ground.store,
             delivery=ground.delivery,
             announcer=ground.announcer,
             approvals=self.approvals,
-            operators=self.operators,
+            admin_alerts=self.admin_alerts,
             budgets=self.budgets,
             clock=ground.clock,
             attachments=self._attachments,
-            parcels=self._parcels,
-            asks=self._look_again,
-            spoke=lambda turn: ground.ledger.spoke(turn, ground.clock.now()),
+            outgoing_files=self._outgoing_files,
+            on_waiting=self._recheck_pool,
+            on_first_text=lambda turn: ground.metrics.on_first_text(turn, ground.clock.now()),
         )
-        return Turns(shop, ground.models.setting, ground.feeds, take_up=self._takes_up)
+        return TurnFactory(
+            shop, ground.models.turn_setting, ground.feeds, resumes_turns=self._resumes_interrupted
+        )
 
-    def _look_again(self) -> None:
-        self.pool.look_again()  # which is made after the turns
+    def _recheck_pool(self) -> None:
+        self.pool.recheck_drain()  # which is made after the turns
 
     def _make_pool(self) -> SessionPool:
-        ground, settings = self._ground, self._ground.settings
-        hands = GatewayHands(
+        ground, settings = self._services, self._services.settings
+        hands = ConversationHost(
             self._reader,
             self._turns,
             ground.announcer,
             ground.delivery,
-            self._receipts,
+            self._reactions,
             ground.feeds,
         )
         return SessionPool(
-            Shared(
+            ActorServices(
                 store=ground.store,
-                hands=hands,
+                host=hands,
                 clock=ground.clock,
                 ids=ground.ids,
-                expiry=lambda: _expiry(settings().sessions),
+                expiry_policy=lambda: _expiry(settings().sessions),
                 queue_limit=lambda: settings().gateway.queue_limit,
                 tasks=self._tasks,
-                goes_on=goes_on,
+                auto_resumes=auto_resumes,
             )
         )
 
-    def _make_restart(self) -> Restart:
-        ground = self._ground
-        return Restart(
+    def _make_restart(self) -> Restarter:
+        ground = self._services
+        return Restarter(
             store=ground.store,
             clock=ground.clock,
             ids=ground.ids,
             announcer=ground.announcer,
             delivery=ground.delivery,
             successor=ground.successor,
-            signals=ground.signals,
-            running=lambda: [self._task(key, turn) for key, turn in self.pool.running()],
-            idle=self.pool.idle,
+            lifecycle=ground.lifecycle,
+            running_tasks=lambda: [
+                self._interrupted_turn(key, turn) for key, turn in self.pool.running_turns()
+            ],
+            wait_until_idle=self.pool.wait_until_idle,
             tasks=self._tasks,
             drain_seconds=lambda: ground.settings().gateway.drain_seconds,
-            careful=bool(ground.crashes),
-            takes_up=self._takes_up,
+            safe_mode=bool(ground.crash_count),
+            resumes_turns=self._resumes_interrupted,
         )
 
-    def _make_desk(self) -> Desk:
-        ground = self._ground
-        return Desk(
+    def _make_dispatcher(self) -> Dispatcher:
+        ground = self._services
+        return Dispatcher(
             store=ground.store,
             clock=ground.clock,
             pool=self.pool,
@@ -226,41 +236,41 @@ class Conversations:
             announcer=ground.announcer,
             delivery=ground.delivery,
             capabilities=ground.adapters.capabilities,
-            stopping=ground.signals.stopping,
-            questions=self.approvals,
-            asides=self.asides,
+            stopping=ground.lifecycle.stopping,
+            approvals=self.approvals,
+            side_requests=self.side_requests,
             restart=self.restart,
-            crashes=ground.crashes,
+            crash_count=ground.crash_count,
         )
 
-    def _takes_up(self) -> bool:
+    def _resumes_interrupted(self) -> bool:
         """Whether turns that a restart interrupts go on by themselves."""
-        return self._ground.settings().sessions.on_interrupted == "resume"
+        return self._services.settings().sessions.on_interrupted == "resume"
 
-    def _task(self, key: str, turn: RunningTurn) -> Task:
-        fields, waits = self._turns.fields(turn), self._turns.waits(turn)
+    def _interrupted_turn(self, key: str, turn: RunningTurn) -> InterruptedTurn:
+        fields, waits = self._turns.notice_fields(turn), self._turns.is_waiting(turn)
         tool = str(fields.get("tool", ""))
-        return Task(turn.id, key, turn.request, int(fields["min"]), tool, waits)
+        return InterruptedTurn(turn.id, key, turn.request, int(fields["min"]), tool, waits)
 
     # --- what others reach them by --------------------------------------------------------------
 
-    async def reception(self) -> Reception:
+    async def make_reception(self) -> Reception:
         """Make the door that messages come in by."""
-        ground = self._ground
-        await self._choices.open()
+        ground = self._services
+        await self._choices.load()
         return Reception(
             store=ground.store,
             clock=ground.clock,
             ids=ground.ids,
             settings=ground.settings,
             reader=self._reader,
-            policy=ground.people.policy,
-            words=COMMANDS.words,
+            policy=ground.people.current_policy,
+            command_words=COMMANDS.words,
             post=self.pool.post,
-            carry_out=self._desk.carry_out,
-            tell=self._desk.answer,
-            meet=self._desk.meet,
-            receipts=self._receipts,
+            dispatch=self._dispatcher.dispatch,
+            reply=self._dispatcher.reply,
+            greet_stranger=self._dispatcher.greet_stranger,
+            reactions=self._reactions,
             restored_at=int(
                 await ground.store.get_value(after_restore.SHELF, after_restore.MOMENT) or 0
             ),
@@ -268,22 +278,26 @@ class Conversations:
 
     def open_api(self, api: ApiAdapter, reception: Reception) -> None:
         """Let programs take part."""
-        ground, http = self._ground, self._ground.settings().http
-        fetcher = Fetcher(Rules(also=http.picture_places)) if http.fetch_pictures else None
+        ground, http = self._services, self._services.settings().http
+        fetcher = (
+            Fetcher(FetchRules(extra_addresses=http.picture_addresses))
+            if http.fetch_pictures
+            else None
+        )
         api.open(
-            Requests(
+            ApiRequests(
                 store=ground.store,
                 clock=ground.clock,
                 ids=ground.ids,
                 feeds=ground.feeds,
-                naming=Naming(ground.models, ground.clock),
-                ask=reception.ask,
-                post=self.pool.post,
-                owner=self.pool.ask,
-                keep=api.keep,
-                remote=RemotePictures(fetcher),
-                stopping=ground.signals.stopping.is_set,
-                erase=self.retention.words,
+                model_resolver=ModelResolver(ground.models, ground.clock),
+                submit=reception.receive_request,
+                post_event=self.pool.post,
+                apply_event=self.pool.ask,
+                store_picture=api.store_picture,
+                remote_pictures=RemotePictures(fetcher),
+                is_stopping=ground.lifecycle.stopping.is_set,
+                erase_session=self.retention.erase_text,
             )
         )
 
@@ -293,99 +307,107 @@ class Conversations:
         new_link: Callable[[str | None], Awaitable[str]],
     ) -> Mapping[str, Operation]:
         """What the command line may ask for."""
-        ground = self._ground
+        ground = self._services
         return Operations(
             store=ground.store,
             clock=ground.clock,
             ids=ground.ids,
-            desk=self._desk,
+            dispatcher=self._dispatcher,
             people=ground.people,
             delivery=ground.delivery,
             capabilities=ground.adapters.capabilities,
-            status=status,
-            today=self.budgets.today,
-            new_link=new_link,
+            read_status=status,
+            read_usage_today=self.budgets.shared_statuses,
+            create_link=new_link,
             claim_links=ground.adapters.claim_links,
-            erase=self.retention.words,
+            erase_text=self.retention.erase_text,
             restart=self.restart,
-        ).table()
+        ).by_name()
 
     # --- from the start to the end --------------------------------------------------------------
 
-    async def take_up(self, reception: Reception) -> None:
+    async def recover(self, reception: Reception) -> None:
         """Suspend what a crash interrupted, carry out what was said, answer what was waiting.
 
         In this order: a command that ends what runs must not end what was asked after it.
         """
-        store, clock = self._ground.store, self._ground.clock
+        store, clock = self._services.store, self._services.clock
         running = await store.running_turns()
         now = clock.now()
-        self._left = [
-            Task(turn.id, turn.key, turn.request, (now - turn.started_at) // 60_000)
+        self._crash_interrupted = [
+            InterruptedTurn(turn.id, turn.key, turn.request, (now - turn.started_at) // 60_000)
             for turn in running
         ]
         if running:
             log.info("interrupted by the last end of the process: %d", len(running))
         waiting = await store.waiting_keys()
-        for key in filter(goes_on, waiting):
-            await forget_left(store, clock, key)
-        for entry in await store.commands():
-            if self._ground.crashes:  # one of these may be what it crashes of
+        for key in filter(auto_resumes, waiting):
+            await close_abandoned_requests(store, clock, key)
+        for entry in await store.pending_commands():
+            if self._services.crash_count:  # one of these may be what it crashes of
                 done = SetInbox((entry.id,), InboxState.DONE, clock.now())
-                await self._desk.tell("not_now", entry.address, {}, done, origin=origin_of(entry))
+                await self._dispatcher.send_notice(
+                    "not_now", entry.address, {}, done, origin=origin_of(entry)
+                )
             else:
-                await reception.again(entry, read_event(entry))
-        await self.pool.begin(dict.fromkeys((*(turn.key for turn in running), *waiting)))
+                await reception.redo_command(entry, read_event(entry))
+        await self.pool.recover(dict.fromkeys((*(turn.key for turn in running), *waiting)))
 
-    async def tell_of_restart(self) -> None:
+    async def report_restart(self) -> None:
         """Tell who asked for it that the restart is over."""
-        await self.restart.report(self._left)
+        await self.restart.report_finished(self._crash_interrupted)
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
         """At the end of the block none of them keeps the process."""
-        with self.pool.closing(), self.asides.closing(), self.restart.closing():
+        with self.pool.closing(), self.side_requests.closing(), self.restart.closing():
             yield
 
     async def drain(self) -> None:
         """Let running turns finish for a while, then interrupt them; nothing new begins."""
-        cut: list[Task] = []
+        cut: list[InterruptedTurn] = []
 
-        def farewell(key: str, turn: RunningTurn) -> Interrupt:
-            take_up = self._takes_up() and not turn.once
-            cut.append(self._task(key, turn))
-            return Interrupt(Reason.RESTART, self._turns.fields(turn), take_up=take_up)
+        def farewell(key: str, turn: RunningTurn) -> InterruptTurn:
+            take_up = self._resumes_interrupted() and not turn.single_turn
+            cut.append(self._interrupted_turn(key, turn))
+            return InterruptTurn(
+                SessionReason.RESTART, self._turns.notice_fields(turn), resume_after_restart=take_up
+            )
 
-        grace = self._ground.settings().gateway.drain_seconds
-        hurry = self._ground.signals.hurry
-        interrupted = await self.pool.drain(grace, hurry, farewell, self._turns.waits)
+        grace = self._services.settings().gateway.drain_seconds
+        hurry = self._services.lifecycle.skip_drain
+        interrupted = await self.pool.drain(grace, hurry, farewell, self._turns.is_waiting)
         if interrupted:
             log.info("interrupted: %d", interrupted)
-        await self.restart.drained(cut)
+        await self.restart.on_drained(cut)
 
-    async def tidy(self) -> None:
+    async def run_cleanup(self) -> None:
         """Forget what was only noted, and drafts and questions, once their time is over."""
-        ground, models = self._ground, self._ground.models
+        ground, models = self._services, self._services.models
         while True:
             try:
-                await ground.store.sweep(ground.clock.now() - IGNORED_KEPT_MILLISECONDS)
-                await models.sweep()
-                await models.close_retired(self._oldest_turn())
-                await self._parcels.sweep()
-                await self._attachments.clear(models.workspaces(), ground.settings().media.keep)
-                await self.approvals.expire()
-                await self.retention.round()
-                await self.budgets.forget()
+                await ground.store.delete_ignored(
+                    ground.clock.now() - IGNORED_RETENTION_MILLISECONDS
+                )
+                await models.sweep_drafts()
+                await models.close_retired(self._oldest_turn_start())
+                await self._outgoing_files.remove_old_copies()
+                await self._attachments.remove_old(
+                    models.workspaces(), ground.settings().media.keep
+                )
+                await self.approvals.close_expired()
+                await self.retention.run_once()
+                await self.budgets.forget_old_days()
             except (StoreError, OSError) as error:
                 log.warning("cannot tidy up: %s", error)
-            await asyncio.sleep(TIDY_SECONDS)
+            await asyncio.sleep(CLEANUP_INTERVAL_SECONDS)
 
-    def _oldest_turn(self) -> int:
+    def _oldest_turn_start(self) -> int:
         """When the oldest of the running turns began; now, where none runs."""
-        begun = (turn.started_at for _, turn in self.pool.running())
-        return min(begun, default=self._ground.clock.now())
+        begun = (turn.started_at for _, turn in self.pool.running_turns())
+        return min(begun, default=self._services.clock.now())
 
 
-def _expiry(settings: SessionSettings) -> Expiry:
+def _expiry(settings: SessionSettings) -> ExpiryPolicy:
     daily = settings.daily_at
-    return Expiry(settings.idle_minutes, dt.time.fromisoformat(daily) if daily else None)
+    return ExpiryPolicy(settings.idle_minutes, dt.time.fromisoformat(daily) if daily else None)

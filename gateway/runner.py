@@ -20,35 +20,35 @@ from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.servers import McpServers
 from gateway.access.people import People
-from gateway.access.policy import by_membership
-from gateway.alerts.admins import Trouble
-from gateway.alerts.watch import Vigil
+from gateway.access.policy import has_membership_entries
+from gateway.alerts.admins import PlatformStatus
+from gateway.alerts.watch import AlertWatch
 from gateway.commands.registry import COMMANDS
 from gateway.connections.adapter_store import StoreArchive, StoreShelf
-from gateway.connections.directory import Adapters
-from gateway.connections.supervision import Standing
-from gateway.conversations import Conversations, Ground
+from gateway.connections.directory import AdapterDirectory
+from gateway.connections.supervision import ConnectionState
+from gateway.conversations import Conversations, Services
 from gateway.delivery.outbox import Delivery
 from gateway.errors import CannotStart, ConfigError
 from gateway.http import api_key, openapi
 from gateway.http.api.adapter import ApiAdapter
 from gateway.http.app import build_app
-from gateway.http.client_timeouts import Patience
-from gateway.http.concurrency import Crowd
+from gateway.http.client_timeouts import ClientTimeouts
+from gateway.http.concurrency import ConcurrencyLimit
 from gateway.http.server import HttpServer, PortTaken
-from gateway.media.speech import Listener
-from gateway.notices.compose import Announcer
+from gateway.media.speech import SpeechToText
+from gateway.notices.compose import NoticeComposer
 from gateway.observe import loop_lag
-from gateway.observe.disk import Gauge
+from gateway.observe.disk import DiskGauge
 from gateway.observe.log import set_level
-from gateway.observe.metrics import Ledger
-from gateway.observe.metrics_page import Figures
+from gateway.observe.metrics import Metrics
+from gateway.observe.metrics_page import MetricsPage
 from gateway.observe.redact import Redactor
 from gateway.process.handover import PORT
-from gateway.process.health import Condition, Signals
+from gateway.process.health import GatewayHealth, LifecycleEvents
 from gateway.process.operations import Operation
-from gateway.process.reload import Reload
-from gateway.process.safe_mode import safe_mode
+from gateway.process.reload import ConfigReloader
+from gateway.process.safe_mode import safe_mode_text
 from gateway.process.successor import Successor
 from gateway.settings import Settings
 from gateway.turns.feeds import Feeds
@@ -62,8 +62,8 @@ from sessions.values.secret import Secret
 
 log = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 5.0
-FIRST_CHANCE_SECONDS = 1.0
+FLUSH_SECONDS = 5.0
+FIRST_CONNECT_SECONDS = 1.0
 
 
 class GatewayRunner:
@@ -76,80 +76,90 @@ class GatewayRunner:
         *,
         specs: Mapping[str, PlatformSpec],
         clock: Clock | None = None,
-        http: bool = True,
+        serve_http: bool = True,
         redactor: Redactor | None = None,
         tools: Iterable[Tool] = (),
         successor: Successor | None = None,
-        reread: Callable[[], Settings] | None = None,
+        read_settings: Callable[[], Settings] | None = None,
     ) -> None:
         self._settings = settings
-        self._reread = reread  # the configuration, from where it came; None: it cannot change
+        self._read_settings = (
+            read_settings  # the configuration, from where it came; None: it cannot change
+        )
         self._home = home
         self._successor = successor  # none: it cannot restart itself
         self._specs = specs
         self._clock = clock or SystemClock()
         self._started_at = self._clock.now()
         self._ids = Ids(self._clock)
-        self._ledger = Ledger()
+        self._metrics = Metrics()
         self._redactor = redactor or Redactor()
         self._tools = tuple(tools)  # besides ours and those of installed distributions
         self._feeds = Feeds()
-        self._news = asyncio.Event()  # a platform stands otherwise, or an admin was told something
-        self._adapters = Adapters(self._news.set)
-        self._gauge = Gauge(home, settings.gateway.disk_low)
-        self._http = self._door() if http else None
-        self._crowd = Crowd(settings.http.max_requests, lambda: self._ledger.cut.add("busy"))
-        self._signals = Signals()
-        self.ready, self.stopping = self._signals.ready, self._signals.stopping
-        self.restarting, self.hurry = self._signals.restarting, self._signals.hurry
-        self.condition = Condition(
-            self._signals, lambda: self._settings, self._adapters, self._gauge, self._crowd
+        self._alert_wakeup = (
+            asyncio.Event()
+        )  # a platform stands otherwise, or an admin was told something
+        self._adapters = AdapterDirectory(self._alert_wakeup.set)
+        self._disk_gauge = DiskGauge(home, settings.gateway.disk_low)
+        self._http_server = self._create_http_server() if serve_http else None
+        self._concurrency_limit = ConcurrencyLimit(
+            settings.http.max_requests, lambda: self._metrics.http_refused.add("busy")
+        )
+        self._lifecycle = LifecycleEvents()
+        self.ready, self.stopping = self._lifecycle.ready, self._lifecycle.stopping
+        self.restarting, self.skip_drain = self._lifecycle.restarting, self._lifecycle.skip_drain
+        self.condition = GatewayHealth(
+            self._lifecycle,
+            lambda: self._settings,
+            self._adapters,
+            self._disk_gauge,
+            self._concurrency_limit,
         )
         self.operations: dict[str, Operation] = {}
         self._store: SessionStore | None = None
         self._people: People | None = None
-        self._listener: Listener | None = None
+        self._transcriber: SpeechToText | None = None
         self._api: ApiAdapter | None = None
-        self._key: Secret | None = None
-        self.made_key = False
+        self._api_key: Secret | None = None
+        self.created_api_key = False
         """Whether the API's key was made by this start, because none is configured."""
 
     # --- starting and stopping ------------------------------------------------------------------
 
-    def be_careful(self, crashes: int) -> None:
+    def enter_safe_mode(self, crashes: int) -> None:
         """Run in safe mode: so many starts in a row have crashed; to be said before `run`."""
-        log.error("%s", safe_mode(crashes))
-        self.condition.crashes = crashes
-        self._settings = _without_resuming(msgspec.structs.replace(self._settings, mcp=()))
+        log.error("%s", safe_mode_text(crashes))
+        self.condition.crash_count = crashes
+        self._settings = _safe_mode_settings(msgspec.structs.replace(self._settings, mcp=()))
 
     async def run(self) -> None:
         """Live until `stopping` is set and everything is drained."""
-        if self._http:
-            self._take_port(self._http)
-        async with self._opened_store() as store:
-            store.witness = self._ledger
-            if self._http:
-                self._key = self._settings.http.api_key or self._own_key()
+        if self._http_server:
+            self._bind_port(self._http_server)
+        async with self._open_store() as store:
+            store.observer = self._metrics
+            if self._http_server:
+                self._api_key = self._settings.http.api_key or self._load_api_key()
             models = await open_models(self._settings, self._home, self._tools, clock=self._clock)
-            models.offers_tools = not self.condition.crashes
-            self._listener = _listener(self._settings.voice)
-            servers = McpServers(self._settings.mcp, self._clock, taken=models.tool_names)
-            models.more_tools = servers.tools
+            models.tools_enabled = not self.condition.crash_count
+            self._transcriber = _create_transcriber(self._settings.voice)
+            servers = McpServers(self._settings.mcp, self._clock, taken_names=models.tool_names)
+            models.extra_tools = servers.tools
             try:
                 async with servers.running():
                     await self._serve(store, models)
             finally:
                 await models.aclose()
-                if self._listener:
-                    await self._listener.aclose()
+                if self._transcriber:
+                    await self._transcriber.aclose()
 
     @contextlib.asynccontextmanager
-    async def _opened_store(self) -> AsyncIterator[SessionStore]:
+    async def _open_store(self) -> AsyncIterator[SessionStore]:
         url = self._settings.store.url
         where = url.reveal() if url else f"sqlite:///{self._home / 'holdfast.db'}"
         try:
             store = await SessionStore.open(
-                where, clock=self._clock, keep_in=self._home / "backups"
+                where, clock=self._clock, copy_folder=self._home / "backups"
             )
         except StoreTooNew as error:
             raise ConfigError(str(error)) from error
@@ -162,7 +172,7 @@ class GatewayRunner:
             await store.close()
 
     async def _serve(self, store: SessionStore, models: Models) -> None:
-        ground = await self._ground(store, models)
+        ground = await self._build_services(store, models)
         delivery = ground.delivery
         self._build_adapters(store, delivery)
         recovered = await delivery.recover()
@@ -173,49 +183,51 @@ class GatewayRunner:
             async with asyncio.TaskGroup() as tasks_of_conversations:
                 conversations = Conversations(ground, tasks_of_conversations)
                 self._conversations, self.condition.pool = conversations, conversations.pool
-                self.operations.update(conversations.operations(self._status, self._new_link))
-                reception = await conversations.reception()
-                await conversations.take_up(reception)
+                self.operations.update(
+                    conversations.operations(self._read_status, self._create_link)
+                )
+                reception = await conversations.make_reception()
+                await conversations.recover(reception)
                 if self._api:
                     conversations.open_api(self._api, reception)
-                tasks.append(connections.create_task(conversations.tidy(), name="tidy"))
-                vigil = await self._open_vigil(conversations, ground)
+                tasks.append(connections.create_task(conversations.run_cleanup(), name="tidy"))
+                vigil = await self._open_alert_watch(conversations, ground)
                 tasks.append(connections.create_task(vigil.run(), name="vigil"))
                 tasks += [
                     connections.create_task(each.run(reception.receive), name=each.name)
                     for each in self._adapters
                 ]
-                if self._http:
-                    app = self._app(store)
-                    tasks.append(connections.create_task(self._http.serve(app), name="http"))
-                    late = loop_lag.feel(self._ledger.lag.saw)
+                if self._http_server:
+                    app = self._build_app(store)
+                    tasks.append(connections.create_task(self._http_server.serve(app), name="http"))
+                    late = loop_lag.measure_loop_lag(self._metrics.loop_lag_seconds.observe)
                     tasks.append(connections.create_task(late, name="pulse"))
                 with conversations.closing():
-                    await self._first_chances()
-                    await conversations.tell_of_restart()
+                    await self._wait_first_connections()
+                    await conversations.report_restart()
                     self.ready.set()
                     await self.stopping.wait()
                     await conversations.drain()
                     self._feeds.close()
-            await delivery.settle(SETTLE_SECONDS)
+            await delivery.flush(FLUSH_SECONDS)
             if self.restarting.is_set():
-                self._leave_port()
+                self._hand_over_port()
             for task in reversed(tasks):
                 task.cancel()
 
-    async def _ground(self, store: SessionStore, models: Models) -> Ground:
+    async def _build_services(self, store: SessionStore, models: Models) -> Services:
         self._people = people = People(store, self._clock, self._settings.access)
-        await people.open()
-        if self._reread:
-            self.operations["reload"] = Reload(
-                self._reread,
-                current=lambda: self._settings,
-                use=self._use,
+        await people.load()
+        if self._read_settings:
+            self.operations["reload"] = ConfigReloader(
+                self._read_settings,
+                current_settings=lambda: self._settings,
+                apply_settings=self._apply_settings,
                 models=models,
                 people=people,
                 redactor=self._redactor,
             )
-        return Ground(
+        return Services(
             settings=lambda: self._settings,
             home=self._home,
             clock=self._clock,
@@ -225,110 +237,116 @@ class GatewayRunner:
             delivery=Delivery(
                 store,
                 self._clock,
-                clean=self._redactor.clean,
-                on_refused=self._adapters.refused,
-                noted=self._ledger.delivered,
+                redact=self._redactor.redact,
+                on_refused=self._adapters.on_credentials_refused,
+                on_delivered=self._metrics.on_delivered,
             ),
-            announcer=Announcer(self._ids, self._clock, self._adapters.capabilities),
+            announcer=NoticeComposer(self._ids, self._clock, self._adapters.capabilities),
             people=people,
             adapters=self._adapters,
             feeds=self._feeds,
-            ledger=self._ledger,
-            listener=self._listener,
-            news=self._news.set,
-            signals=self._signals,
+            metrics=self._metrics,
+            transcriber=self._transcriber,
+            on_alert_change=self._alert_wakeup.set,
+            lifecycle=self._lifecycle,
             successor=self._successor,
-            crashes=self.condition.crashes,
+            crash_count=self.condition.crash_count,
         )
 
-    def _use(self, settings: Settings) -> None:
+    def _apply_settings(self, settings: Settings) -> None:
         """Go by other settings from now on; see `gateway.config.diff` for what they may change."""
-        self._settings = _without_resuming(settings) if self.condition.crashes else settings
+        self._settings = _safe_mode_settings(settings) if self.condition.crash_count else settings
         set_level(settings.gateway.log_level)
-        self._conversations.budgets.adopt(settings.limits)
+        self._conversations.budgets.update_limits(settings.limits)
 
-    async def _open_vigil(self, conversations: Conversations, ground: Ground) -> Vigil:
-        vigil = Vigil(
-            ground.store,
+    async def _open_alert_watch(
+        self, conversations: Conversations, services: Services
+    ) -> AlertWatch:
+        vigil = AlertWatch(
+            services.store,
             self._clock,
-            conversations.operators,
-            ground.delivery,
-            platforms=lambda: {
-                each.name: Trouble(each.problem, each.standing is Standing.CONNECTED)
+            conversations.admin_alerts,
+            services.delivery,
+            platform_statuses=lambda: {
+                each.name: PlatformStatus(each.problem, each.state is ConnectionState.CONNECTED)
                 for each in self._adapters
             },
-            gauge=self._gauge,
+            disk_gauge=self._disk_gauge,
             budgets=conversations.budgets,
-            news=self._news,
-            crashes=ground.crashes,
+            wakeup=self._alert_wakeup,
+            crash_count=services.crash_count,
         )
-        await vigil.open()
+        await vigil.load()
         return vigil
 
-    async def _first_chances(self) -> None:
+    async def _wait_first_connections(self) -> None:
         """Wait until every platform was connected, or could not be, for the first time."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_CHANCE_SECONDS):
-                await self._adapters.tried()
+            async with asyncio.timeout(FIRST_CONNECT_SECONDS):
+                await self._adapters.wait_first_attempts()
 
     # --- the HTTP port --------------------------------------------------------------------------
 
-    def _door(self) -> HttpServer:
+    def _create_http_server(self) -> HttpServer:
         http = self._settings.http
-        patience = Patience(body=float(http.slow_after), reader=float(http.slow_after))
-        return HttpServer(http.host, http.port, patience, self._ledger.cut.add)
+        patience = ClientTimeouts(
+            body_seconds=float(http.slow_after), write_seconds=float(http.slow_after)
+        )
+        return HttpServer(http.host, http.port, patience, self._metrics.http_refused.add)
 
-    def _take_port(self, server: HttpServer) -> None:
+    def _bind_port(self, server: HttpServer) -> None:
         try:
             server.bind(self._successor.handover.take(PORT) if self._successor else None)
         except PortTaken as error:
             raise CannotStart(str(error)) from error
         http = self._settings.http
-        if http.api_key is None and not server.is_private:  # a name may mean what nobody expects
+        if http.api_key is None and not server.is_local_only:  # a name may mean what nobody expects
             msg = (
-                f"http.host {http.host} is {server.listens_at} here, which others can reach; "
+                f"http.host {http.host} is {server.bound_host} here, which others can reach; "
                 "set http.api_key, or use 127.0.0.1"
             )
             server.close()
             raise ConfigError(msg)
 
-    def _leave_port(self) -> None:
-        port = self._http.file if self._http else None
+    def _hand_over_port(self) -> None:
+        port = self._http_server.fileno if self._http_server else None
         if self._successor and port is not None:
-            self._successor.handover.keep(PORT, port)
+            self._successor.handover.pass_on(PORT, port)
 
-    def _app(self, store: SessionStore) -> Starlette:
+    def _build_app(self, store: SessionStore) -> Starlette:
         http = self._settings.http
         return build_app(
             self._adapters.routes(),
             health=self.condition,
             allowed_hosts=(*http.allowed_hosts, http.host),
-            hosts_of=self._adapters.hosts_of(),
-            key=self._key,
-            crowd=self._crowd,
-            figures=Figures(self._ledger, self.condition, store, self._clock, self._gauge).page,
-            document=openapi.page,
-            status=self.condition.manner,
+            hosts_by_path=self._adapters.hosts_by_path(),
+            key=self._api_key,
+            concurrency_limit=self._concurrency_limit,
+            render_metrics=MetricsPage(
+                self._metrics, self.condition, store, self._clock, self._disk_gauge
+            ).render,
+            openapi_document=openapi.openapi_json,
+            status=self.condition.mode,
         )
 
-    def _own_key(self) -> Secret:
+    def _load_api_key(self) -> Secret:
         """The one that was made here; known before anything is shown, so that it never is."""
-        key = api_key.take(self._home)
+        key = api_key.load_or_create(self._home)
         self._redactor.add(key.secret)
-        self.made_key = key.made
+        self.created_api_key = key.is_new
         return key.secret
 
     # --- platforms ------------------------------------------------------------------------------
 
     def _build_adapters(self, store: SessionStore, delivery: Delivery) -> None:
-        if self._http:
+        if self._http_server:
             http, folder = self._settings.http, self._home / "platforms" / "api"
             self._api = ApiAdapter(
                 self._feeds,
                 self._clock,
                 folder,
-                api_key=self._key,
-                keepalive=http.sse_keepalive,
+                api_key=self._api_key,
+                keepalive_seconds=http.sse_keepalive,
                 redactor=self._redactor,
             )
             self._adapters.add(self._api, delivery)
@@ -336,7 +354,7 @@ class GatewayRunner:
         for name, spec in self._specs.items():
             config = self._settings.platforms.get(name)
             if config is None:
-                if name not in self._always_there():
+                if name not in self._built_in_platforms():
                     continue
                 config = spec.config()
             shelf = StoreShelf(store, f"platform:{name}")
@@ -348,17 +366,17 @@ class GatewayRunner:
                 keepalive=self._settings.http.sse_keepalive,
                 commands=COMMANDS.menu(),
                 folder=self._home / "platforms" / name,
-                trouble=partial(self._complaint, name),
-                memberships=by_membership((*access.allow, *access.admins), name),
+                trouble=partial(self._report_problem, name),
+                memberships=has_membership_entries((*access.allow, *access.admins), name),
             )
             self._adapters.add(spec.build(config, surroundings), delivery)
 
-    def _complaint(self, platform: str, text: str) -> None:
-        self._adapters.complaint(platform, text)
+    def _report_problem(self, platform: str, text: str) -> None:
+        self._adapters.set_warning(platform, text)
 
-    def _always_there(self) -> frozenset[str]:
+    def _built_in_platforms(self) -> frozenset[str]:
         """Platforms that need no configuration."""
-        page = self._http is not None and self._settings.http.ui
+        page = self._http_server is not None and self._settings.http.ui
         return frozenset({"console", "web"} if page else {"console"})
 
     def adapter(self, name: str, account: str = "") -> Adapter | None:
@@ -370,34 +388,34 @@ class GatewayRunner:
     @property
     def url(self) -> str | None:
         """The address of the page, when there is one."""
-        return self._http.url if self._http and self._settings.http.ui else None
+        return self._http_server.url if self._http_server and self._settings.http.ui else None
 
     @property
     def has_admin(self) -> bool:
         """Whether anybody on a platform is an admin, configured or by a claim."""
         return self._people is not None and self._people.has_admin
 
-    def _status(self) -> dict[str, object]:
+    def _read_status(self) -> dict[str, object]:
         version = self._successor.version if self._successor else None
         fixed = {"version": version, "started_at": self._started_at, "url": self.url}
         return self.condition.status() | fixed
 
-    async def _new_link(self, base_url: str | None) -> str:
+    async def _create_link(self, base_url: str | None) -> str:
         page: object = self.adapter("web")
-        if self._http is None or not isinstance(page, OffersLinks):
+        if self._http_server is None or not isinstance(page, OffersLinks):
             msg = "The web page is switched off (http.ui)."
             raise CannotStart(msg)
-        return await page.new_link(base_url or self._http.url)
+        return await page.new_link(base_url or self._http_server.url)
 
 
-def _listener(settings: VoiceSettings) -> Listener | None:
+def _create_transcriber(settings: VoiceSettings) -> SpeechToText | None:
     if settings.transcription_url is None:
         return None
-    made: Listener = import_module("gateway.media.transcription").Transcriber(settings)
+    made: SpeechToText = import_module("gateway.media.transcription").Transcriber(settings)
     return made
 
 
-def _without_resuming(settings: Settings) -> Settings:
+def _safe_mode_settings(settings: Settings) -> Settings:
     """What safe mode goes by: turns that were interrupted wait until somebody asks for them."""
     sessions = msgspec.structs.replace(settings.sessions, on_interrupted="suspend")
     return msgspec.structs.replace(settings, sessions=sessions)

@@ -17,7 +17,7 @@ from agent.settings import (
     ToolSettings,
     VoiceSettings,
 )
-from gateway.access.policy import Entry, Person, parse_admin, parse_entry
+from gateway.access.policy import AccessEntry, PersonEntry, parse_admin_entry, parse_entry
 from sessions.key import parse_key
 from sessions.settings import POSTGRESQL, SessionSettings, StoreSettings
 from sessions.values.duration import Duration
@@ -25,7 +25,7 @@ from sessions.values.loopback import is_loopback
 from sessions.values.secret import Secret
 from sessions.values.size import Size
 
-_LAST_PORT = 65_535
+_MAX_PORT = 65_535
 
 
 class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -150,14 +150,14 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = ()
 
     @property
-    def picture_places(self) -> tuple[tuple[str, int], ...]:
+    def picture_addresses(self) -> tuple[tuple[str, int], ...]:
         """The places of `fetch_pictures_from`."""
-        return tuple(filter(None, map(_place, self.fetch_pictures_from)))
+        return tuple(filter(None, map(_parse_address, self.fetch_pictures_from)))
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """See the module."""
         for index, text in enumerate(self.fetch_pictures_from):
-            if _place(text) is None:
+            if _parse_address(text) is None:
                 example = "10.0.0.5:8080 or [fd00::5]:8080"
                 yield (
                     ("fetch_pictures_from", index),
@@ -168,7 +168,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 ("host",),
                 f"{self.host} can be reached by others; set http.api_key, or use 127.0.0.1",
             )
-        if self.api_key and not _fits_a_header(self.api_key.reveal()):
+        if self.api_key and not _is_header_value(self.api_key.reveal()):
             yield (
                 ("api_key",),
                 "may have only printable ASCII characters: clients send it in a header",
@@ -177,18 +177,18 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield ("slow_after",), "must be longer than nothing, or every client would be cut off"
 
 
-def _place(text: str) -> tuple[str, int] | None:
+def _parse_address(text: str) -> tuple[str, int] | None:
     """Read an address, as numbers, and a port."""
     host, _, port = text.rpartition(":")
     try:
         address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:
         return None
-    fits = port.isascii() and port.isdigit() and 0 < int(port) <= _LAST_PORT
+    fits = port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT
     return (str(address), int(port)) if fits else None
 
 
-def _fits_a_header(key: str) -> bool:
+def _is_header_value(key: str) -> bool:
     return key.isascii() and key.isprintable()
 
 
@@ -216,15 +216,15 @@ class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """See the module."""
         for key, texts, parse in (
             ("allow", self.allow, parse_entry),
-            ("admins", self.admins, parse_admin),
+            ("admins", self.admins, parse_admin_entry),
         ):
             for index, text in enumerate(texts):
-                problem = _problem(parse, text)
+                problem = _parse_error(parse, text)
                 if problem:
                     yield (key, index), f'"{text}" {problem}'
 
 
-def _problem(parse: Callable[[str], Entry], text: str) -> str:
+def _parse_error(parse: Callable[[str], AccessEntry], text: str) -> str:
     try:
         parse(text)
     except ValueError as error:
@@ -301,17 +301,17 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """See the module."""
         for text in self.users:
-            problem = _problem(parse_entry, text)
+            problem = _parse_error(parse_entry, text)
             if problem:
                 yield ("users", text), problem
-            elif not isinstance(parse_entry(text), Person):
+            elif not isinstance(parse_entry(text), PersonEntry):
                 yield ("users", text), "must be one person, such as telegram:1001"
         for text in self.chats:
-            if problem := _no_chat(text):
+            if problem := _chat_key_error(text):
                 yield ("chats", text), problem
 
     @property
-    def in_dollars(self) -> str:
+    def dollar_limit_key(self) -> str:
         """The first of the limits in dollars, as its key is called here; empty: there is none."""
         tables: dict[str, LimitSettings | BudgetSettings | UserLimits] = {
             "limits": self,
@@ -323,7 +323,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return next((f"{name}.usd_per_day" for name in given), "")
 
 
-def _no_chat(text: str) -> str:
+def _chat_key_error(text: str) -> str:
     try:
         key = parse_key(text)
     except ValueError:

@@ -1,6 +1,6 @@
 """The terminal as a platform: whoever sits at this machine talks to the agent.
 
-Any number of terminals look at the same chat through a `Screen` each. What is shown while none of
+Any number of terminals look at the same chat through a `TerminalScreen` each. What is shown while none of
 them looks is not lost: the archive has it, and the next one is shown what nobody has seen.
 """
 
@@ -55,16 +55,16 @@ CAPABILITIES = Capabilities(
     status=True,
 )
 
-_LOOKED_BACK = 50  # rows of the archive in which something unseen is looked for
-_REMEMBERED = 2 * _LOOKED_BACK  # ids of shown items; more than are looked back
-_MESSAGES = 256  # messages whose text is remembered
-_FRAMES = 10_000  # what a terminal may leave unread before it is let go
-_LOOK_EVERY = 0.25  # seconds
-_OPEN = ("waiting", "running", "command")  # states of a message that something will follow
-_SETTLED = ("sent", "dead")  # states of an item that nothing will follow
+_HISTORY_ROWS = 50  # rows of the archive in which something unseen is looked for
+_MAX_SEEN_IDS = 2 * _HISTORY_ROWS  # ids of shown items; more than are looked back
+_MAX_MESSAGES = 256  # messages whose text is remembered
+_MAX_QUEUED_FRAMES = 10_000  # what a terminal may leave unread before it is let go
+_POLL_SECONDS = 0.25  # seconds
+_OPEN_STATES = ("waiting", "running", "command")  # states of a message that something will follow
+_SETTLED_STATES = ("sent", "dead")  # states of an item that nothing will follow
 
 
-class Answer(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True):
+class AnswerFrame(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True):
     """More of an answer; `anew` when it is all of it, whatever was printed of it before.
 
     `asked` is what it answers, for whoever was not there.
@@ -77,67 +77,67 @@ class Answer(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True):
     asked: str = ""
 
 
-class Note(msgspec.Struct, frozen=True, tag="note"):
+class NoteFrame(msgspec.Struct, frozen=True, tag="note"):
     """Words of ours, not of the model."""
 
     text: str
 
 
-class Heard(msgspec.Struct, frozen=True, tag="heard"):
+class UserFrame(msgspec.Struct, frozen=True, tag="heard"):
     """What was said from another terminal, or before this one looked."""
 
     text: str
 
 
-class Status(msgspec.Struct, frozen=True, tag="status"):
+class StatusFrame(msgspec.Struct, frozen=True, tag="status"):
     """What is going on, in place of what was said of it before; empty when there is nothing."""
 
     text: str
 
 
-Frame = Answer | Note | Heard | Status
+TerminalFrame = AnswerFrame | NoteFrame | UserFrame | StatusFrame
 
 
 class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[platforms.console]`; there is nothing to configure."""
 
 
-class _Printed(msgspec.Struct, frozen=True):
+class _PrintedMessage(msgspec.Struct, frozen=True):
     chat: str
     text: str
     done: bool
     ours: bool  # our words, not the model's
 
 
-class Screen:
+class TerminalScreen:
     """One terminal that looks at a chat."""
 
     def __init__(self, console: "ConsoleAdapter", chat: str) -> None:
         self.chat = chat
         self._console = console
-        self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(_FRAMES)
-        self._said: list[str] = []
+        self._frames: asyncio.Queue[TerminalFrame | None] = asyncio.Queue(_MAX_QUEUED_FRAMES)
+        self._sent_ids: list[str] = []
 
-    async def frames(self) -> AsyncIterator[Frame]:
+    async def frames(self) -> AsyncIterator[TerminalFrame]:
         """What to print, until `finish` has nothing to wait for or the gateway ends."""
         while (frame := await self._frames.get()) is not None:
             yield frame
 
-    async def say(self, text: str, message: str = "") -> None:
+    async def send(self, text: str, message: str = "") -> None:
         """Hand a message in; returns when it is stored. A repeat carries the same id."""
-        self._said.append(await self._console.hear(self, text, message))
+        self._sent_ids.append(await self._console.submit(self, text, message))
 
     async def finish(self, before: Iterable[str] = ()) -> None:
         """Nothing more will be said: wait until everything is answered, then end the frames.
 
         `before` this screen something may have been said on another one.
         """
-        await self._console.answered(self.chat, [*before, *self._said])
+        await self._console.wait_until_answered(self.chat, [*before, *self._sent_ids])
         self.end()
 
-    def show(self, frame: Frame) -> None:
+    def show(self, frame: TerminalFrame) -> None:
         """Add something to print; a terminal that does not read is let go."""
-        if self._frames.qsize() < _FRAMES - 1:
+        if self._frames.qsize() < _MAX_QUEUED_FRAMES - 1:
             self._frames.put_nowait(frame)
         else:
             self.end()
@@ -156,14 +156,14 @@ class ConsoleAdapter:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.account = surroundings.account
-        self._around = surroundings
+        self._surroundings = surroundings
         self._inbox: Inbox | None = None
-        self._screens: list[Screen] = []
-        self._printed: OrderedDict[str, _Printed] = OrderedDict()
+        self._screens: list[TerminalScreen] = []
+        self._printed: OrderedDict[str, _PrintedMessage] = OrderedDict()
         self._status: dict[str, str] = {}  # by chat, where there is one
         self._seen: dict[str, list[str]] = {}  # ids of items, the newest last
-        self._showing = asyncio.Lock()  # what is shown first stands first
-        self._news = asyncio.Event()
+        self._show_lock = asyncio.Lock()  # what is shown first stands first
+        self._activity = asyncio.Event()
 
     # --- the gateway's side -----------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class ConsoleAdapter:
 
     async def deliver(self, op: Op) -> Receipt:
         """See `Adapter`."""
-        async with self._showing:
+        async with self._show_lock:
             match op:
                 case Post():
                     await self._print(op.op, op, op.text, streaming=op.streaming, ours=op.notice)
@@ -191,13 +191,13 @@ class ConsoleAdapter:
                         op.message, op, op.text, streaming=op.streaming, ours=op.notice
                     )
                 case Typing():
-                    self._tell(op.address.chat, op.status)
+                    self._show_status(op.address.chat, op.status)
                 case Draft():
                     pass
                 case Delete() | Upload() | React():
                     msg = "A terminal shows only text, and cannot take it back."
                     raise Rejected(msg)
-        self._news.set()
+        self._activity.set()
         return Receipt(message=op.op)
 
     def fetch(self, file: File) -> AsyncIterator[bytes]:
@@ -208,10 +208,10 @@ class ConsoleAdapter:
     # --- the terminals' side ----------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def attach(self, chat: str = CHAT) -> AsyncIterator[Screen]:
+    async def attach(self, chat: str = CHAT) -> AsyncIterator[TerminalScreen]:
         """Let a terminal look at a chat inside of this block."""
-        screen = Screen(self, chat)
-        async with self._showing:
+        screen = TerminalScreen(self, chat)
+        async with self._show_lock:
             await self._catch_up(screen)
             self._screens.append(screen)
         try:
@@ -219,20 +219,20 @@ class ConsoleAdapter:
         finally:
             self._screens.remove(screen)
 
-    async def hear(self, screen: Screen, text: str, message: str) -> str:
+    async def submit(self, screen: TerminalScreen, text: str, message: str) -> str:
         """Store what was said at a terminal, and let the others know."""
         if self._inbox is None:
             msg = "Holdfast takes no messages at the moment."
             raise Unavailable(msg)
-        message = message or self._around.ids.new("c")
+        message = message or self._surroundings.ids.new("c")
         text = text.replace("\r\n", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
-        for other in self._watching(screen.chat):
+        for other in self._screens_of(screen.chat):
             if other is not screen:
-                other.show(Heard(text))
+                other.show(UserFrame(text))
         await self._inbox(
             InboundMessage(
                 id=message,
-                at=self._around.clock.now(),
+                at=self._surroundings.clock.now(),
                 address=self._address(screen.chat),
                 sender=OWNER,
                 parts=(Text(text),),
@@ -242,26 +242,26 @@ class ConsoleAdapter:
         )
         return message
 
-    async def answered(self, chat: str, said: list[str]) -> None:
+    async def wait_until_answered(self, chat: str, message_ids: list[str]) -> None:
         """Wait until nothing more will follow on these messages."""
-        while not await self._is_answered(chat, said):
-            self._news.clear()
+        while not await self._is_answered(chat, message_ids):
+            self._activity.clear()
             # Not everything that settles a message shows in the chat.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY):
-                    await self._news.wait()
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._activity.wait()
 
-    async def _is_answered(self, chat: str, said: list[str]) -> bool:
-        if not said:
+    async def _is_answered(self, chat: str, message_ids: list[str]) -> bool:
+        if not message_ids:
             return True
         rows = await self._rows(chat)
-        ours = [row for row in rows if row.author == "user" and row.id in said]
-        if any(row.state in _OPEN for row in ours):
+        ours = [row for row in rows if row.author == "user" and row.id in message_ids]
+        if any(row.state in _OPEN_STATES for row in ours):
             return False
         first = min((row.seq for row in ours), default=0)
-        seen = await self._seen_in(chat)
+        seen = await self._seen_items(chat)
         return all(
-            row.state in _SETTLED or row.id in seen
+            row.state in _SETTLED_STATES or row.id in seen
             for row in rows
             if row.author != "user" and row.seq > first
         )
@@ -272,66 +272,66 @@ class ConsoleAdapter:
         self, message: str, op: Post | Ask | Edit, text: str, *, streaming: bool, ours: bool
     ) -> None:
         chat = op.address.chat
-        item = _item(message)
+        item = _item_of(message)
         before = self._printed.get(message)
         ours = ours or (before is not None and before.ours)  # an edited question does not say it
-        self._printed[message] = _Printed(chat, text, done=not streaming, ours=ours)
+        self._printed[message] = _PrintedMessage(chat, text, done=not streaming, ours=ours)
         self._printed.move_to_end(message)
-        if len(self._printed) > _MESSAGES:
+        if len(self._printed) > _MAX_MESSAGES:
             self._printed.popitem(last=False)
-        if before is None and item in await self._seen_in(chat):
+        if before is None and item in await self._seen_items(chat):
             return  # a terminal was shown it out of the archive
-        for frame in _difference(item, before, text, done=not streaming, ours=ours):
-            for screen in self._watching(chat):
+        for frame in _change_frames(item, before, text, done=not streaming, ours=ours):
+            for screen in self._screens_of(chat):
                 screen.show(frame)
-        if not streaming and self._watching(chat):
+        if not streaming and self._screens_of(chat):
             await self._mark_seen(chat, item)
 
-    def _tell(self, chat: str, status: str) -> None:
+    def _show_status(self, chat: str, status: str) -> None:
         if status == self._status.get(chat, ""):
             return
         self._status[chat] = status
-        for screen in self._watching(chat):
-            screen.show(Status(status))
+        for screen in self._screens_of(chat):
+            screen.show(StatusFrame(status))
 
-    async def _catch_up(self, screen: Screen) -> None:
-        seen = await self._seen_in(screen.chat)
+    async def _catch_up(self, screen: TerminalScreen) -> None:
+        seen = await self._seen_items(screen.chat)
         growing = {
-            _item(message): printed.text
+            _item_of(message): printed.text
             for message, printed in self._printed.items()
             if printed.chat == screen.chat and not printed.done
         }
         rows = await self._rows(screen.chat)
-        for frame in _unseen(rows, {*seen, *growing}):
+        for frame in _unseen_frames(rows, {*seen, *growing}):
             screen.show(frame)
         shown = [row.id for row in rows if row.author != "user" and row.id not in growing]
         await self._mark_seen(screen.chat, *shown)
         for item, text in growing.items():
-            screen.show(Answer(item, text, done=False, anew=True))
+            screen.show(AnswerFrame(item, text, done=False, anew=True))
         if status := self._status.get(screen.chat):
-            screen.show(Status(status))
+            screen.show(StatusFrame(status))
 
-    def _watching(self, chat: str) -> list[Screen]:
+    def _screens_of(self, chat: str) -> list[TerminalScreen]:
         return [screen for screen in self._screens if screen.chat == chat]
 
     # --- memory -----------------------------------------------------------------------------
 
     async def _rows(self, chat: str) -> list[TranscriptRow]:
         address = self._address(chat)
-        return list(await self._around.archive.transcript(address, 0, _LOOKED_BACK))
+        return list(await self._surroundings.archive.transcript(address, 0, _HISTORY_ROWS))
 
-    async def _seen_in(self, chat: str) -> list[str]:
+    async def _seen_items(self, chat: str) -> list[str]:
         if chat not in self._seen:
-            kept = await self._around.shelf.get(f"seen:{chat}")
+            kept = await self._surroundings.shelf.get(f"seen:{chat}")
             self._seen[chat] = msgspec.json.decode(kept, type=list[str]) if kept else []
         return self._seen[chat]
 
     async def _mark_seen(self, chat: str, *items: str) -> None:
-        seen = await self._seen_in(chat)
+        seen = await self._seen_items(chat)
         fresh = [item for item in items if item not in seen]
         if fresh:
-            self._seen[chat] = [*seen, *fresh][-_REMEMBERED:]
-            await self._around.shelf.put(
+            self._seen[chat] = [*seen, *fresh][-_MAX_SEEN_IDS:]
+            await self._surroundings.shelf.put(
                 f"seen:{chat}", msgspec.json.encode(self._seen[chat]).decode()
             )
 
@@ -339,26 +339,26 @@ class ConsoleAdapter:
         return Address(platform=self.name, chat=chat, account=self.account)
 
 
-def _item(message: str) -> str:
+def _item_of(message: str) -> str:
     """The k-th message of item X is named X.k; in a terminal an item is one message."""
     return message.rpartition(".")[0] or message
 
 
-def _difference(
-    item: str, before: _Printed | None, text: str, *, done: bool, ours: bool
-) -> Iterator[Frame]:
+def _change_frames(
+    item: str, before: _PrintedMessage | None, text: str, *, done: bool, ours: bool
+) -> Iterator[TerminalFrame]:
     """Say what to print so that what was printed `before` becomes `text`."""
     known = before.text if before else ""
     if ours:
         if text != known:
-            yield Note(text)
+            yield NoteFrame(text)
     elif before is None or text != known or done != before.done:
         grown = text.startswith(known)
         added = text[len(known) :] if grown else text
-        yield Answer(item, added, done=done, anew=before is None or not grown)
+        yield AnswerFrame(item, added, done=done, anew=before is None or not grown)
 
 
-def _unseen(rows: list[TranscriptRow], seen: set[str]) -> Iterator[Frame]:
+def _unseen_frames(rows: list[TranscriptRow], seen: set[str]) -> Iterator[TerminalFrame]:
     """What nobody was shown yet, each answer with what it answers."""
     asked: TranscriptRow | None = None
     for row in rows:
@@ -368,10 +368,10 @@ def _unseen(rows: list[TranscriptRow], seen: set[str]) -> Iterator[Frame]:
         if row.id not in seen:
             question = asked.text if asked else ""
             if row.author == "answer":
-                yield Answer(row.id, row.text, anew=True, asked=question)
+                yield AnswerFrame(row.id, row.text, anew=True, asked=question)
             else:
-                yield from [Heard(question)] if question else []
-                yield Note(row.text)
+                yield from [UserFrame(question)] if question else []
+                yield NoteFrame(row.text)
         asked = None
 
 

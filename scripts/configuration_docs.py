@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from gateway.config.render import documentation
-from platforms.core.registry import specs
+from gateway.config.render import render_documentation
+from platforms.core.registry import load_specs
 
 if __name__ == "__main__":
     page = Path(__file__).parents[1] / "docs/configuration.md"
-    page.write_text(documentation(specs()), encoding="utf-8")
+    page.write_text(render_documentation(load_specs()), encoding="utf-8")

@@ -6,47 +6,53 @@ import msgspec
 
 from sessions.records import Attachment, Message
 
-_NAMED = 3
+_MAX_NAMES = 3
 
 
-def request_of(message: Message) -> str:
+def request_text(message: Message) -> str:
     """Say what somebody asked for: in their words, spoken ones too, or else name what they sent."""
     if message.content.strip():
         return message.content
     heard = "\n\n".join(file.heard for file in message.files if file.heard)
-    return heard or names(message.files)
+    return heard or name_files(message.files)
 
 
-def names(files: Sequence[Attachment]) -> str:
+def name_files(files: Sequence[Attachment]) -> str:
     """Name files in a few words, for people."""
     named = ["voice message" if file.voice else file.name for file in files]
-    more = len(named) - _NAMED
-    shown = ", ".join(named[:_NAMED])
+    more = len(named) - _MAX_NAMES
+    shown = ", ".join(named[:_MAX_NAMES])
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def is_settled(file: Attachment) -> bool:
+def is_fetch_finished(file: Attachment) -> bool:
     """Whether it is known what came of it."""
     return file.fetched or bool(file.trouble)
 
 
-def unsettled(rows: Iterable[Message]) -> tuple[Attachment, ...]:
+def unfetched_files(rows: Iterable[Message]) -> tuple[Attachment, ...]:
     """List the files that nobody has fetched, or tried to, each once."""
     found = {
-        file.path: file for row in rows if row.files for file in row.files if not is_settled(file)
+        file.path: file
+        for row in rows
+        if row.files
+        for file in row.files
+        if not is_fetch_finished(file)
     }
     return tuple(found.values())
 
 
-def with_settled(message: Message, settled: Mapping[str, Attachment]) -> Message:
+def with_fetch_results(message: Message, results: Mapping[str, Attachment]) -> Message:
     """Put what came of files into their row; `settled` goes by their paths."""
-    if settled.keys().isdisjoint(file.path for file in message.files):
+    if results.keys().isdisjoint(file.path for file in message.files):
         return message
-    files = tuple(settled.get(file.path, file) for file in message.files)
+    files = tuple(results.get(file.path, file) for file in message.files)
     return msgspec.structs.replace(message, files=files)
 
 
-def remembering(messages: tuple[Message, ...], history: Iterable[Message]) -> tuple[Message, ...]:
+def with_known_transcripts(
+    messages: tuple[Message, ...], history: Iterable[Message]
+) -> tuple[Message, ...]:
     """Let messages that are asked anew keep what was heard in their files: it is not heard twice."""
     heard = {file.path: file.heard for row in history for file in row.files if file.heard}
     return tuple(

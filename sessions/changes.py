@@ -11,10 +11,10 @@ from sessions.records import (
     ApprovalState,
     Attachment,
     InboxState,
-    Item,
     ItemState,
     Message,
-    Reason,
+    OutboxItem,
+    SessionReason,
     SessionState,
     TurnState,
 )
@@ -34,7 +34,7 @@ class SetSession(msgspec.Struct, frozen=True):
 
     id: str
     state: SessionState
-    reason: Reason | None
+    reason: SessionReason | None
     at: int
 
 
@@ -61,7 +61,7 @@ class AppendMessages(msgspec.Struct, frozen=True):
     at: int
 
 
-class SettleFiles(msgspec.Struct, frozen=True):
+class SetFileResults(msgspec.Struct, frozen=True):
     """What came of files is written into their rows, which are among the newest of a session.
 
     `newest` says how far back they may stand, so that it costs the same however long a history is.
@@ -104,7 +104,7 @@ class SetInbox(msgspec.Struct, frozen=True):
     turn_id: str | None = None
 
 
-class TakeBack(msgspec.Struct, frozen=True):
+class TakeBackTurn(msgspec.Struct, frozen=True):
     """A turn and its rows leave the history (they stay in the database, marked)."""
 
     session_id: str
@@ -112,7 +112,7 @@ class TakeBack(msgspec.Struct, frozen=True):
     at: int
 
 
-class Compact(msgspec.Struct, frozen=True):
+class PutSummary(msgspec.Struct, frozen=True):
     """From now on a model is shown `summary` in place of all but the newest `keep` rows.
 
     Only what stands behind an earlier summary is counted, so that no row is ever covered and then
@@ -207,7 +207,7 @@ class AnswerApproval(msgspec.Struct, frozen=True):
 class PutItem(msgspec.Struct, frozen=True):
     """Something the chat should show from now on; replaces an item of the same id."""
 
-    item: Item
+    item: OutboxItem
 
 
 class SetItem(msgspec.Struct, frozen=True):
@@ -222,7 +222,7 @@ class SetItem(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Want(msgspec.Struct, frozen=True):
+class BudgetLimit(msgspec.Struct, frozen=True):
     """A budget that a request is to be paid from, and its limits; None: none of that kind."""
 
     scope: str
@@ -230,22 +230,22 @@ class Want(msgspec.Struct, frozen=True):
     cost: float | None = None  # dollars
 
 
-class Hold(msgspec.Struct, frozen=True):
+class BudgetReservation(msgspec.Struct, frozen=True):
     """What a request may use at most is held back, from all budgets or from none.
 
     Not one of the changes: it can be refused, see `SessionStore.hold`.
     """
 
     day: str
-    wants: tuple[Want, ...]
+    limits: tuple[BudgetLimit, ...]
     tokens: int
     cost: float = 0.0
 
 
-class Settle(msgspec.Struct, frozen=True):
+class SettleBudget(msgspec.Struct, frozen=True):
     """What was held back is given free, and what was used counts in its place."""
 
-    held: Hold
+    reservation: BudgetReservation
     tokens: int
     cost: float = 0.0
 
@@ -262,12 +262,12 @@ Change = (
     | SetSession
     | StartTurn
     | AppendMessages
-    | SettleFiles
+    | SetFileResults
     | SetRequest
     | EndTurn
     | SetInbox
-    | TakeBack
-    | Compact
+    | TakeBackTurn
+    | PutSummary
     | StartAttempt
     | EndAttempt
     | Checkpoint
@@ -277,6 +277,6 @@ Change = (
     | AnswerApproval
     | PutItem
     | SetItem
-    | Settle
+    | SettleBudget
     | SetTitle
 )

@@ -28,7 +28,7 @@ class StoreUnavailable(StoreError):
     """The database cannot be used at the moment."""
 
 
-class OutcomeUnknown(StoreUnavailable):
+class CommitOutcomeUnknown(StoreUnavailable):
     """The connection to the database broke while it was committing; it may have been stored."""
 
 
@@ -44,7 +44,7 @@ class StoreCorrupt(StoreError):
     """The database is damaged; restore a backup."""
 
 
-class Ambiguous(StoreError):
+class AmbiguousSession(StoreError):
     """Several sessions are meant."""
 
 
@@ -52,9 +52,9 @@ class Conflict(StoreError):
     """What is stored is not what the change supposes."""
 
 
-class AlreadyStarted(Conflict):
+class ToolAlreadyStarted(Conflict):
     """This tool call was started before."""
 
 
-class Missing(Conflict):
+class RecordNotFound(Conflict):
     """What should be changed is not there."""

@@ -17,7 +17,7 @@ class SessionState(enum.StrEnum):
     CLOSED = "closed"
 
 
-class Reason(enum.StrEnum):
+class SessionReason(enum.StrEnum):
     """Why a session is suspended (first five) or closed (last five)."""
 
     STOP = "stop"
@@ -122,7 +122,7 @@ class Session(msgspec.Struct, frozen=True):
     key: str
     address: str
     state: SessionState
-    reason: Reason | None
+    reason: SessionReason | None
     title: str | None
     messages: int
     created_at: int
@@ -217,7 +217,7 @@ class Approval(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Spent(msgspec.Struct, frozen=True):
+class UsageTotals(msgspec.Struct, frozen=True):
     """What requests to models used, together."""
 
     input_tokens: int = 0
@@ -228,7 +228,7 @@ class Spent(msgspec.Struct, frozen=True):
     unpriced: int = 0  # requests that used tokens at a price that nobody knows
 
 
-class Budget(msgspec.Struct, frozen=True):
+class BudgetUsage(msgspec.Struct, frozen=True):
     """What was spent on a day, of one thing that has a limit."""
 
     tokens: int = 0  # what counts: used, and held back
@@ -247,7 +247,7 @@ class Budget(msgspec.Struct, frozen=True):
         return self.cost - self.held_cost
 
 
-class Census(msgspec.Struct, frozen=True):
+class StoreCounts(msgspec.Struct, frozen=True):
     """How much there is of what."""
 
     active: int  # sessions
@@ -258,7 +258,7 @@ class Census(msgspec.Struct, frozen=True):
     to_show: int  # things that are not delivered yet
 
 
-class Item(msgspec.Struct, frozen=True):
+class OutboxItem(msgspec.Struct, frozen=True):
     """Something a chat should show: an answer, a notice, a question, a file.
 
     `body` is what it should show, `shown` what is known to be shown already; both belong to
@@ -282,7 +282,7 @@ class Item(msgspec.Struct, frozen=True):
     settled_at: int | None = None
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class ConversationSnapshot(msgspec.Struct, frozen=True):
     """What its owner must know to go on with a conversation."""
 
     active: Session | None = None
@@ -294,15 +294,15 @@ class Conversation(msgspec.Struct, frozen=True):
     running: tuple[Turn, ...] = ()
 
 
-class Traced(msgspec.Struct, frozen=True):
+class MessageTrace(msgspec.Struct, frozen=True):
     """Something received, and all that came of it."""
 
     entry: InboxEntry
     turn: Turn | None
-    items: tuple[Item, ...]
+    items: tuple[OutboxItem, ...]
 
 
-class Around(msgspec.Struct, frozen=True):
+class EntryContext(msgspec.Struct, frozen=True):
     """What stands around something received, and may be what it waits for."""
 
     session: Session | None = None  # of its turn, or that keeps it
@@ -317,7 +317,7 @@ class Around(msgspec.Struct, frozen=True):
     corrections: tuple[InboxEntry, ...] = ()  # edits and deletions in its chat, the newest first
 
 
-class Swept(msgspec.Struct, frozen=True):
+class SweepResult(msgspec.Struct, frozen=True):
     """How much was forgotten."""
 
     ignored: int

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from agent.answer.call_slots import Slots, StepCall
-from agent.answer.reasoning_blocks import merge
+from agent.answer.call_slots import CallSlots, StepCall
+from agent.answer.reasoning_blocks import merge_part
 from agent.answer.think_tags import ThinkSplitter
 from agent.events import ReasoningDelta, TextDelta
 from agent.model.contract import (
@@ -30,7 +30,7 @@ from agent.model.contract import (
 )
 
 
-class Finish(enum.StrEnum):
+class FinishReason(enum.StrEnum):
     """Why the model stopped, in one set of words for all services."""
 
     STOP = "stop"
@@ -39,7 +39,7 @@ class Finish(enum.StrEnum):
     REFUSED = "refused"
 
 
-class Progress(enum.Enum):
+class ProgressKind(enum.Enum):
     """What kind of thing the model is busy with."""
 
     TEXT = "text"
@@ -53,52 +53,54 @@ class StepResult(msgspec.Struct, frozen=True):
     text: str = ""
     reasoning: str = ""
     calls: tuple[StepCall, ...] = ()
-    finish: Finish | None = None
-    finish_raw: str = ""
-    done: bool = False  # the wire's own end mark came
+    finish_reason: FinishReason | None = None
+    raw_finish_reason: str = ""
+    end_marker_seen: bool = False  # the wire's own end mark came
     usage: UsageChunk | None = None
-    received: int = 0  # characters of text, reasoning and arguments
+    received_characters: int = 0  # characters of text, reasoning and arguments
     request_id: str = ""
-    opaque: tuple[dict[str, Any], ...] = ()  # parts of the thinking that the service wants back
-    whole: bool = False  # it came in one piece, whatever was asked for
+    opaque_parts: tuple[
+        dict[str, Any], ...
+    ] = ()  # parts of the thinking that the service wants back
+    unstreamed: bool = False  # it came in one piece, whatever was asked for
 
     @property
     def ended(self) -> bool:
         """The service said, in one way or another, that the answer is over."""
         counted = self.usage is not None and self.usage.alone
-        return self.finish is not None or self.done or counted
+        return self.finish_reason is not None or self.end_marker_seen or counted
 
 
-_FINISH = {
-    "stop": Finish.STOP,
-    "end_turn": Finish.STOP,
-    "stop_sequence": Finish.STOP,
-    "eos": Finish.STOP,
-    "completed": Finish.STOP,
-    "pause_turn": Finish.STOP,
-    "tool_calls": Finish.TOOL_CALLS,
-    "tool_call": Finish.TOOL_CALLS,
-    "tool_use": Finish.TOOL_CALLS,
-    "function_call": Finish.TOOL_CALLS,
-    "length": Finish.LENGTH,
-    "max_tokens": Finish.LENGTH,
-    "max_output_tokens": Finish.LENGTH,
-    "incomplete": Finish.LENGTH,
-    "model_length": Finish.LENGTH,
-    "model_context_window_exceeded": Finish.LENGTH,
-    "content_filter": Finish.REFUSED,
-    "refusal": Finish.REFUSED,
-    "safety": Finish.REFUSED,
-    "recitation": Finish.REFUSED,
-    "blocklist": Finish.REFUSED,
-    "prohibited_content": Finish.REFUSED,
-    "sensitive": Finish.REFUSED,
+_FINISH_REASONS = {
+    "stop": FinishReason.STOP,
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "eos": FinishReason.STOP,
+    "completed": FinishReason.STOP,
+    "pause_turn": FinishReason.STOP,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "tool_call": FinishReason.TOOL_CALLS,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "max_output_tokens": FinishReason.LENGTH,
+    "incomplete": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "content_filter": FinishReason.REFUSED,
+    "refusal": FinishReason.REFUSED,
+    "safety": FinishReason.REFUSED,
+    "recitation": FinishReason.REFUSED,
+    "blocklist": FinishReason.REFUSED,
+    "prohibited_content": FinishReason.REFUSED,
+    "sensitive": FinishReason.REFUSED,
 }
 
 
-def finish_of(raw: str) -> Finish:
+def normalize_finish_reason(raw: str) -> FinishReason:
     """Put a service's word into ours; a word nobody knows means that it stopped."""
-    return _FINISH.get(raw.strip().lower(), Finish.STOP)
+    return _FINISH_REASONS.get(raw.strip().lower(), FinishReason.STOP)
 
 
 class Accumulator:
@@ -109,112 +111,112 @@ class Accumulator:
     """
 
     def __init__(
-        self, tools: Sequence[ToolSchema], prefix: str, taken: frozenset[str] = frozenset()
+        self, tools: Sequence[ToolSchema], id_prefix: str, taken_ids: frozenset[str] = frozenset()
     ) -> None:
-        self.progress: Progress | None = None  # the latest kind
-        self.received = 0
-        self._prefix = prefix
-        self._taken = taken
-        self._slots = Slots(tools)
-        self._think = ThinkSplitter()
+        self.progress: ProgressKind | None = None  # the latest kind
+        self.received_characters = 0
+        self._id_prefix = id_prefix
+        self._taken_ids = taken_ids
+        self._slots = CallSlots(tools)
+        self._think_splitter = ThinkSplitter()
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._finish: Finish | None = None
-        self._finish_raw = ""
-        self._done = False
+        self._finish_reason: FinishReason | None = None
+        self._raw_finish_reason = ""
+        self._end_marker_seen = False
         self._usage: UsageChunk | None = None
         self._request_id = ""
-        self._opaque: dict[int, dict[str, Any]] = {}
-        self._whole = False
+        self._opaque_parts: dict[int, dict[str, Any]] = {}
+        self._unstreamed = False
 
     @property
     def ended(self) -> bool:
         """The service gave its reason to stop, or its end mark."""
-        return self._finish is not None or self._done
+        return self._finish_reason is not None or self._end_marker_seen
 
     def feed(self, chunk: Chunk) -> tuple[TextDelta | ReasoningDelta, ...]:
         """Take a chunk; `received` grows when, and only when, it made progress."""
         match chunk:
             case TextChunk(text):
-                return self._said(text)
+                return self._on_text(text)
             case ReasoningChunk(text):
-                return self._thought(text)
+                return self._on_reasoning(text)
             case CallChunk():
-                return self._called(chunk)
+                return self._on_call(chunk)
             case FinishChunk(reason):
-                self._finished(reason)
+                self._on_finish(reason)
             case UsageChunk():
                 self._usage = chunk
             case DoneChunk():
-                self._done = True
+                self._end_marker_seen = True
             case OpaqueChunk(index, fields):
-                merge(self._opaque, index, fields)
+                merge_part(self._opaque_parts, index, fields)
             case OpenedChunk(request_id):
                 self._request_id = request_id
             case WholeChunk():
-                self._whole = True
+                self._unstreamed = True
             case PingChunk():
                 pass
         return ()
 
     def close(self) -> tuple[TextDelta | ReasoningDelta, ...]:
         """The wire is over: give what was held back."""
-        thought, answer = self._think.close()
-        return self._shown(thought, answer)
+        thought, answer = self._think_splitter.close()
+        return self._add_deltas(thought, answer)
 
     def result(self) -> StepResult:
         """Say what was received so far."""
         counted = self._usage is not None and self._usage.alone
         # An answer that was cut off at the length limit proves nothing about its last call.
-        ended = self._finish is not Finish.LENGTH and (self.ended or counted)
+        ended = self._finish_reason is not FinishReason.LENGTH and (self.ended or counted)
         return StepResult(
             text="".join(self._text),
             reasoning="".join(self._reasoning),
-            calls=self._slots.calls(self._prefix, self._taken, ended=ended),
-            finish=self._finish,
-            finish_raw=self._finish_raw,
-            done=self._done,
+            calls=self._slots.calls(self._id_prefix, self._taken_ids, ended=ended),
+            finish_reason=self._finish_reason,
+            raw_finish_reason=self._raw_finish_reason,
+            end_marker_seen=self._end_marker_seen,
             usage=self._usage,
-            received=self.received,
+            received_characters=self.received_characters,
             request_id=self._request_id,
-            opaque=tuple(self._opaque[index] for index in sorted(self._opaque)),
-            whole=self._whole,
+            opaque_parts=tuple(self._opaque_parts[index] for index in sorted(self._opaque_parts)),
+            unstreamed=self._unstreamed,
         )
 
-    def _said(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:
+    def _on_text(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:
         if not text:
             return ()
-        self.received += len(text)
-        if self._think.plain:
-            self.progress = Progress.TEXT
+        self.received_characters += len(text)
+        if self._think_splitter.passthrough:
+            self.progress = ProgressKind.TEXT
             self._text.append(text)
             return (TextDelta(text),)
-        return self._shown(*self._think.feed(text))
+        return self._add_deltas(*self._think_splitter.feed(text))
 
-    def _thought(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:
-        self.received += len(text)
-        return self._shown(text, "")
+    def _on_reasoning(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:
+        self.received_characters += len(text)
+        return self._add_deltas(text, "")
 
-    def _shown(self, thought: str, answer: str) -> tuple[TextDelta | ReasoningDelta, ...]:
+    def _add_deltas(self, thought: str, answer: str) -> tuple[TextDelta | ReasoningDelta, ...]:
         deltas: list[TextDelta | ReasoningDelta] = []
         if thought:
-            self.progress = Progress.REASONING
+            self.progress = ProgressKind.REASONING
             self._reasoning.append(thought)
             deltas.append(ReasoningDelta(thought))
         if answer:
-            self.progress = Progress.TEXT
+            self.progress = ProgressKind.TEXT
             self._text.append(answer)
             deltas.append(TextDelta(answer))
         return tuple(deltas)
 
-    def _called(self, chunk: CallChunk) -> tuple[TextDelta | ReasoningDelta, ...]:
+    def _on_call(self, chunk: CallChunk) -> tuple[TextDelta | ReasoningDelta, ...]:
         if self._slots.feed(chunk):
-            self.received += len(chunk.arguments or chunk.name or "")
-            self.progress = Progress.TOOL
+            self.received_characters += len(chunk.arguments or chunk.name or "")
+            self.progress = ProgressKind.TOOL
         return ()
 
-    def _finished(self, reason: str) -> None:
-        finish = finish_of(reason)
+    def _on_finish(self, reason: str) -> None:
+        finish = normalize_finish_reason(reason)
         # A refusal stays one, whatever polite word follows it.
-        if self._finish is not Finish.REFUSED:
-            self._finish, self._finish_raw = finish, reason
+        if self._finish_reason is not FinishReason.REFUSED:
+            self._finish_reason, self._raw_finish_reason = finish, reason

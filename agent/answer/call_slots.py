@@ -16,13 +16,13 @@ import msgspec
 from agent.model.contract import CallChunk, ToolSchema
 
 
-class Shape(enum.Enum):
+class ArgumentsState(enum.Enum):
     """How much of a call's arguments is there."""
 
     NONE = "none"  # nothing but the name
-    CUT = "cut"  # a beginning without its end
-    BAD = "bad"  # closed, but not one JSON object
-    WHOLE = "whole"  # exactly one JSON object
+    TRUNCATED = "cut"  # a beginning without its end
+    INVALID = "bad"  # closed, but not one JSON object
+    COMPLETE = "whole"  # exactly one JSON object
 
 
 class StepCall(msgspec.Struct, frozen=True):
@@ -31,20 +31,20 @@ class StepCall(msgspec.Struct, frozen=True):
     id: str
     name: str
     arguments: str
-    shape: Shape
+    arguments_state: ArgumentsState
     sealed: bool  # something that followed proves that the call had ended
     extra: bytes | None = None
 
 
-def shape_of(arguments: str) -> Shape:
+def classify_arguments(arguments: str) -> ArgumentsState:
     """Judge arguments by strict JSON; nothing is repaired."""
     if not arguments.strip():
-        return Shape.NONE
+        return ArgumentsState.NONE
     try:
         decoded = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):  # the latter: nested without end
-        return Shape.BAD if _is_closed(arguments) else Shape.CUT
-    return Shape.WHOLE if isinstance(decoded, dict) else Shape.BAD
+        return ArgumentsState.INVALID if _is_closed(arguments) else ArgumentsState.TRUNCATED
+    return ArgumentsState.COMPLETE if isinstance(decoded, dict) else ArgumentsState.INVALID
 
 
 def _is_closed(arguments: str) -> bool:
@@ -55,7 +55,7 @@ def _is_closed(arguments: str) -> bool:
     return text.endswith(("}", "]"))
 
 
-class _Slot:
+class _CallSlot:
     """One call under construction; `started` and `touched` count pieces, to see what is sealed."""
 
     __slots__ = ("ended", "extra", "id", "index", "name", "pieces", "size", "started", "touched")
@@ -78,32 +78,35 @@ class _Slot:
     def whole(self) -> bool:
         # Most pieces do not end in a brace, and need no parsing to see that more must follow.
         last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
-        return last.rstrip().endswith("}") and shape_of(self.arguments) is Shape.WHOLE
+        return (
+            last.rstrip().endswith("}")
+            and classify_arguments(self.arguments) is ArgumentsState.COMPLETE
+        )
 
     def is_restated_by(self, arguments: str) -> bool:
         """Some services end with one piece that repeats all arguments."""
         return len(arguments) == self.size and self.whole and arguments == self.arguments
 
-    def repeats_name_of(self, other: "_Slot") -> bool:
+    def repeats_name_of(self, other: "_CallSlot") -> bool:
         """Some services repeat the name in every piece, also after the call was whole."""
         same_place = self.index == other.index and self.name == other.name
         return same_place and not self.id and not self.size
 
 
-class Slots:
+class CallSlots:
     """All calls of one model answer."""
 
     def __init__(self, tools: Sequence[ToolSchema]) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._slots: list[_Slot] = []
-        self._count = 0
+        self._slots: list[_CallSlot] = []
+        self._fed_count = 0
 
     def __bool__(self) -> bool:
         return bool(self._slots)
 
     def feed(self, piece: CallChunk) -> bool:
         """Take a piece; true when it brought anything new."""
-        self._count += 1
+        self._fed_count += 1
         slot = self._slot_for(piece)
         if piece.id and not slot.id:
             slot.id = piece.id
@@ -115,12 +118,14 @@ class Slots:
             return named
         slot.pieces.append(piece.arguments)
         slot.size += len(piece.arguments)
-        slot.touched = self._count
+        slot.touched = self._fed_count
         return True
 
-    def calls(self, prefix: str, taken: frozenset[str], *, ended: bool) -> tuple[StepCall, ...]:
+    def calls(
+        self, id_prefix: str, taken_ids: frozenset[str], *, ended: bool
+    ) -> tuple[StepCall, ...]:
         """Give the calls in order; `ended` when the service said that the answer is over."""
-        used = set(taken)
+        used = set(taken_ids)
         slots = [
             slot
             for before, slot in zip([None, *self._slots], self._slots, strict=False)
@@ -130,33 +135,33 @@ class Slots:
         calls: list[StepCall] = []
         for slot in slots:
             sealed = ended or slot.ended or newest > slot.touched
-            for number, arguments in enumerate(_split(slot.arguments)):
-                wanted = slot.id if slot.id and not number else f"{prefix}_{len(calls)}"
-                call_id = _unused(wanted, used)
+            for number, arguments in enumerate(_split_objects(slot.arguments)):
+                wanted = slot.id if slot.id and not number else f"{id_prefix}_{len(calls)}"
+                call_id = _unique_id(wanted, used)
                 used.add(call_id)
-                filled = self._filled(slot.name, arguments, ended=ended)
-                shape = shape_of(filled)
+                filled = self._fill_empty_arguments(slot.name, arguments, ended=ended)
+                shape = classify_arguments(filled)
                 calls.append(StepCall(call_id, slot.name, filled, shape, sealed, slot.extra))
         return tuple(calls)
 
-    def _slot_for(self, piece: CallChunk) -> _Slot:
+    def _slot_for(self, piece: CallChunk) -> _CallSlot:
         if piece.index is None:
             return self._slot_without_index(piece)
         slot = next((s for s in reversed(self._slots) if s.index == piece.index), None)
-        if slot is None or self._begins_another(slot, piece):
-            return self._start(piece.index)
+        if slot is None or self._starts_new_call(slot, piece):
+            return self._add_slot(piece.index)
         return slot
 
-    def _slot_without_index(self, piece: CallChunk) -> _Slot:
+    def _slot_without_index(self, piece: CallChunk) -> _CallSlot:
         if piece.id:
             known = next((s for s in reversed(self._slots) if s.id == piece.id), None)
             if known is not None:
                 return known
         if piece.name or not self._slots:
-            return self._start(None)
+            return self._add_slot(None)
         return self._slots[-1]
 
-    def _begins_another(self, slot: _Slot, piece: CallChunk) -> bool:
+    def _starts_new_call(self, slot: _CallSlot, piece: CallChunk) -> bool:
         if piece.id and slot.id and piece.id != slot.id:
             return bool(piece.name) or slot.whole
         if piece.name and not (piece.id and slot.id) and slot.whole:
@@ -164,19 +169,19 @@ class Slots:
         both_known = slot.name in self._tools and piece.name in self._tools
         return both_known and not (piece.name or "").startswith(slot.name)
 
-    def _start(self, index: int | None) -> _Slot:
-        slot = _Slot(index, self._count)
+    def _add_slot(self, index: int | None) -> _CallSlot:
+        slot = _CallSlot(index, self._fed_count)
         self._slots.append(slot)
         return slot
 
-    def _add_name(self, slot: _Slot, name: str) -> bool:
+    def _add_name(self, slot: _CallSlot, name: str) -> bool:
         if name == slot.name:
             return False
         slot.name = name if name.startswith(slot.name) else slot.name + name
-        slot.touched = self._count
+        slot.touched = self._fed_count
         return True
 
-    def _filled(self, name: str, arguments: str, *, ended: bool) -> str:
+    def _fill_empty_arguments(self, name: str, arguments: str, *, ended: bool) -> str:
         """Nothing at all means `{}` only for a tool that needs nothing, when nothing can follow."""
         tool = self._tools.get(name)
         if arguments.strip() or not ended or tool is None or tool.parameters.get("required"):
@@ -184,12 +189,12 @@ class Slots:
         return "{}"
 
 
-def _split(arguments: str) -> list[str]:
+def _split_objects(arguments: str) -> list[str]:
     """Take apart several whole objects that were written one after the other."""
     decoder = json.JSONDecoder()
     parts: list[str] = []
     rest = arguments.strip()
-    if not rest.startswith("{") or shape_of(arguments) is not Shape.BAD:
+    if not rest.startswith("{") or classify_arguments(arguments) is not ArgumentsState.INVALID:
         return [arguments]
     while rest:
         try:
@@ -204,7 +209,7 @@ def _split(arguments: str) -> list[str]:
     return parts
 
 
-def _unused(wanted: str, used: set[str]) -> str:
+def _unique_id(wanted: str, used: set[str]) -> str:
     call_id, number = wanted, 2
     while call_id in used:
         call_id, number = f"{wanted}_{number}", number + 1

@@ -9,17 +9,17 @@ for an answer: one request too many is worse than a promise that somebody has to
 import functools
 import re
 
-_LONGEST = 300  # characters of the whole text
-_LONGEST_REMARK = 160  # of what stands in front of the announcement
+_MAX_LENGTH = 300  # characters of the whole text
+_MAX_REMARK_LENGTH = 160  # of what stands in front of the announcement
 
 _QUESTION = re.compile(r"[?？؟]")  # noqa: RUF001 - as Chinese writes
-_CONTENT = re.compile(r"```|~~~|^\s*(?:[-+•|>]|\d+[.)]\s|\*\s)", re.MULTILINE)
-_MARKS = re.compile(r"[*_`]+")
+_STRUCTURED_CONTENT = re.compile(r"```|~~~|^\s*(?:[-+•|>]|\d+[.)]\s|\*\s)", re.MULTILINE)
+_EMPHASIS_MARKS = re.compile(r"[*_`]+")
 _SENTENCE = re.compile(r"(?<=[.!:…])\s+|(?<=[。！：])|\n+")  # noqa: RUF001
 
 
 @functools.cache
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_any(patterns: tuple[str, ...]) -> re.Pattern[str]:
     # Only when it is used: it takes longer than most of our modules take to load.
     return re.compile("|".join(f"(?:{each})" for each in patterns), re.IGNORECASE)
 
@@ -82,7 +82,7 @@ _ES_FILLS = r"(?:(?:ahora|primero|rápidamente|a)\s+){0,2}"
 _ZH_SAYS = "(?:让我|我来|我先|我将|我会|我要|我现在|接下来|现在|首先|下面|继续|正在)"
 _ZH_DO = "(?:读取|查看|检查|搜索|查找|查询|运行|执行|打开|创建|写入|修改|分析|获取|下载|列出|读|看)"
 
-_ANNOUNCES = (
+_ANNOUNCEMENT_PATTERNS = (
     rf"{_EN_BEFORE}{_EN_SAYS}\s+{_EN_FILLS}(?:{_EN_DO}|{_EN_DOING}|start|begin|proceed|continue)\b",
     rf"{_EN_BEFORE}let(?: us|['’]s)\s+{_EN_FILLS}{_EN_DO}\b",  # noqa: RUF001 - and not "let's start!"
     rf"{_EN_BEFORE}{_EN_DOING}\b.*(?:\bnow\W*|\.\.\.|…|:)$",
@@ -94,7 +94,7 @@ _ANNOUNCES = (
     rf"\b(?:voy a|vamos a|d[ée]jame|d[ée]jeme|perm[ií]t[ea]me)\s+{_ES_FILLS}{_ES_DO}\b",
     rf"{_ZH_SAYS}.{{0,8}}?{_ZH_DO}",
 )
-_WAIT = (
+_WAIT_PATTERNS = (
     (
         r"^(?:please )?(?:(?:just )?(?:one|a) (?:moment|second|sec|minute)|hold on|bear with me|"
         r"give me (?:a|one) (?:moment|second|sec|minute))(?: please|, please)?\W*$"
@@ -105,7 +105,7 @@ _WAIT = (
 )
 """Asks for patience while the model does what it did not begin to do."""
 
-_NOT_NOW = (
+_LATER_PATTERNS = (
     r"\b(?:tomorrow|later|next time|from now on|in (?:the )?future|as soon as|whenever|until|unless)\b",
     r"\b(?:if|once|when|after|before)\s+you\b|^(?:if|once|when|after)\b",
     r"\b(?:morgen|später|nächstes mal|künftig|sobald|falls|nachdem)\b",
@@ -114,7 +114,7 @@ _NOT_NOW = (
     r"\b(?:mañana|más tarde|en cuanto|la próxima vez)\b|\b(?:si|cuando) (?:me|usted|quier|dese)",
     "如果|等你|等您|明天|稍后|以后|之后",
 )
-_FOR_OTHERS = (
+_REQUEST_PATTERNS = (
     r"\blet me know\b|\b(?:could|would|can|do) you\b|\btell me\b",
     r"\bplease (?:confirm|tell|provide|share|send|give|choose|specify|upload)\b",
     r"\bsag(?:en sie)? mir\b|\bsoll ich\b|\bmöchte(?:st du|n sie)\b",
@@ -125,25 +125,27 @@ _FOR_OTHERS = (
 """It is somebody else's turn."""
 
 
-def only_announces(text: str) -> bool:
+def is_only_announcement(text: str) -> bool:
     """Tell whether the text is an announcement and, at most, a remark in front of it."""
     text = text.strip()
-    if len(text) > _LONGEST or _QUESTION.search(text) or _CONTENT.search(text):
+    if len(text) > _MAX_LENGTH or _QUESTION.search(text) or _STRUCTURED_CONTENT.search(text):
         return False
-    plain = _MARKS.sub("", text)
-    if _any_of(_FOR_OTHERS).search(plain):
+    plain = _EMPHASIS_MARKS.sub("", text)
+    if _compile_any(_REQUEST_PATTERNS).search(plain):
         return False
     sentences = [each.strip() for each in _SENTENCE.split(plain) if each.strip()]
     announced = 0
     for sentence in reversed(sentences):
-        if not _announces(sentence):
+        if not _is_announcement(sentence):
             break
         announced += 1
     remark = sentences[: len(sentences) - announced]
-    return announced > 0 and sum(map(len, remark)) <= _LONGEST_REMARK
+    return announced > 0 and sum(map(len, remark)) <= _MAX_REMARK_LENGTH
 
 
-def _announces(sentence: str) -> bool:
-    if _any_of(_WAIT).search(sentence):
+def _is_announcement(sentence: str) -> bool:
+    if _compile_any(_WAIT_PATTERNS).search(sentence):
         return True
-    return bool(_any_of(_ANNOUNCES).search(sentence)) and not _any_of(_NOT_NOW).search(sentence)
+    return bool(_compile_any(_ANNOUNCEMENT_PATTERNS).search(sentence)) and not _compile_any(
+        _LATER_PATTERNS
+    ).search(sentence)

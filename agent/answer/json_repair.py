@@ -12,7 +12,7 @@ import msgspec
 
 _FENCE = "```"
 _FENCE_LINE = re.compile(r"```\w*")  # with the language's name
-_PIECE = re.compile(
+_TOKEN = re.compile(
     r'(?P<string>"(?:[^"\\]++|\\.?)*+"?)'  # without its end it swallows all that follows
     r"|(?P<last_comma>,(?=\s*+[}\]]))"
     r"|(?P<word>[A-Za-z_]\w*+)"
@@ -21,13 +21,13 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _IN_STRING = re.compile(r"\\.|[\x00-\x1f]", re.DOTALL)
-_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-_WORDS = {"True": "true", "False": "false", "None": "null"}
+_SHORT_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
-def repaired(arguments: str) -> str | None:
+def repair_json(arguments: str) -> str | None:
     """Give the same arguments as one strict JSON object; None where that would take a guess."""
-    text = _PIECE.sub(_strict, _without_fence(arguments))
+    text = _TOKEN.sub(_repair_token, _without_fence(arguments))
     return text if _is_object(text) else None
 
 
@@ -39,22 +39,22 @@ def _without_fence(arguments: str) -> str:
     return text[begin.end() : -len(_FENCE)].strip()
 
 
-def _strict(piece: re.Match[str]) -> str:
+def _repair_token(piece: re.Match[str]) -> str:
     match piece.lastgroup:
         case "string":
-            return _IN_STRING.sub(_escaped, piece[0])
+            return _IN_STRING.sub(_escape_control, piece[0])
         case "last_comma":
             return ""
         case "word":
-            return _WORDS.get(piece[0], piece[0])
+            return _PYTHON_WORDS.get(piece[0], piece[0])
         case _:
             return piece[0]
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_control(found: re.Match[str]) -> str:
     if found[0].startswith("\\"):  # an escape; a wrong one is nothing we can put right
         return found[0]
-    return _SHORT.get(found[0], f"\\u{ord(found[0]):04x}")
+    return _SHORT_ESCAPES.get(found[0], f"\\u{ord(found[0]):04x}")
 
 
 def _is_object(text: str) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 # The longest beginning of a string's inside that decodes by itself. The plus signs behind the
 # quantifiers forbid going back, which makes it one pass without a memory of every step.
-_READABLE = re.compile(
+_STRING_PREFIX = re.compile(
     r"""(?:
         [^"\\\ud800-\udfff]++
       | \\["\\/bfnrt]
@@ -26,73 +26,73 @@ _SCALAR = re.compile(r"[-+.0-9A-Za-z]++")
 _UP_TO_BRACKET = re.compile(r'[^"\[\]{}]*+')
 
 
-class Member(msgspec.Struct, frozen=True):
+class PartialString(msgspec.Struct, frozen=True):
     """A string of the object."""
 
     text: str
-    whole: bool  # its end was received
+    complete: bool  # its end was received
 
 
-def members(prefix: str) -> dict[str, Member]:
+def read_string_members(prefix: str) -> dict[str, PartialString]:
     """Give the string members of the outermost object, in the order of their writing.
 
     Members that are no strings are passed over. Reading ends where the text does, or where it is
     no JSON any more. Control characters inside strings are taken as they are.
     """
-    found: dict[str, Member] = {}
-    at = _past(prefix, 0, "{")
+    found: dict[str, PartialString] = {}
+    at = _skip_past(prefix, 0, "{")
     while at is not None:
-        key, at = _string(prefix, _skip(prefix, at))
-        if key is None or not key.whole:
+        key, at = _read_string(prefix, _skip_blanks(prefix, at))
+        if key is None or not key.complete:
             break
-        at = _past(prefix, at, ":")
+        at = _skip_past(prefix, at, ":")
         if at is None:
             break
-        at = _skip(prefix, at)
-        value, end = _string(prefix, at)
+        at = _skip_blanks(prefix, at)
+        value, end = _read_string(prefix, at)
         if value is not None:
             found[key.text] = value
-        after = end if value is not None else _other(prefix, at)
-        at = None if after is None else _past(prefix, after, ",")
+        after = end if value is not None else _skip_value(prefix, at)
+        at = None if after is None else _skip_past(prefix, after, ",")
     return found
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     blank = _BLANK.match(text, at)
     return blank.end() if blank else at
 
 
-def _past(text: str, at: int, mark: str) -> int | None:
+def _skip_past(text: str, at: int, mark: str) -> int | None:
     """Give the place behind `mark`, if it is the next that stands there."""
-    at = _skip(text, at)
+    at = _skip_blanks(text, at)
     return at + 1 if text.startswith(mark, at) else None
 
 
-def _string(text: str, at: int) -> tuple[Member | None, int]:
+def _read_string(text: str, at: int) -> tuple[PartialString | None, int]:
     """Read a string; None when none begins there."""
     if not text.startswith('"', at):
         return None, at
-    inside = _READABLE.match(text, at + 1)
+    inside = _STRING_PREFIX.match(text, at + 1)
     end = inside.end() if inside else at + 1
     decoded: str = json.loads(f'"{text[at + 1 : end]}"', strict=False)
     whole = text.startswith('"', end)
-    return Member(decoded, whole), end + 1 if whole else len(text)
+    return PartialString(decoded, whole), end + 1 if whole else len(text)
 
 
-def _other(text: str, at: int) -> int | None:
+def _skip_value(text: str, at: int) -> int | None:
     """Give the place behind a value that is no string; None when its end is not there."""
     if text.startswith(("{", "["), at):
-        return _container(text, at)
+        return _skip_container(text, at)
     scalar = _SCALAR.match(text, at)
     return scalar.end() if scalar else None
 
 
-def _container(text: str, at: int) -> int | None:
+def _skip_container(text: str, at: int) -> int | None:
     depth = 0
     while at < len(text):
         if text[at] == '"':
-            value, at = _string(text, at)
-            if value is None or not value.whole:
+            value, at = _read_string(text, at)
+            if value is None or not value.complete:
                 return None
         elif text[at] in "{[":
             depth, at = depth + 1, at + 1

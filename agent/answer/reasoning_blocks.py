@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-_GROWING = frozenset({"text", "thinking", "summary", "data", "signature"})
+_APPENDED_FIELDS = frozenset({"text", "thinking", "summary", "data", "signature"})
 """Fields of which a stream sends pieces; any other field replaces what was there."""
 
 
-class Thoughts(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReasoningBlocks(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was thought in one answer."""
 
     by: str  # the target's label: who can read it
@@ -22,25 +22,25 @@ class Thoughts(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: tuple[dict[str, Any], ...] = ()  # as the service wants them back
 
 
-def write_thoughts(thoughts: Thoughts) -> bytes | None:
+def encode_reasoning(thoughts: ReasoningBlocks) -> bytes | None:
     """Write for `Message.reasoning`; None when there is nothing to keep."""
     if not thoughts.text and not thoughts.parts:
         return None
     return msgspec.json.encode(thoughts)
 
 
-def read_thoughts(row: bytes | None, by: str) -> Thoughts | None:
+def decode_reasoning(row: bytes | None, by: str) -> ReasoningBlocks | None:
     """Read what this very target thought; None for thoughts of others, and for none."""
     if row is None:
         return None
-    thoughts = msgspec.json.decode(row, type=Thoughts)
+    thoughts = msgspec.json.decode(row, type=ReasoningBlocks)
     return thoughts if thoughts.by == by else None
 
 
-def merge(parts: dict[int, dict[str, Any]], index: int, fields: Mapping[str, Any]) -> None:
+def merge_part(parts: dict[int, dict[str, Any]], index: int, fields: Mapping[str, Any]) -> None:
     """Add a piece to the part that it belongs to."""
     part = parts.setdefault(index, {})
     for name, value in fields.items():
         before = part.get(name)
-        grows = name in _GROWING and isinstance(before, str) and isinstance(value, str)
+        grows = name in _APPENDED_FIELDS and isinstance(before, str) and isinstance(value, str)
         part[name] = before + value if grows else value

@@ -5,29 +5,29 @@ nobody asks the service. Then one request may look. If it fails as well, the pau
 ten minutes; if it succeeds, everything is forgotten.
 """
 
-_KILLS = 2
-_WITHIN = 600.0
-_FIRST_PAUSE = 60.0
-_LONGEST_PAUSE = 600.0
-_LONGEST_PROBE = 3600.0
+_STALLS_UNTIL_OPEN = 2
+_STALL_WINDOW_SECONDS = 600.0
+_FIRST_PAUSE_SECONDS = 60.0
+_MAX_PAUSE_SECONDS = 600.0
+_MAX_PROBE_SECONDS = 3600.0
 """A probe that nobody settled by then is taken to be lost; else one lost report closes for ever."""
 
 
-class Breaker:
+class CircuitBreaker:
     """What is known of one model service; `now` is monotonic seconds."""
 
     def __init__(self) -> None:
-        self._kills: list[float] = []
-        self._pause = _FIRST_PAUSE
+        self._stalled_at: list[float] = []
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._open_until: float | None = None
-        self._probe_at: float | None = None
+        self._probe_began_at: float | None = None
 
     @property
     def open_until(self) -> float | None:
         """When the service may be asked again; None while the breaker is closed."""
         return self._open_until
 
-    def allows(self, now: float) -> bool:
+    def allows_request(self, now: float) -> bool:
         """Tell whether a request may be sent; the first yes after a pause is for one request only.
 
         Ask only when the request will follow: this yes is not given again until it is settled by
@@ -37,34 +37,34 @@ class Breaker:
             return True
         if now < self._open_until:
             return False
-        if self._probe_at is not None and now - self._probe_at < _LONGEST_PROBE:
+        if self._probe_began_at is not None and now - self._probe_began_at < _MAX_PROBE_SECONDS:
             return False
-        self._probe_at = now
+        self._probe_began_at = now
         return True
 
-    def killed(self, now: float) -> None:
+    def record_stall(self, now: float) -> None:
         """A request hung and was ended by us."""
         if self._open_until is None:
-            self._kills = [at for at in self._kills if now - at <= _WITHIN]
-            self._kills.append(now)
-            if len(self._kills) >= _KILLS:
+            self._stalled_at = [at for at in self._stalled_at if now - at <= _STALL_WINDOW_SECONDS]
+            self._stalled_at.append(now)
+            if len(self._stalled_at) >= _STALLS_UNTIL_OPEN:
                 self._open(now)
         elif now >= self._open_until:
-            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            self._pause_seconds = min(self._pause_seconds * 2, _MAX_PAUSE_SECONDS)
             self._open(now)
         # Otherwise the request was under way before the pause began: it tells nothing new.
 
-    def succeeded(self, now: float) -> None:  # noqa: ARG002 - all outcomes are told alike
+    def record_success(self, now: float) -> None:  # noqa: ARG002 - all outcomes are told alike
         """A request was answered."""
-        self._kills.clear()
-        self._pause = _FIRST_PAUSE
-        self._open_until = self._probe_at = None
+        self._stalled_at.clear()
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._open_until = self._probe_began_at = None
 
-    def given_up(self, now: float) -> None:  # noqa: ARG002 - all outcomes are told alike
+    def record_abandoned(self, now: float) -> None:  # noqa: ARG002 - all outcomes are told alike
         """A request ended without telling anything of the service: somebody stopped it."""
-        self._probe_at = None
+        self._probe_began_at = None
 
     def _open(self, now: float) -> None:
-        self._open_until = now + self._pause
-        self._probe_at = None
-        self._kills.clear()
+        self._open_until = now + self._pause_seconds
+        self._probe_began_at = None
+        self._stalled_at.clear()

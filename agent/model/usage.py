@@ -2,7 +2,7 @@
 
 import msgspec
 
-_PER = 1_000_000
+_TOKENS_PER_PRICE_UNIT = 1_000_000
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -31,16 +31,16 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
     @property
-    def tokens(self) -> int:
+    def total_tokens(self) -> int:
         """All of them."""
         return self.input_tokens + self.output_tokens
 
 
-ASSUMED_ANSWER = 4096
+ASSUMED_ANSWER_TOKENS = 4096
 """Tokens that an answer is supposed to have at most, where no output limit is set."""
 
 
-class Need(msgspec.Struct, frozen=True):
+class UsageEstimate(msgspec.Struct, frozen=True):
     """What a request may use at most, before it is sent; its input is an estimate."""
 
     model: str
@@ -49,20 +49,22 @@ class Need(msgspec.Struct, frozen=True):
     price: Price | None
 
     @property
-    def tokens(self) -> int:
+    def total_tokens(self) -> int:
         """All of them."""
         return self.input_tokens + self.output_tokens
 
     @property
     def cost(self) -> float | None:
         """Dollars; None when nobody knows the price."""
-        return cost_of(Usage(self.input_tokens, self.output_tokens), self.price)
+        return compute_cost(Usage(self.input_tokens, self.output_tokens), self.price)
 
 
-def cost_of(usage: Usage, price: Price | None) -> float | None:
+def compute_cost(usage: Usage, price: Price | None) -> float | None:
     """Dollars: as the service said, else by the price list, else not known."""
     if usage.cost is not None or price is None:
         return usage.cost
     fresh = usage.input_tokens - usage.cached_tokens
     cached = usage.cached_tokens * (price.input if price.cached is None else price.cached)
-    return (fresh * price.input + cached + usage.output_tokens * price.output) / _PER
+    return (
+        fresh * price.input + cached + usage.output_tokens * price.output
+    ) / _TOKENS_PER_PRICE_UNIT

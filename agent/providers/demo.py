@@ -22,15 +22,15 @@ from agent.model.contract import (
 from agent.settings import TargetSettings
 from sessions.records import Message
 
-PACE = 0.03
+WORD_SECONDS = 0.03
 """Seconds between words, about as fast as people read along."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
 _TOOL = "current_time"
 _ASKS_FOR_TOOL = re.compile(r"\b(time|clock|tools?|date|hour)\b", re.IGNORECASE)
-_ADDED = re.compile(r"\A\[[^\]\n]+\]\s+")  # a name or note that the request put in front
-_LONGEST_ECHO = 2000
+_ADDED_PREFIX = re.compile(r"\A\[[^\]\n]+\]\s+")  # a name or note that the request put in front
+_MAX_ECHO_LENGTH = 2000
 
 _ANSWER = """\
 **This is the demo: there is no model behind it.** It shows that everything else works.
@@ -67,20 +67,20 @@ with `OPENAI_API_KEY=… make run`, or under `[model]` in `holdfast.toml`.
 """
 
 
-def build(settings: TargetSettings) -> "Demo":
+def build(settings: TargetSettings) -> "DemoProvider":
     """Make the provider; there is nothing to configure."""
     del settings
-    return Demo()
+    return DemoProvider()
 
 
-class Demo:
+class DemoProvider:
     """Plays a model."""
 
     name = "demo"
 
-    def __init__(self, sleep: Sleep = asyncio.sleep, pace: float = PACE) -> None:
+    def __init__(self, sleep: Sleep = asyncio.sleep, word_seconds: float = WORD_SECONDS) -> None:
         self._sleep = sleep
-        self._pace = pace
+        self._word_seconds = word_seconds
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """See `Provider`."""
@@ -97,38 +97,38 @@ class Demo:
     async def _chunks(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         yield OpenedChunk()
         made = 0
-        for chunk in answer(request):
+        for chunk in answer_chunks(request):
             made += 1
             yield chunk
             if isinstance(chunk, TextChunk):
-                await self._sleep(self._pace)
+                await self._sleep(self._word_seconds)
         yield UsageChunk(sum(len(row.content.split()) for row in request.messages), made)
         yield DoneChunk()
 
 
-def answer(request: ModelRequest) -> Iterator[Chunk]:
+def answer_chunks(request: ModelRequest) -> Iterator[Chunk]:
     """Everything that the answer to this request says."""
     last = request.messages[-1] if request.messages else Message("user")
     can_call = any(tool.name == _TOOL for tool in request.tools)
     if last.role == "tool":
-        yield from _words(_AFTER_TOOL.format(tool=_TOOL, result=last.content))
+        yield from _word_chunks(_AFTER_TOOL.format(tool=_TOOL, result=last.content))
     elif can_call and _ASKS_FOR_TOOL.search(last.content):
-        yield from _words(_BEFORE_TOOL)
+        yield from _word_chunks(_BEFORE_TOOL)
         yield CallChunk(index=0, name=_TOOL, arguments='{"timezone":"UTC"}')
         yield FinishChunk("tool_calls")
         return
     else:
         said = sum(row.role == "user" for row in request.messages)
         hint = _HINT if can_call else ""
-        yield from _words(_ANSWER.format(echo=_quoted(last.content), count=said, hint=hint))
+        yield from _word_chunks(_ANSWER.format(echo=_quote(last.content), count=said, hint=hint))
     yield FinishChunk("stop")
 
 
-def _words(text: str) -> Iterator[TextChunk]:
+def _word_chunks(text: str) -> Iterator[TextChunk]:
     return map(TextChunk, re.findall(r"\S+\s*", text.rstrip()))
 
 
-def _quoted(text: str) -> str:
-    own = _ADDED.sub("", text).strip()
-    shown = own if len(own) <= _LONGEST_ECHO else f"{own[:_LONGEST_ECHO]}…"
+def _quote(text: str) -> str:
+    own = _ADDED_PREFIX.sub("", text).strip()
+    shown = own if len(own) <= _MAX_ECHO_LENGTH else f"{own[:_MAX_ECHO_LENGTH]}…"
     return "\n> ".join(shown.splitlines()) or "(nothing)"

@@ -16,11 +16,11 @@ from agent.errors import BadRequest
 from agent.model.contract import Provider
 from agent.settings import SERVICES, TargetSettings
 
-Build = Callable[[TargetSettings], Provider]
+BuildProvider = Callable[[TargetSettings], Provider]
 
-GROUP = "holdfast.providers"
+ENTRY_POINT_GROUP = "holdfast.providers"
 
-_OURS = {
+_BUILT_IN = {
     "anthropic": "agent.providers.anthropic.messages",
     "demo": "agent.providers.demo",
     "openai": "agent.providers.openai.chat",
@@ -29,7 +29,7 @@ _OURS = {
 
 
 @runtime_checkable
-class ListsModels(Protocol):
+class SupportsListModels(Protocol):
     """A provider that can say which models its service offers."""
 
     async def list_models(self) -> tuple[str, ...]:
@@ -63,14 +63,16 @@ class ModelNotChosen(LookupError):
         self.offered = offered
 
 
-def available() -> tuple[str, ...]:
+def available_providers() -> tuple[str, ...]:
     """Names of all providers that are installed."""
-    return tuple(sorted({*_OURS, *(entry.name for entry in entry_points(group=GROUP))}))
+    return tuple(
+        sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=ENTRY_POINT_GROUP))})
+    )
 
 
-def build(settings: TargetSettings) -> Provider:
+def build_provider(settings: TargetSettings) -> Provider:
     """Make the provider that the settings name; imports what it needs, which may take a while."""
-    return _builder(settings.provider)(settings)
+    return _find_builder(settings.provider)(settings)
 
 
 async def choose_model(provider: Provider, settings: TargetSettings) -> str:
@@ -80,7 +82,7 @@ async def choose_model(provider: Provider, settings: TargetSettings) -> str:
     service = SERVICES.get(settings.provider)
     if service is not None and service.model is not None and settings.base_url is None:
         return service.model
-    if not isinstance(provider, ListsModels):
+    if not isinstance(provider, SupportsListModels):
         raise ModelNotChosen(())
     try:
         offered = await provider.list_models()
@@ -91,12 +93,12 @@ async def choose_model(provider: Provider, settings: TargetSettings) -> str:
     return offered[0]
 
 
-def _builder(name: str) -> Build:
-    if name in _OURS:
-        found: Build = import_module(_OURS[name]).build
+def _find_builder(name: str) -> BuildProvider:
+    if name in _BUILT_IN:
+        found: BuildProvider = import_module(_BUILT_IN[name]).build
         return found
-    for entry in entry_points(group=GROUP, name=name):
-        loaded: Build = entry.load()
+    for entry in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        loaded: BuildProvider = entry.load()
         return loaded
-    msg = f"There is no model provider {name!r}; installed are {', '.join(available())}."
+    msg = f"There is no model provider {name!r}; installed are {', '.join(available_providers())}."
     raise UnknownProvider(msg)

@@ -8,7 +8,7 @@ import re
 
 from agent.errors import ContextTooLong, OutputTooLong
 
-_ROOM = 512
+_MIN_ANSWER_TOKENS = 512
 """Tokens that an answer needs at the least; with less the conversation has to be shortened."""
 
 _COUNT = r"(\d[\d,._]*)"
@@ -16,7 +16,7 @@ _THEN = r"\D{0,3}" + _COUNT  # a count after a colon, a bracket, a quote or just
 _OUTPUT_NAME = r"max_(?:completion_|output_|new_)?tokens"
 
 # All of these look into lower case; the first group is the limit.
-_OUTPUT = tuple(
+_OUTPUT_PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
         rf"at most{_THEN} (?:completion|output) tokens",
@@ -36,7 +36,7 @@ _OUTPUT = tuple(
 _WINDOW = re.compile(
     r"(?:context (?:length|window|size|limit)(?: is| of|:)?(?: only)?|must be <=)" + _THEN
 )
-_SENT = tuple(
+_SENT_PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
         rf"{_COUNT} input tokens",
@@ -52,7 +52,7 @@ _ASKED = re.compile(
 )
 _SUM = re.compile(r"(\d+) \+ \d+ > (\d+)")
 
-_INPUT_LIMIT = tuple(
+_INPUT_LIMIT_PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
         rf"tokens ?>{_THEN} maximum",
@@ -69,7 +69,7 @@ _INPUT_LIMIT = tuple(
         rf"\(tpm\): limit{_THEN}",
     )
 )
-_INPUT = re.compile(
+_INPUT_PATTERN = re.compile(
     r"context[ _](?:length|window|size|limit)|exceeds? the available context|context the overflows"
     r"|exceeded max context|exceed_context|maximum context|maximum (?:prompt|model|input) length"
     r"|max_prompt_tokens|maximum number of tokens|too many (?:input )?tokens|token limit"
@@ -78,48 +78,60 @@ _INPUT = re.compile(
     r"|reduce the length|prompt token count|`inputs` (?:tokens|must have)"
     r"|tokens to keep from the initial prompt|max_(?:completion_)?tokens must be at least 1, got -"
 )
-_RATE = re.compile(r"rate.?limit|quota|per (?:minute|day|hour|min)\b")
+_RATE_PATTERN = re.compile(r"rate.?limit|quota|per (?:minute|day|hour|min)\b")
 
 
-def too_long_in(words: str, said: str) -> ContextTooLong | OutputTooLong | None:
+def classify_too_long(search_text: str, summary: str) -> ContextTooLong | OutputTooLong | None:
     """Say which of the two was too long, if any; `words` are in lower case, `said` is for people."""
-    together = _together(words, said)
+    together = _classify_sum(search_text, summary)
     if together is not None:
         return together
-    for pattern in _OUTPUT:
-        found = pattern.search(words)
+    for pattern in _OUTPUT_PATTERNS:
+        found = pattern.search(search_text)
         if found:
-            return OutputTooLong(said, _number(found[1]) if pattern.groups else None)
+            return OutputTooLong(summary, _parse_number(found[1]) if pattern.groups else None)
     # A limit on tokens per minute is no matter of length, unless one request alone is above it.
-    if "request too large" not in words and _RATE.search(words):
+    if "request too large" not in search_text and _RATE_PATTERN.search(search_text):
         return None
-    return ContextTooLong(said, _first(_INPUT_LIMIT, words)) if _INPUT.search(words) else None
+    return (
+        ContextTooLong(summary, _first_number(_INPUT_LIMIT_PATTERNS, search_text))
+        if _INPUT_PATTERN.search(search_text)
+        else None
+    )
 
 
-def _together(words: str, said: str) -> ContextTooLong | OutputTooLong | None:
-    window, sent = _window_and_sent(words)
+def _classify_sum(search_text: str, summary: str) -> ContextTooLong | OutputTooLong | None:
+    window, sent = _read_window_and_sent(search_text)
     if window is None or sent is None:
         return None
     room = window - sent
-    if _AT_LEAST.search(words):
+    if _AT_LEAST.search(search_text):
         room //= 2  # the service stopped counting there; what was sent may well be more
-    return ContextTooLong(said, window) if room < _ROOM else OutputTooLong(said, room)
+    return (
+        ContextTooLong(summary, window)
+        if room < _MIN_ANSWER_TOKENS
+        else OutputTooLong(summary, room)
+    )
 
 
-def _window_and_sent(words: str) -> tuple[int | None, int | None]:
-    added = _SUM.search(words)
+def _read_window_and_sent(search_text: str) -> tuple[int | None, int | None]:
+    added = _SUM.search(search_text)
     if added:
-        return _number(added[2]), _number(added[1])
-    sent = next((found for found in (each.search(words) for each in _SENT) if found), None)
-    if sent is None or not _ASKED.search(words):
+        return _parse_number(added[2]), _parse_number(added[1])
+    sent = next(
+        (found for found in (each.search(search_text) for each in _SENT_PATTERNS) if found), None
+    )
+    if sent is None or not _ASKED.search(search_text):
         return None, None
-    return _first((_WINDOW,), words), sum(_number(each) for each in sent.groups() if each)
+    return _first_number((_WINDOW,), search_text), sum(
+        _parse_number(each) for each in sent.groups() if each
+    )
 
 
-def _first(patterns: tuple[re.Pattern[str], ...], words: str) -> int | None:
-    found = next((each for each in (p.search(words) for p in patterns) if each), None)
-    return _number(found[1]) if found else None
+def _first_number(patterns: tuple[re.Pattern[str], ...], search_text: str) -> int | None:
+    found = next((each for each in (p.search(search_text) for p in patterns) if each), None)
+    return _parse_number(found[1]) if found else None
 
 
-def _number(written: str) -> int:
+def _parse_number(written: str) -> int:
     return int(re.sub(r"\D", "", written))

@@ -9,34 +9,34 @@ import unicodedata
 
 from agent.request.pictures import is_picture
 from sessions.records import Attachment
-from sessions.values.size import in_words
+from sessions.values.size import format_size
 
-_INSTEAD = str.maketrans({"[": "(", "]": ")", "“": '"', "”": '"'})
-_LONGEST = 500  # characters of what is no speech
+_REPLACEMENTS = str.maketrans({"[": "(", "]": ")", "“": '"', "”": '"'})
+_MAX_LENGTH = 500  # characters of what is no speech
 
 
-def with_files(text: str, files: tuple[Attachment, ...]) -> str:
+def append_file_lines(text: str, files: tuple[Attachment, ...]) -> str:
     """Write a line for each file behind the words it came with."""
-    return "\n".join(filter(None, (text, *map(line, files))))
+    return "\n".join(filter(None, (text, *map(format_file_line, files))))
 
 
-def line(file: Attachment) -> str:
+def format_file_line(file: Attachment) -> str:
     """Write the line of one file."""
     if file.heard:
-        return f"[Voice message: “{_plain(file.heard)}”]"
-    kind = _kind(file)
+        return f"[Voice message: “{_to_single_line(file.heard)}”]"
+    kind = _describe_kind(file)
     if file.fetched:
-        about = _short(file.media_type)
+        about = _shorten(file.media_type)
         if file.size is not None:
-            about += f", {in_words(file.size)}"
-        beside = f"; {_sentence(file.trouble)}" if file.trouble else ""
-        return f"[{kind}: {_short(file.path)} ({about}){beside}]"
+            about += f", {format_size(file.size)}"
+        beside = f"; {_trim_sentence(file.trouble)}" if file.trouble else ""
+        return f"[{kind}: {_shorten(file.path)} ({about}){beside}]"
     if file.trouble:
-        return f"[{kind} {_short(file.name)} could not be had: {_sentence(file.trouble)}.]"
-    return f"[{kind} {_short(file.name)} was not fetched.]"
+        return f"[{kind} {_shorten(file.name)} could not be had: {_trim_sentence(file.trouble)}.]"
+    return f"[{kind} {_shorten(file.name)} was not fetched.]"
 
 
-def _kind(file: Attachment) -> str:
+def _describe_kind(file: Attachment) -> str:
     if file.voice:
         return "Voice message"
     if file.fetched:
@@ -44,22 +44,22 @@ def _kind(file: Attachment) -> str:
     return "Picture" if file.media_type.startswith("image/") else "File"
 
 
-def _short(text: str) -> str:
-    plain = _plain(text)
-    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…"
+def _shorten(text: str) -> str:
+    plain = _to_single_line(text)
+    return plain if len(plain) <= _MAX_LENGTH else f"{plain[:_MAX_LENGTH]}…"
 
 
-def _sentence(text: str) -> str:
-    return _short(text).rstrip(". ")
+def _trim_sentence(text: str) -> str:
+    return _shorten(text).rstrip(". ")
 
 
-def _plain(text: str) -> str:
+def _to_single_line(text: str) -> str:
     """Put a text on one line, without signs that are not seen or that would end its bracket."""
-    spaced = re.sub(r"\s+", " ", text.translate(_INSTEAD)).strip()
-    return "".join(sign for sign in spaced if not _unseen(sign))
+    spaced = re.sub(r"\s+", " ", text.translate(_REPLACEMENTS)).strip()
+    return "".join(sign for sign in spaced if not _is_invisible(sign))
 
 
-def _unseen(sign: str) -> bool:
+def _is_invisible(sign: str) -> bool:
     """Tell control signs and those that change the direction of a text; joiners are harmless."""
     kind = unicodedata.category(sign)
     return kind in {"Cc", "Cs", "Zl", "Zp"} or (kind == "Cf" and sign not in "\u200c\u200d")

@@ -8,51 +8,53 @@ from collections.abc import Iterable, Sequence
 
 from sessions.records import Attachment, Message
 
-LARGEST = 3_750_000
+MAX_PICTURE_BYTES = 3_750_000
 """Bytes of a picture; a third more as base64, which is where services draw the line at 5 MB."""
 
-BEGINNING = 12
+SIGNATURE_BYTES = 12
 """Bytes that show what a picture is."""
 
-MOST = 8
-LARGEST_TOGETHER = 16_000_000
+MAX_PICTURES = 8
+MAX_TOTAL_BYTES = 16_000_000
 
-_BEGINNINGS = (
+_SIGNATURES = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-KINDS = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+PICTURE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
-CANNOT_SEE = "[A picture stands here that you cannot be shown; say so if it matters.]"
+PICTURE_OMITTED = "[A picture stands here that you cannot be shown; say so if it matters.]"
 """Told in the place of a picture that the service does not take."""
 
 
-def kind_of(beginning: bytes) -> str | None:
+def detect_media_type(beginning: bytes) -> str | None:
     """Tell from its first bytes what a picture is, whatever it is called; None: not for us."""
     if beginning[:4] == b"RIFF" and beginning[8:12] == b"WEBP":
         return "image/webp"
-    return next((kind for begins, kind in _BEGINNINGS if beginning.startswith(begins)), None)
+    return next((kind for begins, kind in _SIGNATURES if beginning.startswith(begins)), None)
 
 
 def is_picture(file: Attachment) -> bool:
     """Tell whether a file may be shown."""
-    return file.fetched and file.media_type in KINDS and (file.size or 0) <= LARGEST
+    return (
+        file.fetched and file.media_type in PICTURE_TYPES and (file.size or 0) <= MAX_PICTURE_BYTES
+    )
 
 
-def count(row: Message) -> int:
+def count_pictures(row: Message) -> int:
     """Count the pictures of a row."""
     return sum(map(is_picture, row.files))
 
 
-def in_view(rows: Sequence[Message]) -> tuple[Attachment, ...]:
+def select_pictures(rows: Sequence[Message]) -> tuple[Attachment, ...]:
     """Choose what is shown: the newest, as many as a request may carry."""
     chosen: dict[str, Attachment] = {}
-    room = LARGEST_TOGETHER
+    room = MAX_TOTAL_BYTES
     for file in _newest_first(rows):
         room -= file.size or 0
-        if len(chosen) == MOST or room < 0:
+        if len(chosen) == MAX_PICTURES or room < 0:
             break
         chosen.setdefault(file.path, file)
     return tuple(chosen.values())

@@ -27,18 +27,18 @@ from agent.errors import ToolError
 Opener = Callable[[int, str, int], int]
 """Opens a path beneath a folder (a descriptor) with `os.open`'s flags; raises OSError."""
 
-TEMPORARY = ".holdfast-"
+TEMPORARY_PREFIX = ".holdfast-"
 """How the names of files begin that are being written; nobody is shown them."""
 
 _OPENAT2 = 437  # the same on every machine that `_can_ask` knows
 _NO_MAGIC_LINKS, _BENEATH = 0x02, 0x08
-_TRIES = 32  # the kernel gives up a look-up when folders are moved meanwhile
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LONGEST = 4096  # of a path
-_LONGEST_NAME = 255
+_MAX_TRIES = 32  # the kernel gives up a look-up when folders are moved meanwhile
+_FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_STEP_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_PATH_BYTES = 4096  # of a path
+_MAX_NAME_BYTES = 255
 
 _REASONS = {
     errno.ENOENT: "There is no {path!r} in the workspace.",
@@ -66,7 +66,7 @@ def open_beneath(folder: int, path: str, flags: int) -> int:
     wanted = (ctypes.c_long(_OPENAT2), ctypes.c_int(folder), ctypes.c_char_p(os.fsencode(path)))
     manner = (ctypes.c_char_p(how), ctypes.c_size_t(len(how)))
     code = 0
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         opened = _syscall()(*wanted, *manner)
         if opened >= 0:
             return opened
@@ -82,7 +82,7 @@ def open_by_steps(folder: int, path: str, flags: int) -> int:
     at = os.dup(folder)
     try:
         for step in steps:
-            beneath = os.open(step, _STEP, dir_fd=at)
+            beneath = os.open(step, _STEP_FLAGS, dir_fd=at)
             os.close(at)
             at = beneath
         return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
@@ -91,18 +91,18 @@ def open_by_steps(folder: int, path: str, flags: int) -> int:
 
 
 @functools.cache
-def best_opener() -> Opener:
+def choose_opener() -> Opener:
     """Choose by what the kernel can do."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return open_by_steps
     try:
-        os.close(open_beneath(-100, ".", _STEP))  # -100: the present folder
+        os.close(open_beneath(-100, ".", _STEP_FLAGS))  # -100: the present folder
     except OSError:  # an older kernel, or a filter that forbids the call
         return open_by_steps
     return open_beneath
 
 
-def relative(root: Path, path: str) -> str:
+def relative_path(root: Path, path: str) -> str:
     """Give a path as it is named from the workspace, or refuse it."""
     if "\0" in path:
         msg = "A path cannot hold a NUL character."
@@ -112,10 +112,10 @@ def relative(root: Path, path: str) -> str:
         roots = (root.absolute(), root.resolve())
         inside = next((each for each in roots if parts.is_relative_to(each)), None)
         if inside is None:
-            raise ToolError(_REASONS[errno.EXDEV].format(path=_short(path)))
+            raise ToolError(_REASONS[errno.EXDEV].format(path=_shorten(path)))
         parts = parts.relative_to(inside)
     if ".." in parts.parts:
-        msg = f"{_short(path)!r}: a path must not hold '..'; name it from the workspace's top."
+        msg = f"{_shorten(path)!r}: a path must not hold '..'; name it from the workspace's top."
         raise ToolError(msg)
     name = str(parts)
     try:
@@ -123,14 +123,16 @@ def relative(root: Path, path: str) -> str:
     except UnicodeEncodeError:
         msg = "The path holds half a character (a lone surrogate)."
         raise ToolError(msg) from None
-    if len(encoded[0]) >= _LONGEST or any(len(part) > _LONGEST_NAME for part in encoded[1:]):
-        msg = f"{_short(path)!r} is too long for a path."
+    if len(encoded[0]) >= _MAX_PATH_BYTES or any(
+        len(part) > _MAX_NAME_BYTES for part in encoded[1:]
+    ):
+        msg = f"{_shorten(path)!r} is too long for a path."
         raise ToolError(msg)
     return name
 
 
-def _short(path: str) -> str:
-    return path if len(path) <= _LONGEST_NAME else f"{path[:_LONGEST_NAME]}…"
+def _shorten(path: str) -> str:
+    return path if len(path) <= _MAX_NAME_BYTES else f"{path[:_MAX_NAME_BYTES]}…"
 
 
 class Workspace:
@@ -141,31 +143,31 @@ class Workspace:
         self._descriptor = descriptor
         self._opener = opener
 
-    def name(self, path: str) -> str:
+    def relative_name(self, path: str) -> str:
         """Give the path as it is named from the top."""
-        return relative(self._root, path)
+        return relative_path(self._root, path)
 
     def open(self, path: str) -> int:
         """Open an ordinary file or a folder for reading; give its descriptor."""
-        with _explained(path):
-            found = self._opener(self._descriptor, self.name(path), _FILE)
+        with _translate_os_errors(path):
+            found = self._opener(self._descriptor, self.relative_name(path), _FILE_FLAGS)
         mode = os.fstat(found).st_mode
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
             return found
         os.close(found)
-        raise ToolError(_REASONS[errno.ENXIO].format(path=_short(path)))
+        raise ToolError(_REASONS[errno.ENXIO].format(path=_shorten(path)))
 
-    def read(self, path: str, most: int) -> tuple[bytes, os.stat_result]:
+    def read(self, path: str, max_bytes: int) -> tuple[bytes, os.stat_result]:
         """Read a whole file of at most so many bytes; tell its state, too."""
         found = self.open(path)
         state = os.fstat(found)
         if stat.S_ISDIR(state.st_mode):
             os.close(found)
-            raise ToolError(_REASONS[errno.EISDIR].format(path=_short(path)))
-        with open(found, "rb") as file, _explained(path):  # noqa: PTH123 - a descriptor
-            content = file.read(most + 1)
-        if len(content) > most:
-            msg = f"{_short(path)!r} has {state.st_size:,} bytes; more than {most:,} are not read."
+            raise ToolError(_REASONS[errno.EISDIR].format(path=_shorten(path)))
+        with open(found, "rb") as file, _translate_os_errors(path):  # noqa: PTH123 - a descriptor
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            msg = f"{_shorten(path)!r} has {state.st_size:,} bytes; more than {max_bytes:,} are not read."
             raise ToolError(msg)
         return content, state
 
@@ -175,8 +177,8 @@ class Workspace:
         content: bytes,
         token: str,
         *,
-        given_up: Callable[[], bool] = lambda: False,
-        since: os.stat_result | None = None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        expected_state: os.stat_result | None = None,
     ) -> bool:
         """Put a file into its place in one step; true when it took the place of another.
 
@@ -184,85 +186,89 @@ class Workspace:
         it anywhere. `token` tells this write from all others. With `since` only that very file is
         replaced, and only if it is as it was.
         """
-        name = PurePosixPath(self.name(path))
+        name = PurePosixPath(self.relative_name(path))
         if path.endswith("/") or not name.name:
-            raise ToolError(_REASONS[errno.EISDIR].format(path=_short(path)))
-        with _explained(path):
-            folder = self._made(name.parent)
+            raise ToolError(_REASONS[errno.EISDIR].format(path=_shorten(path)))
+        with _translate_os_errors(path):
+            folder = self._open_or_create_folder(name.parent)
             try:
-                old = _state_of(folder, name.name, path)
-                if since is not None and (old is None or _marks(old) != _marks(since)):
-                    msg = f"{_short(path)!r} was changed by somebody else meanwhile. Read it again."
+                old = _target_state(folder, name.name, path)
+                if expected_state is not None and (
+                    old is None or _fingerprint(old) != _fingerprint(expected_state)
+                ):
+                    msg = (
+                        f"{_shorten(path)!r} was changed by somebody else meanwhile. Read it again."
+                    )
                     raise ToolError(msg)
-                _put(folder, name.name, content, token, given_up, old)
+                _write_and_rename(folder, name.name, content, token, is_cancelled, old)
             finally:
                 os.close(folder)
         return old is not None
 
-    def receive(self, path: str, token: str) -> "Incoming":
+    def receive(self, path: str, token: str) -> "IncomingFile":
         """Begin a file that comes in pieces; nothing stands in its place until it is whole.
 
         Nobody else may be receiving under this token: what an earlier try left is removed.
         """
-        name = PurePosixPath(self.name(path))
-        with _explained(path):
-            folder = self._made(name.parent)
+        name = PurePosixPath(self.relative_name(path))
+        with _translate_os_errors(path):
+            folder = self._open_or_create_folder(name.parent)
             with contextlib.ExitStack() as undone:
                 undone.callback(os.close, folder)
-                _state_of(folder, name.name, path)
-                temporary = _temporary(token)
+                _target_state(folder, name.name, path)
+                temporary = _temporary_name(token)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
-                descriptor = os.open(temporary, _NEW, 0o666, dir_fd=folder)
+                descriptor = os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
                 undone.pop_all()
-        return Incoming(path, folder, temporary, descriptor)
+        return IncomingFile(path, folder, temporary, descriptor)
 
-    def claim(self, name: str, mark: str) -> None:
+    def make_marked_folder(self, name: str, mark: str) -> None:
         """Make a folder of the top one that is missing, with an empty file in it as our mark."""
-        with _explained(name), contextlib.suppress(FileExistsError):
+        with _translate_os_errors(name), contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=self._descriptor)
-            folder = self._opener(self._descriptor, name, _FOLDER)
+            folder = self._opener(self._descriptor, name, _FOLDER_FLAGS)
             try:
-                os.close(os.open(mark, _NEW, 0o666, dir_fd=folder))
+                os.close(os.open(mark, _NEW_FILE_FLAGS, 0o666, dir_fd=folder))
             finally:
                 os.close(folder)
 
-    def beginning(self, path: str, most: int) -> bytes:
+    def read_beginning(self, path: str, max_bytes: int) -> bytes:
         """Read the first bytes of a file."""
         found = self.open(path)
-        with open(found, "rb") as file, _explained(path):  # noqa: PTH123 - a descriptor
-            return file.read(most)
+        with open(found, "rb") as file, _translate_os_errors(path):  # noqa: PTH123 - a descriptor
+            return file.read(max_bytes)
 
-    def size(self, path: str) -> int | None:
+    def file_size(self, path: str) -> int | None:
         """Tell how many bytes an ordinary file has; None where none stands there."""
         try:
-            found = self._opener(self._descriptor, self.name(path), _FILE)
+            found = self._opener(self._descriptor, self.relative_name(path), _FILE_FLAGS)
         except OSError:
             return None
         state = os.fstat(found)
         os.close(found)
         return state.st_size if stat.S_ISREG(state.st_mode) else None
 
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         """Tell how many bytes there is room for."""
         state = os.fstatvfs(self._descriptor)
         return state.f_bavail * state.f_frsize
 
-    def _made(self, name: PurePosixPath) -> int:
+    def _open_or_create_folder(self, name: PurePosixPath) -> int:
         """Open a folder; what is missing of it is created."""
         with contextlib.suppress(FileNotFoundError):
-            return self._opener(self._descriptor, str(name), _FOLDER)
-        parent = self._made(name.parent)
+            return self._opener(self._descriptor, str(name), _FOLDER_FLAGS)
+        parent = self._open_or_create_folder(name.parent)
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name.name, dir_fd=parent)
             os.fsync(parent)
         finally:
             os.close(parent)
-        return self._opener(self._descriptor, str(name), _FOLDER)
+        return self._opener(self._descriptor, str(name), _FOLDER_FLAGS)
 
 
-class Incoming:
+class IncomingFile:
     """A file on its way into the workspace; see `Workspace.receive`."""
 
     def __init__(self, path: str, folder: int, temporary: str, descriptor: int) -> None:
@@ -273,7 +279,7 @@ class Incoming:
 
     def write(self, piece: bytes) -> None:
         """Take the next piece."""
-        with _explained(self._path):
+        with _translate_os_errors(self._path):
             rest = memoryview(piece)
             while rest:
                 rest = rest[self._file.write(rest) or 0 :]
@@ -286,9 +292,9 @@ class Incoming:
     def finish(self) -> None:
         """Put it into its place in one step."""
         name = PurePosixPath(self._path).name
-        with _explained(self._path):
+        with _translate_os_errors(self._path):
             os.fsync(self._file.fileno())
-            _state_of(self._folder, name, self._path)
+            _target_state(self._folder, name, self._path)
             os.rename(self._temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
             self._temporary = ""
             os.fsync(self._folder)
@@ -305,14 +311,14 @@ class Incoming:
 
 
 @contextmanager
-def entered(
+def open_workspace(
     root: Path, *, create: bool = False, opener: Opener | None = None
 ) -> Iterator[Workspace]:
     """Open the workspace; where it does not exist, it is created or refused."""
     try:
         if create:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(root, _FOLDER)
+        descriptor = os.open(root, _FOLDER_FLAGS)
     except FileNotFoundError:
         msg = "There is nothing in the workspace yet."
         raise ToolError(msg) from None
@@ -320,58 +326,58 @@ def entered(
         msg = f"The workspace cannot be opened: {error.strerror}."
         raise ToolError(msg) from None
     try:
-        yield Workspace(root, descriptor, opener or best_opener())
+        yield Workspace(root, descriptor, opener or choose_opener())
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _translate_os_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, "{path!r}: {error}.")
-        said = reason.format(path=_short(path), error=error.strerror)
+        said = reason.format(path=_shorten(path), error=error.strerror)
         raise ToolError(said) from None
 
 
-def _marks(state: os.stat_result) -> tuple[int, ...]:
+def _fingerprint(state: os.stat_result) -> tuple[int, ...]:
     return (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size)
 
 
-def _state_of(folder: int, name: str, path: str) -> os.stat_result | None:
+def _target_state(folder: int, name: str, path: str) -> os.stat_result | None:
     """Tell what stands where a file is to be put; anything but a file stays."""
     try:
         state = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(state.st_mode):
-        msg = f"{_short(path)!r} is a link; links are not written through."
+        msg = f"{_shorten(path)!r} is a link; links are not written through."
         raise ToolError(msg)
     if not stat.S_ISREG(state.st_mode):
         code = errno.EISDIR if stat.S_ISDIR(state.st_mode) else errno.ENXIO
-        raise ToolError(_REASONS[code].format(path=_short(path)))
+        raise ToolError(_REASONS[code].format(path=_shorten(path)))
     return state
 
 
-def _put(
+def _write_and_rename(
     folder: int,
     name: str,
     content: bytes,
     token: str,
-    given_up: Callable[[], bool],
+    is_cancelled: Callable[[], bool],
     old: os.stat_result | None,
 ) -> None:
-    temporary, descriptor = _fresh(folder, token)
+    temporary, descriptor = _create_temporary(folder, token)
     with contextlib.ExitStack() as undone:
         undone.callback(os.unlink, temporary, dir_fd=folder)
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             if old is not None:
-                _dress(descriptor, old)
+                _copy_owner_and_mode(descriptor, old)
             file.write(content)
             file.flush()
             os.fsync(descriptor)
-        if given_up():
+        if is_cancelled():
             msg = "Nothing was written: the call was stopped."
             raise ToolError(msg)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -379,23 +385,23 @@ def _put(
     os.fsync(folder)
 
 
-def _temporary(token: str, number: int = 0) -> str:
+def _temporary_name(token: str, number: int = 0) -> str:
     mark = hashlib.sha256(f"{token}\0{number}".encode()).hexdigest()[:16]
-    return f"{TEMPORARY}{mark}.tmp"
+    return f"{TEMPORARY_PREFIX}{mark}.tmp"
 
 
-def _fresh(folder: int, token: str) -> tuple[str, int]:
+def _create_temporary(folder: int, token: str) -> tuple[str, int]:
     """Create a file that nobody else writes; the name of one that a crash left is passed over."""
     number = 0
     while True:
-        name = _temporary(token, number)
+        name = _temporary_name(token, number)
         try:
-            return name, os.open(name, _NEW, 0o666, dir_fd=folder)
+            return name, os.open(name, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
         except FileExistsError:
             number += 1
 
 
-def _dress(descriptor: int, old: os.stat_result) -> None:
+def _copy_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
     """Give the new file the owner and the mode of the one that it replaces."""
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.model.contract import ToolSchema
-from agent.tools.drafts import Drafts
+from agent.tools.drafts import DraftStore
 from agent.tools.risk import Risk
 from sessions.values.clock import Clock
 
@@ -42,7 +42,7 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def drafts(self) -> Drafts:
+    def drafts(self) -> DraftStore:
         """Files whose writing was cut off, to be finished."""
         ...
 

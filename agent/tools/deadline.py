@@ -6,17 +6,19 @@ from collections.abc import Awaitable, Callable
 
 from agent.errors import ToolTimeout, ToolUnknownOutcome
 
-_GRACE = 3.0  # seconds a tool has to end after its time was up
-_STOP_GRACE = 0.1  # the same when somebody waits for the stop
+_GRACE_SECONDS = 3.0  # seconds a tool has to end after its time was up
+_STOP_GRACE_SECONDS = 0.1  # the same when somebody waits for the stop
 
 _log = logging.getLogger(__name__)
-_let_go: set[asyncio.Task[str]] = set()
+_abandoned_tasks: set[asyncio.Task[str]] = set()
 
-Late = Callable[[str], Awaitable[None]]
+OnLateResult = Callable[[str], Awaitable[None]]
 """Is given a result that came after the tool's time was up."""
 
 
-async def bounded(work: Awaitable[str], name: str, seconds: float, late: Late) -> str:
+async def run_with_deadline(
+    work: Awaitable[str], name: str, seconds: float, on_late_result: OnLateResult
+) -> str:
     """Give the tool's result, or raise what became of it.
 
     A tool that timed out may still come to a result; whatever it is, the turn has gone on without
@@ -25,17 +27,17 @@ async def bounded(work: Awaitable[str], name: str, seconds: float, late: Late) -
     timed_out = asyncio.Event()
     # A task of its own and of no group: a group would wait for it for ever.
     task = asyncio.get_running_loop().create_task(
-        _watched(work, timed_out, late), name=f"tool {name}"
+        _report_if_late(work, timed_out, on_late_result), name=f"tool {name}"
     )
-    grace = _STOP_GRACE
+    grace = _STOP_GRACE_SECONDS
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)
         if not done:
-            grace = _GRACE
+            grace = _GRACE_SECONDS
             timed_out.set()
     finally:
         if not task.done():
-            await _end(task, grace)
+            await _cancel_task(task, grace)
     if not done:
         msg = f"{name} timed out after {seconds:g} s; its effect is unknown."
         raise ToolTimeout(msg)
@@ -45,18 +47,20 @@ async def bounded(work: Awaitable[str], name: str, seconds: float, late: Late) -
     return task.result()
 
 
-async def _watched(work: Awaitable[str], timed_out: asyncio.Event, late: Late) -> str:
+async def _report_if_late(
+    work: Awaitable[str], timed_out: asyncio.Event, on_late_result: OnLateResult
+) -> str:
     result = await work
     if timed_out.is_set():
         _log.warning("a result came after the tool's time was up (%d characters)", len(result))
-        await late(result)
+        await on_late_result(result)
     return result
 
 
-async def _end(task: asyncio.Task[str], grace: float) -> None:
+async def _cancel_task(task: asyncio.Task[str], grace: float) -> None:
     task.cancel()
-    _let_go.add(task)
-    task.add_done_callback(_forget)
+    _abandoned_tasks.add(task)
+    task.add_done_callback(_on_abandoned_done)
     try:
         await asyncio.wait({task}, timeout=grace)
     finally:
@@ -64,7 +68,7 @@ async def _end(task: asyncio.Task[str], grace: float) -> None:
             _log.warning("%s does not end although it was cancelled", task.get_name())
 
 
-def _forget(task: asyncio.Task[str]) -> None:
-    _let_go.discard(task)
+def _on_abandoned_done(task: asyncio.Task[str]) -> None:
+    _abandoned_tasks.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("%s failed after it was given up: %s", task.get_name(), error)

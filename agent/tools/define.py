@@ -10,9 +10,9 @@ import msgspec
 from agent.model.contract import ToolSchema
 from agent.tools.contract import Risk, Tool, ToolContext
 
-Function = Callable[..., Awaitable[str]]
+ToolFunction = Callable[..., Awaitable[str]]
 
-_ARGUMENT = re.compile(r"^\s+(\w+): (.+(?:\n\s{8,}\S.*)*)", re.MULTILINE)
+_ARGUMENT_DOC = re.compile(r"^\s+(\w+): (.+(?:\n\s{8,}\S.*)*)", re.MULTILINE)
 
 
 def tool(
@@ -25,7 +25,7 @@ def tool(
     touches: str = "",
     grows: str = "",
     family: str = "",
-) -> Callable[[Function], Tool]:
+) -> Callable[[ToolFunction], Tool]:
     """Declare a tool.
 
     The function's first parameter is its `ToolContext`; the others are the arguments the model
@@ -33,10 +33,10 @@ def tool(
     a call is about; `touches` and `grows` name arguments, too, as `Tool` says.
     """
 
-    def made(function: Function) -> Tool:
+    def made(function: ToolFunction) -> Tool:
         name = function.__name__
         description, _, described = inspect.cleandoc(function.__doc__ or "").partition("\nArgs:\n")
-        arguments = _arguments(function, dict(_ARGUMENT.findall(described)))
+        arguments = _arguments_type(function, dict(_ARGUMENT_DOC.findall(described)))
         if not description.strip():
             msg = f"the tool {name} needs a docstring: the model reads it"
             raise TypeError(msg)
@@ -51,7 +51,7 @@ def tool(
         return Tool(
             name=name,
             risk=risk,
-            schema=ToolSchema(name, description.strip(), _schema(arguments)),
+            schema=ToolSchema(name, description.strip(), _arguments_schema(arguments)),
             arguments=arguments,
             call=call,
             emoji=emoji,
@@ -66,7 +66,7 @@ def tool(
     return made
 
 
-def _arguments(function: Function, described: dict[str, str]) -> type[msgspec.Struct]:
+def _arguments_type(function: ToolFunction, described: dict[str, str]) -> type[msgspec.Struct]:
     _, *parameters = inspect.signature(function).parameters.values()
     hints = get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -83,7 +83,7 @@ def _arguments(function: Function, described: dict[str, str]) -> type[msgspec.St
     )
 
 
-def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+def _arguments_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     """A schema of an object; parts that are used in several places stay in `$defs`."""
     (_,), parts = msgspec.json.schema_components((arguments,), ref_template="#/$defs/{name}")
     schema: dict[str, Any] = parts.pop(arguments.__name__)

@@ -19,27 +19,27 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from agent.answer.partial_json import Member, members
+from agent.answer.partial_json import PartialString, read_string_members
 from agent.errors import ToolError
-from agent.tools.blocking import Stop, in_thread
-from agent.tools.text import encoded, lines_in, many, quoted
+from agent.tools.blocking import StopEvent, run_in_thread
+from agent.tools.text import count_lines, encode_utf8, pluralize, quote
 from sessions.values.clock import Clock
 
-LARGEST = 20_000_000  # bytes of one draft
-MOST = 20  # drafts in a folder
-LIFETIME = 24 * 60 * 60 * 1000  # milliseconds since it last grew
-TAIL = 200  # characters that are quoted of its end
-SEAM = 4000  # characters at its end in which a place to go on from is looked for
+MAX_DRAFT_BYTES = 20_000_000  # bytes of one draft
+MAX_DRAFTS = 20  # drafts in a folder
+LIFETIME_MS = 24 * 60 * 60 * 1000  # milliseconds since it last grew
+TAIL_CHARACTERS = 200  # characters that are quoted of its end
+SEAM_CHARACTERS = 4000  # characters at its end in which a place to go on from is looked for
 
-_ID = re.compile(r"d[0-9a-f]{6}")
-_OURS = re.compile(r"d[0-9a-f]{6}\.(text|json|new)")
+_DRAFT_ID = re.compile(r"d[0-9a-f]{6}")
+_DRAFT_FILE = re.compile(r"d[0-9a-f]{6}\.(text|json|new)")
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 
-class Draft(msgspec.Struct, frozen=True):
+class FileDraft(msgspec.Struct, frozen=True):
     """A file that is being written in parts; nothing of it stands at its target yet."""
 
     id: str
@@ -47,10 +47,10 @@ class Draft(msgspec.Struct, frozen=True):
     size: int  # characters
     lines: int
     tail: str  # its last 200 characters
-    grew: int = 0  # characters that the last part added
+    added_characters: int = 0  # characters that the last part added
 
 
-class _Record(msgspec.Struct, frozen=True):
+class _DraftRecord(msgspec.Struct, frozen=True):
     """What is known of a draft besides its text."""
 
     path: str
@@ -61,248 +61,264 @@ class _Record(msgspec.Struct, frozen=True):
     tail: str
     key: str = ""  # the call that brought the last part
 
-    def draft(self, draft_id: str, grew: int = 0) -> Draft:
-        return Draft(draft_id, self.path, self.size, self.lines, self.tail, grew)
+    def to_draft(self, draft_id: str, added_characters: int = 0) -> FileDraft:
+        return FileDraft(draft_id, self.path, self.size, self.lines, self.tail, added_characters)
 
 
-class Drafts:
+class DraftStore:
     """The drafts of one conversation, as files in a folder of their own."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
 
-    async def keep(self, tool: str, arguments: str) -> Draft | None:
+    async def keep_cut_call(self, tool: str, arguments: str) -> FileDraft | None:
         """Keep what a cut call of `write_file` or `write_file_continue` brought.
 
         `arguments` is the received beginning of its JSON, cut anywhere. None when there is nothing
         to keep: another tool, no path yet, no content yet, or a draft that does not exist. A draft
         that is known but could not grow is given as it stands, so that the model can be told of it.
         """
-        keeping = {"write_file": _Folder.keep_begun, "write_file_continue": _Folder.keep_more}
+        keeping = {
+            "write_file": _DraftFolder.keep_write,
+            "write_file_continue": _DraftFolder.keep_continuation,
+        }
         if tool not in keeping:
             return None
-        folder = self._opened()
+        folder = self._open_folder()
 
-        def work(_stop: Stop) -> Draft | None:
-            given = members(arguments)
+        def work(_stop: StopEvent) -> FileDraft | None:
+            given = read_string_members(arguments)
             return keeping[tool](folder, given)
 
         try:
-            return await in_thread(work)
+            return await run_in_thread(work)
         except OSError as error:
             _log.warning("the beginning of a file could not be kept as a draft: %s", error)
             return None
 
-    async def begin(self, path: str, content: str, key: str = "") -> Draft:
+    async def begin(self, path: str, content: str, key: str = "") -> FileDraft:
         """Take the first part of a file; a repeat of the call `key` changes nothing."""
-        folder = self._opened()
-        return await _told(lambda: folder.begin(path, content, key))
+        folder = self._open_folder()
+        return await _run_in_folder(lambda: folder.begin(path, content, key))
 
-    async def extend(self, draft_id: str, content: str, after: str = "", key: str = "") -> Draft:
+    async def extend(
+        self, draft_id: str, content: str, after: str = "", key: str = ""
+    ) -> FileDraft:
         """Add a part; a repeat of the call `key` changes nothing.
 
         `after` is the text that the part follows: the end of the draft. Where it stands a little
         before the end, what is behind it is dropped. Where it cannot be found, nothing is changed.
         """
-        folder = self._opened()
-        return await _told(lambda: folder.extend(draft_id, content, after, key))
+        folder = self._open_folder()
+        return await _run_in_folder(lambda: folder.extend(draft_id, content, after, key))
 
-    async def text(self, draft_id: str) -> str:
+    async def read_text(self, draft_id: str) -> str:
         """Give all of a draft."""
-        folder = self._opened()
-        return await _told(lambda: folder.text(draft_id))
+        folder = self._open_folder()
+        return await _run_in_folder(lambda: folder.read_text(draft_id))
 
-    async def kept(self) -> list[Draft]:
+    async def list_drafts(self) -> list[FileDraft]:
         """Give all drafts, the one that grew last at the end."""
-        folder = self._opened()
-        return await _told(folder.kept)
+        folder = self._open_folder()
+        return await _run_in_folder(folder.list_drafts)
 
     async def discard(self, draft_id: str) -> None:
         """Remove a draft, if it is there."""
-        folder = self._opened()
-        await _told(lambda: folder.discard(draft_id))
+        folder = self._open_folder()
+        await _run_in_folder(lambda: folder.discard(draft_id))
 
-    async def sweep(self) -> int:
+    async def remove_expired(self) -> int:
         """Remove drafts that nobody went on with for a day; tell how many."""
-        folder = self._opened()
-        return await _told(folder.sweep)
+        folder = self._open_folder()
+        return await _run_in_folder(folder.remove_expired)
 
-    def _opened(self) -> "_Folder":
-        return _Folder(self._folder, self._clock.now())
+    def _open_folder(self) -> "_DraftFolder":
+        return _DraftFolder(self._folder, self._clock.now())
 
 
-async def _told(work: Callable[[], T]) -> T:
+async def _run_in_folder(work: Callable[[], T]) -> T:
     try:
-        return await in_thread(lambda _stop: work())
+        return await run_in_thread(lambda _stop: work())
     except OSError as error:
         msg = f"Drafts cannot be read or written: {error.strerror}."
         raise ToolError(msg) from error
 
 
-class _Folder:
+class _DraftFolder:
     """What is done in the folder at one moment, by a thread."""
 
     def __init__(self, folder: Path, now: int) -> None:
         self._folder = folder
         self._now = now
-        self._held = False  # its lock; where there is no folder, there is nothing to find
+        self._has_lock = False  # its lock; where there is no folder, there is nothing to find
 
-    def keep_begun(self, given: dict[str, Member]) -> Draft | None:
+    def keep_write(self, given: dict[str, PartialString]) -> FileDraft | None:
         path, content = given.get("path"), given.get("content")
-        if path is None or not path.whole or not path.text or content is None or not content.text:
+        if (
+            path is None
+            or not path.complete
+            or not path.text
+            or content is None
+            or not content.text
+        ):
             return None
         with self._locked(create=True):
-            return self._start(path.text, content.text, "")
+            return self._start_draft(path.text, content.text, "")
 
-    def keep_more(self, given: dict[str, Member]) -> Draft | None:
-        known, content = given.get("draft_id"), given.get("content", Member("", whole=False))
-        after = given.get("after", Member("", whole=True))
-        if known is None or not known.whole:
+    def keep_continuation(self, given: dict[str, PartialString]) -> FileDraft | None:
+        known, content = (
+            given.get("draft_id"),
+            given.get("content", PartialString("", complete=False)),
+        )
+        after = given.get("after", PartialString("", complete=True))
+        if known is None or not known.complete:
             return None
         with self._locked():
-            record = self._record(known.text)
+            record = self._read_record(known.text)
             if record is None:
                 return None
-            if not content.text or not after.whole:
-                return record.draft(known.text)
+            if not content.text or not after.complete:
+                return record.to_draft(known.text)
             try:
                 return self._append(known.text, record, content.text, after.text, "")
             except ToolError:
-                return record.draft(known.text)
+                return record.to_draft(known.text)
 
-    def begin(self, path: str, content: str, key: str) -> Draft:
+    def begin(self, path: str, content: str, key: str) -> FileDraft:
         with self._locked(create=True):
-            for draft_id, record in self._records().items():
+            for draft_id, record in self._read_records().items():
                 if key and record.key == key:
-                    return record.draft(draft_id)
-            draft = self._start(path, content, key)
+                    return record.to_draft(draft_id)
+            draft = self._start_draft(path, content, key)
         if draft is None:
-            raise ToolError(_TOO_LONG)
+            raise ToolError(_TOO_LARGE)
         return draft
 
-    def extend(self, draft_id: str, content: str, after: str, key: str) -> Draft:
+    def extend(self, draft_id: str, content: str, after: str, key: str) -> FileDraft:
         with self._locked():
-            record = self._known(draft_id)
+            record = self._require_record(draft_id)
             if key and record.key == key:
-                return record.draft(draft_id)
+                return record.to_draft(draft_id)
             return self._append(draft_id, record, content, after, key)
 
-    def text(self, draft_id: str) -> str:
+    def read_text(self, draft_id: str) -> str:
         with self._locked():
-            return self._content(draft_id, self._known(draft_id)).decode()
+            return self._read_content(draft_id, self._require_record(draft_id)).decode()
 
-    def kept(self) -> list[Draft]:
+    def list_drafts(self) -> list[FileDraft]:
         with self._locked():
-            return [record.draft(draft_id) for draft_id, record in self._records().items()]
+            return [record.to_draft(draft_id) for draft_id, record in self._read_records().items()]
 
     def discard(self, draft_id: str) -> None:
         with self._locked():
-            if self._record(draft_id) is not None:
+            if self._read_record(draft_id) is not None:
                 self._remove(draft_id)
 
-    def sweep(self) -> int:
+    def remove_expired(self) -> int:
         with self._locked():
-            records = self._records()
+            records = self._read_records()
             old = {
                 draft_id
                 for draft_id, record in records.items()
-                if record.moment < self._now - LIFETIME
+                if record.moment < self._now - LIFETIME_MS
             }
             alive = {f"{kept}.{end}" for kept in records.keys() - old for end in ("json", "text")}
-            for file in self._files():
+            for file in self._draft_files():
                 if file.name not in alive:
                     file.unlink()
-            if self._held:
+            if self._has_lock:
                 with contextlib.suppress(OSError):  # not empty
                     self._folder.rmdir()
             return len(old)
 
-    def _start(self, path: str, content: str, key: str) -> Draft | None:
-        if len(encoded(content)) > LARGEST:
+    def _start_draft(self, path: str, content: str, key: str) -> FileDraft | None:
+        if len(encode_utf8(content)) > MAX_DRAFT_BYTES:
             return None
-        records = self._records()
-        for oldest in list(records)[: max(0, len(records) - MOST + 1)]:
+        records = self._read_records()
+        for oldest in list(records)[: max(0, len(records) - MAX_DRAFTS + 1)]:
             self._remove(oldest)
-        record = _Record(path, self._now, 0, 0, 0, "")
-        return self._append(self._unused(path), record, content, "", key)
+        record = _DraftRecord(path, self._now, 0, 0, 0, "")
+        return self._append(self._unused_id(path), record, content, "", key)
 
-    def _append(self, draft_id: str, record: _Record, content: str, after: str, key: str) -> Draft:
-        text = self._content(draft_id, record).decode()
-        kept = text[: _seam(draft_id, text, after)]
-        added = encoded(content)
+    def _append(
+        self, draft_id: str, record: _DraftRecord, content: str, after: str, key: str
+    ) -> FileDraft:
+        text = self._read_content(draft_id, record).decode()
+        kept = text[: _find_seam(draft_id, text, after)]
+        added = encode_utf8(content)
         whole = kept + added.decode()
-        length = len(encoded(kept))
-        if length + len(added) > LARGEST:
-            raise ToolError(_TOO_LONG)
+        length = len(encode_utf8(kept))
+        if length + len(added) > MAX_DRAFT_BYTES:
+            raise ToolError(_TOO_LARGE)
         if len(kept) < len(text):
-            self._note(draft_id, _measured(record, kept, length))
+            self._write_record(draft_id, _measure(record, kept, length))
         with self._open(draft_id) as file:
             file.seek(length)
             file.truncate()
             file.write(added)
             file.flush()
             os.fsync(file.fileno())
-        grown = _measured(record, whole, length + len(added))
-        self._note(draft_id, msgspec.structs.replace(grown, moment=self._now, key=key))
-        return grown.draft(draft_id, len(whole) - len(kept))
+        grown = _measure(record, whole, length + len(added))
+        self._write_record(draft_id, msgspec.structs.replace(grown, moment=self._now, key=key))
+        return grown.to_draft(draft_id, len(whole) - len(kept))
 
     def _open(self, draft_id: str) -> BinaryIO:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.fdopen(os.open(self._path(draft_id, "text"), flags, 0o600), "r+b")
+        return os.fdopen(os.open(self._file_path(draft_id, "text"), flags, 0o600), "r+b")
 
-    def _content(self, draft_id: str, record: _Record) -> bytes:
+    def _read_content(self, draft_id: str, record: _DraftRecord) -> bytes:
         if not record.length:
             return b""
-        return self._path(draft_id, "text").read_bytes()[: record.length]
+        return self._file_path(draft_id, "text").read_bytes()[: record.length]
 
-    def _known(self, draft_id: str) -> _Record:
-        record = self._record(draft_id)
+    def _require_record(self, draft_id: str) -> _DraftRecord:
+        record = self._read_record(draft_id)
         if record is not None:
             return record
         there = "; ".join(
-            f"{each} of {kept.path} ({many(kept.lines, 'line')})"
-            for each, kept in self._records().items()
+            f"{each} of {kept.path} ({pluralize(kept.lines, 'line')})"
+            for each, kept in self._read_records().items()
         )
         known = f"The drafts there are: {there}." if there else "There are no drafts."
         msg = f"There is no draft {draft_id[:40]!r}. {known}"
         raise ToolError(msg)
 
-    def _records(self) -> dict[str, _Record]:
+    def _read_records(self) -> dict[str, _DraftRecord]:
         found = {
             file.stem: record
-            for file in self._files()
-            if file.suffix == ".json" and (record := self._record(file.stem)) is not None
+            for file in self._draft_files()
+            if file.suffix == ".json" and (record := self._read_record(file.stem)) is not None
         }
         return dict(sorted(found.items(), key=lambda item: (item[1].moment, item[0])))
 
-    def _record(self, draft_id: str) -> _Record | None:
+    def _read_record(self, draft_id: str) -> _DraftRecord | None:
         """Read a record; None for one that is damaged, or whose text is."""
-        if not self._held or not _ID.fullmatch(draft_id):
+        if not self._has_lock or not _DRAFT_ID.fullmatch(draft_id):
             return None
         try:
-            written = self._path(draft_id, "json").read_bytes()
-            record = msgspec.json.decode(written, type=_Record)
-            there = self._path(draft_id, "text").stat().st_size
+            written = self._file_path(draft_id, "json").read_bytes()
+            record = msgspec.json.decode(written, type=_DraftRecord)
+            there = self._file_path(draft_id, "text").stat().st_size
         except (FileNotFoundError, msgspec.DecodeError):
             return None
         return record if there >= record.length else None
 
-    def _note(self, draft_id: str, record: _Record) -> None:
-        new = self._path(draft_id, "new")
+    def _write_record(self, draft_id: str, record: _DraftRecord) -> None:
+        new = self._file_path(draft_id, "new")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(msgspec.json.encode(record))
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self._path(draft_id, "json"))
-        self._settle()
+        new.replace(self._file_path(draft_id, "json"))
+        self._sync_folder()
 
     def _remove(self, draft_id: str) -> None:
         for end in ("json", "text"):
-            self._path(draft_id, end).unlink(missing_ok=True)
-        self._settle()
+            self._file_path(draft_id, end).unlink(missing_ok=True)
+        self._sync_folder()
 
-    def _settle(self) -> None:
+    def _sync_folder(self) -> None:
         """Make names durable."""
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -310,21 +326,21 @@ class _Folder:
         finally:
             os.close(folder)
 
-    def _unused(self, path: str) -> str:
+    def _unused_id(self, path: str) -> str:
         number = 0
         while True:
             mark = hashlib.sha256(f"{path}\0{self._now}\0{number}".encode()).hexdigest()
             draft_id = f"d{mark[:6]}"
-            if not self._path(draft_id, "json").exists():
+            if not self._file_path(draft_id, "json").exists():
                 return draft_id
             number += 1
 
-    def _files(self) -> list[Path]:
-        if not self._held:
+    def _draft_files(self) -> list[Path]:
+        if not self._has_lock:
             return []
-        return [file for file in self._folder.iterdir() if _OURS.fullmatch(file.name)]
+        return [file for file in self._folder.iterdir() if _DRAFT_FILE.fullmatch(file.name)]
 
-    def _path(self, draft_id: str, end: str) -> Path:
+    def _file_path(self, draft_id: str, end: str) -> Path:
         return self._folder / f"{draft_id}.{end}"
 
     @contextmanager
@@ -343,14 +359,14 @@ class _Folder:
                 return
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX)
-                if self._is_still(folder):
-                    self._held = True
+                if self._is_same_folder(folder):
+                    self._has_lock = True
                     yield
                     return
             finally:
                 os.close(folder)
 
-    def _is_still(self, folder: int) -> bool:
+    def _is_same_folder(self, folder: int) -> bool:
         """Whoever swept may have removed the folder while others waited for its lock."""
         try:
             return os.path.samestat(self._folder.stat(), os.fstat(folder))
@@ -358,26 +374,26 @@ class _Folder:
             return False
 
 
-_TOO_LONG = f"Nothing was kept: a draft may have at most {LARGEST:,} bytes."
+_TOO_LARGE = f"Nothing was kept: a draft may have at most {MAX_DRAFT_BYTES:,} bytes."
 
 
-def _seam(draft_id: str, text: str, after: str) -> int:
+def _find_seam(draft_id: str, text: str, after: str) -> int:
     """Tell how much of the text stays when a part is to follow `after`."""
     if text.endswith(after):
         return len(text)
-    start = max(0, len(text) - SEAM)
+    start = max(0, len(text) - SEAM_CHARACTERS)
     first = text.find(after, start)
     if first >= 0 and first == text.rfind(after, start):
         return first + len(after)
     why = "is nowhere near its end" if first < 0 else "stands there more than once"
     msg = (
         f"Nothing was added to draft {draft_id}: `after` is not how it ends, and {why}. "
-        f"It ends with {quoted(text[-TAIL:])}."
+        f"It ends with {quote(text[-TAIL_CHARACTERS:])}."
     )
     raise ToolError(msg)
 
 
-def _measured(record: _Record, text: str, length: int) -> _Record:
+def _measure(record: _DraftRecord, text: str, length: int) -> _DraftRecord:
     return msgspec.structs.replace(
-        record, length=length, size=len(text), lines=lines_in(text), tail=text[-TAIL:]
+        record, length=length, size=len(text), lines=count_lines(text), tail=text[-TAIL_CHARACTERS:]
     )

@@ -12,17 +12,17 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from agent.answer.call_slots import Shape, StepCall
-from agent.answer.json_repair import repaired
-from agent.tools.names import meant, nearest
+from agent.answer.call_slots import ArgumentsState, StepCall
+from agent.answer.json_repair import repair_json
+from agent.tools.names import match_misspelled_name, nearest_names
 
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 
-Identity = tuple[str, bytes]
+CallIdentity = tuple[str, bytes]
 """Equal for calls that ask for the very same: the tool, and its arguments however written."""
 
 
-class Gated(Protocol):
+class GatedTool(Protocol):
     """What the gate must know of a tool."""
 
     @property
@@ -41,10 +41,10 @@ class Gated(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Gated)
+T = TypeVar("T", bound=GatedTool)
 
 
-class Run(msgspec.Struct, Generic[T], frozen=True):
+class AdmittedCall(msgspec.Struct, Generic[T], frozen=True):
     """The call may run."""
 
     call: StepCall  # as it runs, after slips were put right
@@ -52,69 +52,78 @@ class Run(msgspec.Struct, Generic[T], frozen=True):
     arguments: Any  # decoded
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> CallIdentity:
         """See `Identity`."""
         return self.call.name, msgspec.json.encode(self.arguments, order="sorted")
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class RefusedCall(msgspec.Struct, frozen=True):
     """The call must not run; the text is its result."""
 
     call: StepCall  # with those slips put right that could be
     text: str
 
 
-def admit(call: StepCall, tools: Mapping[str, T]) -> Run[T] | Refuse:
+def admit_call(call: StepCall, tools: Mapping[str, T]) -> AdmittedCall[T] | RefusedCall:
     """Decide about one call."""
-    call = _rightly_named(call, tools)
+    call = _fix_name(call, tools)
     tool = tools.get(call.name)
     if tool is None:
-        return Refuse(call, _unknown(call.name, tools))
-    call = _readable(call)
-    if call.shape is not Shape.WHOLE:
-        return Refuse(call, _malformed(call))
+        return RefusedCall(call, _unknown_tool_text(call.name, tools))
+    call = _repair_arguments(call)
+    if call.arguments_state is not ArgumentsState.COMPLETE:
+        return RefusedCall(call, _malformed_text(call))
     if not call.sealed and not tool.read_only:
         text = f"{call.name} has NOT run: the call may have been cut off. Make it again."
-        return Refuse(call, text)
+        return RefusedCall(call, text)
     try:
         arguments = msgspec.json.decode(call.arguments, type=tool.arguments)
     except msgspec.ValidationError as error:
-        return Refuse(call, _unfit(call, str(error)))
+        return RefusedCall(call, _invalid_arguments_text(call, str(error)))
     complaint = tool.check(arguments) if tool.check else None
-    return Refuse(call, _unfit(call, complaint)) if complaint else Run(call, tool, arguments)
+    return (
+        RefusedCall(call, _invalid_arguments_text(call, complaint))
+        if complaint
+        else AdmittedCall(call, tool, arguments)
+    )
 
 
-def _rightly_named(call: StepCall, tools: Mapping[str, Gated]) -> StepCall:
+def _fix_name(call: StepCall, tools: Mapping[str, GatedTool]) -> StepCall:
     # The name of a call that had not ended may be a beginning: there a letter off is no slip.
     if call.name in tools or not call.sealed:
         return call
-    return msgspec.structs.replace(call, name=meant(call.name, tools) or call.name)
+    return msgspec.structs.replace(call, name=match_misspelled_name(call.name, tools) or call.name)
 
 
-def _readable(call: StepCall) -> StepCall:
-    if call.shape not in {Shape.BAD, Shape.CUT} or not call.sealed:
+def _repair_arguments(call: StepCall) -> StepCall:
+    if (
+        call.arguments_state not in {ArgumentsState.INVALID, ArgumentsState.TRUNCATED}
+        or not call.sealed
+    ):
         return call
-    arguments = repaired(call.arguments)
+    arguments = repair_json(call.arguments)
     if arguments is None:
         return call
-    return msgspec.structs.replace(call, arguments=arguments, shape=Shape.WHOLE)
+    return msgspec.structs.replace(
+        call, arguments=arguments, arguments_state=ArgumentsState.COMPLETE
+    )
 
 
-def _unknown(name: str, tools: Mapping[str, Gated]) -> str:
+def _unknown_tool_text(name: str, tools: Mapping[str, GatedTool]) -> str:
     if not name.strip():
         return "Nothing has run: the call has no tool name."
-    near = ", ".join(nearest(name, tools))
+    near = ", ".join(nearest_names(name, tools))
     hint = f" The nearest names are: {near}." if near else " There are no tools at all."
-    return f"Nothing has run: there is no tool {name[:_LONGEST_NAME]!r}.{hint}"
+    return f"Nothing has run: there is no tool {name[:_MAX_NAME_LENGTH]!r}.{hint}"
 
 
-def _malformed(call: StepCall) -> str:
-    if call.shape is Shape.NONE:
+def _malformed_text(call: StepCall) -> str:
+    if call.arguments_state is ArgumentsState.NONE:
         return f"{call.name} has NOT run: the call has no arguments."
-    return f"{call.name} has NOT run, its arguments cannot be read: {_reason(call.arguments)}."
+    return f"{call.name} has NOT run, its arguments cannot be read: {_parse_error(call.arguments)}."
 
 
-def _reason(arguments: str) -> str:
+def _parse_error(arguments: str) -> str:
     try:
         msgspec.json.decode(arguments)
     except msgspec.DecodeError as error:
@@ -126,5 +135,5 @@ def _reason(arguments: str) -> str:
     return "they are not a JSON object"
 
 
-def _unfit(call: StepCall, complaint: str) -> str:
+def _invalid_arguments_text(call: StepCall, complaint: str) -> str:
     return f"{call.name} has NOT run, its arguments do not fit: {complaint.rstrip('.')}."

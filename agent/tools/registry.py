@@ -11,7 +11,7 @@ from agent.tools.files.searching import search_files
 from agent.tools.files.sending import send_file
 from agent.tools.files.writing import edit_file, write_file, write_file_continue
 
-GROUP = "holdfast.tools"
+ENTRY_POINT_GROUP = "holdfast.tools"
 
 BUILT_IN: tuple[Tool, ...] = (
     current_time,
@@ -45,11 +45,11 @@ class ToolRegistry:
         return len(self.by_name)
 
 
-def from_entry_points() -> tuple[Tool, ...]:
+def load_entry_points() -> tuple[Tool, ...]:
     """Tools that other distributions bring; each entry point of `holdfast.tools` is one `Tool`."""
-    return tuple(entry.load() for entry in entry_points(group=GROUP))
+    return tuple(entry.load() for entry in entry_points(group=ENTRY_POINT_GROUP))
 
 
-def enabled(tools: Iterable[Tool], families: Collection[str]) -> tuple[Tool, ...]:
+def filter_enabled(tools: Iterable[Tool], families: Collection[str]) -> tuple[Tool, ...]:
     """Leave out the tools of families that are not among these; tools of no family stay."""
     return tuple(tool for tool in tools if not tool.family or tool.family in families)

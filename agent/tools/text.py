@@ -5,7 +5,7 @@ import json
 from agent.errors import ToolError
 
 
-def encoded(text: str) -> bytes:
+def encode_utf8(text: str) -> bytes:
     """Encode as UTF-8; a character that came as two halves becomes one."""
     try:
         return text.encode()
@@ -18,16 +18,16 @@ def encoded(text: str) -> bytes:
         raise ToolError(msg) from None
 
 
-def lines_in(text: str) -> int:
+def count_lines(text: str) -> int:
     """Count the lines; one without a line end at its end counts, too."""
     return text.count("\n") + (text != "" and not text.endswith("\n"))
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Quote so that every line end and blank can be seen, the way an argument would be written."""
     return json.dumps(text, ensure_ascii=False)
 
 
-def many(number: int, noun: str, ending: str = "s") -> str:
+def pluralize(number: int, noun: str, ending: str = "s") -> str:
     """Say how many there are."""
     return f"{number:,} {noun}{'' if number == 1 else ending}"

@@ -1,5 +1,5 @@
 """The error of fetching."""
 
 
-class NotFetched(Exception):
+class FetchError(Exception):
     """What was wanted did not come; the message says why, in half a sentence for people."""

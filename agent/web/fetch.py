@@ -14,23 +14,23 @@ from socket import SOCK_STREAM
 import h11
 import msgspec
 
-from agent.web.errors import NotFetched
-from agent.web.urls import Rules, Target, redirected, target
+from agent.web.errors import FetchError
+from agent.web.urls import FetchRules, FetchTarget, parse_target, resolve_redirect
 
-Resolve = Callable[[str], Awaitable[Sequence[str]]]
+ResolveName = Callable[[str], Awaitable[Sequence[str]]]
 """Gives the addresses of a name as numbers."""
 
-REDIRECTS = 3
-SECONDS = 20.0
+MAX_REDIRECTS = 3
+FETCH_SECONDS = 20.0
 """For all of it, redirects included."""
 
-_CONNECT = 5.0
-_MOST_TRIED = 3  # addresses of one name
-_PIECE = 65_536
-_LEADS_ON = {301, 302, 303, 307, 308}
+_CONNECT_SECONDS = 5.0
+_MAX_ADDRESSES = 3  # addresses of one name
+_READ_BYTES = 65_536
+_REDIRECT_STATUSES = {301, 302, 303, 307, 308}
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class FetchedResource(msgspec.Struct, frozen=True):
     """What was there in the end."""
 
     url: str
@@ -40,12 +40,12 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def tls() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """Make it once: it reads all authorities of this machine."""
     return ssl.create_default_context()
 
 
-async def look_up(name: str) -> Sequence[str]:
+async def resolve_name(name: str) -> Sequence[str]:
     """Ask the name service of this machine."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(name, None, type=SOCK_STREAM)
@@ -57,107 +57,113 @@ class Fetcher:
 
     def __init__(
         self,
-        rules: Rules | None = None,
+        rules: FetchRules | None = None,
         *,
-        resolve: Resolve = look_up,
-        tls: Callable[[], ssl.SSLContext] = tls,
-        seconds: float = SECONDS,
+        resolve: ResolveName = resolve_name,
+        tls: Callable[[], ssl.SSLContext] = tls_context,
+        seconds: float = FETCH_SECONDS,
     ) -> None:
-        self._rules = rules or Rules()
+        self._rules = rules or FetchRules()
         self._resolve = resolve
         self._tls = tls
         self._seconds = seconds
 
-    async def get(self, url: str, most: int, accept: str = "*/*") -> Fetched:
-        """Fetch up to `most` bytes; raises `NotFetched`."""
+    async def get(self, url: str, max_bytes: int, accept: str = "*/*") -> FetchedResource:
+        """Fetch up to `most` bytes; raises `FetchError`."""
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._followed(target(url, self._rules), most, accept)
+                return await self._follow_redirects(
+                    parse_target(url, self._rules), max_bytes, accept
+                )
         except TimeoutError as error:
             msg = f"it did not come within {self._seconds:g} seconds"
-            raise NotFetched(msg) from error
+            raise FetchError(msg) from error
         except (OSError, UnicodeError) as error:
             msg = "the connection broke"
-            raise NotFetched(msg) from error
+            raise FetchError(msg) from error
         except h11.ProtocolError as error:
             msg = "the server there does not speak HTTP as it should"
-            raise NotFetched(msg) from error
+            raise FetchError(msg) from error
 
-    async def _followed(self, wanted: Target, most: int, accept: str) -> Fetched:
-        for _ in range(REDIRECTS + 1):
-            reader, writer = await self._connected(wanted)
+    async def _follow_redirects(
+        self, target: FetchTarget, max_bytes: int, accept: str
+    ) -> FetchedResource:
+        for _ in range(MAX_REDIRECTS + 1):
+            reader, writer = await self._connect(target)
             try:
-                exchange = _Exchange(reader, writer, wanted)
-                head = await exchange.head(accept)
+                exchange = _HttpExchange(reader, writer, target)
+                head = await exchange.read_head(accept)
                 location = exchange.header("location")
-                if head.status_code not in _LEADS_ON or not location:
+                if head.status_code not in _REDIRECT_STATUSES or not location:
                     kind = exchange.header("content-type").partition(";")[0].strip().lower()
-                    content = await exchange.body(most)
-                    return Fetched(wanted.url, head.status_code, kind, content)
+                    content = await exchange.read_body(max_bytes)
+                    return FetchedResource(target.url, head.status_code, kind, content)
             finally:
                 writer.transport.abort()
-            wanted = redirected(wanted, location, self._rules)
-        msg = f"it leads on more than {REDIRECTS} times"
-        raise NotFetched(msg)
+            target = resolve_redirect(target, location, self._rules)
+        msg = f"it leads on more than {MAX_REDIRECTS} times"
+        raise FetchError(msg)
 
-    async def _connected(self, wanted: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(
+        self, target: FetchTarget
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the first of its addresses that is allowed, and answers."""
         failed: OSError | None = None
-        for address in await self._addresses(wanted):
+        for address in await self._resolve_allowed(target):
             try:
-                async with asyncio.timeout(_CONNECT):
-                    return await self._open(wanted, address)
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    return await self._open_connection(target, address)
             except OSError as error:  # a timeout is one as well
                 failed = error
-        msg = f"{wanted.host} cannot be reached"
+        msg = f"{target.host} cannot be reached"
         if isinstance(failed, ssl.SSLError):
-            msg = f"{wanted.host} cannot prove that it is {wanted.host}"
-        raise NotFetched(msg) from failed
+            msg = f"{target.host} cannot prove that it is {target.host}"
+        raise FetchError(msg) from failed
 
-    async def _addresses(self, wanted: Target) -> Sequence[str]:
-        numbers = wanted.numbers
+    async def _resolve_allowed(self, target: FetchTarget) -> Sequence[str]:
+        numbers = target.literal_address
         try:
-            found = [numbers] if numbers else await self._resolve(wanted.host)
+            found = [numbers] if numbers else await self._resolve(target.host)
         except OSError as error:
-            msg = f"there is no {wanted.host}"
-            raise NotFetched(msg) from error
-        allowed = [each for each in found if self._rules.allow(each, wanted.port)]
+            msg = f"there is no {target.host}"
+            raise FetchError(msg) from error
+        allowed = [each for each in found if self._rules.allows(each, target.port)]
         if not allowed:
-            msg = f"{wanted.host} is not on the public internet"
-            raise NotFetched(msg)
-        return allowed[:_MOST_TRIED]
+            msg = f"{target.host} is not on the public internet"
+            raise FetchError(msg)
+        return allowed[:_MAX_ADDRESSES]
 
-    async def _open(
-        self, wanted: Target, address: str
+    async def _open_connection(
+        self, target: FetchTarget, address: str
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if wanted.scheme == "http":
-            return await asyncio.open_connection(address, wanted.port)
+        if target.scheme == "http":
+            return await asyncio.open_connection(address, target.port)
         context = await asyncio.to_thread(self._tls)
-        name = wanted.host.rstrip(".")
+        name = target.host.rstrip(".")
         return await asyncio.open_connection(
-            address, wanted.port, ssl=context, server_hostname=name
+            address, target.port, ssl=context, server_hostname=name
         )
 
 
-class _Exchange:
+class _HttpExchange:
     """One request and its answer."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wanted: Target
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: FetchTarget
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._wanted = wanted
+        self._target = target
         self._http = h11.Connection(h11.CLIENT)
         self._headers: dict[bytes, bytes] = {}
 
-    async def head(self, accept: str) -> h11.Response:
+    async def read_head(self, accept: str) -> h11.Response:
         """Ask, and read how the answer begins."""
         request = h11.Request(
             method="GET",
-            target=self._wanted.path,
+            target=self._target.path,
             headers=[
-                ("Host", self._wanted.authority),
+                ("Host", self._target.authority),
                 ("User-Agent", "Holdfast"),
                 ("Accept", accept),
                 ("Accept-Encoding", "identity"),
@@ -166,7 +172,7 @@ class _Exchange:
         )
         for event in (request, h11.EndOfMessage()):
             self._writer.write(self._http.send(event) or b"")
-        while not isinstance(answer := await self._next(), h11.Response):
+        while not isinstance(answer := await self._next_event(), h11.Response):
             pass  # what only announces an answer
         self._headers = dict(answer.headers)
         return answer
@@ -175,23 +181,23 @@ class _Exchange:
         """Give a header of the answer."""
         return self._headers.get(name.encode(), b"").decode("latin-1")
 
-    async def body(self, most: int) -> bytes:
-        """Read the rest; raises `NotFetched` as soon as it is known to be too much."""
+    async def read_body(self, max_bytes: int) -> bytes:
+        """Read the rest; raises `FetchError` as soon as it is known to be too much."""
         if self.header("content-encoding").strip().lower() not in {"", "identity"}:
             msg = "it is sent compressed, which was not asked for"
-            raise NotFetched(msg)
+            raise FetchError(msg)
         received = bytearray()
         length = self.header("content-length")
         expected = int(length) if length.isdecimal() else 0
-        while expected <= most and len(received) <= most:
-            event = await self._next()
+        while expected <= max_bytes and len(received) <= max_bytes:
+            event = await self._next_event()
             if not isinstance(event, h11.Data):
                 return bytes(received)
             received += event.data
         msg = "it is too large"
-        raise NotFetched(msg)
+        raise FetchError(msg)
 
-    async def _next(self) -> object:
+    async def _next_event(self) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._reader.read(_PIECE))
+            self._http.receive_data(await self._reader.read(_READ_BYTES))
         return event

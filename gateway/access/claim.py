@@ -5,21 +5,21 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 
-class Claim(Struct, frozen=True):
+class OwnerClaim(Struct, frozen=True):
     """A code by which the first admin shows up, and links that hand it in, by platform."""
 
     code: str
     links: dict[str, str] = {}
 
 
-def how_to_claim(platforms: Sequence[str], claim: Claim, name: str) -> list[str]:
+def claim_instructions(platforms: Sequence[str], claim: OwnerClaim, program: str) -> list[str]:
     """Say how the owner shows up: by a link where there can be one, else by a message.
 
     `name`: by which the person starts this program.
     """
     send = f"send “claim {claim.code}” to the bot in a DM"
     by_platform = {
-        "discord": f"{send} (`{name} config discord-invite` prints\n"
+        "discord": f"{send} (`{program} config discord-invite` prints\n"
         "               the link that lets it into a server of yours)",
     } | {each: f"open {link} and press Start" for each, link in claim.links.items()}
     ways = [

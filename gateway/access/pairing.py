@@ -12,21 +12,23 @@ from typing import Literal
 
 from msgspec import Struct
 
-ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 """No 0 and O, no 1 and I: people read codes to each other."""
-LENGTH = 8
-LIFETIME = 3_600_000
+CODE_LENGTH = 8
+CODE_LIFETIME_MS = 3_600_000
 """Milliseconds a code is good for."""
-OPEN_PER_PLATFORM = 20
+MAX_OPEN_PER_PLATFORM = 20
 FREE_FAILURES = 3
 """Wrong codes that cost no waiting."""
-LONGEST_WAIT = 3_600_000
+MAX_WAIT_MS = 3_600_000
 
-_CODE = f"[{ALPHABET}{ALPHABET.lower()}]{{4}}[- ]?[{ALPHABET}{ALPHABET.lower()}]{{4}}"
-_CLAIM = re.compile(rf"(?:(?:[/!]?claim)|(?:[/!]start(?:@\w+)?))\s+({_CODE})", re.IGNORECASE)
+_CODE_PATTERN = f"[{CODE_ALPHABET}{CODE_ALPHABET.lower()}]{{4}}[- ]?[{CODE_ALPHABET}{CODE_ALPHABET.lower()}]{{4}}"
+_CLAIM_PATTERN = re.compile(
+    rf"(?:(?:[/!]?claim)|(?:[/!]start(?:@\w+)?))\s+({_CODE_PATTERN})", re.IGNORECASE
+)
 
 
-class Code(Struct, frozen=True):
+class PairingCode(Struct, frozen=True):
     """An open code, as it is kept."""
 
     kind: Literal["pair", "claim"]
@@ -39,7 +41,7 @@ class Code(Struct, frozen=True):
     @property
     def expires_at(self) -> int:
         """The first moment at which it is good no more."""
-        return self.created_at + LIFETIME
+        return self.created_at + CODE_LIFETIME_MS
 
 
 # --- writing and reading codes -----------------------------------------------------------------
@@ -47,43 +49,45 @@ class Code(Struct, frozen=True):
 
 def new_code(choose: Callable[[Sequence[str]], str]) -> str:
     """Make a code; `choose` picks one sign unpredictably (`secrets.choice`)."""
-    return "".join(choose(ALPHABET) for _ in range(LENGTH))
+    return "".join(choose(CODE_ALPHABET) for _ in range(CODE_LENGTH))
 
 
-def normal(code: str) -> str:
+def normalize_code(code: str) -> str:
     """Undo what people do to codes: small letters, a hyphen or space in the middle."""
     return re.sub(r"[\s-]", "", code).upper()
 
 
-def digest_of(code: str, key: bytes) -> str:
+def hash_code(code: str, key: bytes) -> str:
     """Hash a code for keeping; `key` is this installation's own."""
-    return hmac.new(key, normal(code).encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, normalize_code(code).encode(), hashlib.sha256).hexdigest()
 
 
-def claim_in(text: str) -> str | None:
+def find_claim_code(text: str) -> str | None:
     """Find a claim code in what a stranger says: `claim CODE` or `/start CODE`."""
-    match = _CLAIM.fullmatch(text.strip())
-    return normal(match[1]) if match else None
+    match = _CLAIM_PATTERN.fullmatch(text.strip())
+    return normalize_code(match[1]) if match else None
 
 
 # --- giving out --------------------------------------------------------------------------------
 
 
-class Offer(Struct, frozen=True):
+class OfferCode(Struct, frozen=True):
     """Give this person a new code."""
 
 
-class Waiting(Struct, frozen=True):
+class CodeAlreadyOffered(Struct, frozen=True):
     """This person has a code already; it cannot be shown again."""
 
     expires_at: int
 
 
-class Full(Struct, frozen=True):
+class PairingFull(Struct, frozen=True):
     """Too many strangers are waiting: say nothing to this one, and tell the admins."""
 
 
-def offer(codes: Iterable[Code], platform: str, principal: str, now: int) -> Offer | Waiting | Full:
+def decide_offer(
+    codes: Iterable[PairingCode], platform: str, principal: str, now: int
+) -> OfferCode | CodeAlreadyOffered | PairingFull:
     """Decide whether a stranger gets a code: one for each person, 20 on a platform."""
     waiting = [
         code
@@ -92,40 +96,40 @@ def offer(codes: Iterable[Code], platform: str, principal: str, now: int) -> Off
     ]
     for code in waiting:
         if code.principal == principal:
-            return Waiting(code.expires_at)
-    return Full() if len(waiting) >= OPEN_PER_PLATFORM else Offer()
+            return CodeAlreadyOffered(code.expires_at)
+    return PairingFull() if len(waiting) >= MAX_OPEN_PER_PLATFORM else OfferCode()
 
 
 # --- taking back -------------------------------------------------------------------------------
 
 
-class Redeemed(Struct, frozen=True):
+class CodeRedeemed(Struct, frozen=True):
     """The code is right. It must be deleted in the same transaction that lets the person in."""
 
-    code: Code
+    code: PairingCode
 
 
-class Expired(Struct, frozen=True):
+class CodeExpired(Struct, frozen=True):
     """The code was right once."""
 
 
-class Wrong(Struct, frozen=True):
+class CodeInvalid(Struct, frozen=True):
     """No such code: count it as a failure."""
 
 
-def redeem(
-    codes: Iterable[Code], text: str, key: bytes, kind: Literal["pair", "claim"], now: int
-) -> Redeemed | Expired | Wrong:
+def redeem_code(
+    codes: Iterable[PairingCode], text: str, key: bytes, kind: Literal["pair", "claim"], now: int
+) -> CodeRedeemed | CodeExpired | CodeInvalid:
     """Look a code up. All are compared, so that the time taken tells nothing."""
-    digest = digest_of(text, key)
+    digest = hash_code(text, key)
     found = [code for code in codes if hmac.compare_digest(code.digest, digest)]
     right = [code for code in found if code.kind == kind]
     if not right:
-        return Wrong()
-    return Redeemed(right[0]) if now < right[0].expires_at else Expired()
+        return CodeInvalid()
+    return CodeRedeemed(right[0]) if now < right[0].expires_at else CodeExpired()
 
 
-def next_allowed_attempt(failures: int, last: int) -> int:
+def next_allowed_attempt(failures: int, last_failed_at: int) -> int:
     """Tell when somebody may try again after wrong codes, the last of them at `last`.
 
     The first three cost nothing; then 2 s, 4 s, 8 s and so on, at most an hour. Whoever counts
@@ -133,5 +137,5 @@ def next_allowed_attempt(failures: int, last: int) -> int:
     """
     beyond = failures - FREE_FAILURES
     if beyond <= 0:
-        return last
-    return last + min(1000 << min(beyond, 12), LONGEST_WAIT)
+        return last_failed_at
+    return last_failed_at + min(1000 << min(beyond, 12), MAX_WAIT_MS)

@@ -10,32 +10,32 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gateway.access.pairing import (
-    Code,
-    Expired,
-    Full,
-    Offer,
-    Redeemed,
-    Wrong,
-    claim_in,
-    digest_of,
+    CodeExpired,
+    CodeInvalid,
+    CodeRedeemed,
+    OfferCode,
+    PairingCode,
+    PairingFull,
+    decide_offer,
+    find_claim_code,
+    hash_code,
     new_code,
     next_allowed_attempt,
-    offer,
-    redeem,
+    redeem_code,
 )
-from gateway.access.policy import Person, Policy, parse_admin, policy
+from gateway.access.policy import PersonEntry, Policy, build_policy, parse_admin_entry
 from gateway.settings import AccessSettings
 from platforms.core.contract import InboundMessage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, rfc3339
 
 _SHELF, _NAME = "people", "book"
-_DAY = 86_400_000
-_MOST_MENTIONS = 1_000
-_ADMINS = ""  # all of them together, where wrong codes are counted
+_DAY_MS = 86_400_000
+_MAX_MENTIONS = 1_000
+_ADMINS_KEY = ""  # all of them together, where wrong codes are counted
 
 
-class Friend(msgspec.Struct, frozen=True):
+class PairedPerson(msgspec.Struct, frozen=True):
     """Somebody who was let in by a code."""
 
     principal: str
@@ -44,35 +44,35 @@ class Friend(msgspec.Struct, frozen=True):
     since: int
 
 
-class Failures(msgspec.Struct, frozen=True):
+class FailedAttempts(msgspec.Struct, frozen=True):
     """Wrong codes of one person."""
 
     count: int
     last: int
 
 
-class Book(msgspec.Struct, frozen=True):
+class AccessState(msgspec.Struct, frozen=True):
     """Everything that is known about people."""
 
     key: str
-    codes: tuple[Code, ...] = ()
-    friends: tuple[Friend, ...] = ()
-    failures: dict[str, Failures] = {}
+    codes: tuple[PairingCode, ...] = ()
+    friends: tuple[PairedPerson, ...] = ()
+    failures: dict[str, FailedAttempts] = {}
 
 
-class Greeting(msgspec.Struct, frozen=True):
+class StrangerNotices(msgspec.Struct, frozen=True):
     """What a stranger is told, and what the admins are told about it; either may be empty."""
 
     notice: str = ""
     fields: dict[str, str | int] = {}
-    admins: str = ""
+    admin_notice: str = ""
     admin_fields: dict[str, str | int] = {}
 
 
-async def stored_book(store: SessionStore) -> Book | None:
+async def read_access_state(store: SessionStore) -> AccessState | None:
     """Read what is kept; None before the first start."""
     stored = await store.get_value(_SHELF, _NAME)
-    return None if stored is None else msgspec.json.decode(stored, type=Book)
+    return None if stored is None else msgspec.json.decode(stored, type=AccessState)
 
 
 class People:
@@ -90,132 +90,140 @@ class People:
         self._settings = settings
         self._choose = choose
         self._lock = asyncio.Lock()
-        self._book = Book(key="")
+        self._state = AccessState(key="")
         self._policy = Policy()
-        self._mentions: dict[str, int] = {}
+        self._last_mentions: dict[str, int] = {}
 
-    async def open(self) -> None:
+    async def load(self) -> None:
         """Read what is known; the very first time make this installation's key."""
-        book = await stored_book(self._store)
+        book = await read_access_state(self._store)
         if book is None:
-            await self._write(Book(key=secrets.token_hex(32)))
+            await self._save(AccessState(key=secrets.token_hex(32)))
         else:
-            self._take(book)
+            self._set_state(book)
 
-    def adopt(self, settings: AccessSettings) -> None:
+    def apply_settings(self, settings: AccessSettings) -> None:
         """Other entries are configured from now on."""
         self._settings = settings
-        self._take(self._book)
+        self._set_state(self._state)
 
-    def policy(self) -> Policy:
+    def current_policy(self) -> Policy:
         """Who is let in at this moment."""
         return self._policy
 
     @property
     def has_admin(self) -> bool:
         """Whether somebody on a platform is an admin; terminal and page always have their owner."""
-        return bool(self._settings.admins) or any(friend.admin for friend in self._book.friends)
+        return bool(self._settings.admins) or any(friend.admin for friend in self._state.friends)
 
     def admins(self) -> tuple[str, ...]:
         """Stable ids of the admins who can be written to."""
-        named = [each for each in self._settings.admins if isinstance(parse_admin(each), Person)]
-        return (*named, *(friend.principal for friend in self._book.friends if friend.admin))
+        named = [
+            each
+            for each in self._settings.admins
+            if isinstance(parse_admin_entry(each), PersonEntry)
+        ]
+        return (*named, *(friend.principal for friend in self._state.friends if friend.admin))
 
     # --- strangers ------------------------------------------------------------------------------
 
-    async def meet(self, message: InboundMessage, principal: str, *, direct: bool) -> Greeting:
+    async def handle_stranger(
+        self, message: InboundMessage, principal: str, *, direct: bool
+    ) -> StrangerNotices:
         """Somebody who is not let in wrote: a claim, a request to be let in, or a mention."""
         if not message.sender.id:  # nobody could be let in under it
-            return Greeting()
+            return StrangerNotices()
         name = message.sender.name or principal
         if not direct:
-            return self._mentioned(principal, name, message.address.chat)
-        code = claim_in(message.text)
+            return self._on_mention(principal, name, message.address.chat)
+        code = find_claim_code(message.text)
         if code:
             claimed = await self.claim(principal, name, code)
-            return Greeting("claimed" if claimed else "claim_refused")
+            return StrangerNotices("claimed" if claimed else "claim_refused")
         if not self._settings.pairing:
-            return Greeting()
-        return await self._request(message.address.platform, principal, name)
+            return StrangerNotices()
+        return await self._request_pairing(message.address.platform, principal, name)
 
-    def _mentioned(self, principal: str, name: str, chat: str) -> Greeting:
+    def _on_mention(self, principal: str, name: str, chat: str) -> StrangerNotices:
         now = self._clock.now()
-        if now - self._mentions.get(principal, -_DAY) < _DAY:
-            return Greeting()
-        if len(self._mentions) >= _MOST_MENTIONS:
-            self._mentions.clear()
-        self._mentions[principal] = now
+        if now - self._last_mentions.get(principal, -_DAY_MS) < _DAY_MS:
+            return StrangerNotices()
+        if len(self._last_mentions) >= _MAX_MENTIONS:
+            self._last_mentions.clear()
+        self._last_mentions[principal] = now
         fields: dict[str, str | int] = {"name": name, "principal": principal, "chat": chat}
-        return Greeting(admins="refused_mention", admin_fields=fields)
+        return StrangerNotices(admin_notice="refused_mention", admin_fields=fields)
 
-    async def _request(self, platform: str, principal: str, name: str) -> Greeting:
+    async def _request_pairing(self, platform: str, principal: str, name: str) -> StrangerNotices:
         async with self._lock:
             now = self._clock.now()
-            match offer(self._book.codes, platform, principal, now):
-                case Offer():
+            match decide_offer(self._state.codes, platform, principal, now):
+                case OfferCode():
                     text = new_code(self._choose)
-                    code = Code("pair", self._digest(text), platform, principal, now, name)
-                    await self._change(codes=(*self._alive(), code))
+                    code = PairingCode(
+                        "pair", self._hash_code(text), platform, principal, now, name
+                    )
+                    await self._update(codes=(*self._open_codes(), code))
                     fields: dict[str, str | int] = {
                         "name": name,
                         "principal": principal,
                         "code": text,
                     }
-                    return Greeting("pairing_code", {"code": text}, "pair_request", fields)
-                case Full():
-                    return Greeting(
-                        admins="refused_mention",
+                    return StrangerNotices("pairing_code", {"code": text}, "pair_request", fields)
+                case PairingFull():
+                    return StrangerNotices(
+                        admin_notice="refused_mention",
                         admin_fields={"name": name, "principal": principal, "chat": platform},
                     )
                 case _:
-                    return Greeting("pairing_pending")
+                    return StrangerNotices("pairing_pending")
 
     # --- codes ----------------------------------------------------------------------------------
 
-    async def new_claim(self) -> str:
+    async def create_claim_code(self) -> str:
         """Make a code by which the first admin shows up; an older one is void from now on."""
         async with self._lock:
             text = new_code(self._choose)
-            code = Code("claim", self._digest(text), "", "", self._clock.now())
-            kept = tuple(each for each in self._alive() if each.kind != "claim")
-            await self._change(codes=(*kept, code))
+            code = PairingCode("claim", self._hash_code(text), "", "", self._clock.now())
+            kept = tuple(each for each in self._open_codes() if each.kind != "claim")
+            await self._update(codes=(*kept, code))
             return text
 
-    async def claim(self, principal: str, name: str, text: str) -> bool:
+    async def claim(self, principal: str, name: str, code_text: str) -> bool:
         """Make somebody an admin, if the code is good; wrong ones make later tries wait."""
         async with self._lock:
-            found = await self._redeem(principal, text, "claim")
+            found = await self._redeem(principal, code_text, "claim")
             if found is None:
                 return False
-            friend = Friend(principal, name, admin=True, since=self._clock.now())
-            await self._let_in(friend, found)
+            friend = PairedPerson(principal, name, admin=True, since=self._clock.now())
+            await self._grant_access(friend, found)
             return True
 
-    async def approve(self, text: str) -> tuple[str, str] | None:
+    async def approve(self, code_text: str) -> tuple[str, str] | None:
         """Let in whom the code belongs to."""
         async with self._lock:
-            found = await self._redeem(_ADMINS, text, "pair")
+            found = await self._redeem(_ADMINS_KEY, code_text, "pair")
             if found is None:
                 return None
-            friend = Friend(found.principal, found.name, admin=False, since=self._clock.now())
-            await self._let_in(friend, found)
+            friend = PairedPerson(found.principal, found.name, admin=False, since=self._clock.now())
+            await self._grant_access(friend, found)
             return found.principal, found.name
 
     async def revoke(self, principal: str) -> bool:
         """Let somebody in no more; acts on the next message."""
         async with self._lock:
-            left = tuple(each for each in self._book.friends if each.principal != principal)
-            codes = tuple(each for each in self._alive() if each.principal != principal)
-            if len(left) == len(self._book.friends) and codes == self._alive():
+            left = tuple(each for each in self._state.friends if each.principal != principal)
+            codes = tuple(each for each in self._open_codes() if each.principal != principal)
+            if len(left) == len(self._state.friends) and codes == self._open_codes():
                 return False
-            await self._change(friends=left, codes=codes)
+            await self._update(friends=left, codes=codes)
             return True
 
-    def listed(self) -> list[dict[str, str]]:
+    def list_people(self) -> list[dict[str, str]]:
         """Open requests and people let in, for a person to read."""
         waiting = [
             {"principal": code.principal, "name": code.name, "state": "asks to be let in"}
-            for code in self._alive()
+            for code in self._open_codes()
             if code.kind == "pair"
         ]
         known = [
@@ -224,54 +232,58 @@ class People:
                 "name": each.name,
                 "state": f"{'admin' if each.admin else 'member'} since {rfc3339(each.since)[:10]}",
             }
-            for each in self._book.friends
+            for each in self._state.friends
         ]
         return waiting + known
 
-    async def _redeem(self, who: str, text: str, kind: str) -> Code | None:
+    async def _redeem(self, attempter: str, code_text: str, kind: str) -> PairingCode | None:
         now = self._clock.now()
-        tried = self._book.failures.get(who, Failures(0, 0))
+        tried = self._state.failures.get(attempter, FailedAttempts(0, 0))
         if now < next_allowed_attempt(tried.count, tried.last):
             return None
-        key = bytes.fromhex(self._book.key)
-        match redeem(self._book.codes, text, key, "claim" if kind == "claim" else "pair", now):
-            case Redeemed(code=code):
+        key = bytes.fromhex(self._state.key)
+        match redeem_code(
+            self._state.codes, code_text, key, "claim" if kind == "claim" else "pair", now
+        ):
+            case CodeRedeemed(code=code):
                 return code
-            case Wrong() | Expired():
-                failures = {**self._book.failures, who: Failures(tried.count + 1, now)}
-                recent = {name: each for name, each in failures.items() if now - each.last < _DAY}
-                await self._change(failures=recent)
+            case CodeInvalid() | CodeExpired():
+                failures = {**self._state.failures, attempter: FailedAttempts(tried.count + 1, now)}
+                recent = {
+                    name: each for name, each in failures.items() if now - each.last < _DAY_MS
+                }
+                await self._update(failures=recent)
         return None
 
-    async def _let_in(self, friend: Friend, code: Code) -> None:
+    async def _grant_access(self, person: PairedPerson, code: PairingCode) -> None:
         """In one write: the code is spent and the person is in."""
-        others = tuple(each for each in self._book.friends if each.principal != friend.principal)
-        codes = tuple(each for each in self._alive() if each.digest != code.digest)
-        failures = {k: v for k, v in self._book.failures.items() if k != friend.principal}
-        await self._change(friends=(*others, friend), codes=codes, failures=failures)
+        others = tuple(each for each in self._state.friends if each.principal != person.principal)
+        codes = tuple(each for each in self._open_codes() if each.digest != code.digest)
+        failures = {k: v for k, v in self._state.failures.items() if k != person.principal}
+        await self._update(friends=(*others, person), codes=codes, failures=failures)
 
     # --- the book -------------------------------------------------------------------------------
 
-    def _digest(self, text: str) -> str:
-        return digest_of(text, bytes.fromhex(self._book.key))
+    def _hash_code(self, text: str) -> str:
+        return hash_code(text, bytes.fromhex(self._state.key))
 
-    def _alive(self) -> tuple[Code, ...]:
+    def _open_codes(self) -> tuple[PairingCode, ...]:
         now = self._clock.now()
-        return tuple(code for code in self._book.codes if now < code.expires_at)
+        return tuple(code for code in self._state.codes if now < code.expires_at)
 
-    async def _change(self, **fields: object) -> None:
-        await self._write(msgspec.structs.replace(self._book, **fields))
+    async def _update(self, **fields: object) -> None:
+        await self._save(msgspec.structs.replace(self._state, **fields))
 
-    async def _write(self, book: Book) -> None:
-        await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(book).decode())
-        self._take(book)
+    async def _save(self, state: AccessState) -> None:
+        await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(state).decode())
+        self._set_state(state)
 
-    def _take(self, book: Book) -> None:
-        self._book = book
-        self._policy = policy(
+    def _set_state(self, state: AccessState) -> None:
+        self._state = state
+        self._policy = build_policy(
             self._settings.allow,
             self._settings.admins,
-            approved=(each.principal for each in book.friends if not each.admin),
-            appointed=(each.principal for each in book.friends if each.admin),
-            claim=any(code.kind == "claim" for code in book.codes),
+            approved=(each.principal for each in state.friends if not each.admin),
+            appointed=(each.principal for each in state.friends if each.admin),
+            claim_open=any(code.kind == "claim" for code in state.codes),
         )

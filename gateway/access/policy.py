@@ -42,7 +42,7 @@ the key of the API: it stands in the configuration, and opens as much."""
 # --- entries -----------------------------------------------------------------------------------
 
 
-class Person(Struct, frozen=True):
+class PersonEntry(Struct, frozen=True):
     """One person."""
 
     platform: str
@@ -50,14 +50,14 @@ class Person(Struct, frozen=True):
     account: str = ""
 
 
-class Everybody(Struct, frozen=True):
+class PlatformEntry(Struct, frozen=True):
     """All people of a platform."""
 
     platform: str
     account: str = ""
 
 
-class Members(Struct, frozen=True):
+class GroupEntry(Struct, frozen=True):
     """The members of a workspace or group."""
 
     platform: str
@@ -65,7 +65,7 @@ class Members(Struct, frozen=True):
     account: str = ""
 
 
-class Holders(Struct, frozen=True):
+class RoleEntry(Struct, frozen=True):
     """The holders of a role."""
 
     platform: str
@@ -73,7 +73,7 @@ class Holders(Struct, frozen=True):
     account: str = ""
 
 
-Entry = Person | Everybody | Members | Holders
+AccessEntry = PersonEntry | PlatformEntry | GroupEntry | RoleEntry
 
 _ENTRY = re.compile(r"(?P<platform>[a-z][a-z0-9_-]*)(?:@(?P<account>[A-Za-z0-9_.-]+))?:(?P<who>.*)")
 _GROUP = re.compile(r"(-?[A-Za-z0-9_.]+)/\*")
@@ -81,7 +81,7 @@ _ROLE = re.compile(r"[A-Za-z0-9_.]+/role:[A-Za-z0-9_.]+")
 _PERSON = re.compile(r"[!-)+-~]+")  # what ASCII can print, without space and *
 
 
-def parse_entry(text: str) -> Entry:
+def parse_entry(text: str) -> AccessEntry:
     """Read an entry; raises `ValueError` with what is wrong with it."""
     match = _ENTRY.fullmatch(text)
     if match is None:
@@ -89,11 +89,11 @@ def parse_entry(text: str) -> Entry:
         raise ValueError(msg)
     platform, account, who = match["platform"], match["account"] or "", match["who"]
     if who == "*":
-        return Everybody(platform, account)
+        return PlatformEntry(platform, account)
     if group := _GROUP.fullmatch(who):
-        return Members(platform, group[1], account)
+        return GroupEntry(platform, group[1], account)
     if _ROLE.fullmatch(who):
-        return Holders(platform, who, account)
+        return RoleEntry(platform, who, account)
     if "*" in who:
         msg = f"may have a * only as all of the id ({platform}:*) or after a group ({platform}:GROUP/*)"
         raise ValueError(msg)
@@ -103,22 +103,22 @@ def parse_entry(text: str) -> Entry:
     if who.startswith("@") and ":" not in who:
         msg = "names somebody by a name that can be changed; use the id that /whoami shows"
         raise ValueError(msg)
-    return Person(platform, who, account)
+    return PersonEntry(platform, who, account)
 
 
-def parse_admin(text: str) -> Entry:
+def parse_admin_entry(text: str) -> AccessEntry:
     """Read an entry of `access.admins`, where only persons and roles may stand."""
     entry = parse_entry(text)
-    if isinstance(entry, (Everybody, Members)):
+    if isinstance(entry, (PlatformEntry, GroupEntry)):
         msg = "would make everybody there an admin; name each person, or a role"
         raise ValueError(msg)  # noqa: TRY004 - the text is wrong, not its type
     return entry
 
 
-def by_membership(entries: Iterable[str], platform: str) -> bool:
+def has_membership_entries(entries: Iterable[str], platform: str) -> bool:
     """Tell whether groups or roles of a platform let somebody in who is not named there."""
     return any(
-        isinstance(entry, Members | Holders) and entry.platform == platform
+        isinstance(entry, GroupEntry | RoleEntry) and entry.platform == platform
         for entry in map(parse_entry, entries)
     )
 
@@ -129,28 +129,28 @@ def by_membership(entries: Iterable[str], platform: str) -> bool:
 class Policy(Struct, frozen=True):
     """Who is let in, as it stands now: configuration and pairings together."""
 
-    allow: frozenset[Entry] = frozenset()
-    admins: frozenset[Entry] = frozenset()
+    allow: frozenset[AccessEntry] = frozenset()
+    admins: frozenset[AccessEntry] = frozenset()
     approved: frozenset[str] = frozenset()  # principals let in by pairing
     appointed: frozenset[str] = frozenset()  # principals that became admin by the claim code
-    claim: bool = False  # a claim code is open: the first owner may still show up
+    claim_open: bool = False  # a claim code is open: the first owner may still show up
 
 
-def policy(
+def build_policy(
     allow: Iterable[str],
     admins: Iterable[str],
     *,
     approved: Iterable[str] = (),
     appointed: Iterable[str] = (),
-    claim: bool = False,
+    claim_open: bool = False,
 ) -> Policy:
     """Build a policy out of entries as they are written; raises `ValueError` like `parse_entry`."""
     return Policy(
         frozenset(parse_entry(text) for text in allow),
-        frozenset(parse_admin(text) for text in admins),
+        frozenset(parse_admin_entry(text) for text in admins),
         frozenset(approved),
         frozenset(appointed),
-        claim,
+        claim_open,
     )
 
 
@@ -172,35 +172,35 @@ class Stranger(Struct, frozen=True):
     direct: bool
 
 
-class Bot(Struct, frozen=True):
+class UnlistedBot(Struct, frozen=True):
     """A program that is not named in `access.allow`."""
 
     principal: str
 
 
-Decision = Allowed | NotAddressed | Stranger | Bot
+AccessDecision = Allowed | NotAddressed | Stranger | UnlistedBot
 
 
-def decide(policy: Policy, event: Inbound) -> Decision:
+def decide_access(policy: Policy, event: Inbound) -> AccessDecision:
     """Settle what may become of an event."""
     place, sender = event.address, event.sender
     principal = f"{place.platform}:{sender.id}"
     if isinstance(event, InboundMessage) and not (event.direct or event.addressed):
         return NotAddressed()
-    role = _role(policy, principal, sender, place.platform, place.account, place.chat)
+    role = _role_of(policy, principal, sender, place.platform, place.account, place.chat)
     if role is not None:
         return Allowed(principal, role)
     if sender.is_bot:
-        return Bot(principal)
+        return UnlistedBot(principal)
     return Stranger(principal, event.direct)
 
 
-def _role(
+def _role_of(
     policy: Policy, principal: str, sender: Sender, platform: str, account: str, chat: str
 ) -> Role | None:
     if not sender.id:
         return None
-    entries = _entries(sender, platform, account, chat)
+    entries = _matching_entries(sender, platform, account, chat)
     if principal in OWNERS or principal in policy.appointed or entries & policy.admins:
         return Role.ADMIN
     if principal in policy.approved or entries & policy.allow:
@@ -208,18 +208,18 @@ def _role(
     return None
 
 
-def _entries(sender: Sender, platform: str, account: str, chat: str) -> set[Entry]:
+def _matching_entries(sender: Sender, platform: str, account: str, chat: str) -> set[AccessEntry]:
     """All entries that would name this sender in this place."""
-    named: set[Entry] = set()
+    named: set[AccessEntry] = set()
     for under in {"", account}:
-        named.add(Person(platform, sender.id, under))
+        named.add(PersonEntry(platform, sender.id, under))
         if sender.is_bot:
             continue  # a program is let in only when it is named itself
-        named.add(Everybody(platform, under))
+        named.add(PlatformEntry(platform, under))
         for membership in sender.memberships:
             group, mark, rest = membership.partition("/")
             if rest == "*" or (not mark and group == chat):
-                named.add(Members(platform, group, under))
+                named.add(GroupEntry(platform, group, under))
             elif rest.startswith("role:"):
-                named.add(Holders(platform, membership, under))
+                named.add(RoleEntry(platform, membership, under))
     return named

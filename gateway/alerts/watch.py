@@ -6,112 +6,112 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gateway.alerts.admins import Book, Operators, Trouble
+from gateway.alerts.admins import AdminAlerts, AlertState, PlatformStatus
 from gateway.delivery.outbox import Delivery
-from gateway.observe.disk import Gauge
+from gateway.observe.disk import DiskGauge
 from gateway.spending.budgets import Budgets
 from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
-from sessions.values.steady_clock import Steady, in_words
+from sessions.values.steady_clock import SteadyClock, format_jump
 
 log = logging.getLogger(__name__)
 
 _SHELF, _NAME = "operators", "book"
-_AGAIN_SECONDS = 5.0
+_RETRY_SECONDS = 5.0
 """Pause after something could not be stored."""
 
-DISK_SECONDS = 60.0
+DISK_CHECK_SECONDS = 60.0
 """Pause between two looks at the disk."""
 
 
-class Vigil:
+class AlertWatch:
     """Looks whenever `news` is set, when a trouble has lasted long enough, and now and then."""
 
     def __init__(
         self,
         store: SessionStore,
         clock: Clock,
-        operators: Operators,
+        admin_alerts: AdminAlerts,
         delivery: Delivery,
         *,
-        platforms: Callable[[], Mapping[str, Trouble]],
-        gauge: Gauge,
+        platform_statuses: Callable[[], Mapping[str, PlatformStatus]],
+        disk_gauge: DiskGauge,
         budgets: Budgets,
-        news: asyncio.Event,
-        crashes: int = 0,
+        wakeup: asyncio.Event,
+        crash_count: int = 0,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._operators = operators
+        self._admin_alerts = admin_alerts
         self._delivery = delivery
-        self._platforms = platforms
-        self._gauge = gauge
+        self._platform_statuses = platform_statuses
+        self._disk_gauge = disk_gauge
         self._budgets = budgets
-        self._news = news
-        self._steady = Steady(clock)
-        self._crashes = crashes
-        self._kept = Book()
-        self._unsaid: tuple[PutItem, ...] = ()
+        self._wakeup = wakeup
+        self._steady_clock = SteadyClock(clock)
+        self._crash_count = crash_count
+        self._saved_state = AlertState()
+        self._unsent: tuple[PutItem, ...] = ()
 
-    async def open(self) -> None:
+    async def load(self) -> None:
         """Take up what an earlier process has told."""
         kept = await self._store.get_value(_SHELF, _NAME)
         if kept:
             try:
-                self._kept = msgspec.json.decode(kept, type=Book)
+                self._saved_state = msgspec.json.decode(kept, type=AlertState)
             except msgspec.DecodeError as error:
                 log.warning("what the admins were told cannot be read: %s", error)
-        self._operators.restore(self._kept)
+        self._admin_alerts.restore(self._saved_state)
 
     async def run(self) -> None:
         """Watch until cancelled."""
         while True:
-            self._news.clear()
-            if jump := self._steady.jump():
-                log.warning("the clock of this machine was set: %s", in_words(jump))
+            self._wakeup.clear()
+            if jump := self._steady_clock.take_jump():
+                log.warning("the clock of this machine was set: %s", format_jump(jump))
             try:
-                await self._look()
-                wait = self._until_next()
+                await self._check()
+                wait = self._seconds_to_next_check()
             except StoreError as error:
                 log.warning("the admins cannot be told now: %s", error)
-                wait = _AGAIN_SECONDS
+                wait = _RETRY_SECONDS
             try:
                 async with asyncio.timeout(wait):
-                    await self._news.wait()
+                    await self._wakeup.wait()
             except TimeoutError:
                 pass
 
-    def _until_next(self) -> float:
-        left = self._operators.alarms.seconds_left(self._clock.now())
-        return DISK_SECONDS if left is None else min(left, DISK_SECONDS)
+    def _seconds_to_next_check(self) -> float:
+        left = self._admin_alerts.alarms.seconds_until_next(self._clock.now())
+        return DISK_CHECK_SECONDS if left is None else min(left, DISK_CHECK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         told = (
-            *self._operators.look_at_crashes(self._crashes),
-            *self._operators.look(self._platforms()),
-            *self._operators.look_at_store(self._store.damage),
-            *await self._look_at_the_disk(),
-            *self._operators.look_at_budgets(
-                await self._budgets.standings(), self._budgets.free_in
+            *self._admin_alerts.check_safe_mode(self._crash_count),
+            *self._admin_alerts.check_platforms(self._platform_statuses()),
+            *self._admin_alerts.check_store(self._store.damage),
+            *await self._check_disk(),
+            *self._admin_alerts.check_budgets(
+                await self._budgets.statuses(), self._budgets.seconds_until_reset
             ),
         )
-        self._unsaid += tuple(change for change in told if isinstance(change, PutItem))
-        if self._unsaid:
-            await self._store.apply(*self._unsaid)
-            self._delivery.wake([change.item for change in self._unsaid])
-            self._unsaid = ()
-        await self._keep_book()
+        self._unsent += tuple(change for change in told if isinstance(change, PutItem))
+        if self._unsent:
+            await self._store.apply(*self._unsent)
+            self._delivery.enqueue([change.item for change in self._unsent])
+            self._unsent = ()
+        await self._save_state()
 
-    async def _look_at_the_disk(self) -> tuple[Change, ...]:
+    async def _check_disk(self) -> tuple[Change, ...]:
         try:
-            return self._operators.look_at_room(await self._gauge.read())
+            return self._admin_alerts.check_disk(await self._disk_gauge.read())
         except OSError:
             return ()  # `/readyz` names it; how much is left is not known
 
-    async def _keep_book(self) -> None:
-        book = self._operators.book
-        if book != self._kept:
+    async def _save_state(self) -> None:
+        book = self._admin_alerts.state
+        if book != self._saved_state:
             await self._store.put_value(_SHELF, _NAME, msgspec.json.encode(book).decode())
-            self._kept = book
+            self._saved_state = book

@@ -17,33 +17,33 @@ from agent.tools.contract import Tool
 from gateway.access.people import People
 from gateway.access.policy import Role
 from gateway.approvals import rules, wording
-from gateway.approvals.rules import Answerer, Refusal, code_of, may_answer
-from gateway.commands.contract import Call, Outcome, Tell
+from gateway.approvals.rules import Answerer, AnswerRefusal, approval_code, can_answer
+from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import Body, read_address, write_address, write_body
-from gateway.notices.catalogue import Fields, render
-from gateway.notices.compose import Announcer, command_form
+from gateway.delivery.view import ItemBody, read_address, write_address, write_body
+from gateway.notices.catalogue import NoticeFields, render_notice
+from gateway.notices.compose import NoticeComposer, command_template
 from platforms.core.contract import Address, Button, Capabilities
 from sessions.changes import AnswerApproval, PutApproval, PutItem
-from sessions.conversation.events import Command as By
+from sessions.conversation.events import CommandContext
 from sessions.errors import Conflict, StoreError
-from sessions.records import Approval, ApprovalState, Item, ItemState, ToolCall, TurnState
+from sessions.records import Approval, ApprovalState, ItemState, OutboxItem, ToolCall, TurnState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
-WAIT_SECONDS = 1800.0
+APPROVAL_TIMEOUT_SECONDS = 1800.0
 
-_DENIED = "denied"  # shelf: what was denied while nothing waited, by the call
+_DENIALS_SHELF = "denied"  # shelf: what was denied while nothing waited, by the call
 _BUTTONS = (("Allow", "approve"), ("Deny", "deny"))
-_LOOKED_THROUGH = 100  # newest rows of a chat among which its question is looked for
-_LONGEST_REASON = 500
-_ENDED = {TurnState.DONE, TurnState.FAILED, TurnState.STOPPED}
+_TIMELINE_ROWS = 100  # newest rows of a chat among which its question is looked for
+_MAX_REASON_LENGTH = 500
+_ENDED_STATES = {TurnState.DONE, TurnState.FAILED, TurnState.STOPPED}
 
 log = logging.getLogger(__name__)
 
 
-class Asking(msgspec.Struct, frozen=True):
+class RequestingTurn(msgspec.Struct, frozen=True):
     """The turn in which a tool wants to run."""
 
     key: str
@@ -53,7 +53,7 @@ class Asking(msgspec.Struct, frozen=True):
     person: str
 
 
-class Approvals:
+class ApprovalBroker:
     """Questions whether tools may run.
 
     `tasks` owns what goes on beside: a question is closed after its turn was stopped, which must
@@ -65,14 +65,14 @@ class Approvals:
         store: SessionStore,
         clock: Clock,
         ids: Ids,
-        announcer: Announcer,
+        announcer: NoticeComposer,
         delivery: Delivery,
         people: People,
         *,
         mode: Callable[[], Literal["ask", "never"]],
         capabilities: Callable[[Address], Capabilities | None],
-        tasks: Callable[[Coroutine[Any, Any, None]], object],
-        wait_seconds: float = WAIT_SECONDS,
+        create_task: Callable[[Coroutine[Any, Any, None]], object],
+        timeout_seconds: float = APPROVAL_TIMEOUT_SECONDS,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -82,303 +82,307 @@ class Approvals:
         self._people = people
         self._mode = mode
         self._capabilities = capabilities
-        self._tasks = tasks
-        self._wait = int(wait_seconds * 1000)
-        self._waiting: dict[str, asyncio.Future[Approval]] = {}
+        self._create_task = create_task
+        self._timeout_ms = int(timeout_seconds * 1000)
+        self._waiters: dict[str, asyncio.Future[Approval]] = {}
 
     # --- asking -----------------------------------------------------------------------------------
 
-    async def ask(self, asking: Asking, tool: Tool, call: ToolCall) -> str | None:
+    async def request_approval(
+        self, turn: RequestingTurn, tool: Tool, call: ToolCall
+    ) -> str | None:
         """Find out whether a call may run: None, it may, once; else why not, for the model."""
         if (
             self._mode() == "never" and tool.must_ask
         ):  # a repeat in doubt is asked about all the same
             return None
-        known = await self._asked_before(asking, call)
-        if known is None and (nobody := self._nobody(asking, tool)):
+        known = await self._find_earlier(turn, call)
+        if known is None and (nobody := self._why_unanswerable(turn, tool)):
             return nobody
-        asked = known or await self._new(asking, tool, call)
-        answer = self._waiting[asked.id] = asyncio.get_running_loop().create_future()
+        asked = known or await self._new_approval(turn, tool, call)
+        answer = self._waiters[asked.id] = asyncio.get_running_loop().create_future()
         try:
             if known is None:
-                await self._put(asked, must_ask=tool.must_ask)
-            return await self._outcome(asked, answer)
+                await self._publish(asked, must_ask=tool.must_ask)
+            return await self._resolve(asked, answer)
         except asyncio.CancelledError:
-            self._beside(self._given_up(asked.id, asking.turn_id))
+            self._in_background(self._close_abandoned(asked.id, turn.turn_id))
             raise
         finally:
-            del self._waiting[asked.id]
+            del self._waiters[asked.id]
 
-    async def _outcome(self, asked: Approval, answer: asyncio.Future[Approval]) -> str | None:
-        settled = await self._read(asked.id)  # somebody may have been quicker than the wait
+    async def _resolve(self, approval: Approval, answer: asyncio.Future[Approval]) -> str | None:
+        settled = await self._load(approval.id)  # somebody may have been quicker than the wait
         if settled.state is ApprovalState.OPEN:
-            settled = await self._answered(settled, answer)
+            settled = await self._wait_for_answer(settled, answer)
         if settled.state is ApprovalState.DENIED:
-            await self._note_denial(settled, None)  # it has counted now
+            await self._remember_denial(settled, None)  # it has counted now
         if settled.state is not ApprovalState.ALLOWED:
-            return wording.refused(settled)
+            return wording.refusal_text(settled)
         use = AnswerApproval(settled.id, ApprovalState.USED, settled.answered_by, self._clock.now())
         try:
             await self._store.apply(use)
         except Conflict:
-            return wording.USED_UP
+            return wording.PERMISSION_USED
         return None
 
-    async def _answered(self, asked: Approval, answer: asyncio.Future[Approval]) -> Approval:
+    async def _wait_for_answer(
+        self, approval: Approval, answer: asyncio.Future[Approval]
+    ) -> Approval:
         try:
-            async with asyncio.timeout((asked.expires_at - self._clock.now()) / 1000):
+            async with asyncio.timeout((approval.expires_at - self._clock.now()) / 1000):
                 return await answer
         except TimeoutError:
-            expired = await self._close(asked, ApprovalState.EXPIRED)
-            return expired or await self._read(asked.id)  # it was answered in that very moment
+            expired = await self._close(approval, ApprovalState.EXPIRED)
+            return expired or await self._load(approval.id)  # it was answered in that very moment
 
-    def _nobody(self, asking: Asking, tool: Tool) -> str | None:
-        if rules.unattended(asking.key):
+    def _why_unanswerable(self, turn: RequestingTurn, tool: Tool) -> str | None:
+        if rules.is_unattended(turn.key):
             return wording.UNATTENDED
-        if rules.by_requester(tool.risk) or self._is_admin(asking.person, asking.address):
+        if rules.can_requester_answer(tool.risk) or self._is_admin(turn.person, turn.address):
             return None
-        place = read_address(asking.address)
-        if rules.admins_by_role(self._people.policy(), place):
+        place = read_address(turn.address)
+        if rules.has_admin_roles(self._people.current_policy(), place):
             return None
-        return None if self._admins() else wording.NO_ADMIN
+        return None if self._reachable_admins() else wording.NO_ADMIN
 
     def _is_admin(self, person: str, address: str) -> bool:
-        return rules.is_admin(self._people.policy(), person, read_address(address))
+        return rules.is_admin(self._people.current_policy(), person, read_address(address))
 
-    def _admins(self) -> list[str]:
-        places = rules.places_of(self._people.admins())
+    def _reachable_admins(self) -> list[str]:
+        places = rules.admin_addresses(self._people.admins())
         return [write_address(place) for place in places if self._capabilities(place)]
 
     # --- the question -----------------------------------------------------------------------------
 
-    async def _new(self, asking: Asking, tool: Tool, call: ToolCall) -> Approval:
-        named = {each.id for each in await self._store.open_approvals()} | self._waiting.keys()
-        codes = {code_of(each) for each in named}
-        while code_of(id_ := self._ids.new("p")) in codes:
+    async def _new_approval(self, turn: RequestingTurn, tool: Tool, call: ToolCall) -> Approval:
+        named = {each.id for each in await self._store.open_approvals()} | self._waiters.keys()
+        codes = {approval_code(each) for each in named}
+        while approval_code(id_ := self._ids.new("p")) in codes:
             pass
         now = self._clock.now()
         return Approval(
             id=id_,
-            key=asking.key,
-            session_id=asking.session_id,
-            turn_id=asking.turn_id,
+            key=turn.key,
+            session_id=turn.session_id,
+            turn_id=turn.turn_id,
             call_id=call.id,
             tool=tool.name,
             arguments=call.arguments,
-            person=asking.person,
-            by_requester=rules.by_requester(tool.risk),
-            address=asking.address,
+            person=turn.person,
+            by_requester=rules.can_requester_answer(tool.risk),
+            address=turn.address,
             asked_at=now,
-            expires_at=now + self._wait,
+            expires_at=now + self._timeout_ms,
             state=ApprovalState.OPEN,
         )
 
-    async def _put(self, asked: Approval, *, must_ask: bool) -> None:
-        admins = self._asked_besides(asked)
-        here = wording.notice_of(asked, must_ask=must_ask, admins=bool(admins))
-        fields = wording.fields_of(asked)
-        items = [self._item(asked, 0, here, asked.address, fields)]
+    async def _publish(self, approval: Approval, *, must_ask: bool) -> None:
+        admins = self._admins_to_ask(approval)
+        here = wording.choose_notice(approval, must_ask=must_ask, ask_admins=bool(admins))
+        fields = wording.notice_fields(approval)
+        items = [self._question_item(approval, 0, here, approval.address, fields)]
         for number, place in enumerate(admins, 1):
-            told = {**fields, "person": asked.person}
-            items.append(self._item(asked, number, "ask", place, told))
-        await self._delivery.put(PutApproval(asked), *map(PutItem, items))
-        log.info("%s asks whether it may run: %s", asked.tool, code_of(asked.id))
+            told = {**fields, "person": approval.person}
+            items.append(self._question_item(approval, number, "ask", place, told))
+        await self._delivery.put(PutApproval(approval), *map(PutItem, items))
+        log.info("%s asks whether it may run: %s", approval.tool, approval_code(approval.id))
 
-    def _asked_besides(self, asked: Approval) -> list[str]:
+    def _admins_to_ask(self, approval: Approval) -> list[str]:
         """Admins who are asked in private because who is there may not answer."""
-        if asked.by_requester or self._is_admin(asked.person, asked.address):
+        if approval.by_requester or self._is_admin(approval.person, approval.address):
             return []
-        return self._admins()
+        return self._reachable_admins()
 
-    def _item(
-        self, asked: Approval, number: int, notice: str, address: str, fields: Fields
-    ) -> Item:
+    def _question_item(
+        self, approval: Approval, number: int, notice: str, address: str, fields: NoticeFields
+    ) -> OutboxItem:
         can = self._announcer.capabilities(address)
-        open_ = asked.state is ApprovalState.OPEN
-        buttons = tuple(Button(label, f"{action}:{asked.id}") for label, action in _BUTTONS)
+        open_ = approval.state is ApprovalState.OPEN
+        buttons = tuple(Button(label, f"{action}:{approval.id}") for label, action in _BUTTONS)
         shown = open_ and can is not None and can.buttons >= len(buttons)
-        text = render(notice, fields, command_form(can))
-        return Item(
-            id=f"{asked.id}.{number}",
+        text = render_notice(notice, fields, command_template(can))
+        return OutboxItem(
+            id=f"{approval.id}.{number}",
             address=address,
             kind="ask",
             state=ItemState.PENDING,
-            body=write_body(Body(text=text, buttons=buttons if shown else ())),
+            body=write_body(ItemBody(text=text, buttons=buttons if shown else ())),
             created_at=self._clock.now(),
-            turn_id=asked.turn_id,
+            turn_id=approval.turn_id,
         )
 
     # --- over a restart ---------------------------------------------------------------------------
 
-    async def _asked_before(self, asking: Asking, call: ToolCall) -> Approval | None:
+    async def _find_earlier(self, turn: RequestingTurn, call: ToolCall) -> Approval | None:
         """The question about this very call whose answer, given or to come, still counts."""
         # Open ones first: one that is answered while this looks is found by what it became.
-        if open_ := await self._still_open(asking, call):
+        if open_ := await self._find_open(turn, call):
             return open_
         allowed = await self._store.allowed_approval(
-            asking.session_id, call.name, call.arguments, self._clock.now() - 2 * self._wait
+            turn.session_id, call.name, call.arguments, self._clock.now() - 2 * self._timeout_ms
         )
-        if allowed and self._counts(allowed, asking):
+        if allowed and self._is_applicable(allowed, turn):
             return allowed
-        name = _name(asking.session_id, call.name, call.arguments)
-        noted = await self._store.get_value(_DENIED, name)
+        name = _call_hash(turn.session_id, call.name, call.arguments)
+        noted = await self._store.get_value(_DENIALS_SHELF, name)
         denied = await self._store.approval(noted) if noted else None
-        if denied and denied.state is ApprovalState.DENIED and self._counts(denied, asking):
+        if denied and denied.state is ApprovalState.DENIED and self._is_applicable(denied, turn):
             return denied
         return None
 
-    async def _still_open(self, asking: Asking, call: ToolCall) -> Approval | None:
-        this = (asking.session_id, call.name, call.arguments, asking.person)
-        for each in await self._store.open_approvals(asking.key):
+    async def _find_open(self, turn: RequestingTurn, call: ToolCall) -> Approval | None:
+        this = (turn.session_id, call.name, call.arguments, turn.person)
+        for each in await self._store.open_approvals(turn.key):
             same = this == (each.session_id, each.tool, each.arguments, each.person)
-            if same and self._clock.now() < each.expires_at and each.id not in self._waiting:
+            if same and self._clock.now() < each.expires_at and each.id not in self._waiters:
                 return each
         return None
 
-    def _counts(self, answered: Approval, asking: Asking) -> bool:
-        return answered.person == asking.person and not self._is_old(answered)
+    def _is_applicable(self, answered: Approval, turn: RequestingTurn) -> bool:
+        return answered.person == turn.person and not self._is_outdated(answered)
 
-    def _is_old(self, answered: Approval) -> bool:
-        return (answered.answered_at or 0) <= self._clock.now() - self._wait
+    def _is_outdated(self, answered: Approval) -> bool:
+        return (answered.answered_at or 0) <= self._clock.now() - self._timeout_ms
 
     # --- answers ----------------------------------------------------------------------------------
 
-    async def answer(self, call: Call, *, allow: bool) -> Outcome:
+    async def answer(self, call: CommandCall, *, allow: bool) -> CommandOutcome:
         """Take in `/approve [CODE]` or `/deny [CODE] [REASON]`."""
         questions = await self._store.open_approvals()
-        code, reason = rules.code_and_reason(call.args, questions)
+        code, reason = rules.parse_answer_args(call.args, questions)
         if allow:  # that has no reasons: whatever stands there is meant as a code
             code, reason = code or reason, ""
-        who = Answerer(call.principal, call.role is Role.ADMIN, call.by.address, call.direct)
-        found = rules.choose(questions, who, code)
-        if isinstance(found, Refusal):
-            return Tell(found.notice, found.fields)
-        outcome = await self._take(found, call.principal, allow=allow, reason=reason)
+        who = Answerer(call.principal, call.role is Role.ADMIN, call.context.address, call.direct)
+        found = rules.find_question(questions, who, code)
+        if isinstance(found, AnswerRefusal):
+            return NoticeReply(found.notice, found.fields)
+        outcome = await self._record_answer(found, call.principal, allow=allow, reason=reason)
         if outcome is not None:
             return outcome
-        return Tell("ask.may" if allow else "ask.may_not", {"tool": found.tool})
+        return NoticeReply("ask.may" if allow else "ask.may_not", {"tool": found.tool})
 
-    async def pressed(
-        self, question_id: str, who: By, _address: Address, *, role: Role, allow: bool
-    ) -> Outcome:
+    async def on_button(
+        self, question_id: str, who: CommandContext, _address: Address, *, role: Role, allow: bool
+    ) -> CommandOutcome:
         """Take in a button under a question, wherever that was shown."""
         found = await self._store.approval(question_id)
         if found is None:
-            return Tell("ask.unknown", {"code": code_of(question_id)})
-        if not may_answer(found, who.person, admin=role is Role.ADMIN):
-            refusal = rules.forbidden(found)
-            return Tell(refusal.notice, refusal.fields)
-        outcome = await self._take(found, who.person, allow=allow)
-        return outcome or Tell("ask.silent")
+            return NoticeReply("ask.unknown", {"code": approval_code(question_id)})
+        if not can_answer(found, who.person, admin=role is Role.ADMIN):
+            refusal = rules.refuse_answer(found)
+            return NoticeReply(refusal.notice, refusal.fields)
+        outcome = await self._record_answer(found, who.person, allow=allow)
+        return outcome or NoticeReply("ask.silent")
 
-    async def _take(
-        self, asked: Approval, who: str, *, allow: bool, reason: str = ""
-    ) -> Outcome | None:
+    async def _record_answer(
+        self, approval: Approval, who: str, *, allow: bool, reason: str = ""
+    ) -> CommandOutcome | None:
         """Store an answer; None: somebody waits for it, else what is to be said about it."""
-        if asked.state is not ApprovalState.OPEN:
-            late = asked.state is ApprovalState.EXPIRED
-            return Tell("ask.late" if late else "ask.answered")
-        if (why := await self._over(asked)) is not None:
-            await self._close(asked, ApprovalState.EXPIRED, reason=why)
-            return Tell("ask.late")
-        waits = asked.id in self._waiting
+        if approval.state is not ApprovalState.OPEN:
+            late = approval.state is ApprovalState.EXPIRED
+            return NoticeReply("ask.late" if late else "ask.answered")
+        if (why := await self._close_reason(approval)) is not None:
+            await self._close(approval, ApprovalState.EXPIRED, reason=why)
+            return NoticeReply("ask.late")
+        waits = approval.id in self._waiters
         if not allow and not waits:
-            await self._note_denial(asked, asked.id)
+            await self._remember_denial(approval, approval.id)
         state = ApprovalState.ALLOWED if allow else ApprovalState.DENIED
-        if await self._close(asked, state, who, reason[:_LONGEST_REASON]) is None:
-            return Tell("ask.answered")
-        log.info("%s %s by %s: %s", asked.tool, state, who, code_of(asked.id))
-        return None if waits else Tell("ask.noted")
+        if await self._close(approval, state, who, reason[:_MAX_REASON_LENGTH]) is None:
+            return NoticeReply("ask.answered")
+        log.info("%s %s by %s: %s", approval.tool, state, who, approval_code(approval.id))
+        return None if waits else NoticeReply("ask.noted")
 
-    async def _note_denial(self, denied: Approval, question_id: str | None) -> None:
+    async def _remember_denial(self, denied: Approval, question_id: str | None) -> None:
         """Let a denial that nothing waits for be found by the call; None: no more."""
-        name = _name(denied.session_id, denied.tool, denied.arguments)
-        await self._store.put_value(_DENIED, name, question_id)
+        name = _call_hash(denied.session_id, denied.tool, denied.arguments)
+        await self._store.put_value(_DENIALS_SHELF, name, question_id)
 
-    async def _over(self, asked: Approval) -> str | None:
+    async def _close_reason(self, approval: Approval) -> str | None:
         """Why a question is over, empty: its time is; None: it still holds."""
-        if self._clock.now() >= asked.expires_at:
+        if self._clock.now() >= approval.expires_at:
             return ""
-        ended = asked.id not in self._waiting and await self._has_ended(asked.turn_id)
-        return wording.OVER if ended else None
+        ended = approval.id not in self._waiters and await self._has_turn_ended(approval.turn_id)
+        return wording.TURN_ENDED if ended else None
 
-    async def _has_ended(self, turn_id: str) -> bool:
+    async def _has_turn_ended(self, turn_id: str) -> bool:
         """Whether a turn is over for good; an interrupted one may be taken up again."""
         turn = await self._store.turn(turn_id)
-        return turn is None or turn.state in _ENDED
+        return turn is None or turn.state in _ENDED_STATES
 
     async def _close(
-        self, asked: Approval, state: ApprovalState, by: str = "", reason: str = ""
+        self, approval: Approval, state: ApprovalState, by: str = "", reason: str = ""
     ) -> Approval | None:
         """Settle an open question, in all chats; None: somebody else did."""
         now = self._clock.now()
         settled = msgspec.structs.replace(
-            asked, state=state, answered_by=by, answered_at=now, reason=reason
+            approval, state=state, answered_by=by, answered_at=now, reason=reason
         )
-        items = await self._news(settled)
+        items = await self._updated_items(settled)
         try:
-            answer = AnswerApproval(asked.id, state, by, now, reason)
+            answer = AnswerApproval(approval.id, state, by, now, reason)
             await self._delivery.put(answer, *map(PutItem, items))
         except Conflict:
             return None
-        waiter = self._waiting.get(asked.id)
+        waiter = self._waiters.get(approval.id)
         if waiter and not waiter.done():
             waiter.set_result(settled)
         return settled
 
-    async def _news(self, settled: Approval) -> list[Item]:
+    async def _updated_items(self, settled: Approval) -> list[OutboxItem]:
         """The question's messages as they look from now on, wherever it was asked."""
-        notice, fields = wording.notice_of(settled), wording.fields_of(settled)
-        places = [settled.address, *(() if settled.by_requester else self._admins())]
+        notice, fields = wording.choose_notice(settled), wording.notice_fields(settled)
+        places = [settled.address, *(() if settled.by_requester else self._reachable_admins())]
         items = []
         for place in dict.fromkeys(places):
-            for row in await self._store.timeline(place, 0, _LOOKED_THROUGH):
-                if isinstance(row, Item) and row.id.rpartition(".")[0] == settled.id:
+            for row in await self._store.timeline(place, 0, _TIMELINE_ROWS):
+                if isinstance(row, OutboxItem) and row.id.rpartition(".")[0] == settled.id:
                     number = int(row.id.rpartition(".")[2])
-                    item = self._item(settled, number, notice, place, fields)
+                    item = self._question_item(settled, number, notice, place, fields)
                     # While it is on its way, delivery knows better what is shown of it.
                     shown = row.shown if row.state is ItemState.SENT else b""
                     items.append(msgspec.structs.replace(item, shown=shown))
         return items
 
-    async def _read(self, question_id: str) -> Approval:
+    async def _load(self, question_id: str) -> Approval:
         found = await self._store.approval(question_id)
         assert found is not None  # noqa: S101 - questions are never deleted while a turn runs
         return found
 
     # --- ends that nobody answered ----------------------------------------------------------------
 
-    async def expire(self) -> None:
+    async def close_expired(self) -> None:
         """Close questions whose time is over, or whose turn is; for the start and every hour."""
         for each in await self._store.open_approvals():
-            if (why := await self._over(each)) is not None:
+            if (why := await self._close_reason(each)) is not None:
                 await self._close(each, ApprovalState.EXPIRED, reason=why)
-        for name, question_id in (await self._store.values(_DENIED)).items():
+        for name, question_id in (await self._store.values(_DENIALS_SHELF)).items():
             noted = await self._store.approval(question_id)
-            if noted is None or not self._may_still_count(noted):
-                await self._store.put_value(_DENIED, name, None)
+            if noted is None or not self._is_still_relevant(noted):
+                await self._store.put_value(_DENIALS_SHELF, name, None)
 
-    def _may_still_count(self, noted: Approval) -> bool:
+    def _is_still_relevant(self, noted: Approval) -> bool:
         if noted.state is ApprovalState.OPEN:  # noted first, denied second
             return True
-        return noted.state is ApprovalState.DENIED and not self._is_old(noted)
+        return noted.state is ApprovalState.DENIED and not self._is_outdated(noted)
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            self._tasks(work)
+            self._create_task(work)
         except RuntimeError:  # the owner of the tasks ends, and with it the process
             work.close()
 
-    async def _given_up(self, question_id: str, turn_id: str) -> None:
+    async def _close_abandoned(self, question_id: str, turn_id: str) -> None:
         """A turn no longer waits: close its question, unless the turn is to go on some time."""
         try:
             # The end of a turn that was stopped was handed in before; behind this it is stored.
-            await self._store.prove_writable()
+            await self._store.check_writable()
             asked = await self._store.approval(question_id)
-            if asked is None or not await self._has_ended(turn_id):
+            if asked is None or not await self._has_turn_ended(turn_id):
                 return
             if asked.state is ApprovalState.OPEN:
-                await self._close(asked, ApprovalState.EXPIRED, reason=wording.OVER)
+                await self._close(asked, ApprovalState.EXPIRED, reason=wording.TURN_ENDED)
             elif asked.state is ApprovalState.ALLOWED:  # and never run: it must not count later
                 now = self._clock.now()
                 await self._store.apply(
@@ -388,7 +392,7 @@ class Approvals:
             log.warning("the question %s stays open until its time is over: %s", question_id, error)
 
 
-def _name(session_id: str, tool: str, arguments: str) -> str:
+def _call_hash(session_id: str, tool: str, arguments: str) -> str:
     """Name a call by all that makes it the very same."""
     made = f"{session_id}\0{tool}\0{arguments}"
     return hashlib.sha256(made.encode(errors="surrogatepass")).hexdigest()

@@ -10,20 +10,20 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agent.tools.risk import Risk
-from gateway.access.policy import OWNERS, Holders, Person, Policy, parse_admin
+from gateway.access.policy import OWNERS, PersonEntry, Policy, RoleEntry, parse_admin_entry
 from gateway.delivery.view import read_address
-from gateway.notices.catalogue import Fields
+from gateway.notices.catalogue import NoticeFields
 from platforms.core.contract import Address
 from sessions.key import parse_key
 from sessions.records import Approval
 
-UNATTENDED = frozenset({"api", "schedule"})
+UNATTENDED_PLATFORMS = frozenset({"api", "schedule"})
 """Conversations of these begin without a person who could be asked."""
 
-_LENGTH = 4
-_SIGNS = frozenset("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
-_MISREAD = str.maketrans("OIL", "011")
-_LIST_ENTRY = 60
+_CODE_LENGTH = 4
+_CODE_ALPHABET = frozenset("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+_MISREAD_CHARACTERS = str.maketrans("OIL", "011")
+_MAX_ARGUMENTS_LENGTH = 60
 
 
 class Answerer(msgspec.Struct, frozen=True):
@@ -35,34 +35,34 @@ class Answerer(msgspec.Struct, frozen=True):
     direct: bool
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class AnswerRefusal(msgspec.Struct, frozen=True):
     """Why there is nothing for them to answer, as a notice."""
 
     notice: str
-    fields: Fields = {}
+    fields: NoticeFields = {}
 
 
 # --- people ------------------------------------------------------------------------------------
 
 
-def by_requester(risk: Risk) -> bool:
+def can_requester_answer(risk: Risk) -> bool:
     """Whether the person whose turn it is may answer without being an admin."""
     return risk is not Risk.EXEC
 
 
-def may_answer(question: Approval, principal: str, *, admin: bool) -> bool:
+def can_answer(question: Approval, principal: str, *, admin: bool) -> bool:
     """Whether somebody is entitled to answer."""
     return admin or (question.by_requester and principal == question.person)
 
 
-def forbidden(question: Approval) -> Refusal:
+def refuse_answer(question: Approval) -> AnswerRefusal:
     """Say to somebody who is not entitled who is."""
-    return Refusal("not_yours" if question.by_requester else "admins_only")
+    return AnswerRefusal("not_yours" if question.by_requester else "admins_only")
 
 
-def unattended(key: str) -> bool:
+def is_unattended(key: str) -> bool:
     """Whether a conversation has nobody who reads along."""
-    return parse_key(key).platform in UNATTENDED
+    return parse_key(key).platform in UNATTENDED_PLATFORMS
 
 
 def is_admin(policy: Policy, principal: str, place: Address) -> bool:
@@ -70,25 +70,25 @@ def is_admin(policy: Policy, principal: str, place: Address) -> bool:
     if principal in OWNERS or principal in policy.appointed:
         return True
     platform, _, id_ = principal.partition(":")
-    named = {Person(platform, id_), Person(platform, id_, place.account)}
+    named = {PersonEntry(platform, id_), PersonEntry(platform, id_, place.account)}
     return not named.isdisjoint(policy.admins)
 
 
-def admins_by_role(policy: Policy, place: Address) -> bool:
+def has_admin_roles(policy: Policy, place: Address) -> bool:
     """Whether people whom no list names may turn out to be admins there."""
     return any(
-        isinstance(entry, Holders) and entry.platform == place.platform for entry in policy.admins
+        isinstance(entry, RoleEntry) and entry.platform == place.platform for entry in policy.admins
     )
 
 
-def places_of(admins: Iterable[str]) -> tuple[Address, ...]:
+def admin_addresses(admins: Iterable[str]) -> tuple[Address, ...]:
     """Where admins are written to in private, each once."""
-    found = (parse_admin(entry) for entry in admins)
+    found = (parse_admin_entry(entry) for entry in admins)
     return tuple(
         dict.fromkeys(
             Address(each.platform, each.id, each.account)
             for each in found
-            if isinstance(each, Person)
+            if isinstance(each, PersonEntry)
         )
     )
 
@@ -96,62 +96,68 @@ def places_of(admins: Iterable[str]) -> tuple[Address, ...]:
 # --- questions ---------------------------------------------------------------------------------
 
 
-def code_of(question_id: str) -> str:
+def approval_code(question_id: str) -> str:
     """How people name a question."""
-    return question_id[-_LENGTH:].upper()
+    return question_id[-_CODE_LENGTH:].upper()
 
 
-def read_code(text: str) -> str:
+def normalize_code(text: str) -> str:
     """Undo what people do to codes: small letters, and signs that look like others."""
-    return text.upper().translate(_MISREAD)
+    return text.upper().translate(_MISREAD_CHARACTERS)
 
 
-def code_and_reason(args: str, questions: Iterable[Approval]) -> tuple[str, str]:
+def parse_answer_args(args: str, questions: Iterable[Approval]) -> tuple[str, str]:
     """Read `[CODE] [REASON]`; the code is empty where the first word can only be a reason."""
     first, *rest = args.split() or [""]
-    known = {code_of(each.id) for each in questions}
-    if read_code(first) in known or _looks_like_a_code(first):
+    known = {approval_code(each.id) for each in questions}
+    if normalize_code(first) in known or _is_code_like(first):
         return first, " ".join(rest)
     return "", " ".join([first, *rest])
 
 
-def _looks_like_a_code(word: str) -> bool:
+def _is_code_like(word: str) -> bool:
     # Without a digit it may as well be a word of four letters.
-    return len(word) == _LENGTH and not word.isalpha() and _SIGNS.issuperset(word.upper())
+    return (
+        len(word) == _CODE_LENGTH and not word.isalpha() and _CODE_ALPHABET.issuperset(word.upper())
+    )
 
 
-def choose(questions: Sequence[Approval], who: Answerer, code: str) -> Approval | Refusal:
+def find_question(
+    questions: Sequence[Approval], answerer: Answerer, code: str
+) -> Approval | AnswerRefusal:
     """Find the question that somebody answers: by its code, or the only one they can mean.
 
     Those of the chat they write in come first; an admin in a private chat can mean any other, too.
     """
     if code:
-        return _by_code(questions, who, code)
-    here = [each for each in questions if _same_chat(each.address, who.address)]
-    if not here and who.admin and who.direct:
+        return _find_by_code(questions, answerer, code)
+    here = [each for each in questions if _is_same_chat(each.address, answerer.address)]
+    if not here and answerer.admin and answerer.direct:
         here = list(questions)
-    theirs = [each for each in here if may_answer(each, who.principal, admin=who.admin)]
+    theirs = [each for each in here if can_answer(each, answerer.principal, admin=answerer.admin)]
     if len(theirs) == 1:
         return theirs[0]
     if theirs:
-        return Refusal("ask.several", {"list": "\n".join(map(_line, theirs))})
-    return forbidden(here[0]) if here else Refusal("ask.none")
+        return AnswerRefusal("ask.several", {"list": "\n".join(map(_list_line, theirs))})
+    return refuse_answer(here[0]) if here else AnswerRefusal("ask.none")
 
 
-def _by_code(questions: Sequence[Approval], who: Answerer, code: str) -> Approval | Refusal:
+def _find_by_code(
+    questions: Sequence[Approval], answerer: Answerer, code: str
+) -> Approval | AnswerRefusal:
     for each in questions:
-        if code_of(each.id) == read_code(code):
-            mine = may_answer(each, who.principal, admin=who.admin)
-            return each if mine else forbidden(each)
-    return Refusal("ask.unknown", {"code": code})
+        if approval_code(each.id) == normalize_code(code):
+            mine = can_answer(each, answerer.principal, admin=answerer.admin)
+            return each if mine else refuse_answer(each)
+    return AnswerRefusal("ask.unknown", {"code": code})
 
 
-def _same_chat(one: str, other: str) -> bool:
+def _is_same_chat(one: str, other: str) -> bool:
     return read_address(one) == read_address(other)
 
 
-def _line(question: Approval) -> str:
+def _list_line(question: Approval) -> str:
     arguments = " ".join(question.arguments.replace("`", "'").split())
-    if len(arguments) > _LIST_ENTRY:
-        arguments = f"{arguments[: _LIST_ENTRY - 1]}…"
-    return f"{code_of(question.id)} {question.tool} `{arguments}`"
+    if len(arguments) > _MAX_ARGUMENTS_LENGTH:
+        arguments = f"{arguments[: _MAX_ARGUMENTS_LENGTH - 1]}…"
+    return f"{approval_code(question.id)} {question.tool} `{arguments}`"

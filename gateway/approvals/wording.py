@@ -6,31 +6,31 @@ nothing in it can look like anything else.
 
 import msgspec
 
-from gateway.approvals.rules import code_of
-from gateway.notices.catalogue import Fields
+from gateway.approvals.rules import approval_code
+from gateway.notices.catalogue import NoticeFields
 from sessions.records import Approval, ApprovalState
 
-LONGEST_SHOWN = 1500
+MAX_SHOWN_CHARS = 1500
 """Signs of the arguments that are shown; of longer ones the beginning and the end."""
 
-_SHOWN_OF_END = 400
-_MINUTE = 60_000
+_TAIL_CHARS = 400
+_MINUTE_MS = 60_000
 
 UNATTENDED = (
     "it needs a person's approval, and there is nobody in this conversation who could be asked."
 )
 NO_ADMIN = "it needs an admin's approval, and no admin can be reached."
-OVER = "the turn ended first"
+TURN_ENDED = "the turn ended first"
 """The reason of a question that ended for another cause than its time."""
 
-USED_UP = "the permission for it was used already."
+PERMISSION_USED = "the permission for it was used already."
 
 
-def notice_of(question: Approval, *, must_ask: bool = True, admins: bool = False) -> str:
+def choose_notice(question: Approval, *, must_ask: bool = True, ask_admins: bool = False) -> str:
     """Choose the words: `must_ask` is false where only a doubt asks, `admins` where they must."""
     match question.state:
         case ApprovalState.OPEN:
-            if admins:
+            if ask_admins:
                 return "ask.admin"
             return "ask" if must_ask else "ask.again"
         case ApprovalState.DENIED:
@@ -41,19 +41,19 @@ def notice_of(question: Approval, *, must_ask: bool = True, admins: bool = False
             return "ask.allowed"
 
 
-def fields_of(question: Approval) -> Fields:
+def notice_fields(question: Approval) -> NoticeFields:
     """What the words say."""
     return {
         "tool": question.tool,
-        "arguments": arguments_shown(question.arguments),
-        "code": code_of(question.id),
-        "min": (question.expires_at - question.asked_at) // _MINUTE,
+        "arguments": format_arguments(question.arguments),
+        "code": approval_code(question.id),
+        "min": (question.expires_at - question.asked_at) // _MINUTE_MS,
         "by": question.answered_by,
         "reason": question.reason,
     }
 
 
-def arguments_shown(arguments: str) -> str:
+def format_arguments(arguments: str) -> str:
     """Write arguments for a code block: one to a line, every sign visible, not too long."""
     try:
         text = msgspec.json.format(arguments, indent=2)
@@ -61,27 +61,27 @@ def arguments_shown(arguments: str) -> str:
         text = arguments
     # Signs that reorder or hide text, and what would end the block, stand there as JSON escapes.
     text = "".join(
-        sign if sign.isprintable() or sign == "\n" else _escaped(sign) for sign in text
-    ).replace("```", _escaped("`") * 3)
-    if len(text) <= LONGEST_SHOWN:
+        sign if sign.isprintable() or sign == "\n" else _json_escape(sign) for sign in text
+    ).replace("```", _json_escape("`") * 3)
+    if len(text) <= MAX_SHOWN_CHARS:
         return text
-    begin, end = text[: LONGEST_SHOWN - _SHOWN_OF_END], text[-_SHOWN_OF_END:]
+    begin, end = text[: MAX_SHOWN_CHARS - _TAIL_CHARS], text[-_TAIL_CHARS:]
     left_out = len(text) - len(begin) - len(end)
     return f"{begin}\n… {left_out} characters are not shown …\n{end}"
 
 
-def _escaped(sign: str) -> str:
-    units = sign.encode("utf-16-be", "surrogatepass")
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{int.from_bytes(units[at : at + 2]):04x}" for at in range(0, len(units), 2))
 
 
-def refused(question: Approval) -> str:
+def refusal_text(question: Approval) -> str:
     """Say why a call may not run, as the model reads it."""
     if question.state is ApprovalState.DENIED:
         why = f": {question.reason}" if question.reason else "."
         return f"denied by {question.answered_by}{why}"
     if question.state is ApprovalState.USED:
-        return USED_UP
-    minutes, rest = divmod(question.expires_at - question.asked_at, _MINUTE)
+        return PERMISSION_USED
+    minutes, rest = divmod(question.expires_at - question.asked_at, _MINUTE_MS)
     within = f"{minutes} minutes" if minutes and not rest else "the time there was"
     return f"it needs somebody's approval, and nobody answered within {within}."

@@ -1,34 +1,34 @@
 """Commands about what goes on beside the conversation: models, costs, questions of tools."""
 
-from gateway.commands.contract import Call, Command, Outcome
+from gateway.commands.contract import Command, CommandCall, CommandOutcome
 
 
-async def _model(call: Call) -> Outcome:
-    return await call.desk.asides.model(call)
+async def _model(call: CommandCall) -> CommandOutcome:
+    return await call.services.side_requests.model(call)
 
 
-async def _reasoning(call: Call) -> Outcome:
-    return await call.desk.asides.reasoning(call)
+async def _reasoning(call: CommandCall) -> CommandOutcome:
+    return await call.services.side_requests.reasoning(call)
 
 
-async def _usage(call: Call) -> Outcome:
-    return await call.desk.asides.usage(call)
+async def _usage(call: CommandCall) -> CommandOutcome:
+    return await call.services.side_requests.usage(call)
 
 
-async def _compact(call: Call) -> Outcome:
-    return await call.desk.asides.compact(call)
+async def _compact(call: CommandCall) -> CommandOutcome:
+    return await call.services.side_requests.compact(call)
 
 
-async def _btw(call: Call) -> Outcome:
-    return await call.desk.asides.btw(call)
+async def _btw(call: CommandCall) -> CommandOutcome:
+    return await call.services.side_requests.btw(call)
 
 
-async def _approve(call: Call) -> Outcome:
-    return await call.desk.questions.answer(call, allow=True)
+async def _approve(call: CommandCall) -> CommandOutcome:
+    return await call.services.approvals.answer(call, allow=True)
 
 
-async def _deny(call: Call) -> Outcome:
-    return await call.desk.questions.answer(call, allow=False)
+async def _deny(call: CommandCall) -> CommandOutcome:
+    return await call.services.approvals.answer(call, allow=False)
 
 
 COMMANDS = (

@@ -10,108 +10,108 @@ from typing import Protocol
 import msgspec
 
 from gateway.access.policy import Role
-from gateway.notices.catalogue import Fields
-from sessions.conversation.events import Command as By
+from gateway.notices.catalogue import NoticeFields
 from sessions.conversation.events import (
+    CommandContext,
+    ConversationState,
     Event,
     RunningTurn,
-    State,
 )
 from sessions.records import Session
 
 
-class Tell(msgspec.Struct, frozen=True):
+class NoticeReply(msgspec.Struct, frozen=True):
     """Answer with a notice."""
 
     notice: str
-    fields: Fields = {}
+    fields: NoticeFields = {}
     urgent: bool = False  # goes first in its chat
 
 
-class Act(msgspec.Struct, frozen=True):
+class ForwardEvent(msgspec.Struct, frozen=True):
     """Let the owner of the conversation do something."""
 
     event: Event
 
 
-class Taken(msgspec.Struct, frozen=True):
+class ReplyLater(msgspec.Struct, frozen=True):
     """It takes a while: whoever took it will answer, and close the stored command with that."""
 
 
-Outcome = Tell | Act | Taken
+CommandOutcome = NoticeReply | ForwardEvent | ReplyLater
 
 
-class Questions(Protocol):
+class ApprovalCommands(Protocol):
     """Answers to what tools ask; see `gateway.approvals.broker`."""
 
-    async def answer(self, call: "Call", *, allow: bool) -> Outcome:
+    async def answer(self, call: "CommandCall", *, allow: bool) -> CommandOutcome:
         """Allow or deny a tool call: the one whose code is given, or the only open one here."""
         ...
 
 
-class Asides(Protocol):
+class SideRequestCommands(Protocol):
     """What is asked beside the conversation; see `gateway.side_requests.service`."""
 
-    async def model(self, call: "Call") -> Outcome:
+    async def model(self, call: "CommandCall") -> CommandOutcome:
         """Show which model answers here and which others there are, or switch."""
         ...
 
-    async def reasoning(self, call: "Call") -> Outcome:
+    async def reasoning(self, call: "CommandCall") -> CommandOutcome:
         """Show or set how long the model may think here."""
         ...
 
-    async def usage(self, call: "Call") -> Outcome:
+    async def usage(self, call: "CommandCall") -> CommandOutcome:
         """What the last turn, this conversation and today cost."""
         ...
 
-    async def compact(self, call: "Call") -> Outcome:
+    async def compact(self, call: "CommandCall") -> CommandOutcome:
         """Put a summary in place of what was said so far."""
         ...
 
-    async def btw(self, call: "Call") -> Outcome:
+    async def btw(self, call: "CommandCall") -> CommandOutcome:
         """Answer a question that the conversation does not learn of."""
         ...
 
 
-class Restart(Protocol):
+class RestartCommands(Protocol):
     """Restarts the gateway; see `gateway.process.restart`."""
 
-    async def asked(self, call: "Call") -> Outcome:
+    async def request_restart(self, call: "CommandCall") -> CommandOutcome:
         """Restart, and tell who asked when it is over."""
         ...
 
 
-class Desk(Protocol):
+class CommandServices(Protocol):
     """What handlers may use of the gateway."""
 
     @property
-    def restart(self) -> Restart:
+    def restart(self) -> RestartCommands:
         """Restarts the gateway."""
         ...
 
     @property
-    def questions(self) -> Questions:
+    def approvals(self) -> ApprovalCommands:
         """Answers to what tools ask."""
         ...
 
     @property
-    def asides(self) -> Asides:
+    def side_requests(self) -> SideRequestCommands:
         """What is asked beside the conversation."""
         ...
 
-    async def look(self, key: str) -> State:
+    async def read_state(self, key: str) -> ConversationState:
         """How a conversation stands."""
         ...
 
-    async def sessions(self, key: str) -> Sequence[Session]:
+    async def list_sessions(self, key: str) -> Sequence[Session]:
         """The sessions of a conversation, the newest first."""
         ...
 
-    def running(self) -> Sequence[tuple[str, RunningTurn]]:
+    def running_turns(self) -> Sequence[tuple[str, RunningTurn]]:
         """All turns under way."""
         ...
 
-    async def stop_all(self, by: By) -> int:
+    async def stop_all(self, context: CommandContext) -> int:
         """Stop everything that runs; says how much it was."""
         ...
 
@@ -119,11 +119,11 @@ class Desk(Protocol):
         """Milliseconds since 1970."""
         ...
 
-    def restarting(self) -> bool:
+    def is_restarting(self) -> bool:
         """Whether the gateway is on its way down."""
         ...
 
-    def crashes(self) -> int:
+    def crash_count(self) -> int:
         """How many made it start in safe mode; 0: it is not in safe mode."""
         ...
 
@@ -144,21 +144,21 @@ class Desk(Protocol):
         ...
 
 
-class Call(msgspec.Struct, frozen=True):
+class CommandCall(msgspec.Struct, frozen=True):
     """One use of a command."""
 
     key: str
     args: str
-    by: By  # its `address` is where an answer goes, its `inbox` the stored command
+    context: CommandContext  # its `address` is where an answer goes, its `inbox` the stored command
     role: Role
     principal: str
     name: str
     direct: bool
-    form: str  # how a command is written there, such as `/{word}`
-    desk: Desk
+    command_template: str  # how a command is written there, such as `/{word}`
+    services: CommandServices
 
 
-Handler = Callable[[Call], Awaitable[Outcome]]
+CommandHandler = Callable[[CommandCall], Awaitable[CommandOutcome]]
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -166,7 +166,7 @@ class Command(msgspec.Struct, frozen=True):
 
     word: str
     summary: str
-    handler: Handler
+    handler: CommandHandler
     aliases: tuple[str, ...] = ()
     args: str = ""
     role: Role = Role.MEMBER

@@ -3,79 +3,87 @@
 from collections.abc import Sequence
 
 from gateway.access.policy import Role
-from gateway.commands.contract import Act, Call, Command, Outcome, Tell
-from gateway.process.safe_mode import safe_mode
+from gateway.commands.contract import (
+    Command,
+    CommandCall,
+    CommandOutcome,
+    ForwardEvent,
+    NoticeReply,
+)
+from gateway.process.safe_mode import safe_mode_text
 from sessions.conversation.events import (
-    New,
-    Resume,
-    Retry,
-    Stop,
-    Undo,
+    NewSession,
+    ResumeSession,
+    RetryTurn,
+    StopTurn,
+    UndoTurn,
 )
 from sessions.records import Session, SessionState
 from sessions.values.clock import rfc3339
 
-_LISTED = 10
+_MAX_LISTED = 10
 
 
-async def _new(call: Call) -> Outcome:
-    return Act(New(call.by))
+async def _new(call: CommandCall) -> CommandOutcome:
+    return ForwardEvent(NewSession(call.context))
 
 
-async def _stop(call: Call) -> Outcome:
+async def _stop(call: CommandCall) -> CommandOutcome:
     if call.args.lower() != "all":
-        return Act(Stop(call.by))
+        return ForwardEvent(StopTurn(call.context))
     if call.role is not Role.ADMIN:
-        return Tell("admins_only")
-    return Tell("stopped_all", {"n": await call.desk.stop_all(call.by)}, urgent=True)
+        return NoticeReply("admins_only")
+    return NoticeReply(
+        "stopped_all", {"n": await call.services.stop_all(call.context)}, urgent=True
+    )
 
 
-async def _retry(call: Call) -> Outcome:
-    return Act(Retry(call.by, None))
+async def _retry(call: CommandCall) -> CommandOutcome:
+    return ForwardEvent(RetryTurn(call.context, None))
 
 
-async def _undo(call: Call) -> Outcome:
-    return Act(Undo(call.by, None))
+async def _undo(call: CommandCall) -> CommandOutcome:
+    return ForwardEvent(UndoTurn(call.context, None))
 
 
-async def _resume(call: Call) -> Outcome:
+async def _resume(call: CommandCall) -> CommandOutcome:
     if not call.args:
-        return Act(Resume(call.by, None))
-    earlier = _earlier(await call.desk.sessions(call.key))
+        return ForwardEvent(ResumeSession(call.context, None))
+    earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     wanted = call.args.split()[0]
     found = [session for session in earlier if session.id.startswith(wanted)]
     if wanted.isdigit() and 0 < int(wanted) <= len(earlier):
         found = [earlier[int(wanted) - 1]]
     if len(found) != 1:
-        return Tell("nothing_to_resume")
-    return Act(Resume(call.by, found[0].id))
+        return NoticeReply("nothing_to_resume")
+    return ForwardEvent(ResumeSession(call.context, found[0].id))
 
 
-async def _sessions(call: Call) -> Outcome:
-    earlier = _earlier(await call.desk.sessions(call.key))
+async def _sessions(call: CommandCall) -> CommandOutcome:
+    earlier = _suspended_sessions(await call.services.list_sessions(call.key))
     if not earlier:
-        return Tell("text", {"text": "There is no earlier conversation here."})
+        return NoticeReply("text", {"text": "There is no earlier conversation here."})
     lines = [
-        f"{number}. {session.title or 'untitled'} · {_when(session)} · "
+        f"{number}. {session.title or 'untitled'} · {_format_updated_at(session)} · "
         f"{session.messages} messages · {session.reason}"
-        for number, session in enumerate(earlier[:_LISTED], 1)
+        for number, session in enumerate(earlier[:_MAX_LISTED], 1)
     ]
-    return Tell("sessions", {"list": "\n".join(lines)})
+    return NoticeReply("sessions", {"list": "\n".join(lines)})
 
 
-def _earlier(sessions: Sequence[Session]) -> list[Session]:
+def _suspended_sessions(sessions: Sequence[Session]) -> list[Session]:
     return [each for each in sessions if each.state is SessionState.SUSPENDED]
 
 
-def _when(session: Session) -> str:
+def _format_updated_at(session: Session) -> str:
     return rfc3339(session.updated_at)[:16].replace("T", " ")
 
 
-async def _status(call: Call) -> Outcome:
-    state = await call.desk.look(call.key)
+async def _status(call: CommandCall) -> CommandOutcome:
+    state = await call.services.read_state(call.key)
     lines = []
-    if state.turn and not state.turn.leaving:
-        minutes = (call.desk.now() - state.turn.started_at) // 60_000
+    if state.turn and not state.turn.cancelling:
+        minutes = (call.services.now() - state.turn.started_at) // 60_000
         request = " ".join(state.turn.request.split())[:80]
         lines.append(f"⏳ Working on “{request}” for {minutes} min.")
     else:
@@ -84,25 +92,25 @@ async def _status(call: Call) -> Outcome:
         f"{number}. waiting: “{' '.join(pending.message.content.split())[:80]}”"
         for number, pending in enumerate(state.waiting, 1)
     )
-    if state.session is None and state.earlier:
+    if state.session is None and state.resumable:
         lines.append("The last conversation is suspended; the next message starts a fresh one.")
     if call.role is Role.ADMIN:
-        lines.append(f"In all conversations {len(call.desk.running())} running.")
-        if crashes := call.desk.crashes():
-            lines.append(f"🛟 {safe_mode(crashes)}")
-    if call.desk.restarting():
+        lines.append(f"In all conversations {len(call.services.running_turns())} running.")
+        if crashes := call.services.crash_count():
+            lines.append(f"🛟 {safe_mode_text(crashes)}")
+    if call.services.is_restarting():
         lines.append("🔄 Restarting.")
-    return Tell("text", {"text": "\n".join(lines)})
+    return NoticeReply("text", {"text": "\n".join(lines)})
 
 
-async def _queue(_: Call) -> Outcome:
+async def _queue(_: CommandCall) -> CommandOutcome:
     """With a text behind it, it is a message; see `gateway.inbound.reader`."""
-    return Tell("queue_usage")
+    return NoticeReply("queue_usage")
 
 
-async def _steer(_: Call) -> Outcome:
+async def _steer(_: CommandCall) -> CommandOutcome:
     """As `_queue`."""
-    return Tell("steer_usage")
+    return NoticeReply("steer_usage")
 
 
 COMMANDS = (

@@ -1,35 +1,39 @@
 """Commands about people: who I am, who is let in."""
 
 from gateway.access.policy import Role
-from gateway.commands.contract import Call, Command, Outcome, Tell
+from gateway.commands.contract import Command, CommandCall, CommandOutcome, NoticeReply
 
 
-async def _start(call: Call) -> Outcome:
-    if call.args and call.direct and await call.desk.claim(call.principal, call.name, call.args):
-        return Tell("claimed")
-    return Tell("start")
+async def _start(call: CommandCall) -> CommandOutcome:
+    if (
+        call.args
+        and call.direct
+        and await call.services.claim(call.principal, call.name, call.args)
+    ):
+        return NoticeReply("claimed")
+    return NoticeReply("start")
 
 
-async def _whoami(call: Call) -> Outcome:
+async def _whoami(call: CommandCall) -> CommandOutcome:
     lines = (f"You are {call.principal} ({call.role.name.lower()}).", f"This chat is {call.key}.")
-    return Tell("text", {"text": "\n".join(lines)})
+    return NoticeReply("text", {"text": "\n".join(lines)})
 
 
-async def _pair(call: Call) -> Outcome:
+async def _pair(call: CommandCall) -> CommandOutcome:
     verb, _, rest = call.args.partition(" ")
     match verb.lower(), rest.strip():
         case ("list", ""):
-            return Tell("pair_list", {"list": await call.desk.pair_list()})
+            return NoticeReply("pair_list", {"list": await call.services.pair_list()})
         case ("approve", code) if code:
-            found = await call.desk.pair_approve(code)
+            found = await call.services.pair_approve(code)
             if found is None:
-                return Tell("pair_unknown")
-            return Tell("pair_approved", {"principal": found[0], "name": found[1]})
+                return NoticeReply("pair_unknown")
+            return NoticeReply("pair_approved", {"principal": found[0], "name": found[1]})
         case ("revoke", principal) if principal:
-            if await call.desk.pair_revoke(principal):
-                return Tell("pair_revoked", {"principal": principal})
-            return Tell("text", {"text": f"{principal} was not let in by pairing."})
-    return Tell("pair_usage")
+            if await call.services.pair_revoke(principal):
+                return NoticeReply("pair_revoked", {"principal": principal})
+            return NoticeReply("text", {"text": f"{principal} was not let in by pairing."})
+    return NoticeReply("pair_usage")
 
 
 COMMANDS = (

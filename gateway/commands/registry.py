@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from gateway.access.policy import Role
 from gateway.commands import beside, conversation, operating, people
-from gateway.commands.contract import Call, Command, Outcome, Tell
+from gateway.commands.contract import Command, CommandCall, CommandOutcome, NoticeReply
 from platforms.core.contract import MenuEntry
 
 
-class Commands:
+class CommandRegistry:
     """Commands by word; two that claim the same word are an error at start."""
 
     def __init__(self, commands: Iterable[Command]) -> None:
@@ -39,29 +39,29 @@ class Commands:
             for each in commands.values()
         )
 
-    async def run(self, word: str, call: Call) -> Outcome:
+    async def run(self, word: str, call: CommandCall) -> CommandOutcome:
         """The one gate: role first, then the handler."""
         command = self._by_word[word]
         if call.role < command.role:
-            return Tell("admins_only")
+            return NoticeReply("admins_only")
         return await command.handler(call)
 
-    def help(self, role: Role, form: str) -> str:
+    def help(self, role: Role, command_template: str) -> str:
         """One line per command that this role may use, in the platform's own form."""
         commands = {id(command): command for command in self._by_word.values()}
         return "\n".join(
-            f"{form.replace('{word}', command.word)} {command.args}".rstrip()
+            f"{command_template.replace('{word}', command.word)} {command.args}".rstrip()
             + f" · {command.summary}"
             for command in commands.values()
             if command.role <= role
         )
 
 
-async def _help(call: Call) -> Outcome:
-    return Tell("help", {"list": COMMANDS.help(call.role, call.form)})
+async def _help(call: CommandCall) -> CommandOutcome:
+    return NoticeReply("help", {"list": COMMANDS.help(call.role, call.command_template)})
 
 
-COMMANDS = Commands(
+COMMANDS = CommandRegistry(
     (
         *people.COMMANDS[:1],
         Command("help", "this list", _help, role=Role.GUEST),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gateway.errors import ConfigError
 
-OF_MACHINE = Path("/etc/holdfast/credentials")
-OF_USER = Path(".config/holdfast/credentials")
+MACHINE_FOLDER = Path("/etc/holdfast/credentials")
+USER_FOLDER = Path(".config/holdfast/credentials")
 """From the user's own folder."""
 
 PREFIX = "holdfast_"
@@ -20,23 +20,23 @@ PREFIX = "holdfast_"
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
-def folder(environ: Mapping[str, str]) -> Path | None:
+def find_folder(environ: Mapping[str, str]) -> Path | None:
     """Where they lie: where systemd put them, else in the user's own folder or the machine's."""
     if environ.get("CREDENTIALS_DIRECTORY"):
         return Path(environ["CREDENTIALS_DIRECTORY"])
     home = environ.get("HOME")
-    usual = (*((Path(home) / OF_USER,) if home else ()), OF_MACHINE)
-    return next((each for each in usual if readable(each)), None)
+    usual = (*((Path(home) / USER_FOLDER,) if home else ()), MACHINE_FOLDER)
+    return next((each for each in usual if is_readable(each)), None)
 
 
-def path(folder: Path, name: str) -> Path:
+def credential_path(folder: Path, name: str) -> Path:
     """The file of one of them; it need not exist."""
     plain = folder / Path(name).name
     prefixed = folder / f"{PREFIX}{Path(name).name}"
     return prefixed if not plain.exists() and prefixed.exists() else plain
 
 
-def variables(folder: Path) -> dict[str, str]:
+def read_variables(folder: Path) -> dict[str, str]:
     """What they are as variables; raises `ConfigError` for one that cannot be read."""
     return dict(_read(folder))
 
@@ -63,7 +63,7 @@ def _read(folder: Path) -> Iterator[tuple[str, str]]:
             raise ConfigError(msg) from error
 
 
-def readable(folder: Path) -> bool:
+def is_readable(folder: Path) -> bool:
     """Whether there is such a folder that we may look into: the machine's is root's alone."""
     try:
         next(folder.iterdir(), None)

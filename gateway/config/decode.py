@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origi
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 
-from gateway.config.layers import Raw, dotted
+from gateway.config.layers import UnquotedValue, format_path
 from gateway.config.toml_lines import KeyPath
 from sessions.values.spelling import did_you_mean
 
-Reader = Callable[[Any, KeyPath], object]
+ValueReader = Callable[[Any, KeyPath], object]
 """Turns a value into one of our own types; raises `ValueError` with what is wrong."""
 
 
@@ -29,7 +29,7 @@ class Problem(Struct, frozen=True):
 
 
 @runtime_checkable
-class Demanding(Protocol):
+class ChecksConflicts(Protocol):
     """Settings whose keys depend on each other."""
 
     def conflicts(self) -> Iterable[tuple[KeyPath, str]]:
@@ -37,67 +37,71 @@ class Demanding(Protocol):
         ...
 
 
-class Decoder:
+class ConfigDecoder:
     """Decodes one document; what is wrong gathers in `problems`."""
 
     def __init__(
         self,
-        readers: Mapping[type, Reader],
+        readers: Mapping[type, ValueReader],
         platforms: Mapping[str, type[Struct]],
         hints: Mapping[KeyPath, str],
-        homes: Mapping[str, str],
+        section_by_key: Mapping[str, str],
     ) -> None:
         self._readers = readers
         self._platforms = platforms
         self._hints = hints  # what to do when a required key is missing
-        self._homes = homes  # key -> the section it belongs to, for keys in a wrong one
+        self._section_by_key = (
+            section_by_key  # key -> the section it belongs to, for keys in a wrong one
+        )
         self.problems: list[Problem] = []
 
-    def struct(self, kind: type[Struct], value: object, path: KeyPath) -> Any:  # noqa: ANN401
+    def decode_struct(self, kind: type[Struct], value: object, path: KeyPath) -> Any:  # noqa: ANN401
         """Decode a table; `NODEFAULT` when something in it is wrong."""
-        table = value.toml if isinstance(value, Raw) else value
+        table = value.as_toml if isinstance(value, UnquotedValue) else value
         if not isinstance(table, dict):
-            return self._wrong(path, f"must be a table ([{dotted(path)}]), not {kind_of(table)}")
+            return self._add_problem(
+                path, f"must be a table ([{format_path(path)}]), not {describe_value(table)}"
+            )
         before = len(self.problems)
         fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
         for key in table:
             if key not in fields:
-                self._unknown((*path, key), fields)
+                self._add_unknown_key((*path, key), fields)
         found = {}
         for key, field in fields.items():
             if key in table:
-                found[field.name] = self._value(field.type, table[key], (*path, key))
+                found[field.name] = self._decode_value(field.type, table[key], (*path, key))
             elif field.required:
                 hint = self._hints.get((*path, key), "")
-                self._wrong((*path, key), f"is missing{hint}")
+                self._add_problem((*path, key), f"is missing{hint}")
         if len(self.problems) > before:
             return NODEFAULT
         settings = kind(**found)
-        if isinstance(settings, Demanding):
+        if isinstance(settings, ChecksConflicts):
             for inside, text in settings.conflicts():
-                self._wrong((*path, *inside), text)
+                self._add_problem((*path, *inside), text)
         return settings
 
-    def _value(self, kind: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
-        bare = strip(kind)
+    def _decode_value(self, kind: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
+        bare = unwrap_type(kind)
         if path == ("platforms",):
-            return self._each_platform(value)
+            return self._decode_platforms(value)
         if isinstance(bare, type) and issubclass(bare, Struct):
-            return self.struct(bare, value, path)
+            return self.decode_struct(bare, value, path)
         if get_origin(bare) is tuple:
-            return self._list(kind, get_args(bare)[0], value, path)
+            return self._decode_list(kind, get_args(bare)[0], value, path)
         if get_origin(bare) is dict:
-            return self._dict(kind, get_args(bare)[1], value, path)
+            return self._decode_table(kind, get_args(bare)[1], value, path)
         problems = []
-        for given in [value.toml, str(value)] if isinstance(value, Raw) else [value]:
+        for given in [value.as_toml, str(value)] if isinstance(value, UnquotedValue) else [value]:
             try:
-                return self._leaf(kind, given, path)
+                return self._decode_scalar(kind, given, path)
             except ValueError as error:
                 problems.append(str(error))
-        return self._wrong(path, problems[0])
+        return self._add_problem(path, problems[0])
 
-    def _leaf(self, kind: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
-        bare = strip(kind)
+    def _decode_scalar(self, kind: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
+        bare = unwrap_type(kind)
         if bare in self._readers:
             return self._readers[bare](value, path)
         finite = not isinstance(value, float) or math.isfinite(value)
@@ -108,21 +112,23 @@ class Decoder:
             pass
         raise ValueError(_must_be(kind, value))
 
-    def _list(self, kind: Any, item: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
-        items = value.toml if isinstance(value, Raw) else value
+    def _decode_list(self, kind: Any, item: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
+        items = value.as_toml if isinstance(value, UnquotedValue) else value
         if not isinstance(items, list):
-            return self._wrong(path, _must_be(kind, items))
-        return tuple(self._value(item, each, (*path, index)) for index, each in enumerate(items))
+            return self._add_problem(path, _must_be(kind, items))
+        return tuple(
+            self._decode_value(item, each, (*path, index)) for index, each in enumerate(items)
+        )
 
-    def _dict(self, kind: Any, item: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
-        table = value.toml if isinstance(value, Raw) else value
+    def _decode_table(self, kind: Any, item: Any, value: object, path: KeyPath) -> object:  # noqa: ANN401
+        table = value.as_toml if isinstance(value, UnquotedValue) else value
         if not isinstance(table, dict):
-            return self._wrong(path, _must_be(kind, table))
-        return {key: self._value(item, each, (*path, key)) for key, each in table.items()}
+            return self._add_problem(path, _must_be(kind, table))
+        return {key: self._decode_value(item, each, (*path, key)) for key, each in table.items()}
 
-    def _each_platform(self, value: object) -> object:
+    def _decode_platforms(self, value: object) -> object:
         if not isinstance(value, dict):
-            return self._wrong(("platforms",), "must be tables, such as [platforms.telegram]")
+            return self._add_problem(("platforms",), "must be tables, such as [platforms.telegram]")
         found = {}
         for name, table in value.items():
             kind = self._platforms.get(name.partition("@")[0])
@@ -132,70 +138,70 @@ class Decoder:
                 text = f"unknown platform {name}{hint}{known}"
                 self.problems.append(Problem(("platforms", name), text))
                 continue
-            found[name] = self.struct(kind, table, ("platforms", name))
+            found[name] = self.decode_struct(kind, table, ("platforms", name))
         return found
 
-    def _unknown(self, path: KeyPath, fields: Iterable[str]) -> None:
+    def _add_unknown_key(self, path: KeyPath, fields: Iterable[str]) -> None:
         key = str(path[-1])
         hint = did_you_mean(key, fields)
-        if not hint and key in self._homes and len(path) <= 2:  # noqa: PLR2004 - section.key
-            hint = f" (it belongs to [{self._homes[key]}])"
-        self.problems.append(Problem(path, f"unknown key {dotted(path)}{hint}"))
+        if not hint and key in self._section_by_key and len(path) <= 2:  # noqa: PLR2004 - section.key
+            hint = f" (it belongs to [{self._section_by_key[key]}])"
+        self.problems.append(Problem(path, f"unknown key {format_path(path)}{hint}"))
 
-    def _wrong(self, path: KeyPath, text: str) -> object:
-        self.problems.append(Problem(path, f"{dotted(path)} {text}"))
+    def _add_problem(self, path: KeyPath, text: str) -> object:
+        self.problems.append(Problem(path, f"{format_path(path)} {text}"))
         return NODEFAULT
 
 
 # --- types in plain words ----------------------------------------------------------------------
 
 
-def strip(kind: Any) -> Any:  # noqa: ANN401 - annotations have no type of their own
+def unwrap_type(kind: Any) -> Any:  # noqa: ANN401 - annotations have no type of their own
     """Take limits and `| None` off an annotation."""
     if get_origin(kind) is Annotated:
-        return strip(get_args(kind)[0])
+        return unwrap_type(get_args(kind)[0])
     if get_origin(kind) in {Union, types.UnionType}:
         (inner,) = (each for each in get_args(kind) if each is not type(None))
-        return strip(inner)
+        return unwrap_type(inner)
     return kind
 
 
-def metas(kind: Any) -> Iterator[Meta]:  # noqa: ANN401
+def iter_metas(kind: Any) -> Iterator[Meta]:  # noqa: ANN401
     """All limits and descriptions in an annotation."""
     if get_origin(kind) is Annotated:
         inner, *notes = get_args(kind)
         yield from (note for note in notes if isinstance(note, Meta))
-        yield from metas(inner)
+        yield from iter_metas(inner)
     elif get_origin(kind) in {Union, types.UnionType}:
         for each in get_args(kind):
-            yield from metas(each)
+            yield from iter_metas(each)
 
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_TYPE_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
-def in_words(kind: Any) -> str:  # noqa: ANN401
+def describe_type(kind: Any) -> str:  # noqa: ANN401
     """Say what a value must be: `a whole number from 1 to 65535`."""
-    bare = strip(kind)
-    for meta in metas(kind):
+    bare = unwrap_type(kind)
+    for meta in iter_metas(kind):
         if meta.extra and "form" in meta.extra:
             return str(meta.extra["form"])
     if get_origin(bare) is Literal:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(bare))
     if get_origin(bare) is tuple:
-        item = strip(get_args(bare)[0])
+        item = unwrap_type(get_args(bare)[0])
         if isinstance(item, type) and issubclass(item, Struct):
             return "a list of tables, each written [[...]]"
-        return f"a list, each {in_words(item)}"
+        return f"a list, each {describe_type(item)}"
     if get_origin(bare) is dict:
         return "a table"
-    return _WORDS.get(bare, "text") + _limits(kind)
+    return _TYPE_WORDS.get(bare, "text") + _describe_limits(kind)
 
 
-def _limits(kind: Any) -> str:  # noqa: ANN401
+def _describe_limits(kind: Any) -> str:  # noqa: ANN401
     low = high = None
     words = ""
-    for meta in metas(kind):
+    for meta in iter_metas(kind):
         low = meta.ge if meta.ge is not None else low
         high = meta.le if meta.le is not None else high
         words = f" greater than {meta.gt:g}" if meta.gt is not None else words
@@ -205,9 +211,9 @@ def _limits(kind: Any) -> str:  # noqa: ANN401
     return f" of at least {low}" if low is not None else words
 
 
-def kind_of(value: object) -> str:
+def describe_value(value: object) -> str:
     """Say what a value is, without showing it: it may be a secret in a wrong place."""
-    for kind, words in _WORDS.items():
+    for kind, words in _TYPE_WORDS.items():
         if isinstance(value, kind):
             return words
     if isinstance(value, list):
@@ -216,12 +222,12 @@ def kind_of(value: object) -> str:
 
 
 def _must_be(kind: Any, value: object) -> str:  # noqa: ANN401
-    bare = strip(kind)
-    text = f"must be {in_words(kind)}"
+    bare = unwrap_type(kind)
+    text = f"must be {describe_type(kind)}"
     if get_origin(bare) is Literal and isinstance(value, str):
         return f'{text}, not "{value}"' + did_you_mean(value, get_args(bare))
     if isinstance(value, (int, float)) and not isinstance(value, bool) and bare in {int, float}:
         return f"{text}, not {value}"
     if isinstance(value, str) and (bare is str or typing.get_origin(bare) is Literal):
         return text  # right kind, wrong form
-    return f"{text}, not {kind_of(value)}"
+    return f"{text}, not {describe_value(value)}"

@@ -21,20 +21,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from agent.providers.registry import available
+from agent.providers.registry import available_providers
 from agent.settings import SERVICES, TargetSettings
 from gateway.access.policy import parse_entry
 from gateway.config import credentials
-from gateway.config.decode import Decoder, Problem
-from gateway.config.layers import Origin, Raw, Tree, dotted, parse_setting
-from gateway.config.model_defaults import complete_model
-from gateway.config.toml_lines import KeyPath, locate
-from gateway.config.unsupported import FAMILIES, is_to_come
-from gateway.config.values import Values, others_can_read, read_text
+from gateway.config.decode import ConfigDecoder, Problem
+from gateway.config.layers import ConfigTree, UnquotedValue, ValueOrigin, format_path, parse_setting
+from gateway.config.model_defaults import fill_model_defaults
+from gateway.config.toml_lines import KeyPath, locate_keys
+from gateway.config.unsupported import SUPPORTED_TOOL_FAMILIES, is_unsupported
+from gateway.config.values import ConfigValues, is_readable_by_others, read_text
 from gateway.errors import ConfigError
-from gateway.process.handover import VARIABLE
+from gateway.process.handover import HANDOVER_VARIABLE
 from gateway.settings import Settings
-from gateway.spending.prices import problems as unpriced
+from gateway.spending.prices import check_prices
 from platforms.core.contract import PlatformSpec
 from sessions.key import parse_key
 from sessions.values.duration import Duration
@@ -42,17 +42,17 @@ from sessions.values.secret import Secret
 from sessions.values.size import Size
 from sessions.values.spelling import did_you_mean
 
-Specs = Mapping[str, PlatformSpec]
+PlatformSpecs = Mapping[str, PlatformSpec]
 
 
-class Options(Struct, frozen=True):
+class ConfigOptions(Struct, frozen=True):
     """What the command line says about the configuration."""
 
     config: Path | None = None
-    settings: tuple[str, ...] = ()  # each `dotted.key=VALUE`
+    overrides: tuple[str, ...] = ()  # each `dotted.key=VALUE`
 
 
-class Loaded(Struct, frozen=True):
+class LoadedConfig(Struct, frozen=True):
     """A configuration that works."""
 
     settings: Settings
@@ -62,7 +62,7 @@ class Loaded(Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-class Report(Struct, frozen=True):
+class ConfigReport(Struct, frozen=True):
     """What `config check` says."""
 
     path: Path | None
@@ -70,45 +70,49 @@ class Report(Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def environment() -> Mapping[str, str]:
+def read_environment() -> Mapping[str, str]:
     """Give the process's environment; everything else is given it as an argument.
 
     Files of the folder of credentials count as variables that are not set otherwise.
     """
-    folder = credentials.folder(os.environ)
-    kept = credentials.variables(folder) if folder else {}
+    folder = credentials.find_folder(os.environ)
+    kept = credentials.read_variables(folder) if folder else {}
     return {**kept, **os.environ} if kept else os.environ
 
 
-def inherited() -> Mapping[str, str]:
+def child_environment() -> Mapping[str, str]:
     """What a program that is started by us is to find: no secret that stands in a file."""
     return os.environ
 
 
 def take_handover() -> str:
     """What the process whose place this one took has left for it; nothing started later sees it."""
-    return os.environ.pop(VARIABLE, "")
+    return os.environ.pop(HANDOVER_VARIABLE, "")
 
 
-def load(options: Options, environ: Mapping[str, str], specs: Specs) -> Loaded:
+def load(options: ConfigOptions, environ: Mapping[str, str], specs: PlatformSpecs) -> LoadedConfig:
     """Read the configuration; raises `ConfigError` with a line for everything that is wrong."""
     return _Loader(options, environ, specs).load()
 
 
-def check(options: Options, environ: Mapping[str, str], specs: Specs) -> Report:
+def check(options: ConfigOptions, environ: Mapping[str, str], specs: PlatformSpecs) -> ConfigReport:
     """Like `load`, but what is wrong is the answer."""
     try:
         loaded = load(options, environ, specs)
     except ConfigError as error:
-        return Report(config_file(options, environ), error.lines, ())
-    return Report(loaded.path, (), loaded.warnings)
+        return ConfigReport(config_file(options, environ), error.lines, ())
+    return ConfigReport(loaded.path, (), loaded.warnings)
 
 
 def read_platform(
-    name: str, table: Mapping[str, object], file: Path, environ: Mapping[str, str], known: Specs
+    name: str,
+    table: Mapping[str, object],
+    file: Path,
+    environ: Mapping[str, str],
+    specs: PlatformSpecs,
 ) -> Struct:
     """Read one platform's table as if it stood in this file; raises `ConfigError`."""
-    return _Loader(Options(file), environ, known).platform(name, table)
+    return _Loader(ConfigOptions(file), environ, specs).load_platform(name, table)
 
 
 SERVICE_HOME = Path("/var/lib/holdfast")
@@ -116,7 +120,7 @@ SERVICE_HOME = Path("/var/lib/holdfast")
 
 
 def state_folder(
-    environ: Mapping[str, str], *, service: Path = SERVICE_HOME, root: bool | None = None
+    environ: Mapping[str, str], *, service_home: Path = SERVICE_HOME, is_root: bool | None = None
 ) -> Path:
     """Where everything is kept that must survive.
 
@@ -127,17 +131,19 @@ def state_folder(
     if environ.get("STATE_DIRECTORY"):
         return Path(environ["STATE_DIRECTORY"].partition(":")[0])  # systemd may name several
     own = _user_folder(environ) / ".local/share/holdfast"
-    root = os.geteuid() == 0 if root is None else root
-    return service if root and not own.exists() and (service / "lock").exists() else own
+    is_root = os.geteuid() == 0 if is_root is None else is_root
+    return (
+        service_home if is_root and not own.exists() and (service_home / "lock").exists() else own
+    )
 
 
-def of_service(environ: Mapping[str, str]) -> bool:
+def is_service_home(environ: Mapping[str, str]) -> bool:
     """Whether the state folder is the machine's service's, and nobody said that it should be."""
     chosen = environ.get("HOLDFAST_HOME") or environ.get("STATE_DIRECTORY")
     return not chosen and state_folder(environ) == SERVICE_HOME
 
 
-def config_file(options: Options, environ: Mapping[str, str]) -> Path | None:
+def config_file(options: ConfigOptions, environ: Mapping[str, str]) -> Path | None:
     """Choose the file to read; None when there is none. A file that is named must exist."""
     if options.config is not None:
         return options.config
@@ -158,71 +164,76 @@ def _user_folder(environ: Mapping[str, str]) -> Path:
 class _Loader:
     """One run of `load`: carries what is found on the way."""
 
-    def __init__(self, options: Options, environ: Mapping[str, str], specs: Specs) -> None:
+    def __init__(
+        self, options: ConfigOptions, environ: Mapping[str, str], specs: PlatformSpecs
+    ) -> None:
         self._options = options
         self._environ = environ
         self._specs = specs
         self._path = config_file(options, environ)
-        self._tree = Tree()
+        self._tree = ConfigTree()
         self._problems: list[str] = []
         self._warnings: list[str] = []
 
-    def load(self) -> Loaded:
-        self._take_environment()
+    def load(self) -> LoadedConfig:
+        self._apply_environment()
         if self._path is not None:
-            self._take_file(self._path)
-        for text in self._options.settings:
-            self._take_setting(text)
-        self._report(complete_model(self._tree, self._environ))
+            self._apply_file(self._path)
+        for text in self._options.overrides:
+            self._apply_override(text)
+        self._add_problems(fill_model_defaults(self._tree, self._environ))
         settings = self._decode()
         if settings is not None:
-            self._refuse_providers(settings)
-            self._refuse_what_is_to_come(settings)
-            self._report(
-                [Problem(path, f"{dotted(path)}: {text}") for path, text in unpriced(settings)]
+            self._refuse_unknown_providers(settings)
+            self._refuse_unsupported(settings)
+            self._add_problems(
+                [
+                    Problem(path, f"{format_path(path)}: {text}")
+                    for path, text in check_prices(settings)
+                ]
             )
         if self._problems or settings is None:
             raise ConfigError(*dict.fromkeys(self._problems))
-        self._warn_of_entries(settings)
+        self._warn_of_unknown_platforms(settings)
         origins = self._tree.origins().items()
         sources = {path: origin.label for path, origin in origins if origin.kind != "default"}
         home = state_folder(self._environ)
-        return Loaded(settings, home, self._path, sources, tuple(self._warnings))
+        return LoadedConfig(settings, home, self._path, sources, tuple(self._warnings))
 
-    def platform(self, name: str, table: Mapping[str, object]) -> Struct:
+    def load_platform(self, name: str, table: Mapping[str, object]) -> Struct:
         path = ("platforms", name)
-        self._take_environment()
-        self._tree.put(path, dict(table), Origin(dotted(path), "set"))
+        self._apply_environment()
+        self._tree.put(path, dict(table), ValueOrigin(format_path(path), "set"))
         decoder = self._decoder()
-        found = decoder.struct(self._specs[name].config, self._tree.get(path), path)
-        self._report(decoder.problems)
+        found = decoder.decode_struct(self._specs[name].config, self._tree.get(path), path)
+        self._add_problems(decoder.problems)
         if self._problems or not isinstance(found, Struct):
             raise ConfigError(*dict.fromkeys(self._problems))
         return found
 
     # --- layers, the weakest first
 
-    def _take_environment(self) -> None:
+    def _apply_environment(self) -> None:
         for name, value in sorted(self._environ.items()):
-            if not value or not name.startswith("HOLDFAST_") or name in _PLACES:
+            if not value or not name.startswith("HOLDFAST_") or name in _RESERVED_VARIABLES:
                 continue
             if "__" in name:
                 path = tuple(name.removeprefix("HOLDFAST_").lower().split("__"))
-                self._tree.put(path, Raw(value), Origin(name, "environment"))
-            elif not _OF_KUBERNETES.match(name):
-                hint = did_you_mean(name, {*_PLACES, *_variables(self._specs)})
+                self._tree.put(path, UnquotedValue(value), ValueOrigin(name, "environment"))
+            elif not _KUBERNETES_VARIABLE.match(name):
+                hint = did_you_mean(name, {*_RESERVED_VARIABLES, *_known_variables(self._specs)})
                 self._problems.append(f"{name}: unknown variable{hint}")
         for platform, spec in self._specs.items():
             for key, name in spec.secrets.items():
                 path = ("platforms", platform, key)
                 if self._environ.get(name) and self._tree.get(path) is None:
-                    self._tree.put(path, self._environ[name], Origin(name, "environment"))
+                    self._tree.put(path, self._environ[name], ValueOrigin(name, "environment"))
 
-    def _take_file(self, path: Path) -> None:
+    def _apply_file(self, path: Path) -> None:
         text = ""
         try:
             text = path.read_text(encoding="utf-8-sig")
-            document, lines = tomllib.loads(text), locate(text)
+            document, lines = tomllib.loads(text), locate_keys(text)
         except OSError as error:
             problem = f"{path}: cannot be read: {error.strerror}"
         except UnicodeDecodeError:
@@ -230,34 +241,36 @@ class _Loader:
         except RecursionError:
             problem = f"{path}: is nested too deeply"
         except ValueError as error:
-            problem = _syntax(path, text, str(error))
+            problem = _syntax_problem(path, text, str(error))
         else:
             self._tree.put_file(document, lines, str(path))
             return
         raise ConfigError(*self._problems, problem)
 
-    def _take_setting(self, text: str) -> None:
+    def _apply_override(self, text: str) -> None:
         key = text.partition("=")[0].strip()
         try:
             path, value = parse_setting(text)
         except ValueError as error:
             self._problems.append(f"--set {key}: {error}")
             return
-        harmless = len(value) <= _SHOWN and value.isprintable() and not _SECRET_KEY.search(key)
+        harmless = (
+            len(value) <= _MAX_SHOWN_LENGTH and value.isprintable() and not _SECRET_KEY.search(key)
+        )
         shown = f"={value}" if harmless else ""
-        self._tree.put(path, value, Origin(f"--set {key}{shown}", "set"))
+        self._tree.put(path, value, ValueOrigin(f"--set {key}{shown}", "set"))
 
     # --- decoding
 
-    def _decoder(self) -> Decoder:
+    def _decoder(self) -> ConfigDecoder:
         folder = self._path.absolute().parent if self._path else Path.cwd()
-        values = Values(self._environ, folder, self._warn_of_literal)
-        return Decoder(
+        values = ConfigValues(self._environ, folder, self._warn_of_plain_secret)
+        return ConfigDecoder(
             readers={
-                Secret: values.secret,
-                Path: values.path,
-                Duration: values.duration,
-                Size: values.size,
+                Secret: values.read_secret,
+                Path: values.read_path,
+                Duration: values.read_duration,
+                Size: values.read_size,
             },
             platforms={name: spec.config for name, spec in self._specs.items()},
             hints={
@@ -265,27 +278,27 @@ class _Loader:
                 for name, spec in self._specs.items()
                 for key, variable in spec.secrets.items()
             },
-            homes=_homes(),
+            section_by_key=_section_by_key(),
         )
 
     def _decode(self) -> Settings | None:
         decoder = self._decoder()
-        settings = decoder.struct(Settings, self._tree.document, ())
-        self._report(decoder.problems)
+        settings = decoder.decode_struct(Settings, self._tree.document, ())
+        self._add_problems(decoder.problems)
         if not isinstance(settings, Settings):
             return None
         prompt = settings.agent.system_prompt_file
         found, otherwise = read_text(prompt) if prompt else ("-", "")
         if not found.strip():
             path = ("agent", "system_prompt_file")
-            self._report([Problem(path, f"{dotted(path)} {otherwise}")])
+            self._add_problems([Problem(path, f"{format_path(path)} {otherwise}")])
         return settings
 
-    def _report(self, problems: list[Problem]) -> None:
+    def _add_problems(self, problems: list[Problem]) -> None:
         for problem in problems:
-            self._problems.append(f"{self._where(problem.path)}: {problem.text}")
+            self._problems.append(f"{self._location(problem.path)}: {problem.text}")
 
-    def _where(self, path: KeyPath) -> str:
+    def _location(self, path: KeyPath) -> str:
         origin = self._tree.origin(path)
         if origin is None or origin.kind == "default":
             return str(self._path or "configuration")
@@ -293,73 +306,73 @@ class _Loader:
 
     # --- warnings
 
-    def _warn_of_literal(self, value: str, path: KeyPath) -> None:
+    def _warn_of_plain_secret(self, value: str, path: KeyPath) -> None:
         origin = self._tree.origin(path)
         if self._path is None or origin is None or origin.kind != "file":
             return
         harmless = "://" in value and "@" not in value  # an address without a password
-        if not harmless and others_can_read(self._path):
+        if not harmless and is_readable_by_others(self._path):
             self._warnings.append(
-                f"{origin.label}: {dotted(path)} is a secret in a file that others can read; "
+                f"{origin.label}: {format_path(path)} is a secret in a file that others can read; "
                 f"run: chmod 600 {self._path}"
             )
 
-    def _refuse_providers(self, settings: Settings) -> None:
+    def _refuse_unknown_providers(self, settings: Settings) -> None:
         """Others may bring providers; what nobody brings is a slip."""
         targets: list[tuple[KeyPath, TargetSettings]]
         targets = [(("model",), settings.model), *_fallbacks(settings)]
         for path, target in targets:
             if target.provider in SERVICES:
                 continue  # where others are is looked up only when one is named
-            known = (*SERVICES, *(name for name in available() if name not in SERVICES))
+            known = (*SERVICES, *(name for name in available_providers() if name not in SERVICES))
             if target.provider not in known:
                 listed = ", ".join(f'"{name}"' for name in known)
                 key: KeyPath = (*path, "provider")
-                text = f'{dotted(key)} must be one of {listed}, not "{target.provider}"'
+                text = f'{format_path(key)} must be one of {listed}, not "{target.provider}"'
                 text += did_you_mean(target.provider, known)
-                self._report([Problem(key, text)])
+                self._add_problems([Problem(key, text)])
 
-    def _refuse_what_is_to_come(self, settings: Settings) -> None:
+    def _refuse_unsupported(self, settings: Settings) -> None:
         """A key that is known and does nothing yet must not look as if it did."""
         usual = Settings()
         for path, origin in self._tree.origins().items():
-            if origin.kind == "default" or not is_to_come(path):
+            if origin.kind == "default" or not is_unsupported(path):
                 continue
-            value = _at(settings, path)
-            if value != _at(usual, path) and not isinstance(value, Struct):
+            value = _value_at(settings, path)
+            if value != _value_at(usual, path) and not isinstance(value, Struct):
                 self._problems.append(
-                    f"{origin.label}: {dotted(path)} has no effect in this version; remove it"
+                    f"{origin.label}: {format_path(path)} has no effect in this version; remove it"
                 )
         self._refuse_families(("tools", "enabled"), settings.tools.enabled)
         for index, route in enumerate(settings.route):
             self._refuse_families(("route", index, "tools"), route.tools or ())
 
     def _refuse_families(self, path: KeyPath, families: tuple[str, ...]) -> None:
-        missing = ", ".join(name for name in families if name not in FAMILIES)
+        missing = ", ".join(name for name in families if name not in SUPPORTED_TOOL_FAMILIES)
         if missing:
             self._problems.append(
-                f"{self._where(path)}: {dotted(path)}: this version has no tools for {missing}"
+                f"{self._location(path)}: {format_path(path)}: this version has no tools for {missing}"
             )
 
-    def _warn_of_entries(self, settings: Settings) -> None:
+    def _warn_of_unknown_platforms(self, settings: Settings) -> None:
         known = {*self._specs, "console", "web"}
         for key, entries in (("allow", settings.access.allow), ("admins", settings.access.admins)):
             for index, text in enumerate(entries):
-                self._warn_of(
+                self._warn_of_platform(
                     ("access", key, index), parse_entry(text).platform, known, "lets nobody in"
                 )
         known.add("api")
         for text in settings.limits.users:
             path = ("limits", "users", text)
-            self._warn_of(path, parse_entry(text).platform, known, "limits nobody")
+            self._warn_of_platform(path, parse_entry(text).platform, known, "limits nobody")
         for text in settings.limits.chats:
             path = ("limits", "chats", text)
-            self._warn_of(path, parse_key(text).platform, known, "limits nothing")
+            self._warn_of_platform(path, parse_key(text).platform, known, "limits nothing")
 
-    def _warn_of(self, path: KeyPath, platform: str, known: set[str], what: str) -> None:
+    def _warn_of_platform(self, path: KeyPath, platform: str, known: set[str], effect: str) -> None:
         if platform not in known:
             self._warnings.append(
-                f"{self._where(path)}: {dotted(path)} {what}: no platform is "
+                f"{self._location(path)}: {format_path(path)} {effect}: no platform is "
                 f"called {platform}{did_you_mean(platform, known)}"
             )
 
@@ -370,7 +383,7 @@ def _fallbacks(settings: Settings) -> list[tuple[KeyPath, TargetSettings]]:
     ]
 
 
-def _at(settings: object, path: KeyPath) -> object:
+def _value_at(settings: object, path: KeyPath) -> object:
     """The value under a path; None where a part of it is left out."""
     found: Any = settings
     for part in path:
@@ -383,14 +396,14 @@ def _at(settings: object, path: KeyPath) -> object:
     return found
 
 
-_PLACES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME", VARIABLE})
-_SHOWN = 5  # characters of a --set value that an error may repeat; a secret has more
+_RESERVED_VARIABLES = frozenset({"HOLDFAST_CONFIG", "HOLDFAST_HOME", HANDOVER_VARIABLE})
+_MAX_SHOWN_LENGTH = 5  # characters of a --set value that an error may repeat; a secret has more
 _SECRET_KEY = re.compile(r"key|token|secret|password|url|env|headers", re.IGNORECASE)
 # What Kubernetes puts into a container when a service is called "holdfast".
-_OF_KUBERNETES = re.compile(r"HOLDFAST_(SERVICE_|PORT(_|$))")
+_KUBERNETES_VARIABLE = re.compile(r"HOLDFAST_(SERVICE_|PORT(_|$))")
 
 
-def _homes() -> dict[str, str]:
+def _section_by_key() -> dict[str, str]:
     """Tell of each key in which section it belongs; of keys in several, the first."""
     homes: dict[str, str] = {}
     for section in msgspec.structs.fields(Settings):
@@ -400,14 +413,14 @@ def _homes() -> dict[str, str]:
     return homes
 
 
-def _variables(specs: Specs) -> set[str]:
+def _known_variables(specs: PlatformSpecs) -> set[str]:
     """All names that the form HOLDFAST_SECTION__KEY may take, for hints."""
-    keys = {f"{section}__{key}" for key, section in _homes().items()}
+    keys = {f"{section}__{key}" for key, section in _section_by_key().items()}
     keys |= {f"platforms__{name}__{key}" for name, spec in specs.items() for key in spec.secrets}
     return {f"HOLDFAST_{key}".upper() for key in keys}
 
 
-def _syntax(path: Path, text: str, message: str) -> str:
+def _syntax_problem(path: Path, text: str, message: str) -> str:
     """Turn tomllib's `… (at line 3, column 5)` into a line that begins with the place."""
     found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", message)
     line = (found[1] if found else None) or text.count("\n") + 1

@@ -7,20 +7,20 @@ environment variables are not used for a fallback that has a `base_url` of its o
 from collections.abc import Mapping
 from typing import Any
 
-from agent.settings import SERVICES, Service
+from agent.settings import SERVICES, ModelServiceDefaults
 from gateway.config.decode import Problem
-from gateway.config.layers import Origin, Tree, dotted
+from gateway.config.layers import ConfigTree, ValueOrigin, format_path
 from gateway.config.toml_lines import KeyPath
 
-_DEFAULT = Origin("default", "default")
-_CHOICE = (
+_DEFAULT_ORIGIN = ValueOrigin("default", "default")
+_PROVIDER_BY_VARIABLE = (
     ("OPENAI_API_KEY", "openai"),
     ("OPENAI_BASE_URL", "openai"),
     ("ANTHROPIC_API_KEY", "anthropic"),
 )
 
 
-def complete_model(tree: Tree, environ: Mapping[str, str]) -> list[Problem]:
+def fill_model_defaults(tree: ConfigTree, environ: Mapping[str, str]) -> list[Problem]:
     """Fill in `[model]` and its fallbacks; say where a key is missing.
 
     What is ill-formed is left alone: decoding will say so.
@@ -29,31 +29,33 @@ def complete_model(tree: Tree, environ: Mapping[str, str]) -> list[Problem]:
     if not isinstance(model, dict):
         return []
     if "provider" not in model:
-        provider, origin = _choose(tree, environ)
+        provider, origin = _choose_provider(tree, environ)
         tree.put(("model", "provider"), provider, origin)
     model = tree.get(("model",))
-    problems = _complete(tree, environ, ("model",))
+    problems = _fill_from_environment(tree, environ, ("model",))
     service = _service(model)
     if service and service.model and "name" not in model and "base_url" not in model:
-        tree.put(("model", "name"), service.model, _DEFAULT)
+        tree.put(("model", "name"), service.model, _DEFAULT_ORIGIN)
     fallbacks = model.get("fallback")
     for index, fallback in enumerate(fallbacks if isinstance(fallbacks, list) else []):
         if isinstance(fallback, dict):
-            problems += _complete_fallback(tree, environ, ("model", "fallback", index), fallback)
+            problems += _fill_fallback(tree, environ, ("model", "fallback", index), fallback)
     return problems
 
 
-def _choose(tree: Tree, environ: Mapping[str, str]) -> tuple[str, Origin]:
+def _choose_provider(tree: ConfigTree, environ: Mapping[str, str]) -> tuple[str, ValueOrigin]:
     for key in ("api_key", "base_url"):
         if tree.get(("model", key)) is not None:
-            return "openai", tree.origin(("model", key)) or _DEFAULT
-    for variable, provider in _CHOICE:
+            return "openai", tree.origin(("model", key)) or _DEFAULT_ORIGIN
+    for variable, provider in _PROVIDER_BY_VARIABLE:
         if environ.get(variable):
-            return provider, Origin(variable, "environment")
-    return "demo", _DEFAULT
+            return provider, ValueOrigin(variable, "environment")
+    return "demo", _DEFAULT_ORIGIN
 
 
-def _complete(tree: Tree, environ: Mapping[str, str], path: KeyPath) -> list[Problem]:
+def _fill_from_environment(
+    tree: ConfigTree, environ: Mapping[str, str], path: KeyPath
+) -> list[Problem]:
     """Take key and address from the environment, unless they are written."""
     table = tree.get(path)
     service = _service(table)
@@ -61,15 +63,15 @@ def _complete(tree: Tree, environ: Mapping[str, str], path: KeyPath) -> list[Pro
         return []
     for key, variable in (("api_key", service.key_variable), ("base_url", service.url_variable)):
         if key not in table and variable and environ.get(variable):
-            tree.put((*path, key), environ[variable], Origin(variable, "environment"))
+            tree.put((*path, key), environ[variable], ValueOrigin(variable, "environment"))
     if service.key_variable and "api_key" not in table and "base_url" not in table:
-        text = f"{dotted(path)}.api_key is missing; set it, or {service.key_variable}"
+        text = f"{format_path(path)}.api_key is missing; set it, or {service.key_variable}"
         return [Problem((*path, "provider"), text)]
     return []
 
 
-def _complete_fallback(
-    tree: Tree, environ: Mapping[str, str], path: KeyPath, table: dict[str, Any]
+def _fill_fallback(
+    tree: ConfigTree, environ: Mapping[str, str], path: KeyPath, table: dict[str, Any]
 ) -> list[Problem]:
     own_address = "base_url" in table
     if "provider" not in table:
@@ -78,28 +80,28 @@ def _complete_fallback(
             _inherit(tree, path, "base_url")
     primary = tree.get(("model",))
     same_service = _service(table) == _service(primary)
-    if "api_key" not in table and same_service and _address(table) == _address(primary):
+    if "api_key" not in table and same_service and _base_url(table) == _base_url(primary):
         _inherit(tree, path, "api_key")
     clocks = tree.get(("model", "timeouts"))
     if isinstance(clocks, dict) and isinstance(table.get("timeouts", {}), dict):
         for clock in set(clocks) - set(table.get("timeouts", {})):
             _inherit(tree, path, "timeouts", clock)
-    return [] if own_address else _complete(tree, environ, path)
+    return [] if own_address else _fill_from_environment(tree, environ, path)
 
 
-def _inherit(tree: Tree, path: KeyPath, *key: str) -> None:
+def _inherit(tree: ConfigTree, path: KeyPath, *key: str) -> None:
     value = tree.get(("model", *key))
-    origin = tree.origin(("model", *key)) or _DEFAULT
+    origin = tree.origin(("model", *key)) or _DEFAULT_ORIGIN
     if value is None:
         return
     if origin.kind != "default":  # it stands there, but is written only once
-        origin = Origin(origin.label, "inherited")
+        origin = ValueOrigin(origin.label, "inherited")
     tree.put((*path, *key), value, origin)
 
 
-def _service(table: dict[str, Any]) -> Service | None:
+def _service(table: dict[str, Any]) -> ModelServiceDefaults | None:
     return SERVICES.get(str(table.get("provider")))
 
 
-def _address(table: dict[str, Any]) -> str:
+def _base_url(table: dict[str, Any]) -> str:
     return str(table.get("base_url") or "")

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
-from gateway.config.decode import in_words, metas, strip
-from gateway.config.layers import dotted, quoted
+from gateway.config.decode import describe_type, iter_metas, unwrap_type
+from gateway.config.layers import format_path, quote_toml
 from gateway.config.toml_lines import KeyPath
-from gateway.config.unsupported import is_to_come
+from gateway.config.unsupported import is_unsupported
 from gateway.settings import Settings
 from platforms.core.contract import PlatformSpec
 from sessions.values.duration import Duration
@@ -28,19 +28,22 @@ _PASSWORD = re.compile(r"(?<=://)([^/@\s]*):[^/@\s]*@")
 # --- what is in force --------------------------------------------------------------------------
 
 
-def show(
+def render_settings(
     settings: Settings, sources: Mapping[KeyPath, str] | None = None, *, secrets: bool = False
 ) -> str:
     """Write settings as TOML, each value with where it comes from; secrets only when asked for."""
-    return "\n".join(_Writer(sources or {}, secrets=secrets).table(settings, ())).strip() + "\n"
+    return (
+        "\n".join(_TomlWriter(sources or {}, secrets=secrets).table_lines(settings, ())).strip()
+        + "\n"
+    )
 
 
-class _Writer:
+class _TomlWriter:
     def __init__(self, sources: Mapping[KeyPath, str], *, secrets: bool) -> None:
         self._sources = sources
         self._secrets = secrets
 
-    def table(self, settings: Struct | dict[str, Any], path: KeyPath) -> Iterator[str]:
+    def table_lines(self, settings: Struct | dict[str, Any], path: KeyPath) -> Iterator[str]:
         """Values first: in TOML whatever follows a header belongs to it."""
         items = settings if isinstance(settings, dict) else msgspec.structs.asdict(settings)
         below = []
@@ -48,41 +51,44 @@ class _Writer:
             if _is_table(value) or (isinstance(value, tuple) and value and _is_table(value[0])):
                 below.append((key, value))
             else:
-                yield self._line(key, value, (*path, key))
+                yield self._format_line(key, value, (*path, key))
         for key, value in below:
             tables = value if isinstance(value, tuple) else [value]
             for index, table in enumerate(tables):
                 inside: KeyPath = (*path, key)
-                header = dotted(tuple(part for part in inside if isinstance(part, str)))
+                header = format_path(tuple(part for part in inside if isinstance(part, str)))
                 yield from ("", f"[[{header}]]" if isinstance(value, tuple) else f"[{header}]")
                 inside = (*inside, index) if isinstance(value, tuple) else inside
-                yield from self.table(table, inside)
+                yield from self.table_lines(table, inside)
 
-    def _line(self, key: str, value: object, path: KeyPath) -> str:
-        name = dotted((key,))
+    def _format_line(self, key: str, value: object, path: KeyPath) -> str:
+        name = format_path((key,))
         if value is None:
             return f"# {name} is not set"
         source = " ".join(self._sources.get(path, "").split())
-        return f"{name} = {self._value(value)}" + (f"  # {source}" if source else "")
+        return f"{name} = {self._format_value(value)}" + (f"  # {source}" if source else "")
 
-    def _value(self, value: object) -> str:
+    def _format_value(self, value: object) -> str:
         match value:
             case bool():
                 return str(value).lower()
             case Duration() | Size():
-                return quoted(str(value))
+                return quote_toml(str(value))
             case int() | float():
                 return repr(value)
             case Secret():
-                return quoted(value.reveal() if self._secrets else _masked(value.reveal()))
+                return quote_toml(value.reveal() if self._secrets else _mask_secret(value.reveal()))
             case tuple() | list():
-                return "[" + ", ".join(self._value(item) for item in value) + "]"
+                return "[" + ", ".join(self._format_value(item) for item in value) + "]"
             case dict():
-                pairs = (f"{dotted((key,))} = {self._value(item)}" for key, item in value.items())
+                pairs = (
+                    f"{format_path((key,))} = {self._format_value(item)}"
+                    for key, item in value.items()
+                )
                 return "{" + ", ".join(pairs) + "}"
             case _:
                 text = str(value)
-                return quoted(text if self._secrets else _PASSWORD.sub(r"\1:***@", text))
+                return quote_toml(text if self._secrets else _PASSWORD.sub(r"\1:***@", text))
 
 
 def _is_table(value: object) -> bool:
@@ -91,14 +97,14 @@ def _is_table(value: object) -> bool:
     return isinstance(value, Struct)
 
 
-def _masked(secret: str) -> str:
+def _mask_secret(secret: str) -> str:
     """Show of a secret only what is none: an address without its password."""
     return _PASSWORD.sub(r"\1:***@", secret) if "://" in secret else "***"
 
 
 # --- schema ------------------------------------------------------------------------------------
 
-_OWN_TYPES: dict[type, dict[str, Any]] = {
+_CUSTOM_TYPE_SCHEMAS: dict[type, dict[str, Any]] = {
     Secret: {"type": "string", "description": "env:NAME, file:PATH, credential:NAME or itself"},
     Path: {"type": "string"},
     Duration: {"anyOf": [{"type": "string"}, {"type": "number"}]},
@@ -106,10 +112,10 @@ _OWN_TYPES: dict[type, dict[str, Any]] = {
 }
 
 
-def schema(specs: Mapping[str, PlatformSpec]) -> dict[str, Any]:
+def build_schema(specs: Mapping[str, PlatformSpec]) -> dict[str, Any]:
     """Make the JSON schema of a configuration file, for editors."""
-    made = _object(Settings)
-    platforms = {name: _object(spec.config) for name, spec in sorted(specs.items())}
+    made = _object_schema(Settings)
+    platforms = {name: _object_schema(spec.config) for name, spec in sorted(specs.items())}
     made["properties"]["platforms"] = {
         "type": "object",
         "properties": platforms,
@@ -118,32 +124,32 @@ def schema(specs: Mapping[str, PlatformSpec]) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Holdfast", **made}
 
 
-def _object(kind: type[Struct]) -> dict[str, Any]:
+def _object_schema(kind: type[Struct]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": _first_sentence(kind),
-        "properties": {field.encode_name: _property(field) for field in fields(kind)},
+        "properties": {field.encode_name: _property_schema(field) for field in fields(kind)},
         "required": [field.encode_name for field in fields(kind) if field.required],
         "additionalProperties": False,
     }
 
 
-def _property(field: FieldInfo) -> dict[str, Any]:
-    made = _part(field.type)
-    about = _about(field)
+def _property_schema(field: FieldInfo) -> dict[str, Any]:
+    made = _type_schema(field.type)
+    about = _description(field)
     return {**made, "description": about} if about else made
 
 
-def _part(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - annotations have no type of their own
-    bare = strip(kind)
-    if bare in _OWN_TYPES:
-        return _OWN_TYPES[bare]
+def _type_schema(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - annotations have no type of their own
+    bare = unwrap_type(kind)
+    if bare in _CUSTOM_TYPE_SCHEMAS:
+        return _CUSTOM_TYPE_SCHEMAS[bare]
     if get_origin(bare) is tuple:
-        return {"type": "array", "items": _part(get_args(bare)[0])}
+        return {"type": "array", "items": _type_schema(get_args(bare)[0])}
     if get_origin(bare) is dict:
-        return {"type": "object", "additionalProperties": _part(get_args(bare)[1])}
+        return {"type": "object", "additionalProperties": _type_schema(get_args(bare)[1])}
     if isinstance(bare, type) and issubclass(bare, Struct):
-        return _object(bare)
+        return _object_schema(bare)
     made = msgspec.json.schema(kind)
     # TOML has no null: what may be None may only be left out.
     return next((each for each in made.get("anyOf", ()) if each != {"type": "null"}), made)
@@ -151,7 +157,7 @@ def _part(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - annotations have no ty
 
 # --- the page for people -----------------------------------------------------------------------
 
-_HEAD = """# Configuration
+_PAGE_HEADER = """# Configuration
 
 This page is written by `python -m scripts.configuration_docs` from the declarations in the code.
 
@@ -174,22 +180,24 @@ A **span of time** is written `"24h"`, `"1h 30m"` or as a number of seconds.
 """
 
 
-def documentation(specs: Mapping[str, PlatformSpec]) -> str:
+def render_documentation(specs: Mapping[str, PlatformSpec]) -> str:
     """Write the page about all keys."""
-    lines = [_HEAD]
+    lines = [_PAGE_HEADER]
     for field in fields(Settings):
         if field.name == "platforms":
             for name, spec in sorted(specs.items()):
-                lines += _section(f"[platforms.{name}]", spec.config, spec.secrets)
+                lines += _section_lines(f"[platforms.{name}]", spec.config, spec.secrets)
             continue
-        kind = strip(field.type)
+        kind = unwrap_type(field.type)
         many = get_origin(kind) is tuple
         header = f"[[{field.name}]]" if many else f"[{field.name}]"
-        lines += _section(header, get_args(kind)[0] if many else kind, _VARIABLES.get(header, {}))
+        lines += _section_lines(
+            header, get_args(kind)[0] if many else kind, _SECTION_VARIABLES.get(header, {})
+        )
     return "\n".join(lines).rstrip() + "\n"
 
 
-_VARIABLES = {
+_SECTION_VARIABLES = {
     "[model]": {
         "api_key": "OPENAI_API_KEY` or `ANTHROPIC_API_KEY",
         "base_url": "OPENAI_BASE_URL",
@@ -197,15 +205,15 @@ _VARIABLES = {
 }
 
 
-def _section(header: str, kind: type[Struct], variables: Mapping[str, str]) -> Iterator[str]:
+def _section_lines(header: str, kind: type[Struct], variables: Mapping[str, str]) -> Iterator[str]:
     yield from ("", f"## `{header}`", "", _first_sentence(kind))
     rows, below = [], []
     for field in fields(kind):
         path = f"{header.strip('[]')}.{field.encode_name}"
-        child = _tables_in(path, strip(field.type))
+        child = _nested_table(path, unwrap_type(field.type))
         if child is None:
-            waits = is_to_come(path.split("."))
-            rows.append(_row(field, variables.get(field.encode_name, ""), waits=waits))
+            waits = is_unsupported(path.split("."))
+            rows.append(_key_row(field, variables.get(field.encode_name, ""), unsupported=waits))
         else:
             below.append(child)
     if rows:
@@ -214,10 +222,10 @@ def _section(header: str, kind: type[Struct], variables: Mapping[str, str]) -> I
         if issubclass(kind, child_kind):  # a fallback is like the model itself
             yield from ("", f"## `{name}`", "", _first_sentence(child_kind))
         else:
-            yield from _section(name, child_kind, {})
+            yield from _section_lines(name, child_kind, {})
 
 
-def _tables_in(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # noqa: ANN401
+def _nested_table(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # noqa: ANN401
     """Header and struct of the tables that stand under a key, if tables do."""
     header, child = {
         tuple: (f"[[{name}]]", get_args(kind)[:1]),
@@ -228,35 +236,40 @@ def _tables_in(name: str, kind: Any) -> tuple[str, type[Struct]] | None:  # noqa
     return None
 
 
-def _row(field: FieldInfo, variable: str, *, waits: bool) -> str:
-    about = _about(field)
-    if waits:
+def _key_row(field: FieldInfo, variable: str, *, unsupported: bool) -> str:
+    about = _description(field)
+    if unsupported:
         about += " *Not in this version: refused.*"
     if variable:
         about += f" In the environment: `{variable}`."
-    cells = (f"`{field.encode_name}`", _value_words(field.type), _default(field), about.strip())
+    cells = (
+        f"`{field.encode_name}`",
+        _describe_value(field.type),
+        _default_text(field),
+        about.strip(),
+    )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _about(field: FieldInfo) -> str:
-    return next((meta.description for meta in metas(field.type) if meta.description), "")
+def _description(field: FieldInfo) -> str:
+    return next((meta.description for meta in iter_metas(field.type) if meta.description), "")
 
 
-def _value_words(kind: Any) -> str:  # noqa: ANN401 - annotations have no type of their own
+def _describe_value(kind: Any) -> str:  # noqa: ANN401 - annotations have no type of their own
     own = {
         Secret: "a secret",
         Path: "a path",
         Duration: "a span of time",
         Size: "an amount of bytes",
     }
-    return own.get(strip(kind)) or in_words(kind)
+    return own.get(unwrap_type(kind)) or describe_type(kind)
 
 
-def _default(field: FieldInfo) -> str:
+def _default_text(field: FieldInfo) -> str:
     if field.default is NODEFAULT and field.default_factory is NODEFAULT:
         return "required"
     value = field.default if field.default is not NODEFAULT else field.default_factory()
-    return "" if value is None else f"`{_Writer({}, secrets=True)._value(value)}`"  # noqa: SLF001
+    return "" if value is None else f"`{_TomlWriter({}, secrets=True)._format_value(value)}`"  # noqa: SLF001
 
 
 def _first_sentence(kind: type[Struct]) -> str:

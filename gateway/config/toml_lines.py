@@ -20,10 +20,10 @@ _STRING = re.compile(
     r"|'[^']*'",
     re.DOTALL,
 )
-_BARE = re.compile(r"[^,\]}#\n]+")  # numbers, dates, true and false
+_BARE_VALUE = re.compile(r"[^,\]}#\n]+")  # numbers, dates, true and false
 
 
-def locate(document: str) -> dict[KeyPath, int]:
+def locate_keys(document: str) -> dict[KeyPath, int]:
     """Map the path of every key, table and array element to its line, counted from 1.
 
     A table stands on the line of its header; one that is only implied, on the line of the first key
@@ -35,51 +35,53 @@ def locate(document: str) -> dict[KeyPath, int]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self._position = 0
         self._line_ends = [match.start() for match in re.finditer("\n", text)]
-        self._lines: dict[KeyPath, int] = {}
-        self._tables: dict[KeyPath, int] = {}  # how many tables each array of tables has so far
+        self._key_lines: dict[KeyPath, int] = {}
+        self._table_counts: dict[
+            KeyPath, int
+        ] = {}  # how many tables each array of tables has so far
 
     def scan(self) -> dict[KeyPath, int]:
         table: KeyPath = ()
         self._skip_blank()
-        while self._at < len(self._text):
-            table = self._header() if self._peek("[") else self._pair(table)
+        while self._position < len(self._text):
+            table = self._header() if self._peek("[") else self._key_value(table)
             self._skip_blank()
-        return self._lines
+        return self._key_lines
 
     def _header(self) -> KeyPath:
-        line = self._line()
+        line = self._current_line()
         in_array = self._peek("[[")
-        self._at += 2 if in_array else 1
+        self._position += 2 if in_array else 1
         self._skip_blank()
         *parents, name = self._key()
         path: KeyPath = ()
         for part in parents:
-            path = self._newest((*path, part))
-            self._lines.setdefault(path, line)
+            path = self._newest_table((*path, part))
+            self._key_lines.setdefault(path, line)
         path = (*path, name)
         if in_array:
-            self._lines.setdefault(path, line)
-            self._tables[path] = self._tables.get(path, 0) + 1
-        path = self._newest(path)
-        self._lines[path] = line
+            self._key_lines.setdefault(path, line)
+            self._table_counts[path] = self._table_counts.get(path, 0) + 1
+        path = self._newest_table(path)
+        self._key_lines[path] = line
         self._skip_blank()
-        self._at += 2 if in_array else 1
+        self._position += 2 if in_array else 1
         return path
 
-    def _newest(self, path: KeyPath) -> KeyPath:
+    def _newest_table(self, path: KeyPath) -> KeyPath:
         """Inside an array of tables a header means the last table so far."""
-        return (*path, self._tables[path] - 1) if path in self._tables else path
+        return (*path, self._table_counts[path] - 1) if path in self._table_counts else path
 
-    def _pair(self, table: KeyPath) -> KeyPath:
-        line = self._line()
+    def _key_value(self, table: KeyPath) -> KeyPath:
+        line = self._current_line()
         path = table
         for part in self._key():
             path = (*path, part)
-            self._lines.setdefault(path, line)
+            self._key_lines.setdefault(path, line)
         self._skip_blank()
-        self._at += 1  # the equals sign
+        self._position += 1  # the equals sign
         self._skip_blank()
         self._value(path)
         return table
@@ -90,57 +92,57 @@ class _Scanner:
         elif self._peek("{"):
             self._inline_table(path)
         else:
-            self._take(_STRING if self._peek('"') or self._peek("'") else _BARE)
+            self._match(_STRING if self._peek('"') or self._peek("'") else _BARE_VALUE)
 
     def _array(self, path: KeyPath) -> None:
         index = 0
-        self._step()
+        self._skip_character()
         while not self._peek("]"):
             if self._peek(","):
-                self._step()
+                self._skip_character()
                 continue
-            self._lines[*path, index] = self._line()
+            self._key_lines[*path, index] = self._current_line()
             self._value((*path, index))
             self._skip_blank()
             index += 1
-        self._at += 1
+        self._position += 1
 
     def _inline_table(self, path: KeyPath) -> None:
-        self._step()
+        self._skip_character()
         while not self._peek("}"):
             if self._peek(","):
-                self._step()
+                self._skip_character()
                 continue
-            self._pair(path)
+            self._key_value(path)
             self._skip_blank()
-        self._at += 1
+        self._position += 1
 
     def _key(self) -> list[str]:
         """Read a dotted key; tomllib itself undoes quotes and escapes."""
-        node: Any = tomllib.loads(f"{self._take(_KEY)} = 0")
+        node: Any = tomllib.loads(f"{self._match(_KEY)} = 0")
         parts: list[str] = []
         while isinstance(node, dict):
             ((part, node),) = node.items()
             parts.append(part)
         return parts
 
-    def _peek(self, sign: str) -> bool:
-        return self._text.startswith(sign, self._at)
+    def _peek(self, token: str) -> bool:
+        return self._text.startswith(token, self._position)
 
-    def _step(self) -> None:
-        self._at += 1
+    def _skip_character(self) -> None:
+        self._position += 1
         self._skip_blank()
 
     def _skip_blank(self) -> None:
-        self._take(_BLANK)
+        self._match(_BLANK)
 
-    def _take(self, pattern: re.Pattern[str]) -> str:
-        match = pattern.match(self._text, self._at)
+    def _match(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self._text, self._position)
         if match is None or (not match[0] and pattern is not _BLANK):
-            msg = f"line {self._line()} is not TOML"
+            msg = f"line {self._current_line()} is not TOML"
             raise ValueError(msg)
-        self._at = match.end()
+        self._position = match.end()
         return match[0]
 
-    def _line(self) -> int:
-        return bisect.bisect_left(self._line_ends, self._at) + 1
+    def _current_line(self) -> int:
+        return bisect.bisect_left(self._line_ends, self._position) + 1

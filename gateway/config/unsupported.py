@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-NOT_YET = frozenset(
+UNSUPPORTED_KEYS = frozenset(
     {
         "bus.url",
         "tools.shell",
@@ -12,12 +12,12 @@ NOT_YET = frozenset(
 )
 """Keys of the fixed interface whose feature is still to be built."""
 
-FAMILIES = frozenset({"files"})
+SUPPORTED_TOOL_FAMILIES = frozenset({"files"})
 """Families of tools that are there; the others that may be named are still to be built."""
 
 
-def is_to_come(path: Iterable[str | int]) -> bool:
+def is_unsupported(path: Iterable[str | int]) -> bool:
     """Whether a key, or a table it stands in, has no effect yet."""
     words = [str(part) for part in path]
     starts = (".".join(words[:length]) for length in range(1, len(words) + 1))
-    return not NOT_YET.isdisjoint({words[-1], *starts})
+    return not UNSUPPORTED_KEYS.isdisjoint({words[-1], *starts})

@@ -11,7 +11,7 @@ from sessions.values.secret import Secret
 from sessions.values.size import Size
 
 
-class Values:
+class ConfigValues:
     """Reads the values that need the environment or the disk.
 
     `folder` is what relative paths start from; `literal` is told of every secret that is written
@@ -19,27 +19,30 @@ class Values:
     """
 
     def __init__(
-        self, environ: Mapping[str, str], folder: Path, literal: Callable[[str, KeyPath], None]
+        self,
+        environ: Mapping[str, str],
+        folder: Path,
+        on_literal_secret: Callable[[str, KeyPath], None],
     ) -> None:
         self._environ = environ
         self._folder = folder
-        self._literal = literal
+        self._on_literal_secret = on_literal_secret
 
-    def secret(self, value: object, path: KeyPath) -> Secret:
+    def read_secret(self, value: object, path: KeyPath) -> Secret:
         """Read `env:NAME`, `file:PATH`, `credential:NAME` or the secret itself.
 
         What lies somewhere else can be read again later: it may have become another one.
         """
-        written = _text(value, "the secret itself, env:NAME or file:PATH")
-        read = self._place(written)
+        written = _require_text(value, "the secret itself, env:NAME or file:PATH")
+        read = self._external_reader(written)
         if read is None:
-            self._literal(written, path)
+            self._on_literal_secret(written, path)
         found, otherwise = read() if read else (written, "is empty")
         if not found.strip():
             raise ValueError(otherwise)
-        return Secret(found.strip(), _stripped(read) if read else None)
+        return Secret(found.strip(), _stripped_reader(read) if read else None)
 
-    def _place(self, written: str) -> Callable[[], tuple[str, str]] | None:
+    def _external_reader(self, written: str) -> Callable[[], tuple[str, str]] | None:
         """How a secret is read that lies somewhere else: gives it, or why there is none."""
         kind, _, name = written.partition(":")
         match kind:
@@ -49,27 +52,27 @@ class Values:
                 path = self._folder / Path(name).expanduser()
                 return lambda: read_text(path)
             case "credential":
-                return lambda: self._credential(name)
+                return lambda: self._read_credential(name)
             case _:
                 return None
 
-    def path(self, value: object, _path: KeyPath) -> Path:
+    def read_path(self, value: object, _path: KeyPath) -> Path:
         """Read a path; a relative one starts from the folder of the configuration."""
-        return self._folder / Path(_text(value, "a path")).expanduser()
+        return self._folder / Path(_require_text(value, "a path")).expanduser()
 
-    def duration(self, value: object, _path: KeyPath) -> Duration:
+    def read_duration(self, value: object, _path: KeyPath) -> Duration:
         """Read a span of time."""
         return Duration.parse(value)
 
-    def size(self, value: object, _path: KeyPath) -> Size:
+    def read_size(self, value: object, _path: KeyPath) -> Size:
         """Read an amount of bytes."""
         return Size.parse(value)
 
-    def _credential(self, name: str) -> tuple[str, str]:
-        folder = credentials.folder(self._environ)
+    def _read_credential(self, name: str) -> tuple[str, str]:
+        folder = credentials.find_folder(self._environ)
         if not folder:
             return "", f"is credential:{name}, but systemd passed none (LoadCredential=)"
-        return read_text(credentials.path(folder, name))
+        return read_text(credentials.credential_path(folder, name))
 
 
 def read_text(path: Path) -> tuple[str, str]:
@@ -82,7 +85,7 @@ def read_text(path: Path) -> tuple[str, str]:
         return "", f"names {path}, which cannot be read: {error.strerror}"
 
 
-def _stripped(read: Callable[[], tuple[str, str]]) -> Callable[[], str]:
+def _stripped_reader(read: Callable[[], tuple[str, str]]) -> Callable[[], str]:
     def once_more() -> str:
         found, _ = read()
         return found.strip()
@@ -90,13 +93,13 @@ def _stripped(read: Callable[[], tuple[str, str]]) -> Callable[[], str]:
     return once_more
 
 
-def others_can_read(path: Path) -> bool:
+def is_readable_by_others(path: Path) -> bool:
     """Tell whether somebody besides a file's owner may read it."""
     return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
-def _text(value: object, what: str) -> str:
+def _require_text(value: object, expected: str) -> str:
     if isinstance(value, str) and value:
         return value
-    msg = f"must be text: {what}"
+    msg = f"must be text: {expected}"
     raise ValueError(msg)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gateway.delivery.view import read_address, read_body, write_address
 from gateway.inbound.reader import read_event
 from platforms.core.contract import Address, ChatSummary, File, InboundMessage, TranscriptRow
-from sessions.records import InboxEntry, Item
+from sessions.records import InboxEntry, OutboxItem
 from sessions.store.store import SessionStore
 
 
@@ -36,7 +36,9 @@ class StoreArchive:
         where, found = write_address(address), list[TranscriptRow]()
         while True:
             rows = await self._store.timeline(where, after, limit)
-            shown = (_said(row) if isinstance(row, InboxEntry) else _shown(row) for row in rows)
+            shown = (
+                _message_row(row) if isinstance(row, InboxEntry) else _item_row(row) for row in rows
+            )
             found += [row for row in shown if row]
             # Not every row is shown; a page that is not full must mean that there is no more.
             if after == 0 or len(rows) < limit or len(found) >= limit:
@@ -51,7 +53,7 @@ class StoreArchive:
         ]
 
 
-def _said(entry: InboxEntry) -> TranscriptRow | None:
+def _message_row(entry: InboxEntry) -> TranscriptRow | None:
     """A row for what a person wrote; a pressed button or an edit is not a row of its own."""
     event = read_event(entry)
     if not isinstance(event, InboundMessage):
@@ -68,7 +70,7 @@ def _said(entry: InboxEntry) -> TranscriptRow | None:
     )
 
 
-def _shown(item: Item) -> TranscriptRow | None:
+def _item_row(item: OutboxItem) -> TranscriptRow | None:
     body = read_body(item)
     if not body.text and not body.path:  # taken away again
         return None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from starlette.routing import BaseRoute, Route
 
-from gateway.connections.supervision import Supervised
+from gateway.connections.supervision import SupervisedAdapter
 from gateway.delivery.outbox import Delivery
 from platforms.core.contract import (
     Adapter,
@@ -17,24 +17,24 @@ from platforms.core.contract import (
 )
 
 
-class Adapters:
+class AdapterDirectory:
     """Each runs under a supervision of its own."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed  # told when one stands otherwise than before
-        self._supervised: dict[tuple[str, str], Supervised] = {}
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change  # told when one stands otherwise than before
+        self._supervised: dict[tuple[str, str], SupervisedAdapter] = {}
 
-    def __iter__(self) -> Iterator[Supervised]:
+    def __iter__(self) -> Iterator[SupervisedAdapter]:
         return iter(self._supervised.values())
 
     def add(self, adapter: Adapter, delivery: Delivery) -> None:
         """Supervise an adapter, and let it deliver while it is connected."""
         delivery.attach(adapter)
-        self._supervised[adapter.name, adapter.account] = Supervised(
+        self._supervised[adapter.name, adapter.account] = SupervisedAdapter(
             adapter,
-            connected=lambda each: delivery.connected(each.name, each.account),
-            disconnected=lambda each: delivery.disconnected(each.name, each.account),
-            changed=self._changed,
+            on_connected=lambda each: delivery.on_connected(each.name, each.account),
+            on_disconnected=lambda each: delivery.on_disconnected(each.name, each.account),
+            on_change=self._on_change,
         )
 
     def get(self, name: str, account: str = "") -> Adapter | None:
@@ -47,22 +47,22 @@ class Adapters:
         found = self.get(address.platform, address.account)
         return capabilities_in(found, address) if found else None
 
-    async def tried(self) -> None:
+    async def wait_first_attempts(self) -> None:
         """Wait until each was connected, or could not be, for the first time."""
         for each in self:
-            await each.tried.wait()
+            await each.first_attempt_done.wait()
 
     # --- what they learn about themselves -------------------------------------------------------
 
-    def refused(self, adapter: Adapter) -> None:
+    def on_credentials_refused(self, adapter: Adapter) -> None:
         """A platform did not take its credentials while something was delivered."""
-        self._supervised[adapter.name, adapter.account].refused()
+        self._supervised[adapter.name, adapter.account].on_credentials_refused()
 
-    def complaint(self, platform: str, text: str) -> None:
+    def set_warning(self, platform: str, text: str) -> None:
         """Something disturbs a platform that is connected; no text: not any more."""
         for each in self:
             if each.adapter.name == platform:
-                each.complains(text)
+                each.set_warning(text)
 
     # --- what they offer ------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class Adapters:
             for route in each.adapter.routes()
         ]
 
-    def hosts_of(self) -> dict[str, Sequence[str]]:
+    def hosts_by_path(self) -> dict[str, Sequence[str]]:
         """Under which names services reach these, by path."""
         return {
             route.path: each.adapter.hosts()

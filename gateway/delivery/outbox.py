@@ -9,9 +9,9 @@ import msgspec
 
 from gateway.delivery import plan
 from gateway.delivery.lane import Lane
-from gateway.delivery.link import Link, Noted
-from gateway.delivery.plan import Phase
-from gateway.delivery.queue import FIRST_LIVE_DELAY, Entry
+from gateway.delivery.link import AdapterLink, OnDelivered
+from gateway.delivery.plan import ItemPhase
+from gateway.delivery.queue import FIRST_LIVE_DELAY_SECONDS, QueueEntry
 from gateway.delivery.view import read_address
 from platforms.core.contract import (
     Adapter,
@@ -23,23 +23,23 @@ from platforms.core.contract import (
 )
 from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
-from sessions.records import Item, ItemState
+from sessions.records import ItemState, OutboxItem
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-IDLE_LANES = 256
+MAX_IDLE_LANES = 256
 """Chats whose pace and last messages are remembered although nothing is to be done there."""
 
-MOST_SIGNING = 512
+MAX_REACTING_LANES = 512
 """Chats in which signs may wait; at Telegram's 30 a second the last is shown 17 s late."""
 
-ABANDONED_AFTER = 5.0
+ABANDONED_SECONDS = 5.0
 """Seconds after the start in which somebody may take over an answer whose writer died."""
 
 _SHELF = "delivery"
-_PAUSES = "pauses"
+_PAUSES_KEY = "pauses"
 
 
 def _unchanged(text: str) -> str:
@@ -48,16 +48,16 @@ def _unchanged(text: str) -> str:
 
 async def read_pauses(store: SessionStore) -> dict[str, int]:
     """Until when platforms want nothing more of us, by chat; milliseconds."""
-    kept = await store.get_value(_SHELF, _PAUSES)
+    kept = await store.get_value(_SHELF, _PAUSES_KEY)
     return msgspec.json.decode(kept, type=dict[str, int]) if kept else {}
 
 
 class LiveItem:
     """An answer that is being written; made by `Delivery.live`."""
 
-    def __init__(self, delivery: "Delivery", item: Item) -> None:
+    def __init__(self, delivery: "Delivery", item: OutboxItem) -> None:
         self._delivery = delivery
-        self._entry = delivery.enter_live(item)
+        self._entry = delivery.queue_live(item)
 
     def update(self, text: str, status: str = "") -> None:
         """Let the chat show this text, and a line about what is going on, when there is room."""
@@ -71,16 +71,16 @@ class LiveItem:
         Called for every token: the lane looks at its own pace. `tasks` are what was done so far.
         """
         entry = self._entry
-        entry.read = read
+        entry.read_text = read
         entry.status = status
         entry.tasks = tasks
         if not entry.dirty:
             entry.dirty = True
-            self._delivery.look_again(entry)
+            self._delivery.wake_entry(entry)
 
     def close(self) -> None:
         """Show no more live states: the final form is about to be committed."""
-        self._entry.mute = True
+        self._entry.is_muted = True
 
     def drop(self) -> None:
         """There is nothing to keep: take away what was shown."""
@@ -99,64 +99,68 @@ class Delivery:
         store: SessionStore,
         clock: Clock,
         *,
-        clean: Callable[[str], str] = _unchanged,
-        deadline: float = 30.0,
-        upload_deadline: float = 600.0,
+        redact: Callable[[str], str] = _unchanged,
+        deadline_seconds: float = 30.0,
+        upload_deadline_seconds: float = 600.0,
         on_refused: Callable[[Adapter], None] = lambda _: None,
-        noted: Noted = lambda *_: None,
+        on_delivered: OnDelivered = lambda *_: None,
     ) -> None:
         self.store = store
         self.clock = clock
-        self.clean = clean  # applied to every text that leaves
-        self.deadline = deadline  # seconds that a platform may take over one op
-        self.upload_deadline = upload_deadline  # the same for a file, on a slow line
+        self.redact = redact  # applied to every text that leaves
+        self.deadline_seconds = deadline_seconds  # seconds that a platform may take over one op
+        self.upload_deadline_seconds = (
+            upload_deadline_seconds  # the same for a file, on a slow line
+        )
         self._on_refused = on_refused
-        self._noted = noted
-        self._links: dict[tuple[str, str], Link] = {}
+        self._on_delivered = on_delivered
+        self._links: dict[tuple[str, str], AdapterLink] = {}
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._idle: OrderedDict[str, Lane] = OrderedDict()
-        self._signing: dict[str, Lane] = {}  # in which signs wait, the longest first
+        self._idle_lanes: OrderedDict[str, Lane] = OrderedDict()
+        self._reacting_lanes: dict[str, Lane] = {}  # in which signs wait, the longest first
         self._pauses: dict[str, int] = {}
-        self._waiting: dict[str, list[asyncio.Future[ItemState]]] = {}
-        self._changed = asyncio.Event()
+        self._sent_waiters: dict[str, list[asyncio.Future[ItemState]]] = {}
+        self._progress = asyncio.Event()
 
     # --- start and end -----------------------------------------------------------------------
 
     def attach(self, adapter: Adapter) -> None:
         """Deliver through this adapter what goes to its platform; nothing before `connected`."""
-        self._links[adapter.name, adapter.account] = Link(
-            adapter, self._on_refused, self._noted, self.clock.monotonic()
+        self._links[adapter.name, adapter.account] = AdapterLink(
+            adapter, self._on_refused, self._on_delivered, self.clock.monotonic()
         )
 
-    def connected(self, platform: str, account: str = "") -> None:
+    def on_connected(self, platform: str, account: str = "") -> None:
         """The platform can be reached: what waits goes out now, whatever it was backing off for."""
         link = self._links[platform, account]
-        link.up = True
+        link.is_connected = True
         for lane in [lane for lane in self._lanes.values() if lane.link is link]:
             for entry in lane.queue:
                 if entry.tries:
                     entry.not_before = 0.0
             lane.wake()
-            lane.signs.look_again()
+            lane.reactions.wake()
 
-    def disconnected(self, platform: str, account: str = "") -> None:
+    def on_disconnected(self, platform: str, account: str = "") -> None:
         """The platform cannot be reached: its lanes wait."""
-        self._links[platform, account].up = False
-        self._changed.set()
+        self._links[platform, account].is_connected = False
+        self._progress.set()
 
     async def recover(self) -> int:
         """Take up what an earlier process left; how many items that is."""
         now = self.clock.now()
         pauses = await read_pauses(self.store)
         self._pauses = {key: until for key, until in pauses.items() if until > now}
-        items = await self.store.open_items()
+        items = await self.store.undelivered_items()
         for item in items:
-            entry = Entry(item, Phase.FINAL if item.final else Phase.ABANDONED, stored=True)
-            entry.shown = plan.after_restart(entry.shown)
+            entry = QueueEntry(
+                item, ItemPhase.FINAL if item.final else ItemPhase.ABANDONED, stored=True
+            )
+            entry.shown = plan.record_restart(entry.shown)
             if not item.final:
-                entry.not_before = self.clock.monotonic() + ABANDONED_AFTER
-            lane = self._lane_of(item)
+                entry.not_before = self.clock.monotonic() + ABANDONED_SECONDS
+            lane = self._lane_for_item(item)
             if lane is None:
                 log.warning("%s waits: nothing delivers to %s", item.id, item.address)
                 continue
@@ -175,13 +179,15 @@ class Delivery:
             finally:
                 self._group = None
 
-    async def settle(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error to run out
+    async def flush(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error to run out
         """Let what must be shown on connected platforms get out, for at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                while any(lane.link.up and lane.owes() for lane in self._lanes.values()):
-                    self._changed.clear()
-                    await self._changed.wait()
+                while any(
+                    lane.link.is_connected and lane.has_pending() for lane in self._lanes.values()
+                ):
+                    self._progress.clear()
+                    await self._progress.wait()
         except TimeoutError:
             log.warning("some answers could not be delivered before the end; they are kept")
 
@@ -190,12 +196,12 @@ class Delivery:
     async def put(self, *changes: Change) -> None:
         """Make changes true, all or none, and show the items among them; raises like the store."""
         await self.store.apply(*changes)
-        self.wake([change.item for change in changes if isinstance(change, PutItem)])
+        self.enqueue([change.item for change in changes if isinstance(change, PutItem)])
 
-    def wake(self, items: Iterable[Item]) -> None:
+    def enqueue(self, items: Iterable[OutboxItem]) -> None:
         """Show what was committed just now: new items, or news of items that are there already."""
         for item in items:
-            lane = self._lane_of(item)
+            lane = self._lane_for_item(item)
             if lane is None:
                 log.warning("%s waits: nothing delivers to %s", item.id, item.address)
                 continue
@@ -203,10 +209,10 @@ class Delivery:
             if entry:
                 entry.finish(item)
             else:
-                lane.queue.add(Entry(item, Phase.FINAL, stored=True))
+                lane.queue.add(QueueEntry(item, ItemPhase.FINAL, stored=True))
             lane.wake()
 
-    def live(self, item: Item) -> LiveItem:
+    def start_live(self, item: OutboxItem) -> LiveItem:
         """Begin to show an answer that is being written; the item need not be in the store."""
         return LiveItem(self, item)
 
@@ -217,123 +223,125 @@ class Delivery:
             return
         if self._group is None:
             return
-        lane = self._lane_at(address, link)
-        self._idle.pop(lane.key, None)  # a lane in which a sign waits is not forgotten
-        lane.signs.put(React(f"{message}.s", address, message, emoji))
-        self._signing[lane.key] = lane
-        if len(self._signing) > MOST_SIGNING:
-            self._signing.pop(next(iter(self._signing))).signs.drop()
+        lane = self._lane_for_address(address, link)
+        self._idle_lanes.pop(lane.key, None)  # a lane in which a sign waits is not forgotten
+        lane.reactions.add(React(f"{message}.s", address, message, emoji))
+        self._reacting_lanes[lane.key] = lane
+        if len(self._reacting_lanes) > MAX_REACTING_LANES:
+            self._reacting_lanes.pop(next(iter(self._reacting_lanes))).reactions.clear()
 
     async def wait_sent(self, item_id: str) -> ItemState:
         """Wait until an item that was woken is sent or dead."""
         future: asyncio.Future[ItemState] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(item_id, []).append(future)
+        self._sent_waiters.setdefault(item_id, []).append(future)
         try:
             return await future
         finally:
-            self._waiting[item_id].remove(future)
-            if not self._waiting[item_id]:
-                del self._waiting[item_id]
+            self._sent_waiters[item_id].remove(future)
+            if not self._sent_waiters[item_id]:
+                del self._sent_waiters[item_id]
 
     # --- for LiveItem ------------------------------------------------------------------------
 
-    def enter_live(self, item: Item) -> Entry:
+    def queue_live(self, item: OutboxItem) -> QueueEntry:
         """Queue an answer; one that an earlier process began to show goes on."""
-        lane = self._lane_of(item)
+        lane = self._lane_for_item(item)
         entry = lane.queue.get(item.id) if lane else None
         if entry is None:
-            entry = Entry(item, Phase.LIVE, stored=False)
+            entry = QueueEntry(item, ItemPhase.LIVE, stored=False)
             if lane:
                 lane.queue.add(entry)
-        entry.adopt()
-        entry.phase = Phase.LIVE
-        entry.live_at = entry.typing_at = self.clock.monotonic() + FIRST_LIVE_DELAY
-        self.look_again(entry)
+        entry.resume()
+        entry.phase = ItemPhase.LIVE
+        entry.next_live_at = entry.next_typing_at = (
+            self.clock.monotonic() + FIRST_LIVE_DELAY_SECONDS
+        )
+        self.wake_entry(entry)
         return entry
 
-    def look_again(self, entry: Entry) -> None:
+    def wake_entry(self, entry: QueueEntry) -> None:
         """Let the entry's lane see what is new."""
-        if entry.gone:
+        if entry.removed:
             return
-        if lane := self._lane_of(entry.item):
+        if lane := self._lane_for_item(entry.item):
             lane.wake()
 
-    def withdraw(self, entry: Entry) -> None:
+    def withdraw(self, entry: QueueEntry) -> None:
         """Take away what an answer has shown so far, unless it is final."""
-        if entry.phase is Phase.LIVE:
-            entry.phase = Phase.WITHDRAWN
-            self.look_again(entry)
+        if entry.phase is ItemPhase.LIVE:
+            entry.phase = ItemPhase.WITHDRAWN
+            self.wake_entry(entry)
 
     # --- for lanes ---------------------------------------------------------------------------
 
-    def start(self, lane: Lane, *, urgent: bool) -> None:
-        """See `gateway.delivery.lane.Office`."""
-        self._idle.pop(lane.key, None)
+    def start_pump(self, lane: Lane, *, urgent: bool) -> None:
+        """See `gateway.delivery.lane.LaneHost`."""
+        self._idle_lanes.pop(lane.key, None)
         if self._group:  # else `run` starts it
-            lane.started(urgent=urgent)
+            lane.on_pump_started(urgent=urgent)
             self._group.create_task(lane.pump(urgent=urgent), name=f"lane {lane.key}")
 
-    def show(self, lane: Lane, sign: React, wait: float) -> None:
-        """See `gateway.delivery.lane.Office`."""
+    def start_reaction(self, lane: Lane, reaction: React, wait: float) -> None:
+        """See `gateway.delivery.lane.LaneHost`."""
         if self._group:  # else it is lost, as signs may be
-            self._group.create_task(lane.show_sign(sign, wait), name=f"sign {lane.key}")
+            self._group.create_task(lane.show_reaction(reaction, wait), name=f"sign {lane.key}")
 
-    def settled(self, item_id: str, state: ItemState) -> None:
-        """See `gateway.delivery.lane.Office`."""
-        for future in self._waiting.get(item_id, ()):
+    def on_item_settled(self, item_id: str, state: ItemState) -> None:
+        """See `gateway.delivery.lane.LaneHost`."""
+        for future in self._sent_waiters.get(item_id, ()):
             if not future.done():
                 future.set_result(state)
-        self._changed.set()
+        self._progress.set()
 
-    def idle(self, lane: Lane) -> None:
-        """See `gateway.delivery.lane.Office`. The longest idle lanes are forgotten."""
-        self._changed.set()
-        self._signing.pop(lane.key, None)
-        self._idle[lane.key] = lane
-        self._idle.move_to_end(lane.key)
+    def on_lane_idle(self, lane: Lane) -> None:
+        """See `gateway.delivery.lane.LaneHost`. The longest idle lanes are forgotten."""
+        self._progress.set()
+        self._reacting_lanes.pop(lane.key, None)
+        self._idle_lanes[lane.key] = lane
+        self._idle_lanes.move_to_end(lane.key)
         now = self.clock.monotonic()
-        while len(self._idle) > IDLE_LANES:
-            oldest = next(iter(self._idle.values()))
-            if not oldest.queue and not oldest.pace.rested(now):
+        while len(self._idle_lanes) > MAX_IDLE_LANES:
+            oldest = next(iter(self._idle_lanes.values()))
+            if not oldest.queue and not oldest.pace.is_rested(now):
                 break
-            del self._idle[oldest.key]
+            del self._idle_lanes[oldest.key]
             if not oldest.queue:  # else it waits for its platform
                 del self._lanes[oldest.key]
 
-    async def pause(self, lane: Lane, until: int) -> None:
-        """See `gateway.delivery.lane.Office`."""
+    async def save_pause(self, lane: Lane, until: int) -> None:
+        """See `gateway.delivery.lane.LaneHost`."""
         now = self.clock.now()
         self._pauses = {key: end for key, end in self._pauses.items() if end > now}
         self._pauses[lane.key] = max(until, self._pauses.get(lane.key, 0))
         kept = msgspec.json.encode(self._pauses).decode()
         try:
-            await self.store.put_value(_SHELF, _PAUSES, kept)
+            await self.store.put_value(_SHELF, _PAUSES_KEY, kept)
         except StoreError as error:  # the pause is kept all the same, only not over a restart
             log.warning("a pause of %s is not stored: %s", lane.key, error)
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _lane_of(self, item: Item) -> Lane | None:
+    def _lane_for_item(self, item: OutboxItem) -> Lane | None:
         address = read_address(item.address)
         link = self._links.get((address.platform, address.account))
-        return self._lane_at(address, link) if link else None
+        return self._lane_for_address(address, link) if link else None
 
-    def _lane_at(self, address: Address, link: Link) -> Lane:
+    def _lane_for_address(self, address: Address, link: AdapterLink) -> Lane:
         can = capabilities_in(link.adapter, address)
-        key = _key(address, can)
+        key = _lane_key(address, can)
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = Lane(key, link, self, can)
             if until := self._pauses.get(key):
-                lane.pace.block(self._monotonic(until))
+                lane.pace.block(self._to_monotonic(until))
         return lane
 
-    def _monotonic(self, moment: int) -> float:
+    def _to_monotonic(self, moment: int) -> float:
         """Translate a moment of wall time; one that is over is now."""
         return self.clock.monotonic() + max(0, moment - self.clock.now()) / 1000
 
 
-def _key(address: Address, can: Capabilities) -> str:
+def _lane_key(address: Address, capabilities: Capabilities) -> str:
     """Name a chat, or one of its threads: what shares a budget shares a lane."""
     chat = f"{address.platform}@{address.account}:{address.chat}"
-    return f"{chat}:{address.thread}" if can.threads_apart and address.thread else chat
+    return f"{chat}:{address.thread}" if capabilities.threads_apart and address.thread else chat

@@ -12,120 +12,120 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.delivery.link import Link
-from gateway.delivery.pacing import Pace, Weight
+from gateway.delivery.link import AdapterLink
+from gateway.delivery.pacing import OpPriority, Pace
 from platforms.core.contract import React, Receipt
 from platforms.core.errors import Unauthorized, Unavailable
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-SIGN_DEADLINE = 10.0
-PATIENCE = 60.0
+REACTION_DEADLINE_SECONDS = 10.0
+MAX_WAIT_SECONDS = 60.0
 """Seconds after which a sign that found no room is not worth showing any more."""
 
-MOST_SIGNS = 16
+MAX_WAITING_REACTIONS = 16
 """Messages of a chat whose signs may wait; beyond that the oldest are dropped."""
 
-PAUSE = 5.0
+PAUSE_SECONDS = 5.0
 """Seconds without signs after the platform could not take one and did not say for how long."""
 
 
-class _Waiting(msgspec.Struct, frozen=True):
+class _WaitingReaction(msgspec.Struct, frozen=True):
     op: React
-    until: float
+    expires_at: float
 
 
-class Signs:
+class ChatReactions:
     """The signs of one chat, the oldest first; a newer one takes the place of one that waits."""
 
     __slots__ = (
         "_clock",
+        "_has_pending",
         "_link",
         "_not_before",
-        "_owes",
+        "_on_idle",
         "_pace",
-        "_rested",
-        "_show",
         "_showing",
+        "_start",
         "_timer",
         "_waiting",
     )
 
     def __init__(
         self,
-        link: Link,
+        link: AdapterLink,
         pace: Pace,
         clock: Clock,
         *,
-        owes: Callable[[], bool],
-        show: Callable[[React, float], None],
-        rested: Callable[[], None],
+        has_pending: Callable[[], bool],
+        start: Callable[[React, float], None],
+        on_idle: Callable[[], None],
     ) -> None:
         self._link = link
         self._pace = pace
         self._clock = clock
-        self._owes = owes  # something must be shown first
-        self._show = show  # begins `deliver` in a task
-        self._rested = rested  # told when no sign waits any more
-        self._waiting: dict[str, _Waiting] = {}
+        self._has_pending = has_pending  # something must be shown first
+        self._start = start  # begins `deliver` in a task
+        self._on_idle = on_idle  # told when no sign waits any more
+        self._waiting: dict[str, _WaitingReaction] = {}
         self._showing = False
         self._timer: asyncio.Handle | None = None  # of the next look
         self._not_before = 0.0
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Tell whether a sign waits, or is being shown."""
         return self._showing or bool(self._waiting)
 
-    def put(self, op: React) -> None:
+    def add(self, op: React) -> None:
         """Take a sign."""
         self._waiting.pop(op.message, None)
-        self._waiting[op.message] = _Waiting(op, self._clock.monotonic() + PATIENCE)
-        if len(self._waiting) > MOST_SIGNS:
+        self._waiting[op.message] = _WaitingReaction(op, self._clock.monotonic() + MAX_WAIT_SECONDS)
+        if len(self._waiting) > MAX_WAITING_REACTIONS:
             del self._waiting[next(iter(self._waiting))]
-        self.look_again()
+        self.wake()
 
-    def drop(self) -> None:
+    def clear(self) -> None:
         """Give up what waits: too many chats have signs that do."""
         self._waiting.clear()
         if self._timer:
             self._timer.cancel()
             self._timer = None
         if not self._showing:
-            self._rested()
+            self._on_idle()
 
-    def look_again(self) -> None:
+    def wake(self) -> None:
         """Something is new, was shown, or the platform is back: there may be room now."""
         if self._showing or not self._waiting:
             return
         if self._timer:
             self._timer.cancel()
         # Not at once: what comes in the same moment may take the place of what waits.
-        self._timer = asyncio.get_running_loop().call_soon(self._look)
+        self._timer = asyncio.get_running_loop().call_soon(self._start_next)
 
-    def _look(self) -> None:
+    def _start_next(self) -> None:
         self._timer = None
         while self._waiting:
             now = self._clock.monotonic()
             oldest = next(iter(self._waiting.values()))
-            if oldest.until <= now or self._pace.tight(now):
+            if oldest.expires_at <= now or self._pace.is_tight(now):
                 del self._waiting[oldest.op.message]
-            elif (at := self._room_at(oldest, now)) > now:
+            elif (at := self._ready_at(oldest, now)) > now:
                 later = asyncio.get_running_loop().call_later
-                self._timer = later(min(at, oldest.until) - now, self._look)
+                self._timer = later(min(at, oldest.expires_at) - now, self._start_next)
                 return
             else:
                 del self._waiting[oldest.op.message]
                 self._showing = True
-                self._show(oldest.op, self._pace.take(now, Weight.TRIFLE) - now)
+                self._start(oldest.op, self._pace.take(now, OpPriority.TRIVIAL) - now)
                 return
-        self._rested()
+        self._on_idle()
 
-    def _room_at(self, waiting: _Waiting, now: float) -> float:
-        if self._link.up and not self._owes():
-            return max(self._pace.ready_at(Weight.TRIFLE, now), self._not_before)
-        return waiting.until
+    def _ready_at(self, waiting: _WaitingReaction, now: float) -> float:
+        if self._link.is_connected and not self._has_pending():
+            return max(self._pace.ready_at(OpPriority.TRIVIAL, now), self._not_before)
+        return waiting.expires_at
 
     async def deliver(self, op: React, wait: float) -> None:
         """Show a sign, as `show` was asked to; then it is the next one's turn."""
@@ -134,18 +134,18 @@ class Signs:
             await self._deliver(op)
         finally:
             self._showing = False
-        self.look_again()
+        self.wake()
         if not self._waiting:
-            self._rested()
+            self._on_idle()
 
     async def _deliver(self, op: React) -> None:
-        outcome = await self._link.deliver(op, SIGN_DEADLINE)
+        outcome = await self._link.deliver(op, REACTION_DEADLINE_SECONDS)
         if isinstance(outcome, Receipt):
             return
         log.debug("%s in %s: no sign: %s", op.message, op.address.chat, outcome)
         if isinstance(outcome, Unauthorized):
-            self._link.refused()
+            self._link.on_credentials_refused()
         elif isinstance(outcome, Unavailable):
             # Answers learn of a limit by themselves: that a sign met it must not hold them up.
-            pause = PAUSE if outcome.retry_after is None else outcome.retry_after
+            pause = PAUSE_SECONDS if outcome.retry_after is None else outcome.retry_after
             self._not_before = self._clock.monotonic() + pause

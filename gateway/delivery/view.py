@@ -1,7 +1,7 @@
 """Sans-IO: what an item should look like in a chat, and what of it is known to be shown.
 
-`Body` is what the gateway wants to show, `render` cuts it into messages for a platform, and `Shown`
-is the memory of what became of them. `Body` and `Shown` are stored in the item's row.
+`Body` is what the gateway wants to show, `render` cuts it into messages for a platform, and `ShownItem`
+is the memory of what became of them. `Body` and `ShownItem` are stored in the item's row.
 """
 
 import enum
@@ -11,17 +11,17 @@ from hashlib import blake2b
 import msgspec
 
 from platforms.core.contract import Address, Button, Capabilities, Live, Repeat, Task
-from platforms.core.markdown import close
-from platforms.core.split import Growing, size, split
-from sessions.records import Item
+from platforms.core.markdown import close_open_marks
+from platforms.core.split import IncrementalSplitter, split, text_length
+from sessions.records import OutboxItem
 
-MARK = "⚠️ This may be a duplicate: an earlier try to send it was cut off."
+DUPLICATE_MARK = "⚠️ This may be a duplicate: an earlier try to send it was cut off."
 """Stands above a message that is sent again although the first try may have arrived."""
 
-_STREAMING = "~"
+_STREAMING_SUFFIX = "~"
 
 
-class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+class ItemBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an item should show; an item put again with another body changes its messages."""
 
     text: str = ""  # Markdown
@@ -32,7 +32,7 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True):
     urgent: bool = False  # goes first in its chat, and waits for no other op
 
 
-class Fate(enum.StrEnum):
+class ShownState(enum.StrEnum):
     """What is known of a message that was tried."""
 
     TRYING = "trying"
@@ -41,11 +41,11 @@ class Fate(enum.StrEnum):
     LOST = "lost"  # it was shown, but cannot be changed any more
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message of an item."""
 
     op: str
-    fate: Fate
+    fate: ShownState
     message: str = ""  # the platform's name for it, once known
     looks: str = ""  # a digest of what it shows; empty when that is not known for sure
     since: int = 0  # when it was first tried, milliseconds
@@ -53,36 +53,36 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     repeats: int = 0
 
 
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+class ShownItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known to be shown of an item, in order of its messages."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ShownMessage, ...] = ()
 
 
 _write_json = msgspec.json.Encoder().encode
-_read_body = msgspec.json.Decoder(Body).decode
-_read_shown = msgspec.json.Decoder(Shown).decode
+_read_body = msgspec.json.Decoder(ItemBody).decode
+_read_shown = msgspec.json.Decoder(ShownItem).decode
 _read_address = msgspec.json.Decoder(Address).decode
 
 
-def write_body(body: Body) -> bytes:
+def write_body(body: ItemBody) -> bytes:
     """Write a body for the item's row."""
     return _write_json(body)
 
 
-def read_body(item: Item) -> Body:
+def read_body(item: OutboxItem) -> ItemBody:
     """Read what an item should show."""
     return _read_body(item.body)
 
 
-def write_shown(shown: Shown) -> bytes:
+def write_shown(shown: ShownItem) -> bytes:
     """Write the memory of an item's messages for its row."""
     return _write_json(shown)
 
 
-def read_shown(item: Item) -> Shown:
+def read_shown(item: OutboxItem) -> ShownItem:
     """Read what is known to be shown of an item."""
-    return _read_shown(item.shown) if item.shown else Shown()
+    return _read_shown(item.shown) if item.shown else ShownItem()
 
 
 def write_address(address: Address) -> str:
@@ -96,7 +96,7 @@ def read_address(text: str) -> Address:
     return _read_address(text)
 
 
-def looks(
+def message_digest(
     text: str, buttons: tuple[Button, ...], *, streaming: bool, tasks: tuple[Task, ...] = ()
 ) -> str:
     """Digest what a message shows, to see later whether it must be changed.
@@ -111,64 +111,70 @@ def looks(
         return digest.hexdigest()
     for task in tasks:
         digest.update(f"\0{task.id}\0{task.title}\0{task.state}".encode(errors="replace"))
-    return digest.hexdigest() + _STREAMING
+    return digest.hexdigest() + _STREAMING_SUFFIX
 
 
-def may_be_streaming(part: Part) -> bool:
+def may_be_streaming(part: ShownMessage) -> bool:
     """Tell whether a message may still wait for the edit that ends it."""
-    return not part.looks or part.looks.endswith(_STREAMING)
+    return not part.looks or part.looks.endswith(_STREAMING_SUFFIX)
 
 
-def render(text: str, capabilities: Capabilities) -> tuple[str, ...]:
+def render_final(text: str, capabilities: Capabilities) -> tuple[str, ...]:
     """Cut a whole text into messages."""
-    return split(text, _room(capabilities), capabilities.unit)
+    return split(text, _text_room(capabilities), capabilities.unit)
 
 
 def render_live(
-    text: str, capabilities: Capabilities, status: str = "", growing: Growing | None = None
+    text: str,
+    capabilities: Capabilities,
+    status: str = "",
+    growing: IncrementalSplitter | None = None,
 ) -> tuple[str, ...]:
     """Cut an answer that is being written: the last message is the one that goes on.
 
     A stream may only grow, so nothing is closed or added there; anywhere else what is still open
     is closed, and a message that is edited shows the status below.
     """
-    room = _room(capabilities)
-    found = (growing or Growing()).pieces(text, room, capabilities.unit)
+    room = _text_room(capabilities)
+    found = (growing or IncrementalSplitter()).split(text, room, capabilities.unit)
     if not found:  # where it can be taken away again, the status is shown alone
         return (status,) if status and capabilities.live is Live.EDIT else ()
     done = tuple(piece.message for piece in found[:-1])
-    last = found[-1].open
+    last = found[-1].unclosed
     if capabilities.live is not Live.STREAM:
         ending = f"\n\n{status}" if status and capabilities.live is Live.EDIT else ""
-        last = _fitting((close(last) + ending, close(last), last + found[-1].after), capabilities)
+        last = _first_fitting(
+            (close_open_marks(last) + ending, close_open_marks(last), last + found[-1].after),
+            capabilities,
+        )
     return (*done, last) if last.strip() else done
 
 
-def _fitting(choices: tuple[str, ...], capabilities: Capabilities) -> str:
+def _first_fitting(choices: tuple[str, ...], capabilities: Capabilities) -> str:
     """Take the first that is not too long; the last choice always fits."""
     for choice in choices[:-1]:
-        if size(choice, capabilities.unit) <= capabilities.text_limit:
+        if text_length(choice, capabilities.unit) <= capabilities.text_limit:
             return choice
     return choices[-1]
 
 
-def marked(text: str) -> str:
+def mark_duplicate(text: str) -> str:
     """Say above a text that it may be there twice."""
-    return f"{MARK}\n\n{text}"
+    return f"{DUPLICATE_MARK}\n\n{text}"
 
 
 def fits_caption(text: str, capabilities: Capabilities) -> bool:
     """Tell whether a text can go with a file."""
-    left = capabilities.caption_limit - _room_for_mark(capabilities)
-    return size(text, capabilities.unit) <= left
+    left = capabilities.caption_limit - _mark_room(capabilities)
+    return text_length(text, capabilities.unit) <= left
 
 
-def _room(capabilities: Capabilities) -> int:
-    return capabilities.text_limit - _room_for_mark(capabilities)
+def _text_room(capabilities: Capabilities) -> int:
+    return capabilities.text_limit - _mark_room(capabilities)
 
 
-def _room_for_mark(capabilities: Capabilities) -> int:
+def _mark_room(capabilities: Capabilities) -> int:
     """Leave room for the mark where one may be needed: a mark must not change where text is cut."""
     if capabilities.repeat is not Repeat.MARK:
         return 0
-    return size(marked(""), capabilities.unit)
+    return text_length(mark_duplicate(""), capabilities.unit)

@@ -15,41 +15,43 @@ log = logging.getLogger(__name__)
 
 PREFIX = "hf-"
 _BYTES = 32
-_SHORTEST = 20
-_NAME = "api_key"
-_OTHERS = 0o077
+_MIN_LENGTH = 20
+_FILE_NAME = "api_key"
+_OTHERS_MASK = 0o077
 
 
 class ApiKey(msgspec.Struct, frozen=True):
     """The key, and whether it was made just now."""
 
     secret: Secret
-    made: bool = False
+    is_new: bool = False
 
 
-def place(home: Path) -> Path:
+def key_path(home: Path) -> Path:
     """Where it is kept in a state folder."""
-    return home / _NAME
+    return home / _FILE_NAME
 
 
-def take(home: Path, random: Callable[[int], str] = secrets.token_urlsafe) -> ApiKey:
+def load_or_create(
+    home: Path, generate_token: Callable[[int], str] = secrets.token_urlsafe
+) -> ApiKey:
     """Give the key of this installation, made now if there is none; raises `CannotStart`."""
     kept = read(home)
     if kept is not None:
-        _close(place(home))
+        _restrict_permissions(key_path(home))
         return ApiKey(kept)
-    made = PREFIX + random(_BYTES)
+    made = PREFIX + generate_token(_BYTES)
     try:
-        _write(place(home), made)
+        _write(key_path(home), made)
     except OSError as error:
-        msg = f"The API key cannot be kept in {place(home)}: {error.strerror}."
+        msg = f"The API key cannot be kept in {key_path(home)}: {error.strerror}."
         raise CannotStart(msg) from error
-    return ApiKey(Secret(made), made=True)
+    return ApiKey(Secret(made), is_new=True)
 
 
 def read(home: Path) -> Secret | None:
     """Give the key that was made earlier; None when there is none. Raises `CannotStart`."""
-    path = place(home)
+    path = key_path(home)
     try:
         text = path.read_bytes().decode("ascii", "replace").strip()
     except FileNotFoundError:
@@ -57,15 +59,15 @@ def read(home: Path) -> Secret | None:
     except OSError as error:
         msg = f"The API key in {path} cannot be read: {error.strerror}."
         raise CannotStart(msg) from error
-    if len(text) < _SHORTEST or not text.isprintable() or " " in text or "\ufffd" in text:
+    if len(text) < _MIN_LENGTH or not text.isprintable() or " " in text or "\ufffd" in text:
         msg = f"{path} holds no API key. Remove it, and a new key is made at the next start."
         raise CannotStart(msg)
     return Secret(text)
 
 
-def _close(path: Path) -> None:
+def _restrict_permissions(path: Path) -> None:
     """Let nobody else read it any more; whoever could may know the key, so that is said."""
-    if not path.stat().st_mode & _OTHERS:
+    if not path.stat().st_mode & _OTHERS_MASK:
         return
     try:
         path.chmod(0o600)

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.auth import WRONG_KEY, is_local, shows_key
-from gateway.http.concurrency import Crowd, Turnstile
-from gateway.http.errors import plain
-from gateway.http.guard import MAX_BODY, Boundary, Guard
-from gateway.http.responses import refusal
+from gateway.http.auth import INVALID_API_KEY, has_valid_key, is_local
+from gateway.http.concurrency import ConcurrencyLimit, ConcurrencyLimitMiddleware
+from gateway.http.errors import failure_for_status
+from gateway.http.guard import MAX_BODY_BYTES, GuardMiddleware, InternalErrorMiddleware
+from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
 
 _HEALTH_TIMEOUT = 5.0
@@ -30,10 +30,10 @@ class Health(Protocol):
         ...
 
 
-Figures = Callable[[], Awaitable[tuple[bytes, str]]]
+RenderMetrics = Callable[[], Awaitable[tuple[bytes, str]]]
 """Gives the page `/metrics` and its content type."""
 
-Document = Callable[[], Awaitable[bytes]]
+OpenApiDocument = Callable[[], Awaitable[bytes]]
 """Gives `/openapi.json`."""
 
 
@@ -51,35 +51,38 @@ def build_app(
     *,
     health: Health,
     allowed_hosts: Sequence[str] = (),
-    hosts_of: Mapping[str, Sequence[str]] | None = None,
-    max_body: int = MAX_BODY,
+    hosts_by_path: Mapping[str, Sequence[str]] | None = None,
+    max_body_bytes: int = MAX_BODY_BYTES,
     key: Secret | None = None,
-    crowd: Crowd | None = None,
-    figures: Figures | None = None,
-    document: Document | None = None,
+    concurrency_limit: ConcurrencyLimit | None = None,
+    render_metrics: RenderMetrics | None = None,
+    openapi_document: OpenApiDocument | None = None,
     status: Callable[[], str] = str,
 ) -> Starlette:
     """Put routes, health checks and guards together.
 
     `allowed_hosts` names the hosts under which the daemon may be called besides the loopback ones,
     each as in a Host header, with or without a port; "*" allows all. `hosts_of` allows more for
-    single paths. `key` is what `gateway.http.auth.shows_key` asks for; without one it lets nobody
+    single paths. `key` is what `gateway.http.auth.has_valid_key` asks for; without one it lets nobody
     in. `crowd` counts what is at work. `status` says how the daemon stands.
     """
     own = [Route("/livez", _live), Route("/readyz", _ready(health, status))]
-    if figures:
-        own.append(Route("/metrics", _metrics(figures)))
-    if document:
-        own.append(Route("/openapi.json", _described(document)))
+    if render_metrics:
+        own.append(Route("/metrics", _metrics(render_metrics)))
+    if openapi_document:
+        own.append(Route("/openapi.json", _openapi(openapi_document)))
     app = Starlette(
         routes=[*own, *routes],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _http_exception},
         middleware=[
             Middleware(
-                Guard, allowed_hosts=allowed_hosts, hosts_of=hosts_of or {}, max_body=max_body
+                GuardMiddleware,
+                allowed_hosts=allowed_hosts,
+                hosts_by_path=hosts_by_path or {},
+                max_body_bytes=max_body_bytes,
             ),
-            Middleware(Turnstile, crowd=crowd or Crowd()),
-            Middleware(Boundary),
+            Middleware(ConcurrencyLimitMiddleware, limit=concurrency_limit or ConcurrencyLimit()),
+            Middleware(InternalErrorMiddleware),
         ],
     )
     app.state.key = key
@@ -104,25 +107,25 @@ def _ready(health: Health, status: Callable[[], str]) -> Callable[[Request], Awa
     return ready
 
 
-def _metrics(figures: Figures) -> Callable[[Request], Awaitable[Response]]:
+def _metrics(render_metrics: RenderMetrics) -> Callable[[Request], Awaitable[Response]]:
     async def metrics(request: Request) -> Response:
-        if not is_local(request) and not shows_key(request, request.app.state.key):
-            return refusal(WRONG_KEY)
-        page, kind = await figures()
+        if not is_local(request) and not has_valid_key(request, request.app.state.key):
+            return failure_response(INVALID_API_KEY)
+        page, kind = await render_metrics()
         return Response(page, headers={"content-type": kind, "cache-control": "no-store"})
 
     return metrics
 
 
-def _described(document: Document) -> Callable[[Request], Awaitable[Response]]:
+def _openapi(openapi_document: OpenApiDocument) -> Callable[[Request], Awaitable[Response]]:
     async def described(_: Request) -> Response:
         headers = {"cache-control": "no-cache"}
-        return Response(await document(), headers=headers, media_type="application/json")
+        return Response(await openapi_document(), headers=headers, media_type="application/json")
 
     return described
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _http_exception(_: Request, error: Exception) -> Response:
     """Say what Starlette itself refuses, such as an unknown path, in the shape of all errors."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
-    return refusal(plain(error.status_code, error.detail), error.headers)
+    return failure_response(failure_for_status(error.status_code, error.detail), error.headers)

@@ -11,61 +11,63 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.errors import TOO_MANY, Failure
-from gateway.http.responses import refusal
+from gateway.http.errors import RATE_LIMIT_ERROR, HttpFailure
+from gateway.http.responses import failure_response
 
-MOST = 512
-RETRY_AFTER = 1
+MAX_REQUESTS = 512
+RETRY_AFTER_SECONDS = 1
 """Seconds after which it is worth another try: most requests are over by then."""
 
-WATCHING = frozenset({"/livez", "/readyz", "/metrics"})
+UNLIMITED_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
-FULL = Failure(
+TOO_MANY_REQUESTS = HttpFailure(
     status=429,
     message="This server is busy with as many requests as it takes at once. Please try again.",
-    type=TOO_MANY,
+    type=RATE_LIMIT_ERROR,
     code="too_many_requests",
-    retry_after=RETRY_AFTER,
-    again=True,
+    retry_after=RETRY_AFTER_SECONDS,
+    retryable=True,
 )
 
 
-class Crowd:
+class ConcurrencyLimit:
     """The requests that are at work."""
 
-    def __init__(self, most: int = MOST, turned_away: Callable[[], None] = lambda: None) -> None:
-        self.most = most
-        self.at_work = 0
-        self.turned_away = turned_away
+    def __init__(
+        self, max_requests: int = MAX_REQUESTS, on_rejected: Callable[[], None] = lambda: None
+    ) -> None:
+        self.max_requests = max_requests
+        self.active_requests = 0
+        self.on_rejected = on_rejected
 
 
-class Turnstile:
+class ConcurrencyLimitMiddleware:
     """Lets in no more than a crowd may be."""
 
-    def __init__(self, app: ASGIApp, crowd: Crowd) -> None:
+    def __init__(self, app: ASGIApp, limit: ConcurrencyLimit) -> None:
         self._app = app
-        self._crowd = crowd
+        self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
-        crowd = self._crowd
-        if scope["type"] != "http" or scope["path"] in WATCHING:
+        crowd = self._limit
+        if scope["type"] != "http" or scope["path"] in UNLIMITED_PATHS:
             await self._app(scope, receive, send)
             return
-        if crowd.at_work >= crowd.most:
-            crowd.turned_away()
-            await refusal(FULL)(scope, receive, send)
+        if crowd.active_requests >= crowd.max_requests:
+            crowd.on_rejected()
+            await failure_response(TOO_MANY_REQUESTS)(scope, receive, send)
             return
-        crowd.at_work += 1
+        crowd.active_requests += 1
         counted = True
 
         def leave() -> None:
             nonlocal counted
-            crowd.at_work -= counted
+            crowd.active_requests -= counted
             counted = False
 
         async def sending(message: Message) -> None:
-            if scope["method"] == "GET" and _begins_events(message):
+            if scope["method"] == "GET" and _starts_event_stream(message):
                 leave()
             await send(message)
 
@@ -75,7 +77,7 @@ class Turnstile:
             leave()
 
 
-def _begins_events(message: Message) -> bool:
+def _starts_event_stream(message: Message) -> bool:
     if message["type"] != "http.response.start":
         return False
     kind = Headers(raw=list(message.get("headers", []))).get("content-type", "")

@@ -2,12 +2,12 @@
 
 import msgspec
 
-UNFIT = "invalid_request_error"
-BROKEN = "server_error"
-FORBIDDEN = "permission_error"
-TOO_MANY = "rate_limit_error"
+INVALID_REQUEST_ERROR = "invalid_request_error"
+SERVER_ERROR = "server_error"
+PERMISSION_ERROR = "permission_error"
+RATE_LIMIT_ERROR = "rate_limit_error"
 
-_OURS = 500  # from here on it is not the request's fault
+_FIRST_SERVER_ERROR = 500  # from here on it is not the request's fault
 
 
 class Error(msgspec.Struct, frozen=True):
@@ -28,34 +28,34 @@ class ErrorBody(msgspec.Struct, frozen=True):
     error: Error
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class HttpFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no answer, or no whole one."""
 
     status: int
     message: str
-    type: str = UNFIT
+    type: str = INVALID_REQUEST_ERROR
     code: str | None = None
     param: str | None = None
     retry_after: int | None = None  # seconds
-    again: bool = False  # a client that repeats it by itself does no harm
+    retryable: bool = False  # a client that repeats it by itself does no harm
 
-    def error(self, *, partial: bool = False) -> Error:
+    def to_error(self, *, partial: bool = False) -> Error:
         """Give what stands under `error`; `partial` where a part of the answer was given."""
         mark = partial or msgspec.UNSET
         return Error(self.message, self.type, self.param, self.code, mark)
 
-    def body(self) -> bytes:
+    def encode_body(self) -> bytes:
         """Write the body of a response."""
-        return msgspec.json.encode(ErrorBody(self.error()))
+        return msgspec.json.encode(ErrorBody(self.to_error()))
 
-    def headers(self) -> dict[str, str]:
+    def response_headers(self) -> dict[str, str]:
         """Give what goes in front of it.
 
         OpenAI's clients repeat most failed requests by themselves, twice; here a turn lies behind
         each, whose tools may have run.
         """
         found = {"content-type": "application/json"}
-        if not self.again:
+        if not self.retryable:
             found["x-should-retry"] = "false"
         if self.retry_after is not None:
             found["retry-after"] = str(self.retry_after)
@@ -64,43 +64,45 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-WRONG_HOST = Failure(
+WRONG_HOST = HttpFailure(
     status=403,
     message="This server is not called that. Please open it under the address it prints at start, or "
     "list this name in http.allowed_hosts.",
-    type=FORBIDDEN,
+    type=PERMISSION_ERROR,
     code="wrong_host",
 )
-FOREIGN = Failure(
+FOREIGN_ORIGIN = HttpFailure(
     status=403,
     message="Requests from other web sites are not taken.",
-    type=FORBIDDEN,
+    type=PERMISSION_ERROR,
     code="foreign_origin",
 )
-TOO_LARGE = Failure(status=413, message="This request is too large.", code="request_too_large")
-TOO_SLOW = Failure(
+REQUEST_TOO_LARGE = HttpFailure(
+    status=413, message="This request is too large.", code="request_too_large"
+)
+REQUEST_TIMEOUT = HttpFailure(
     status=408,
     message="This request did not come to its end in time.",
     code="request_timeout",
-    again=True,
+    retryable=True,
 )
-BROKE = Failure(
+INTERNAL_ERROR = HttpFailure(
     status=500,
     message="Something went wrong here; the log says what.",
-    type=BROKEN,
+    type=SERVER_ERROR,
     code="internal_error",
 )
 
-_KNOWN = {
+_BY_STATUS = {
     each.status: each
     for each in (
-        Failure(status=404, message="There is nothing at this address.", code="unknown_url"),
-        Failure(
+        HttpFailure(status=404, message="There is nothing at this address.", code="unknown_url"),
+        HttpFailure(
             status=405,
             message="This address does not take that method.",
             code="method_not_supported",
         ),
-        Failure(
+        HttpFailure(
             status=431,
             message="The headers of this request are too large.",
             code="headers_too_large",
@@ -109,13 +111,13 @@ _KNOWN = {
 }
 
 
-def plain(status: int, detail: str) -> Failure:
+def failure_for_status(status: int, detail: str) -> HttpFailure:
     """Say what is known by its status alone; `detail` is said of any other."""
-    kind = BROKEN if status >= _OURS else UNFIT
-    return _KNOWN.get(status) or Failure(status=status, message=f"{detail}.", type=kind)
+    kind = SERVER_ERROR if status >= _FIRST_SERVER_ERROR else INVALID_REQUEST_ERROR
+    return _BY_STATUS.get(status) or HttpFailure(status=status, message=f"{detail}.", type=kind)
 
 
-def unreadable(status: int) -> Failure:
+def unreadable_request(status: int) -> HttpFailure:
     """Say that what came is no HTTP; the status is what its reader thinks of it."""
-    ours = status >= _OURS  # it means what nobody need know, as odd codings
-    return plain(400 if ours else status, "This is no request that can be read")
+    ours = status >= _FIRST_SERVER_ERROR  # it means what nobody need know, as odd codings
+    return failure_for_status(400 if ours else status, "This is no request that can be read")

@@ -14,19 +14,19 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.errors import BROKE, FOREIGN, TOO_LARGE, WRONG_HOST
-from gateway.http.responses import refusal
+from gateway.http.errors import FOREIGN_ORIGIN, INTERNAL_ERROR, REQUEST_TOO_LARGE, WRONG_HOST
+from gateway.http.responses import failure_response
 
-MAX_BODY = 16 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 
-LINGER = 5.0
+DISCARD_SECONDS = 5.0
 """Seconds for which the rest of a body that is too large is taken and thrown away. Many clients
 send all of it before they listen; a connection closed in the middle would show them no answer."""
 
 _TOO_LARGE = 413
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
-_HEADERS = {
+_SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
@@ -40,11 +40,11 @@ _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]+)?")
 _log = logging.getLogger(__name__)
 
 
-class _TooLarge(Exception):
+class _BodyTooLarge(Exception):
     """The body has grown beyond the limit while it was read."""
 
 
-class Guard:
+class GuardMiddleware:
     """Turns away what a foreign page could make a browser send, and what is too large.
 
     A foreign name in Host is how DNS rebinding shows; a foreign Origin is another site's script.
@@ -54,13 +54,15 @@ class Guard:
         self,
         app: ASGIApp,
         allowed_hosts: Sequence[str],
-        max_body: int,
-        hosts_of: Mapping[str, Sequence[str]],
+        max_body_bytes: int,
+        hosts_by_path: Mapping[str, Sequence[str]],
     ) -> None:
         self._app = app
-        self._allowed = {host.lower() for host in allowed_hosts}
-        self._hosts_of = {path: {*map(str.lower, hosts)} for path, hosts in hosts_of.items()}
-        self._max_body = max_body
+        self._allowed_hosts = {host.lower() for host in allowed_hosts}
+        self._hosts_by_path = {
+            path: {*map(str.lower, hosts)} for path, hosts in hosts_by_path.items()
+        }
+        self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -68,34 +70,40 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = self._judge(headers, self._hosts_of.get(scope["path"], set()))
+        answer = self._reject(headers, self._hosts_by_path.get(scope["path"], set()))
         if answer is not None:
             if answer.status_code == _TOO_LARGE and "expect" not in headers:
-                await _throw_away(receive)
-            await answer(scope, receive, _with_headers(send))
+                await _discard_body(receive)
+            await answer(scope, receive, _with_security_headers(send))
             return
-        await self._app(scope, _counted(receive, self._max_body), _with_headers(send))
+        await self._app(
+            scope, _limit_body(receive, self._max_body_bytes), _with_security_headers(send)
+        )
 
-    def _judge(self, headers: Headers, here: Collection[str]) -> Response | None:
+    def _reject(self, headers: Headers, path_hosts: Collection[str]) -> Response | None:
         host = headers.get("host", "").lower()
-        if not (_names(self._allowed, host) or _names(here, host) or _name(host) in _LOOPBACK):
-            return refusal(WRONG_HOST)
+        if not (
+            _is_listed(self._allowed_hosts, host)
+            or _is_listed(path_hosts, host)
+            or _host_name(host) in _LOOPBACK
+        ):
+            return failure_response(WRONG_HOST)
         origin = headers.get("origin")
-        if origin is not None and not self._origin_allowed(origin.lower(), host):
-            return refusal(FOREIGN)
+        if origin is not None and not self._is_origin_allowed(origin.lower(), host):
+            return failure_response(FOREIGN_ORIGIN)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._max_body:
-            return _too_large()
+        if not length.isdigit() or int(length) > self._max_body_bytes:
+            return _too_large_response()
         return None
 
-    def _origin_allowed(self, origin: str, host: str) -> bool:
+    def _is_origin_allowed(self, origin: str, host: str) -> bool:
         """The page's own origin; names of this machine on other ports are other programs'."""
         match = _ORIGIN.fullmatch(origin)
         place = match["place"] if match else ""
-        return bool(place) and (place == host or place in self._allowed)
+        return bool(place) and (place == host or place in self._allowed_hosts)
 
 
-class Boundary:
+class InternalErrorMiddleware:
     """Answers 500 where a route failed in a way nobody foresaw; the others go on."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -113,43 +121,43 @@ class Boundary:
         try:
             await self._app(scope, receive, noting)
         except ClientDisconnect:
-            _log.info("%s %s: its sender left.", scope.get("method"), _shown_path(scope))
+            _log.info("%s %s: its sender left.", scope.get("method"), _loggable_path(scope))
         except Exception as error:  # noqa: BLE001 - the boundary of every web handler
             # A response that has begun cannot become an error: the server cuts the connection.
-            if isinstance(error, _TooLarge):
-                answer = _too_large()
+            if isinstance(error, _BodyTooLarge):
+                answer = _too_large_response()
             else:
-                _log.exception("%s %s failed.", scope.get("method"), _shown_path(scope))
-                answer = refusal(BROKE)
+                _log.exception("%s %s failed.", scope.get("method"), _loggable_path(scope))
+                answer = failure_response(INTERNAL_ERROR)
             if not started:
                 await answer(scope, receive, send)
 
 
-def _shown_path(scope: Scope) -> str:
+def _loggable_path(scope: Scope) -> str:
     """Give the path for the log, without the token of a link: that may still open the door."""
     path = str(scope.get("path"))
     token = scope.get("path_params", {}).get("token")
     return path.replace(str(token), "***") if token else path
 
 
-def _names(allowed: Collection[str], host: str) -> bool:
+def _is_listed(allowed: Collection[str], host: str) -> bool:
     """Tell whether a Host header is one of those that are allowed, with or without its port."""
-    name = _name(host)
+    name = _host_name(host)
     return bool(name) and ("*" in allowed or name in allowed or host in allowed)
 
 
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """Give the name of a Host header without its port; "" when it is not one."""
     match = _HOST.fullmatch(host)
     return match["name"] if match else ""
 
 
-def _too_large() -> Response:
+def _too_large_response() -> Response:
     # The rest of the body may not have been read, so the connection cannot be used again.
-    return refusal(TOO_LARGE, {"connection": "close"})
+    return failure_response(REQUEST_TOO_LARGE, {"connection": "close"})
 
 
-def _counted(receive: Receive, most: int) -> Receive:
+def _limit_body(receive: Receive, max_bytes: int) -> Receive:
     """Watch the size of a body that came without saying its length."""
     read = 0
 
@@ -157,30 +165,30 @@ def _counted(receive: Receive, most: int) -> Receive:
         nonlocal read
         message = await receive()
         read += len(message.get("body", b""))
-        if read > most:
+        if read > max_bytes:
             if message.get("more_body"):
-                await _throw_away(receive)
-            raise _TooLarge
+                await _discard_body(receive)
+            raise _BodyTooLarge
         return message
 
     return counting
 
 
-async def _throw_away(receive: Receive) -> None:
+async def _discard_body(receive: Receive) -> None:
     """Take what is still sent, for a while."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LINGER):
+        async with asyncio.timeout(DISCARD_SECONDS):
             while (await receive()).get("more_body"):
                 pass
 
 
-def _with_headers(send: Send) -> Send:
+def _with_security_headers(send: Send) -> Send:
     """Add the security headers that the route has not set itself."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message.get("headers", [])))
-            for name, value in _HEADERS.items():
+            for name, value in _SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
             message = {**message, "headers": headers.raw}
         await send(message)

@@ -4,9 +4,15 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from gateway.http.errors import Failure
+from gateway.http.errors import HttpFailure
 
 
-def refusal(failure: Failure, more: Mapping[str, str] | None = None) -> Response:
+def failure_response(
+    failure: HttpFailure, extra_headers: Mapping[str, str] | None = None
+) -> Response:
     """Answer with it, and with headers of the occasion."""
-    return Response(failure.body(), failure.status, failure.headers() | dict(more or {}))
+    return Response(
+        failure.encode_body(),
+        failure.status,
+        failure.response_headers() | dict(extra_headers or {}),
+    )

@@ -11,12 +11,12 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CannotStart
-from gateway.http.client_timeouts import Cut, Patience, patient
-from sessions.values.loopback import is_loopback, plain
+from gateway.http.client_timeouts import ClientTimeouts, OnCut, protocol_factory
+from sessions.values.loopback import is_loopback, normalize_host
 
-_GRACE = 2.0  # seconds that open responses get at the end
-_LOOK = 0.005  # seconds between two looks whether they have ended
-_ON_THE_WAY = 65_536
+_SHUTDOWN_GRACE_SECONDS = 2.0  # seconds that open responses get at the end
+_POLL_SECONDS = 0.005  # seconds between two looks whether they have ended
+_MAX_UNSENT_BYTES = 65_536
 """Bytes of a connection that the kernel holds unsent; by itself it would take some megabytes.
 
 What it takes from us we cannot tell from what was read, so a reader that has stopped would be
@@ -40,41 +40,45 @@ class HttpServer:
         self,
         host: str,
         port: int,
-        patience: Patience | None = None,
-        cut: Cut = lambda _: None,
+        timeouts: ClientTimeouts | None = None,
+        on_cut: OnCut = lambda _: None,
     ) -> None:
-        self._host = plain(host)
+        self._host = normalize_host(host)
         self._port = port
-        self._patience = patience or Patience()
-        self._cut = cut  # told why a client was cut off
+        self._timeouts = timeouts or ClientTimeouts()
+        self._on_cut = on_cut  # told why a client was cut off
         self._socket: socket.socket | None = None
 
-    def bind(self, handed: int | None = None) -> None:
+    def bind(self, inherited_fd: int | None = None) -> None:
         """Take the port; raises `PortTaken` when that cannot be done.
 
         `handed` is a socket that the process before has left; where it listens at the wrong place
         it is closed.
         """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._socket = self._fitting(handed, family) if handed is not None else None
+        self._socket = (
+            self._adopt_socket(inherited_fd, family) if inherited_fd is not None else None
+        )
         try:
             if self._socket is None:
                 self._socket = socket.create_server((self._host, self._port), family=family)
         except OSError as error:
-            raise PortTaken(_why(error, self._host, self._port)) from error
+            raise PortTaken(_bind_error_message(error, self._host, self._port)) from error
         self._socket.settimeout(0)
         with contextlib.suppress(OSError, AttributeError):  # there are systems without it
             # Connections take it over from here.
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _ON_THE_WAY)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
         # Every connection inherits it. asyncio would set it too, but not on sockets of this making;
         # without it the end of each answer waits 40 ms for the client's system to confirm the rest.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._port = self._socket.getsockname()[1]
 
-    def _fitting(self, handed: int, family: socket.AddressFamily) -> socket.socket | None:
+    def _adopt_socket(
+        self, inherited_fd: int, family: socket.AddressFamily
+    ) -> socket.socket | None:
         """A socket that was left, if it listens where this server is to."""
         try:
-            left = socket.socket(fileno=handed)
+            left = socket.socket(fileno=inherited_fd)
         except OSError:
             return None
         host, port = left.getsockname()[:2] if left.family == family else ("", 0)
@@ -88,7 +92,7 @@ class HttpServer:
         return None
 
     @property
-    def file(self) -> int | None:
+    def fileno(self) -> int | None:
         """The number of the socket; None when nothing is listened on."""
         return self._socket.fileno() if self._socket else None
 
@@ -98,14 +102,14 @@ class HttpServer:
         return self._port
 
     @property
-    def listens_at(self) -> str:
+    def bound_host(self) -> str:
         """The address that is listened on, which a name such as `localhost` has led to."""
         return str(self._socket.getsockname()[0]) if self._socket else ""
 
     @property
-    def is_private(self) -> bool:
+    def is_local_only(self) -> bool:
         """Whether only programs of this machine can connect; known from `bind` on."""
-        return is_loopback(self.listens_at)
+        return is_loopback(self.bound_host)
 
     @property
     def url(self) -> str:
@@ -118,11 +122,11 @@ class HttpServer:
         if self._socket is None:
             self.bind()
         assert self._socket is not None  # noqa: S101 - bound above
-        receiving = _Receiving(app)
-        server = _Server(
+        receiving = _DisconnectOnShutdown(app)
+        server = _EmbeddedServer(
             uvicorn.Config(
                 receiving,
-                http=patient(self._patience, self._cut),
+                http=protocol_factory(self._timeouts, self._on_cut),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -136,7 +140,7 @@ class HttpServer:
             await server.serve(sockets=[listening])
         finally:
             self._socket = None
-            receiving.end()
+            receiving.disconnect_all()
             if server.started:
                 await server.shutdown(sockets=[listening])
             listening.close()
@@ -148,7 +152,7 @@ class HttpServer:
             self._socket = None
 
 
-class _Receiving:
+class _DisconnectOnShutdown:
     """Tells every response under way that its reader has left, once serving ends.
 
     A stream would go on for ever otherwise; it ends the way it does when a page is closed.
@@ -156,31 +160,31 @@ class _Receiving:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._waiting: set[asyncio.Timeout] = set()
-        self._ended = False
+        self._pending_receives: set[asyncio.Timeout] = set()
+        self._disconnected = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def receiving() -> Message:
             try:
-                async with asyncio.timeout(0 if self._ended else None) as waiting:
-                    self._waiting.add(waiting)
+                async with asyncio.timeout(0 if self._disconnected else None) as waiting:
+                    self._pending_receives.add(waiting)
                     try:
                         return await receive()
                     finally:
-                        self._waiting.discard(waiting)
+                        self._pending_receives.discard(waiting)
             except TimeoutError:
                 return {"type": "http.disconnect"}
 
         await self._app(scope, receiving, send)
 
-    def end(self) -> None:
+    def disconnect_all(self) -> None:
         """Let nobody wait for a reader any longer."""
-        self._ended = True
-        for waiting in self._waiting:
+        self._disconnected = True
+        for waiting in self._pending_receives:
             waiting.reschedule(0)
 
 
-class _Server(uvicorn.Server):
+class _EmbeddedServer(uvicorn.Server):
     """uvicorn without its signal handlers, which are the daemon's, and without its 100 ms ticks."""
 
     @contextlib.contextmanager
@@ -200,9 +204,9 @@ class _Server(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.shutdown()
         try:
-            async with asyncio.timeout(_GRACE):
+            async with asyncio.timeout(_SHUTDOWN_GRACE_SECONDS):
                 while self.server_state.tasks or self.server_state.connections:  # noqa: ASYNC110 - uvicorn tells nobody
-                    await asyncio.sleep(_LOOK)
+                    await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             _log.warning("Cut %d responses that did not end.", len(self.server_state.tasks))
             for task in self.server_state.tasks:
@@ -212,7 +216,7 @@ class _Server(uvicorn.Server):
         await asyncio.sleep(0)  # the loop closes them in its next round
 
 
-def _why(error: OSError, host: str, port: int) -> str:
+def _bind_error_message(error: OSError, host: str, port: int) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return (

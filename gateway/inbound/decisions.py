@@ -8,7 +8,7 @@ import enum
 from gateway.access.policy import Role
 
 
-class Decision(enum.StrEnum):
+class InboxDecision(enum.StrEnum):
     """What was decided besides roles and words of commands."""
 
     NOT_ADDRESSED = "not addressed"
@@ -23,10 +23,10 @@ class Decision(enum.StrEnum):
     BEFORE_RESTORE = "before a restore"
 
 
-CORRECTIONS = (Decision.EDIT, Decision.DELETE)
-ROLES = frozenset(role.name.lower() for role in Role)
+CORRECTIONS = (InboxDecision.EDIT, InboxDecision.DELETE)
+ROLE_NAMES = frozenset(role.name.lower() for role in Role)
 
 
-def read(text: str) -> Decision | None:
+def read_decision(text: str) -> InboxDecision | None:
     """Read a row's decision; None: it is a role, or a command's word."""
-    return Decision(text) if text in set(Decision) else None
+    return InboxDecision(text) if text in set(InboxDecision) else None

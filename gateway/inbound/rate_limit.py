@@ -2,24 +2,24 @@
 
 from collections import OrderedDict
 
-_REMEMBERED = 10_000
-MINUTE = 60_000
+_MAX_PEOPLE = 10_000
+MINUTE_MS = 60_000
 
 
-class MessageLimit:
+class MessageRateLimit:
     """Counts each person's messages over the last minute; keeps no more than it needs."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[str, list[int]] = OrderedDict()
+        self._recent: OrderedDict[str, list[int]] = OrderedDict()
 
-    def allows(self, person: str, limit: int, now: int) -> bool:
+    def try_acquire(self, person: str, limit: int, now: int) -> bool:
         """Count one message of a person; False when it is over the limit (then it is not counted)."""
-        recent = [at for at in self._seen.get(person, []) if now - at < MINUTE]
+        recent = [at for at in self._recent.get(person, []) if now - at < MINUTE_MS]
         allowed = len(recent) < limit
         if allowed:
             recent.append(now)
-        self._seen[person] = recent
-        self._seen.move_to_end(person)
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
+        self._recent[person] = recent
+        self._recent.move_to_end(person)
+        if len(self._recent) > _MAX_PEOPLE:
+            self._recent.popitem(last=False)
         return allowed

@@ -12,79 +12,81 @@ from platforms.core.contract import Address
 from sessions.changes import Change, EndTurn, SetInbox, StartTurn
 from sessions.records import InboxEntry, InboxState, TurnState
 
-TAKEN_IN = "👀"
-DONE = "✅"
-NOT_DONE = "❌"
+ACCEPTED_EMOJI = "👀"
+DONE_EMOJI = "✅"
+NOT_DONE_EMOJI = "❌"
 
-_REMEMBERED = 4_096
-_OPEN = {InboxState.WAITING, InboxState.HELD, InboxState.RUNNING}
+_MAX_REMEMBERED = 4_096
+_OPEN_STATES = {InboxState.WAITING, InboxState.HELD, InboxState.RUNNING}
 
-React = Callable[[Address, str, str], None]
+SendReaction = Callable[[Address, str, str], None]
 
 
-class Receipts:
+class MessageReactions:
     """Follows messages from their arrival to the end of their turn."""
 
-    def __init__(self, react: React | None) -> None:
-        self._react = react  # None: no signs are wanted
-        self._open: OrderedDict[str, tuple[str, str]] = OrderedDict()  # by inbox row: where, which
-        self._turns: dict[str, list[str]] = {}  # inbox rows by turn
+    def __init__(self, send: SendReaction | None) -> None:
+        self._send = send  # None: no signs are wanted
+        self._open_messages: OrderedDict[str, tuple[str, str]] = (
+            OrderedDict()
+        )  # by inbox row: where, which
+        self._messages_by_turn: dict[str, list[str]] = {}  # inbox rows by turn
 
-    def taken_in(self, entry: InboxEntry) -> None:
+    def on_accepted(self, entry: InboxEntry) -> None:
         """A message was stored and will be answered."""
-        self._remember(entry)
-        self._show(entry.id, TAKEN_IN)
+        self._track(entry)
+        self._send_reaction(entry.id, ACCEPTED_EMOJI)
 
-    def read_back(self, entry: InboxEntry) -> None:
+    def on_recovered(self, entry: InboxEntry) -> None:
         """A message came from the store; an earlier process may have taken it in."""
-        if entry.state in _OPEN and entry.id not in self._open:
-            self._remember(entry)
+        if entry.state in _OPEN_STATES and entry.id not in self._open_messages:
+            self._track(entry)
             if entry.state is InboxState.RUNNING and entry.turn_id:
-                self._begun(entry.turn_id, (entry.id,))
+                self._on_turn_started(entry.turn_id, (entry.id,))
 
-    def committed(self, changes: Iterable[Change]) -> None:
+    def on_committed(self, changes: Iterable[Change]) -> None:
         """These changes are durable now."""
-        if self._react is None:
+        if self._send is None:
             return
         for change in changes:
             match change:
                 case StartTurn() if change.inbox:
-                    self._begun(change.id, change.inbox)
+                    self._on_turn_started(change.id, change.inbox)
                 case SetInbox():
-                    self._moved(change)
+                    self._on_inbox_change(change)
                 case EndTurn():
-                    sign = DONE if change.state is TurnState.DONE else NOT_DONE
-                    for inbox in self._turns.pop(change.id, ()):
+                    sign = DONE_EMOJI if change.state is TurnState.DONE else NOT_DONE_EMOJI
+                    for inbox in self._messages_by_turn.pop(change.id, ()):
                         self._finish(inbox, sign)
                 case _:
                     pass
 
-    def _moved(self, change: SetInbox) -> None:
+    def _on_inbox_change(self, change: SetInbox) -> None:
         if change.state is InboxState.RUNNING and change.turn_id:
-            self._begun(change.turn_id, change.ids)
+            self._on_turn_started(change.turn_id, change.ids)
         elif change.state is InboxState.REFUSED:
             for inbox in change.ids:
-                self._finish(inbox, NOT_DONE)
+                self._finish(inbox, NOT_DONE_EMOJI)
         elif change.state is InboxState.DONE:  # its sender took it back
             for inbox in change.ids:
-                self._open.pop(inbox, None)
+                self._open_messages.pop(inbox, None)
 
-    def _begun(self, turn: str, inbox: Iterable[str]) -> None:
-        known = self._turns.setdefault(turn, [])
+    def _on_turn_started(self, turn: str, inbox: Iterable[str]) -> None:
+        known = self._messages_by_turn.setdefault(turn, [])
         known.extend(each for each in inbox if each not in known)
 
-    def _remember(self, entry: InboxEntry) -> None:
-        if self._react is None:
+    def _track(self, entry: InboxEntry) -> None:
+        if self._send is None:
             return
-        self._open[entry.id] = (entry.address, entry.event)
-        if len(self._open) > _REMEMBERED:
-            self._open.popitem(last=False)
+        self._open_messages[entry.id] = (entry.address, entry.event)
+        if len(self._open_messages) > _MAX_REMEMBERED:
+            self._open_messages.popitem(last=False)
 
-    def _show(self, inbox: str, sign: str) -> None:
-        if self._react and (found := self._open.get(inbox)):
+    def _send_reaction(self, inbox: str, emoji: str) -> None:
+        if self._send and (found := self._open_messages.get(inbox)):
             address, message = found
-            self._react(read_address(address), message, sign)
+            self._send(read_address(address), message, emoji)
 
-    def _finish(self, inbox: str, sign: str) -> None:
-        self._show(inbox, sign)
-        self._open.pop(inbox, None)
+    def _finish(self, inbox: str, emoji: str) -> None:
+        self._send_reaction(inbox, emoji)
+        self._open_messages.pop(inbox, None)

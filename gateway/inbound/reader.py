@@ -5,8 +5,8 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.inbound import routing
-from gateway.inbound.request_options import requested
-from gateway.media.incoming import attachments
+from gateway.inbound.request_options import read_request
+from gateway.media.incoming import plan_attachments
 from platforms.core.contract import (
     Inbound,
     InboundEdit,
@@ -14,68 +14,72 @@ from platforms.core.contract import (
     Quote,
 )
 from sessions.conversation.events import (
-    Busy,
-    Pending,
+    BusyPolicy,
+    PendingMessage,
 )
 from sessions.key import parse_key
 from sessions.records import InboxEntry, Message
-from sessions.values.ids import made_of
+from sessions.values.ids import stable_id
 
-_read = msgspec.json.Decoder[Inbound](Inbound).decode
-_MODES = {"queue": Busy.QUEUE, "steer": Busy.STEER}
+_decode_inbound = msgspec.json.Decoder[Inbound](Inbound).decode
+_BUSY_MODES = {"queue": BusyPolicy.QUEUE, "steer": BusyPolicy.STEER}
 
 
-class Reader:
+class InboxReader:
     """Reads what the inbox holds."""
 
-    def __init__(self, busy: Callable[[], Busy]) -> None:
-        self._busy = busy
+    def __init__(self, default_busy: Callable[[], BusyPolicy]) -> None:
+        self._default_busy = default_busy
 
-    def pending(self, entry: InboxEntry) -> Pending:
-        """See `sessions.conversation.actor.Hands`."""
+    def read_pending(self, entry: InboxEntry) -> PendingMessage:
+        """See `sessions.conversation.actor.ActorHost`."""
         event = read_event(entry)
         if not isinstance(event, InboundMessage):
-            return Pending(entry.id, entry.address, "", Message("user"), origin=origin_of(entry))
+            return PendingMessage(
+                entry.id, entry.address, "", Message("user"), origin=origin_of(entry)
+            )
         if event.wishes:
-            return requested(entry, event, origin_of(entry))
-        mode, text = self._mode(event.text)
+            return read_request(entry, event, origin_of(entry))
+        mode, text = self._busy_mode(event.text)
         place = parse_key(entry.key)
         shared = not event.direct and not place.user
         message = Message(
             "user",
-            content=_content(event, text),
+            content=_message_content(event, text),
             sender=f"{event.sender.name} ({event.sender.id})".strip() if shared else None,
-            files=attachments(entry.id, event.parts),
+            files=plan_attachments(entry.id, event.parts),
         )
         person = f"{event.address.platform}:{event.sender.id}"
         # Between two people it is plain what an answer answers; in a room it must be said.
         reply_to = "" if event.direct else event.id
         origin = origin_of(entry)
-        return Pending(entry.id, entry.address, person, message, mode, reply_to, origin)
+        return PendingMessage(entry.id, entry.address, person, message, mode, reply_to, origin)
 
-    def is_message(self, command: routing.Command | routing.Unknown) -> bool:
+    def is_message_command(self, command: routing.ParsedCommand | routing.UnknownCommand) -> bool:
         """Whether a command is a message with a word in front that says how to handle it."""
         return (
-            isinstance(command, routing.Command) and command.word in _MODES and command.args != ""
+            isinstance(command, routing.ParsedCommand)
+            and command.word in _BUSY_MODES
+            and command.args != ""
         )
 
-    def rewritten(self, entry: InboxEntry, edit: InboundEdit) -> InboxEntry:
+    def apply_edit(self, entry: InboxEntry, edit: InboundEdit) -> InboxEntry:
         """The stored message with the words of an edit."""
         event = read_event(entry)
         assert isinstance(event, InboundMessage)  # noqa: S101 - only messages wait
         changed = msgspec.structs.replace(event, parts=edit.parts)
         return msgspec.structs.replace(entry, payload=msgspec.json.encode(changed))
 
-    def _mode(self, text: str) -> tuple[Busy, str]:
-        command = routing.parse_command(text, _MODES)
-        if isinstance(command, routing.Command) and command.args:
-            return _MODES[command.word], command.args
-        return self._busy(), text
+    def _busy_mode(self, text: str) -> tuple[BusyPolicy, str]:
+        command = routing.parse_command(text, _BUSY_MODES)
+        if isinstance(command, routing.ParsedCommand) and command.args:
+            return _BUSY_MODES[command.word], command.args
+        return self._default_busy(), text
 
 
 def read_event(entry: InboxEntry) -> Inbound:
     """What was received."""
-    event: Inbound = _read(entry.payload or b"")
+    event: Inbound = _decode_inbound(entry.payload or b"")
     return event
 
 
@@ -85,21 +89,21 @@ def origin_of(entry: InboxEntry) -> str:
     Another gateway that receives the same with the same token gives its answer the same ids, so
     that a platform that knows a repeat by its id shows one of the two.
     """
-    return made_of(entry.source, entry.event)
+    return stable_id(entry.source, entry.event)
 
 
-def _content(event: InboundMessage, text: str) -> str:
+def _message_content(event: InboundMessage, text: str) -> str:
     """All words of a message, with those that it refers to."""
     lines = []
     if event.context:
         lines.append("[Earlier in this room, from people who may not be known:")
-        lines.extend(f"  {_quoted(quote)}" for quote in event.context)
+        lines.extend(f"  {_format_quote(quote)}" for quote in event.context)
         lines.append("]")
     if event.reply_to:
-        lines.append(f"[In reply to {_quoted(event.reply_to)}]")
+        lines.append(f"[In reply to {_format_quote(event.reply_to)}]")
     lines.append(text)
     return "\n".join(lines).strip()
 
 
-def _quoted(quote: Quote) -> str:
+def _format_quote(quote: Quote) -> str:
     return f"{quote.sender}: {quote.text}" if quote.sender else quote.text

@@ -8,23 +8,23 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gateway.media.incoming import attachments
+from gateway.media.incoming import plan_attachments
 from platforms.core.contract import File, InboundMessage, Part
-from sessions.conversation.events import Pending
+from sessions.conversation.events import PendingMessage
 from sessions.records import Attachment, InboxEntry, Message, ToolCall
 
 
-class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message that was said before, as the program tells it."""
 
-    role: str  # as in `sessions.records.Message`
+    role: str  # as in `sessions.records.TelegramMessage`
     text: str = ""
     files: tuple[File, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
 
 
-class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a message is to be answered."""
 
     system: str = ""  # added to our own prompt
@@ -32,7 +32,7 @@ class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     effort: str | None = None
-    before: tuple[Row, ...] = ()
+    before: tuple[EarlierMessage, ...] = ()
     rows: tuple[Message, ...] = ()  # of another conversation, which this one branches off
     after: str = ""  # the session that goes on
     once: bool = False  # the conversation is this request, and is closed with its answer
@@ -43,40 +43,40 @@ class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
     echo: bytes = b""  # what the answer says of its request, in the words of the request's form
 
 
-_write = msgspec.json.Encoder().encode
-_read = msgspec.json.Decoder(Wishes).decode
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(RequestOptions).decode
 
 
-def write_wishes(wishes: Wishes) -> bytes:
+def encode_options(options: RequestOptions) -> bytes:
     """Write wishes for the message that carries them."""
-    return _write(wishes)
+    return _encode(options)
 
 
-def read_wishes(written: bytes) -> Wishes:
+def decode_options(encoded: bytes) -> RequestOptions:
     """Read them back."""
-    return _read(written)
+    return _decode(encoded)
 
 
-def requested(entry: InboxEntry, event: InboundMessage, origin: str) -> Pending:
+def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> PendingMessage:
     """Read a stored message that carries wishes."""
-    wishes = read_wishes(event.wishes)
+    wishes = decode_options(event.wishes)
     parts: list[Part] = [file for row in wishes.before for file in row.files]
-    files = iter(attachments(entry.id, (*parts, *event.parts)))
-    before = (*wishes.rows, *(_message(row, files) for row in wishes.before))
+    files = iter(plan_attachments(entry.id, (*parts, *event.parts)))
+    before = (*wishes.rows, *(_to_message(row, files) for row in wishes.before))
     message = Message("user", event.text, files=tuple(files))
-    return Pending(
+    return PendingMessage(
         entry.id,
         entry.address,
         f"{event.address.platform}:{event.sender.id}",
         message,
         origin=origin,
-        before=before,
-        wishes=write_wishes(msgspec.structs.replace(wishes, before=(), rows=())),
-        once=wishes.once,
-        after=wishes.after,
+        prior_messages=before,
+        request_options=encode_options(msgspec.structs.replace(wishes, before=(), rows=())),
+        single_turn=wishes.once,
+        continued_session=wishes.after,
     )
 
 
-def _message(row: Row, files: Iterator[Attachment]) -> Message:
+def _to_message(row: EarlierMessage, files: Iterator[Attachment]) -> Message:
     own = tuple(next(files) for _ in row.files)
     return Message(row.role, row.text, row.tool_calls, row.tool_call_id, files=own)

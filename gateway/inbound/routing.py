@@ -9,12 +9,12 @@ from msgspec import Struct
 from gateway.settings import RouteSettings
 from platforms.core.contract import Inbound
 from sessions.key import SessionKey
-from sessions.values.spelling import nearest
+from sessions.values.spelling import closest_match
 
 GroupScope = Literal["user", "shared"]
 
 
-def key_of(event: Inbound, group_scope: GroupScope) -> SessionKey:
+def session_key_for(event: Inbound, group_scope: GroupScope) -> SessionKey:
     """Name the conversation: a DM and a thread are one each, a room is one per person or shared."""
     place = event.address
     in_room = not event.direct and not place.thread
@@ -27,12 +27,12 @@ def key_of(event: Inbound, group_scope: GroupScope) -> SessionKey:
     )
 
 
-def name_of(platform: str, account: str) -> str:
+def connection_name(platform: str, account: str) -> str:
     """How logs, `/readyz` and admins call a platform."""
     return f"{platform}@{account}" if account else platform
 
 
-def route_of(routes: Sequence[RouteSettings], key: SessionKey) -> RouteSettings | None:
+def find_route(routes: Sequence[RouteSettings], key: SessionKey) -> RouteSettings | None:
     """Find the first `[[route]]` that matches a conversation's key or the chat it is in."""
     chat = str(SessionKey(platform=key.platform, chat=key.chat))
     for route in routes:
@@ -42,46 +42,46 @@ def route_of(routes: Sequence[RouteSettings], key: SessionKey) -> RouteSettings 
     return None
 
 
-def is_stale(age: int, stale_after: float) -> bool:
+def is_stale(age_ms: int, stale_after_seconds: float) -> bool:
     """Tell whether something reached us too late to be answered; its age is in milliseconds."""
-    return age > stale_after * 1000
+    return age_ms > stale_after_seconds * 1000
 
 
 # --- commands ----------------------------------------------------------------------------------
 
 
-class Command(Struct, frozen=True):
+class ParsedCommand(Struct, frozen=True):
     """A text that is a command of ours."""
 
     word: str  # as it is known: lower case, without the sign in front
     args: str = ""
 
 
-class Unknown(Struct, frozen=True):
+class UnknownCommand(Struct, frozen=True):
     """A text that looks like a command, but none of ours."""
 
     word: str
-    nearest: str | None = None
+    suggestion: str | None = None
 
 
-_COMMAND = re.compile(
+_COMMAND_PATTERN = re.compile(
     r"(?P<sign>[/!])(?P<word>[A-Za-z][A-Za-z0-9_]*)(?:@[A-Za-z0-9_]+)?(?:\s+(?P<args>.*))?",
     re.DOTALL,
 )
 
 
-def parse_command(text: str, known: Collection[str]) -> Command | Unknown | None:
+def parse_command(text: str, known_words: Collection[str]) -> ParsedCommand | UnknownCommand | None:
     """Read a command: `/stop`, `/STOP now`, `/stop@ourbot`, `!stop`. Anything else is None.
 
     The name of a bot is taken for ours: what is meant for another one does not leave the adapter.
     After `!` only known words are commands, since people also write `!important`.
     """
-    match = _COMMAND.fullmatch(text.strip())
+    match = _COMMAND_PATTERN.fullmatch(text.strip())
     if match is None:
         return None
     word, args = match["word"].lower(), (match["args"] or "").strip()
-    if word in known:
-        return Command(word, args)
+    if word in known_words:
+        return ParsedCommand(word, args)
     if match["sign"] == "/" and match["word"] == word:
-        return Unknown(word, nearest(word, known))
+        return UnknownCommand(word, closest_match(word, known_words))
     return None

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agent.tools.confine import TEMPORARY
-from gateway.media.incoming import FOLDER, OF_A_MESSAGE
+from agent.tools.confine import TEMPORARY_PREFIX
+from gateway.media.incoming import MESSAGE_FOLDER_PATTERN, RECEIVED_FOLDER
 
-MARK = f"{TEMPORARY}received"
+MARKER_FILE = f"{TEMPORARY_PREFIX}received"
 """The name of the empty file by which a folder of received files is known to be ours."""
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def clear(workspace: Path, *, before: float | None, begun: float) -> int:
+def remove_old_files(workspace: Path, *, older_than: float | None, unfinished_before: float) -> int:
     """Remove files that were last changed before a moment, and folders that become empty by it.
 
     What was last written before `begun` and is not whole is not being fetched any more. Moments are
@@ -28,34 +28,36 @@ def clear(workspace: Path, *, before: float | None, begun: float) -> int:
     were removed.
     """
     removed = 0
-    with contextlib.suppress(OSError), _opened(workspace / FOLDER) as top:
-        os.stat(MARK, dir_fd=top, follow_symlinks=False)
+    with contextlib.suppress(OSError), _open_folder(workspace / RECEIVED_FOLDER) as top:
+        os.stat(MARKER_FILE, dir_fd=top, follow_symlinks=False)
         for name in os.listdir(top):  # noqa: PTH208 - a descriptor
-            if OF_A_MESSAGE.fullmatch(name):
+            if MESSAGE_FOLDER_PATTERN.fullmatch(name):
                 with contextlib.suppress(OSError):
-                    removed += _clear_one(top, name, before, begun)
+                    removed += _clear_message_folder(top, name, older_than, unfinished_before)
     return removed
 
 
-def _clear_one(top: int, name: str, before: float | None, begun: float) -> int:
+def _clear_message_folder(
+    top: int, name: str, older_than: float | None, unfinished_before: float
+) -> int:
     removed = 0
-    with _opened(name, top) as folder:
+    with _open_folder(name, top) as folder:
         used = os.fstat(folder).st_mtime
         for entry in os.listdir(folder):  # noqa: PTH208 - a descriptor
             state = os.stat(entry, dir_fd=folder, follow_symlinks=False)
-            limit = begun if entry.startswith(TEMPORARY) else before
+            limit = unfinished_before if entry.startswith(TEMPORARY_PREFIX) else older_than
             if limit is not None and state.st_mtime < limit and not stat.S_ISDIR(state.st_mode):
                 os.unlink(entry, dir_fd=folder)
                 removed += 1
-    if removed or used < begun:  # a new one that is empty may be about to be filled
+    if removed or used < unfinished_before:  # a new one that is empty may be about to be filled
         with contextlib.suppress(OSError):  # it is not empty
             os.rmdir(name, dir_fd=top)
     return removed
 
 
 @contextmanager
-def _opened(path: Path | str, within: int | None = None) -> Iterator[int]:
-    descriptor = os.open(path, _FOLDER, dir_fd=within)
+def _open_folder(path: Path | str, dir_fd: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, _FOLDER_FLAGS, dir_fd=dir_fd)
     try:
         yield descriptor
     finally:

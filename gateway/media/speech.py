@@ -3,23 +3,23 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-Speech = Callable[[], Awaitable[bytes]]
+RecordingReader = Callable[[], Awaitable[bytes]]
 """Reads the recording."""
 
 
-class NotHeard(Exception):
+class TranscriptionFailed(Exception):
     """Speech could not be written down; says why, for the model; `log` has what operators need."""
 
-    def __init__(self, why: str, log: str = "") -> None:
-        super().__init__(why)
-        self.log = log or why
+    def __init__(self, reason: str, log_message: str = "") -> None:
+        super().__init__(reason)
+        self.log_message = log_message or reason
 
 
-class Listener(Protocol):
+class SpeechToText(Protocol):
     """Writes speech down; see `gateway.media.transcription`."""
 
-    async def heard(self, speech: Speech, media_type: str, size: int) -> str:
-        """Give what is said, or raise `NotHeard`; the recording is read when its turn has come."""
+    async def transcribe(self, read_recording: RecordingReader, media_type: str, size: int) -> str:
+        """Give what is said, or raise `TranscriptionFailed`; the recording is read when its turn has come."""
         ...
 
     async def aclose(self) -> None:

@@ -8,7 +8,7 @@ and not empty or zero.
 import re
 from collections.abc import Mapping
 
-Fields = Mapping[str, str | int]
+NoticeFields = Mapping[str, str | int]
 
 CATALOGUE = {
     "N1": "⏳ {model}: no output for {n}s, reconnecting at {d}s",
@@ -184,39 +184,43 @@ BUTTONS = {
 }
 """What stands under a notice: label and the action that comes back when it is pressed."""
 
-_CONDITIONS = frozenset({"operator_told", "too_long"})
+_CONDITION_FIELDS = frozenset({"operator_told", "too_long"})
 """Fields that say whether a part is shown, and no word in it."""
 
-_OPTIONAL = re.compile(r"\[\+ (.*?)\]")
-_COMMAND = re.compile(r"\{c:(\w+)\}")
-_PLURAL = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")
-_FIELD = re.compile(r"\{(\w+)\}")
+_OPTIONAL_PATTERN = re.compile(r"\[\+ (.*?)\]")
+_COMMAND_PATTERN = re.compile(r"\{c:(\w+)\}")
+_PLURAL_PATTERN = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")
+_FIELD_PATTERN = re.compile(r"\{(\w+)\}")
 
 
-def render(notice: str, fields: Fields, command: str) -> str:
+def render_notice(notice: str, fields: NoticeFields, command_template: str) -> str:
     """Write a notice out; `command` is the platform's form, such as `/{word}`."""
     template = CATALOGUE[f"{notice}.{fields['reason']}" if notice == "expired" else notice]
-    text = _OPTIONAL.sub(lambda part: part[1] if _complete(part[1], fields) else "", template)
-    text = _COMMAND.sub(lambda match: command.replace("{word}", match[1]), text)
-    text = _PLURAL.sub(lambda match: match[2] if fields.get(match[1]) == 1 else match[3], text)
+    text = _OPTIONAL_PATTERN.sub(
+        lambda part: part[1] if _has_all_fields(part[1], fields) else "", template
+    )
+    text = _COMMAND_PATTERN.sub(lambda match: command_template.replace("{word}", match[1]), text)
+    text = _PLURAL_PATTERN.sub(
+        lambda match: match[2] if fields.get(match[1]) == 1 else match[3], text
+    )
     # Fields go in last and in one pass, so that nothing inside them is taken for a placeholder.
-    return _FIELD.sub(lambda match: _shown(match[1], fields), text)
+    return _FIELD_PATTERN.sub(lambda match: _field_text(match[1], fields), text)
 
 
-def _complete(part: str, fields: Fields) -> bool:
-    return all(fields.get(name) for name in _FIELD.findall(part))
+def _has_all_fields(part: str, fields: NoticeFields) -> bool:
+    return all(fields.get(name) for name in _FIELD_PATTERN.findall(part))
 
 
-def _shown(name: str, fields: Fields) -> str:
+def _field_text(name: str, fields: NoticeFields) -> str:
     value = fields.get(name, "")
-    if name in _CONDITIONS:
+    if name in _CONDITION_FIELDS:
         return ""
     if name == "request":
         return _excerpt(str(value))
     return str(value)
 
 
-def _excerpt(text: str, most: int = 80) -> str:
+def _excerpt(text: str, max_length: int = 80) -> str:
     """Quote a request in a notice: one line, not too long."""
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+    return line if len(line) <= max_length else line[: max_length - 1].rstrip() + "…"

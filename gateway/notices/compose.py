@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Iterable
 
-from gateway.delivery.view import Body, read_address, write_body
-from gateway.notices.catalogue import BUTTONS, Fields, render
+from gateway.delivery.view import ItemBody, read_address, write_body
+from gateway.notices.catalogue import BUTTONS, NoticeFields, render_notice
 from platforms.core.contract import Address, Button, Capabilities
 from sessions.changes import Change, PutItem
-from sessions.conversation.events import Say
-from sessions.records import Item, ItemState
+from sessions.conversation.events import SendNotice
+from sessions.records import ItemState, OutboxItem
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
 
-def command_form(can: Capabilities | None) -> str:
+def command_template(capabilities: Capabilities | None) -> str:
     """How a platform writes a command; the usual way while it is not there."""
-    return can.command if can else "/{word}"
+    return capabilities.command if capabilities else "/{word}"
 
 
-class Announcer:
+class NoticeComposer:
     """Writes notices; shows nothing by itself."""
 
     def __init__(
@@ -31,17 +31,17 @@ class Announcer:
         """What the platform can do that this address belongs to; None while it is not there."""
         return self._capabilities(read_address(address))
 
-    def item(
+    def notice_item(
         self,
         notice: str,
         address: str,
-        fields: Fields,
+        fields: NoticeFields,
         *,
         urgent: bool = False,
         name: str = "",
         turn: str | None = None,
         origin: str = "",
-    ) -> Item:
+    ) -> OutboxItem:
         """Write one notice; under a name that was used before it takes the older one's place.
 
         `origin` is of what it answers, see `gateway.inbound.reader.origin_of`.
@@ -54,27 +54,27 @@ class Announcer:
             Button(label, f"{action}:{turn}" if turn else action)
             for label, action in BUTTONS.get(notice, ())[:most]
         )
-        text = render(notice, fields, command_form(can))
-        return Item(
+        text = render_notice(notice, fields, command_template(can))
+        return OutboxItem(
             id=name or self._ids.new("n"),
             address=address,
             kind="notice",
             state=ItemState.PENDING,
-            body=write_body(Body(text=text, buttons=buttons, urgent=urgent)),
+            body=write_body(ItemBody(text=text, buttons=buttons, urgent=urgent)),
             created_at=self._clock.now(),
             turn_id=turn,
         )
 
-    def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
+    def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         """Write what the session machine wants people to be told."""
         return tuple(
             PutItem(
-                self.item(
+                self.notice_item(
                     say.notice,
                     say.address,
                     say.fields,
                     urgent=say.urgent,
-                    name=say.item,
+                    name=say.item_id,
                     turn=say.turn,
                     origin=say.origin,
                 )

@@ -20,35 +20,35 @@ import msgspec
 from gateway.observe.redact import Redactor
 from sessions.values.clock import rfc3339
 
-OURS = ("agent", "gateway", "platforms", "sessions")
+OWN_LOGGERS = ("agent", "gateway", "platforms", "sessions")
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-Level = Literal["debug", "info", "warning", "error"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
-_about: ContextVar[Mapping[str, str]] = ContextVar("about")
+_context: ContextVar[Mapping[str, str]] = ContextVar("about")
 # What every record carries; anything more was given as `extra`.
-_USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+_STANDARD_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 @contextlib.contextmanager
-def about(**fields: str) -> Iterator[None]:
+def log_context(**fields: str) -> Iterator[None]:
     """Say what the log lines inside are about; adds to what is said outside."""
-    token = _about.set({**_about.get({}), **fields})
+    token = _context.set({**_context.get({}), **fields})
     try:
         yield
     finally:
-        _about.reset(token)
+        _context.reset(token)
 
 
 def configure(
     redactor: Redactor,
     *,
-    level: Level = "info",
-    form: Literal["text", "json"] = "text",
+    level: LogLevel = "info",
+    log_format: Literal["text", "json"] = "text",
     stream: TextIO | None = None,
     journal: bool = False,
 ) -> None:
@@ -58,7 +58,9 @@ def configure(
     the time, which the journal knows by itself.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    formatter = JsonFormatter(redactor) if form == "json" else TextFormatter(redactor, journal)
+    formatter = (
+        JsonFormatter(redactor) if log_format == "json" else TextFormatter(redactor, journal)
+    )
     handler.setFormatter(formatter)
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -69,13 +71,13 @@ def configure(
     logging.captureWarnings(capture=True)
 
 
-def set_level(level: Level) -> None:
+def set_level(level: LogLevel) -> None:
     """Write lines of ours from this level on."""
-    for name in OURS:
+    for name in OWN_LOGGERS:
         logging.getLogger(name).setLevel(_LEVELS[level])
 
 
-def into_journal(environ: Mapping[str, str], stream: TextIO | None = None) -> bool:
+def is_journal_stream(environ: Mapping[str, str], stream: TextIO | None = None) -> bool:
     """Tell whether a stream (stderr) is systemd's journal, and not a file it was led into."""
     try:
         status = os.fstat((stream or sys.stderr).fileno())
@@ -99,12 +101,14 @@ class TextFormatter(logging.Formatter):
         first = f"{said} [{fields}]" if fields else said
         # What people write is quoted in messages; it must not look like a line of ours.
         first = first.replace("\r", "\\r").replace("\n", "\\n")
-        lines = [first, *_trouble(self, record)]
-        text = self._redactor.clean("\n".join(lines))
+        lines = [first, *_error_lines(self, record)]
+        text = self._redactor.redact("\n".join(lines))
         if not self._journal:
             moment = rfc3339(int(record.created * 1000))
             return f"{moment} {record.levelname.lower()} {text}"
-        sign = f"<{_priority(record.levelno)}>"  # for each line: the journal takes them apart
+        sign = (
+            f"<{_syslog_priority(record.levelno)}>"  # for each line: the journal takes them apart
+        )
         return "\n".join(sign + line for line in text.split("\n"))
 
 
@@ -117,7 +121,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
-        clean = self._redactor.clean
+        clean = self._redactor.redact
         line = {
             "at": rfc3339(int(record.created * 1000)),
             "level": record.levelname.lower(),
@@ -125,18 +129,20 @@ class JsonFormatter(logging.Formatter):
             "message": clean(record.getMessage()),
         }
         line |= {name: clean(value) for name, value in _fields(record).items() if name not in line}
-        trouble = "\n".join(_trouble(self, record))
+        trouble = "\n".join(_error_lines(self, record))
         if trouble:
             line["error"] = clean(trouble)
         return msgspec.json.encode(line).decode()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, str]:
-    extra = {name: str(value) for name, value in vars(record).items() if name not in _USUAL}
-    return {**_about.get({}), **extra}
+    extra = {
+        name: str(value) for name, value in vars(record).items() if name not in _STANDARD_FIELDS
+    }
+    return {**_context.get({}), **extra}
 
 
-def _trouble(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+def _error_lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
     """Exception and stack, where the record has them; not kept on it, since it is not cleaned."""
     lines = []
     if record.exc_info and record.exc_info[0] is not None:
@@ -146,7 +152,7 @@ def _trouble(formatter: logging.Formatter, record: logging.LogRecord) -> list[st
     return lines
 
 
-def _priority(level: int) -> int:
+def _syslog_priority(level: int) -> int:
     if level >= logging.CRITICAL:
         return 2
     if level >= logging.ERROR:

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
-PAUSE = 1.0
+INTERVAL_SECONDS = 1.0
 
 
-async def feel(late: Callable[[float], None], pause: float = PAUSE) -> None:
+async def measure_loop_lag(
+    on_lag: Callable[[float], None], interval_seconds: float = INTERVAL_SECONDS
+) -> None:
     """Tell every so often by how many seconds the loop was late; until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
-        due = loop.time() + pause
-        await asyncio.sleep(pause)
-        late(loop.time() - due)
+        due = loop.time() + interval_seconds
+        await asyncio.sleep(interval_seconds)
+        on_lag(loop.time() - due)

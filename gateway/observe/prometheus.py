@@ -16,68 +16,70 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from gateway.observe.metric_types import Count, Labels, Level, Spread
-from gateway.observe.metrics import Ledger
+from gateway.observe.metric_types import CounterMetric, GaugeMetric, HistogramMetric, Labels
+from gateway.observe.metrics import Metrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-Levels = Iterable[tuple[Level, Mapping[Labels, float]]]
+GaugeReadings = Iterable[tuple[GaugeMetric, Mapping[Labels, float]]]
 
 
-class Exposition:
+class PrometheusPage:
     """The page of all figures."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._process = CollectorRegistry(auto_describe=False)
-        ProcessCollector(namespace="holdfast", registry=self._process)
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._process_registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(namespace="holdfast", registry=self._process_registry)
 
-    def write(self, levels: Levels) -> bytes:
+    def render(self, gauges: GaugeReadings) -> bytes:
         """Write everything; `levels` are what was read just now."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(self._ledger, levels))
-        return generate_latest(registry) + generate_latest(self._process)
+        registry.register(_MetricsCollector(self._metrics, gauges))
+        return generate_latest(registry) + generate_latest(self._process_registry)
 
 
-class _Collected(Collector):
-    def __init__(self, ledger: Ledger, levels: Levels) -> None:
-        self._ledger = ledger
-        self._levels = levels
+class _MetricsCollector(Collector):
+    def __init__(self, metrics: Metrics, gauges: GaugeReadings) -> None:
+        self._metrics = metrics
+        self._gauges = gauges
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        yield from map(_count, self._ledger.counts)
-        yield from map(_spread, self._ledger.spreads)
-        for level, values in self._levels:
-            yield _level(level, values)
+        yield from map(_counter_family, self._metrics.counters)
+        yield from map(_histogram_family, self._metrics.histograms)
+        for level, values in self._gauges:
+            yield _gauge_family(level, values)
 
 
-def _count(count: Count) -> Metric:
-    family = CounterMetricFamily(count.name, count.about, labels=count.labels)
-    for labels, value in count.read():
+def _counter_family(counter: CounterMetric) -> Metric:
+    family = CounterMetricFamily(counter.name, counter.description, labels=counter.labels)
+    for labels, value in counter.read():
         family.add_metric(labels, value)
     return family
 
 
-def _spread(spread: Spread) -> Metric:
-    family = HistogramMetricFamily(spread.name, spread.about, labels=spread.labels)
-    for labels, numbers, total in spread.read():
-        family.add_metric(labels, list(_buckets(spread.bounds, numbers)), total)
+def _histogram_family(histogram: HistogramMetric) -> Metric:
+    family = HistogramMetricFamily(histogram.name, histogram.description, labels=histogram.labels)
+    for labels, numbers, total in histogram.read():
+        family.add_metric(labels, list(_cumulative_buckets(histogram.bounds, numbers)), total)
     return family
 
 
-def _buckets(bounds: Iterable[float], numbers: Iterable[int]) -> Iterator[tuple[str, Any]]:
+def _cumulative_buckets(
+    bounds: Iterable[float], counts: Iterable[int]
+) -> Iterator[tuple[str, Any]]:
     """Each bucket counts all that is below it as well."""
     sofar = 0
-    for bound, number in zip((*map(float, bounds), "+Inf"), numbers, strict=True):
+    for bound, number in zip((*map(float, bounds), "+Inf"), counts, strict=True):
         sofar += number
         yield str(bound), sofar
 
 
-def _level(level: Level, values: Mapping[Labels, float]) -> Metric:
-    family = GaugeMetricFamily(level.name, level.about, labels=level.labels)
+def _gauge_family(gauge: GaugeMetric, values: Mapping[Labels, float]) -> Metric:
+    family = GaugeMetricFamily(gauge.name, gauge.description, labels=gauge.labels)
     for labels, value in values.items():
         family.add_metric(labels, value)
     return family

@@ -13,35 +13,39 @@ from msgspec import Struct, structs
 from sessions.values.secret import Secret
 
 MASK = "***"
-_SHORTEST = 6  # shorter ones would black out ordinary words
+_MIN_SECRET_LENGTH = 6  # shorter ones would black out ordinary words
 
 
-class _Shape(Struct, frozen=True):
+class _SecretPattern(Struct, frozen=True):
     """What a kind of token looks like; group 1, where there is one, stays."""
 
-    sign: str
+    marker: str
     pattern: re.Pattern[str]
 
 
-def _shape(sign: str, pattern: str) -> _Shape:
-    return _Shape(sign, re.compile(pattern))
+def _secret_pattern(marker: str, pattern: str) -> _SecretPattern:
+    return _SecretPattern(marker, re.compile(pattern))
 
 
 _DIGIT = r"(?=[\w.~+/=-]*[0-9])"  # keys have digits in them, names of things mostly do not
-_SHAPES = (
-    _shape("-----BEGIN", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*-----|\Z)"),
-    _shape(":", r"(?<![0-9])[0-9]{6,12}:[A-Za-z0-9_-]{30,}"),  # Telegram
-    _shape("xox", r"\bxox[a-z]-[A-Za-z0-9-]{10,}"),  # Slack
-    _shape("xapp-", r"\bxapp-[A-Za-z0-9-]{10,}"),
-    _shape("hooks.slack.com/", r"(hooks\.slack\.com/services/)[A-Za-z0-9/]+"),
-    _shape("sk-", rf"\bsk-{_DIGIT}[A-Za-z0-9_-]{{20,}}"),  # OpenAI, Anthropic and others
-    _shape("earer ", rf"\b([Bb]earer ){_DIGIT}[A-Za-z0-9._~+/=-]{{16,}}"),
-    _shape("ghp_", r"\bghp_[A-Za-z0-9]{30,}"),
-    _shape("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{30,}"),
-    _shape("AKIA", r"\bAKIA[A-Z0-9]{16}\b"),
-    _shape("AIza", r"\bAIza[A-Za-z0-9_-]{35}"),
-    _shape("eyJ", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),  # JWT
-    _shape("://", r"(://[^\s:/@]*:)[^\s/@]+(?=@)"),  # a password in an address
+_SECRET_PATTERNS = (
+    _secret_pattern(
+        "-----BEGIN", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*-----|\Z)"
+    ),
+    _secret_pattern(":", r"(?<![0-9])[0-9]{6,12}:[A-Za-z0-9_-]{30,}"),  # Telegram
+    _secret_pattern("xox", r"\bxox[a-z]-[A-Za-z0-9-]{10,}"),  # Slack
+    _secret_pattern("xapp-", r"\bxapp-[A-Za-z0-9-]{10,}"),
+    _secret_pattern("hooks.slack.com/", r"(hooks\.slack\.com/services/)[A-Za-z0-9/]+"),
+    _secret_pattern("sk-", rf"\bsk-{_DIGIT}[A-Za-z0-9_-]{{20,}}"),  # OpenAI, Anthropic and others
+    _secret_pattern("earer ", rf"\b([Bb]earer ){_DIGIT}[A-Za-z0-9._~+/=-]{{16,}}"),
+    _secret_pattern("ghp_", r"\bghp_[A-Za-z0-9]{30,}"),
+    _secret_pattern("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{30,}"),
+    _secret_pattern("AKIA", r"\bAKIA[A-Z0-9]{16}\b"),
+    _secret_pattern("AIza", r"\bAIza[A-Za-z0-9_-]{35}"),
+    _secret_pattern(
+        "eyJ", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"
+    ),  # JWT
+    _secret_pattern("://", r"(://[^\s:/@]*:)[^\s/@]+(?=@)"),  # a password in an address
 )
 # Discord's tokens have no sign in front; what is rare in texts is the dotted middle.
 _DISCORD_MIDDLE = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
@@ -58,13 +62,13 @@ class Redactor:
 
     def add(self, secret: Secret) -> None:
         """Take one more secret out of all texts from now on, and those that come after it."""
-        secret.watch(self._learn)
-        self._learn(secret)
+        secret.on_replaced(self._add_value)
+        self._add_value(secret)
 
-    def _learn(self, secret: Secret) -> None:
+    def _add_value(self, secret: Secret) -> None:
         value = secret.reveal()
         forms = {value, quote(value, safe=""), *value.splitlines()}
-        known = {*self._values, *(form for form in forms if len(form) >= _SHORTEST)}
+        known = {*self._values, *(form for form in forms if len(form) >= _MIN_SECRET_LENGTH)}
         # The longest first: one secret may be the beginning of another.
         self._values = tuple(sorted(known, key=lambda form: (-len(form), form)))
 
@@ -73,30 +77,30 @@ class Redactor:
         """All that was configured, in every form it may be written in."""
         return self._values
 
-    def clean(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Write a text anew without secrets."""
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
-        for shape in _SHAPES:
-            if shape.sign in text:
-                text = shape.pattern.sub(_masked, text)
+        for shape in _SECRET_PATTERNS:
+            if shape.marker in text:
+                text = shape.pattern.sub(_mask_match, text)
         if _DISCORD_MIDDLE.search(text):
             text = _DISCORD.sub(MASK, text)
         return text
 
 
-def _masked(match: re.Match[str]) -> str:
+def _mask_match(match: re.Match[str]) -> str:
     return f"{match[1]}{MASK}" if match.re.groups else MASK
 
 
-def secrets_in(settings: object) -> Iterable[Secret]:
+def find_secrets(settings: object) -> Iterable[Secret]:
     """Find all secrets anywhere inside settings."""
     if isinstance(settings, Secret):
         yield settings
     elif isinstance(settings, Struct):
         for value in structs.asdict(settings).values():
-            yield from secrets_in(value)
+            yield from find_secrets(value)
     elif isinstance(settings, (tuple, list, dict)):
         for value in settings.values() if isinstance(settings, dict) else settings:
-            yield from secrets_in(value)
+            yield from find_secrets(value)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from gateway.observe.redact import Redactor
 
-_MOST_HELD = 20_000
+_MAX_HELD = 20_000
 
-_KEY = "-----BEGIN"  # of shapes with blanks inside there are two, this one and
+_PRIVATE_KEY_HEAD = "-----BEGIN"  # of shapes with blanks inside there are two, this one and
 _BEARER = ("Bearer ", "bearer ")
 
-_SIGNS = (
+_TOKEN_PREFIXES = (
     "sk-",
     "xox",
     "xapp-",
@@ -27,7 +27,7 @@ _SIGNS = (
 )
 
 
-def _begun(word: str) -> str:
+def _prefix_pattern(word: str) -> str:
     """Match any beginning of a word that stands at the very end."""
     pattern = ""
     for sign in reversed(word):
@@ -36,15 +36,15 @@ def _begun(word: str) -> str:
     return pattern
 
 
-def _unfinished() -> Iterator[str]:
+def _unfinished_patterns() -> Iterator[str]:
     """See the shapes of `gateway.observe.redact`: each as far as it may have come."""
     yield r"-----BEGIN(?:(?!-----END)[\s\S])*(?:-----END[A-Z ]*-{0,4})?\Z"
     yield r"(?<![-])(?<!KEY)-+\Z"
-    yield rf"-----{_begun('BEGIN')}\Z"
+    yield rf"-----{_prefix_pattern('BEGIN')}\Z"
     yield r"(?<![0-9])[0-9]{1,12}(?::[\w-]*)?\Z"
-    for sign in _SIGNS:
-        yield rf"\b{_begun(sign)}\S*\Z"
-    yield rf"\b(?:{'|'.join(map(_begun, _BEARER))})\S*\Z"
+    for sign in _TOKEN_PREFIXES:
+        yield rf"\b{_prefix_pattern(sign)}\S*\Z"
+    yield rf"\b(?:{'|'.join(map(_prefix_pattern, _BEARER))})\S*\Z"
     yield r":/{0,2}\Z"
     yield r"://[^\s/@]*\Z"
     # Discord's begin with an encoded number: two signs of few.
@@ -52,62 +52,62 @@ def _unfinished() -> Iterator[str]:
     yield r"\b(?:M[TjzD]|N[DTjz]|O[DT])[\w-]{0,26}(?:\.[\w-]{0,6}(?:\.[\w-]*)?)?\Z"
 
 
-_UNFINISHED = re.compile("|".join(f"(?:{each})" for each in _unfinished()))
+_UNFINISHED = re.compile("|".join(f"(?:{each})" for each in _unfinished_patterns()))
 
 
-class Veil:
+class RedactingStream:
     """Between a growing text and its reader."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = ""
-        self._before = ""  # the last sign that was shown: where a word begins matters
+        self._last_character = ""  # the last sign that was shown: where a word begins matters
 
     def add(self, text: str) -> str:
         """Take in what was added; gives what can be shown now."""
         self._held += text
-        until = self._safe_until() if len(self._held) <= _MOST_HELD else len(self._held)
-        return self._shown(until)
+        until = self._safe_length() if len(self._held) <= _MAX_HELD else len(self._held)
+        return self._release(until)
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """Give what was held: nothing is added to it any more."""
-        return self._shown(len(self._held))
+        return self._release(len(self._held))
 
-    def _safe_until(self) -> int:
-        text, shown = self._before + self._held, len(self._before)
-        found = _UNFINISHED.search(text, max(shown, _begins(text)))
+    def _safe_length(self) -> int:
+        text, shown = self._last_character + self._held, len(self._last_character)
+        found = _UNFINISHED.search(text, max(shown, _search_start(text)))
         until = found.start() - shown if found else len(self._held)
         for value in self._redactor.values:
-            until = min(until, _value_begins(self._held, value, until))
+            until = min(until, _find_partial_secret(self._held, value, until))
         return until
 
-    def _shown(self, until: int) -> str:
-        part, self._held = self._held[:until], self._held[until:]
+    def _release(self, length: int) -> str:
+        part, self._held = self._held[:length], self._held[length:]
         if not part:
             return ""
-        cleaned = self._redactor.clean(self._before + part)
+        cleaned = self._redactor.redact(self._last_character + part)
         cleaned = (
-            cleaned[len(self._before) :]
-            if cleaned.startswith(self._before)
-            else self._redactor.clean(part)
+            cleaned[len(self._last_character) :]
+            if cleaned.startswith(self._last_character)
+            else self._redactor.redact(part)
         )
-        self._before = part[-1]
+        self._last_character = part[-1]
         return cleaned
 
 
-def _begins(text: str) -> int:
+def _search_start(text: str) -> int:
     """Find the place before which nothing begins that may go on at the end.
 
     That is the last word, but for a private key, and for the word behind "Bearer": to look through
     what comes before it would cost more than all else that is done with a piece of text.
     """
-    if _KEY in text:
+    if _PRIVATE_KEY_HEAD in text:
         return 0
     blank = text.rfind(" ") + 1
     return blank - len(_BEARER[0]) if text.endswith(_BEARER, 0, blank) else blank
 
 
-def _value_begins(held: str, value: str, until: int) -> int:
+def _find_partial_secret(held: str, value: str, until: int) -> int:
     """Find where the end of a text begins to be a known secret."""
     at = held.find(value[0], max(0, len(held) - len(value) + 1))
     while 0 <= at < until:

@@ -22,23 +22,23 @@ from typing import Any
 import msgspec
 
 from gateway.errors import CannotStart, ConfigError, HoldfastError
-from gateway.process.exit import first_of
+from gateway.process.exit import first_error
 from platforms.core.errors import PlatformError
 from sessions.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-LONGEST_LINE = 4 * 1024 * 1024
-LONGEST_PATH = 100  # bytes; the kernel takes 107
-REQUEST_WITHIN = 10.0  # seconds a client has to say what it wants
-ANSWER_WITHIN = 75.0  # seconds an operation may take
-CONNECT_WITHIN = 5.0
+MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_PATH_BYTES = 100  # bytes; the kernel takes 107
+REQUEST_TIMEOUT_SECONDS = 10.0  # seconds a client has to say what it wants
+ANSWER_TIMEOUT_SECONDS = 75.0  # seconds an operation may take
+CONNECT_TIMEOUT_SECONDS = 5.0
 
-EXPECTED = (HoldfastError, PlatformError, StoreError, ValueError, LookupError, OSError)
+EXPECTED_ERRORS = (HoldfastError, PlatformError, StoreError, ValueError, LookupError, OSError)
 """What an operation may raise; its words are the answer."""
 
 Operation = Callable[..., Awaitable[object]]
-Stream = Callable[["Wire", Mapping[str, object]], Awaitable[None]]
+StreamHandler = Callable[["ControlConnection", Mapping[str, object]], Awaitable[None]]
 
 
 class NotRunning(CannotStart):
@@ -49,14 +49,14 @@ class NotAnswering(CannotStart):
     """The running Holdfast ended before it answered."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class ControlRequest(msgspec.Struct, frozen=True):
     """What a client wants done."""
 
     do: str
     args: dict[str, Any] = {}
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ControlResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of it; without `error` it is done."""
 
     ok: Any = None
@@ -67,13 +67,13 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 def socket_path(home: Path, environ: Mapping[str, str]) -> Path:
     """Where the socket of a state folder is; the kernel takes only short paths."""
     usual = home / "control.sock"
-    if len(os.fsencode(usual)) <= LONGEST_PATH:
+    if len(os.fsencode(usual)) <= MAX_PATH_BYTES:
         return usual
     name = hashlib.sha256(os.fsencode(home)).hexdigest()[:24]
     return Path(environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"holdfast-{name}.sock"  # noqa: S108 - nobody else can answer there: both sides check the other's user
 
 
-class Wire:
+class ControlConnection:
     """Lines of JSON both ways."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,7 +87,7 @@ class Wire:
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         except asyncio.LimitOverrunError:
-            msg = f"A line may have {LONGEST_LINE} bytes at most."
+            msg = f"A line may have {MAX_LINE_BYTES} bytes at most."
             raise ValueError(msg) from None
         return line
 
@@ -96,9 +96,9 @@ class Wire:
         self._writer.write(msgspec.json.encode(message) + b"\n")
         await self._writer.drain()
 
-    def peer(self) -> int:
+    def peer_user_id(self) -> int:
         """Tell which user is on the other side."""
-        return peer_user(self._writer.get_extra_info("socket"))
+        return peer_user_id(self._writer.get_extra_info("socket"))
 
     async def close(self) -> None:
         """Leave."""
@@ -107,7 +107,7 @@ class Wire:
             await self._writer.wait_closed()
 
 
-def peer_user(connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's wrapper of one
+def peer_user_id(connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's wrapper of one
     """Tell which user opened the other end of a unix socket; the kernel knows."""
     form = "3i"
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
@@ -118,10 +118,10 @@ def peer_user(connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's 
 
 
 @contextlib.asynccontextmanager
-async def serving(
+async def serve_control_socket(
     path: Path,
     operations: Mapping[str, Operation],
-    streams: Mapping[str, Stream] | None = None,
+    streams: Mapping[str, StreamHandler] | None = None,
     *,
     users: frozenset[int] | None = None,
 ) -> AsyncIterator[None]:
@@ -130,16 +130,16 @@ async def serving(
     The caller holds the lock of the state folder, so a socket that lies there is a dead one's.
     """
     listening = _listen(path)
-    clerk = _Clerk(operations, streams or {}, users or frozenset({os.geteuid(), 0}))
+    clerk = _RequestServer(operations, streams or {}, users or frozenset({os.geteuid(), 0}))
     async with asyncio.TaskGroup() as connections:
         open_ones: set[asyncio.Task[None]] = set()
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = connections.create_task(clerk.serve(Wire(reader, writer)))
+            task = connections.create_task(clerk.serve(ControlConnection(reader, writer)))
             open_ones.add(task)
             task.add_done_callback(open_ones.discard)
 
-        server = await asyncio.start_unix_server(connected, sock=listening, limit=LONGEST_LINE)
+        server = await asyncio.start_unix_server(connected, sock=listening, limit=MAX_LINE_BYTES)
         try:
             yield
         finally:
@@ -168,120 +168,124 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-class _Clerk:
+class _RequestServer:
     """Takes requests, one connection at a time of its own task."""
 
     def __init__(
         self,
         operations: Mapping[str, Operation],
-        streams: Mapping[str, Stream],
+        streams: Mapping[str, StreamHandler],
         users: frozenset[int],
     ) -> None:
         self._operations = operations
         self._streams = streams
         self._users = users
 
-    async def serve(self, wire: Wire) -> None:
+    async def serve(self, connection: ControlConnection) -> None:
         try:
-            await self._serve(wire)
+            await self._serve_request(connection)
         except ConnectionError:
             log.debug("a client of the control socket left early")
         finally:
-            await wire.close()
+            await connection.close()
 
-    async def _serve(self, wire: Wire) -> None:
+    async def _serve_request(self, connection: ControlConnection) -> None:
         try:
-            async with asyncio.timeout(REQUEST_WITHIN):
-                line = await wire.read()
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                line = await connection.read()
             if line is None:
                 return
             if (
-                wire.peer() not in self._users
+                connection.peer_user_id() not in self._users
             ):  # only now, or what it sends would meet a closed door
-                await wire.write(
-                    Answer(error="Only the user who runs Holdfast may do this.", code=1)
+                await connection.write(
+                    ControlResponse(error="Only the user who runs Holdfast may do this.", code=1)
                 )
                 return
-            request = msgspec.json.decode(line, type=Request)
+            request = msgspec.json.decode(line, type=ControlRequest)
         except TimeoutError:
             return
         except ValueError as error:
-            await wire.write(Answer(error=f"This is not a request: {error}", code=2))
+            await connection.write(ControlResponse(error=f"This is not a request: {error}", code=2))
             return
         if request.do in self._streams:
-            await self._stream(wire, request)
+            await self._run_stream(connection, request)
         else:
-            await wire.write(await self._carry_out(request))
+            await connection.write(await self._run_operation(request))
 
-    async def _carry_out(self, request: Request) -> Answer:
+    async def _run_operation(self, request: ControlRequest) -> ControlResponse:
         operation = self._operations.get(request.do)
         if operation is None:
-            return Answer(error=f"The running Holdfast cannot do {request.do!r}.", code=1)
+            return ControlResponse(error=f"The running Holdfast cannot do {request.do!r}.", code=1)
         try:
             inspect.signature(operation).bind(**request.args)
         except TypeError as error:
-            return Answer(error=f"{request.do}: {error}.", code=2)
+            return ControlResponse(error=f"{request.do}: {error}.", code=2)
         try:
-            async with asyncio.timeout(ANSWER_WITHIN):
-                return Answer(ok=await operation(**request.args))
+            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                return ControlResponse(ok=await operation(**request.args))
         except TimeoutError:
-            return Answer(error=f"This took longer than {ANSWER_WITHIN:g} seconds.", code=1)
-        except EXPECTED as error:
-            return _failed(error)
+            return ControlResponse(
+                error=f"This took longer than {ANSWER_TIMEOUT_SECONDS:g} seconds.", code=1
+            )
+        except EXPECTED_ERRORS as error:
+            return _error_response(error)
         except Exception as error:
             # One broken request must not end the daemon: the same rule as for a web request.
             log.exception("the operation %s broke", request.do)
             sentence = f"An error inside Holdfast ({type(error).__name__}); its log says more."
-            return Answer(error=sentence, code=1)
+            return ControlResponse(error=sentence, code=1)
 
-    async def _stream(self, wire: Wire, request: Request) -> None:
+    async def _run_stream(self, connection: ControlConnection, request: ControlRequest) -> None:
         try:
-            await self._streams[request.do](wire, request.args)
+            await self._streams[request.do](connection, request.args)
         except ConnectionError:
             raise
-        except EXPECTED as error:
-            await wire.write(_failed(error))
+        except EXPECTED_ERRORS as error:
+            await connection.write(_error_response(error))
         except ExceptionGroup as group:
-            if group.split(EXPECTED)[1]:
+            if group.split(EXPECTED_ERRORS)[1]:
                 raise
-            await wire.write(_failed(first_of(group)))
+            await connection.write(_error_response(first_error(group)))
 
 
-def _failed(error: BaseException) -> Answer:
+def _error_response(error: BaseException) -> ControlResponse:
     code = error.exit_code if isinstance(error, HoldfastError) else 1
     sentence = error.args[0] if isinstance(error, KeyError) and error.args else error
-    return Answer(error=str(sentence) or type(error).__name__, code=code)
+    return ControlResponse(error=str(sentence) or type(error).__name__, code=code)
 
 
 # --- the client's side -----------------------------------------------------------------------
 
 
-def ask(path: Path, do: str, args: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - what the operation answers
+def send_request(path: Path, do: str, args: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - what the operation answers
     """Have the daemon do something and give its answer; raises `HoldfastError`."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(CONNECT_WITHIN)
+        connection.settimeout(CONNECT_TIMEOUT_SECONDS)
         try:
             connection.connect(os.fspath(path))
-            check_peer(peer_user(connection), path)
-            connection.settimeout(ANSWER_WITHIN + 5)
-            connection.sendall(msgspec.json.encode(Request(do, dict(args or {}))) + b"\n")
+            check_peer(peer_user_id(connection), path)
+            connection.settimeout(ANSWER_TIMEOUT_SECONDS + 5)
+            connection.sendall(msgspec.json.encode(ControlRequest(do, dict(args or {}))) + b"\n")
             line = b""
             while not line.endswith(b"\n") and (more := connection.recv(65536)):
                 line += more
         except OSError as error:
-            raise unreachable(path, error) from error
-    return read_answer(line)
+            raise connection_error(path, error) from error
+    return read_response(line)
 
 
-async def connect(path: Path, do: str, **args: object) -> Wire:
+async def open_stream(path: Path, do: str, **args: object) -> ControlConnection:
     """Open a stream to the daemon; raises `HoldfastError`."""
     try:
-        async with asyncio.timeout(CONNECT_WITHIN):
-            wire = Wire(*await asyncio.open_unix_connection(path, limit=LONGEST_LINE))
-        check_peer(wire.peer(), path)
-        await wire.write(Request(do, dict(args)))
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            wire = ControlConnection(
+                *await asyncio.open_unix_connection(path, limit=MAX_LINE_BYTES)
+            )
+        check_peer(wire.peer_user_id(), path)
+        await wire.write(ControlRequest(do, dict(args)))
     except OSError as error:
-        raise unreachable(path, error) from error
+        raise connection_error(path, error) from error
     return wire
 
 
@@ -299,7 +303,7 @@ def check_peer(user: int, path: Path) -> None:
         raise CannotStart(msg)
 
 
-def unreachable(path: Path, error: OSError) -> HoldfastError:
+def connection_error(path: Path, error: OSError) -> HoldfastError:
     """Say why the daemon cannot be reached."""
     if error.errno in {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR}:
         return NotRunning()
@@ -310,10 +314,10 @@ def unreachable(path: Path, error: OSError) -> HoldfastError:
     return CannotStart(f"The control socket {path} cannot be used: {error.strerror}.")
 
 
-def read_answer(line: bytes) -> Any:  # noqa: ANN401 - what the operation answers
+def read_response(line: bytes) -> Any:  # noqa: ANN401 - what the operation answers
     """Take an answer apart; raises what it says went wrong."""
     try:
-        answer = msgspec.json.decode(line, type=Answer)
+        answer = msgspec.json.decode(line, type=ControlResponse)
     except msgspec.DecodeError:
         raise NotAnswering from None
     if answer.error:

@@ -9,10 +9,10 @@ from gateway.errors import HoldfastError
 
 log = logging.getLogger(__name__)
 
-INTERRUPTED = 130
+INTERRUPTED_EXIT_CODE = 130
 
 
-def exit_code(run: Callable[[], None]) -> int:
+def run_to_exit_code(run: Callable[[], None]) -> int:
     """Run something to its end and give the number to exit with.
 
     What nobody foresaw goes through and ends the process by `last_words`.
@@ -20,35 +20,35 @@ def exit_code(run: Callable[[], None]) -> int:
     try:
         run()
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return INTERRUPTED_EXIT_CODE
     except BaseExceptionGroup as group:
-        error = first_of(group)
+        error = first_error(group)
         if not isinstance(error, HoldfastError):
             raise
-        return _told(error)
+        return _print_error(error)
     except HoldfastError as error:
-        return _told(error)
+        return _print_error(error)
     return 0
 
 
-def last_words(
+def report_crash(
     _: type[BaseException], error: BaseException, __: TracebackType | None = None
 ) -> None:
     """Say in one line that the program is at fault; the log has the rest. See `sys.excepthook`."""
     if logging.getLogger().handlers:
         log.critical("Holdfast ended by an error of its own", exc_info=error)
-    leaf = first_of(error) if isinstance(error, BaseExceptionGroup) else error
+    leaf = first_error(error) if isinstance(error, BaseExceptionGroup) else error
     what = f"{type(leaf).__name__}: {leaf}".partition("\n")[0]
     sys.stderr.write(f"holdfast: ended by an error of its own: {what}\n")
 
 
-def _told(error: HoldfastError) -> int:
+def _print_error(error: HoldfastError) -> int:
     for line in error.lines:
         sys.stderr.write(f"holdfast: {line}\n")
     return error.exit_code
 
 
-def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error to speak of: one that has words for the operator goes first."""
     leaves = list(_leaves(group))
     return next((leaf for leaf in leaves if isinstance(leaf, HoldfastError)), leaves[0])

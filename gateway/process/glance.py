@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-LONGEST = 80
+MAX_PROBLEM_LENGTH = 80
 """Characters of one trouble; `holdfast status` has all of it."""
 
-WELL = "connected"
+CONNECTED = "connected"
 
 
-def glance(
+def format_status_summary(
     platforms: Mapping[str, str],
     running: int,
     *,
@@ -23,18 +23,22 @@ def glance(
     if stopping:
         ending = "Restarting" if restarting else "Stopping"
         return f"{ending}; {turns} still running." if running else f"{ending}."
-    well = [name for name, standing in platforms.items() if standing == WELL]
-    ill = [f"{name}: {_short(how)}" for name, how in platforms.items() if how != WELL]
-    first = f"Answering on {_listed(well)}" if well else "Nobody can be reached"
+    well = [name for name, standing in platforms.items() if standing == CONNECTED]
+    ill = [f"{name}: {_single_line(how)}" for name, how in platforms.items() if how != CONNECTED]
+    first = f"Answering on {_join_names(well)}" if well else "Nobody can be reached"
     return "; ".join([first, *ill, f"{turns} running" if running else "idle"]) + "."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _short(text: str) -> str:
+def _single_line(text: str) -> str:
     # A platform's words stand in it: a line break would begin another message to the manager.
     line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return line.rstrip(".") if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return (
+        line.rstrip(".")
+        if len(line) <= MAX_PROBLEM_LENGTH
+        else f"{line[: MAX_PROBLEM_LENGTH - 1]}…"
+    )

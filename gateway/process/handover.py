@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-VARIABLE = "HOLDFAST_HANDOVER"
+HANDOVER_VARIABLE = "HOLDFAST_HANDOVER"
 """`PID lock=5 port=7`; another process than that one must not believe it."""
 
 LOCK, PORT = "lock", "port"
@@ -20,38 +20,38 @@ class Handover:
     """Files by name: those left to us, and those that we leave."""
 
     def __init__(self, text: str = "") -> None:
-        self._left = _numbers(text)
-        self._kept: dict[str, int] = {}
-        for number in self._left.values():
+        self._received = _parse_descriptors(text)
+        self._passed_on: dict[str, int] = {}
+        for number in self._received.values():
             with contextlib.suppress(OSError):
                 os.set_inheritable(number, False)  # noqa: FBT003 - its only flag
 
     def take(self, name: str) -> int | None:
         """The file that was left under a name, once; whoever takes it closes it."""
-        number = self._left.pop(name, None)
+        number = self._received.pop(name, None)
         if number is None or not Path(f"/proc/self/fd/{number}").exists():
             return None
         return number
 
-    def keep(self, name: str, number: int) -> None:
+    def pass_on(self, name: str, descriptor: int) -> None:
         """Leave a file: it stays open though its owner closes it."""
-        copy = os.dup(number)
+        copy = os.dup(descriptor)
         os.set_inheritable(copy, True)  # noqa: FBT003 - its only flag
-        self._kept[name] = copy
+        self._passed_on[name] = copy
 
-    def environ(self) -> Mapping[str, str]:
+    def environment(self) -> Mapping[str, str]:
         """What is to stand in the environment of the one that takes our place."""
-        named = (f"{name}={number}" for name, number in self._kept.items())
-        return {VARIABLE: " ".join((str(os.getpid()), *named))}
+        named = (f"{name}={number}" for name, number in self._passed_on.items())
+        return {HANDOVER_VARIABLE: " ".join((str(os.getpid()), *named))}
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Nobody takes our place after all."""
-        for number in self._kept.values():
+        for number in self._passed_on.values():
             os.close(number)
-        self._kept.clear()
+        self._passed_on.clear()
 
 
-def _numbers(text: str) -> dict[str, int]:
+def _parse_descriptors(text: str) -> dict[str, int]:
     pid, *named = text.split() or [""]
     if pid != str(os.getpid()):
         return {}

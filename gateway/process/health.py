@@ -10,80 +10,80 @@ from typing import Any
 
 import msgspec
 
-from gateway.connections.directory import Adapters
-from gateway.http.concurrency import Crowd
-from gateway.observe.disk import Gauge
-from gateway.process.glance import glance
-from gateway.process.safe_mode import safe_mode
+from gateway.connections.directory import AdapterDirectory
+from gateway.http.concurrency import ConcurrencyLimit
+from gateway.observe.disk import DiskGauge
+from gateway.process.glance import format_status_summary
+from gateway.process.safe_mode import safe_mode_text
 from gateway.settings import Settings
 from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
 from sessions.store.store import SessionStore
 
-WRITTEN_WITHIN = 2.0  # or the store counts as one that cannot be written
+WRITE_TIMEOUT_SECONDS = 2.0  # or the store counts as one that cannot be written
 
 
-class Signals(msgspec.Struct, frozen=True):
+class LifecycleEvents(msgspec.Struct, frozen=True):
     """How the gateway as a whole is told what to do, and how far it is."""
 
     ready: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     stopping: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     restarting: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set besides `stopping` when the process is to come back."""
-    hurry: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    skip_drain: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Running turns are not waited for."""
 
 
-class Condition:
+class GatewayHealth:
     """Of one gateway, from before it has a store until after its end."""
 
     def __init__(
         self,
-        signals: Signals,
+        lifecycle: LifecycleEvents,
         settings: Callable[[], Settings],
-        adapters: Adapters,
-        gauge: Gauge,
-        crowd: Crowd,
+        adapters: AdapterDirectory,
+        disk_gauge: DiskGauge,
+        concurrency: ConcurrencyLimit,
     ) -> None:
-        self.ready, self.stopping = signals.ready, signals.stopping
-        self.restarting = signals.restarting
+        self.ready, self.stopping = lifecycle.ready, lifecycle.stopping
+        self.restarting = lifecycle.restarting
         self.store: SessionStore | None = None
         self.pool: SessionPool | None = None
-        self.crashes = 0
+        self.crash_count = 0
         """For so many starts that crashed it runs in safe mode."""
         self._settings = settings
         self._adapters = adapters
-        self._gauge = gauge
-        self._crowd = crowd
+        self._disk_gauge = disk_gauge
+        self._concurrency = concurrency
 
-    # --- the service manager: see `gateway.process.bulletin.Daemon` -------------------------------------
+    # --- the service manager: see `gateway.process.bulletin.ManagedDaemon` -------------------------------------
 
     @property
     def drain_seconds(self) -> float:
         """How long running turns may finish when it stops."""
         return self._settings().gateway.drain_seconds
 
-    def glance(self) -> str:
+    def describe_status(self) -> str:
         """Say in one line how it stands."""
-        return glance(
-            self.standings(),
+        return format_status_summary(
+            self.platform_states(),
             self.running_turns(),
             stopping=self.stopping.is_set(),
             restarting=self.restarting.is_set(),
         )
 
-    async def all_tried(self) -> None:
+    async def wait_first_attempts(self) -> None:
         """Wait until each platform was connected, or could not be, for the first time."""
-        await self._adapters.tried()
+        await self._adapters.wait_first_attempts()
 
-    async def ask_writer(self) -> None:
+    async def ping_writer(self) -> None:
         """Wait for an answer of the thread that writes; without a store there is none to ask."""
         if self.store is not None:
-            await self.store.prove_answering()
+            await self.store.check_responsive()
 
     def writer_steps(self) -> int:
         """Count what that thread has taken in hand."""
-        return self.store.writer_steps if self.store is not None else 0
+        return self.store.writer_transactions if self.store is not None else 0
 
     # --- the health page: see `gateway.http.app.Health` -----------------------------------------
 
@@ -93,7 +93,10 @@ class Condition:
         if self.stopping.is_set():
             found.append(f"gateway: {self.state()}, no new turns begin")
         async with asyncio.TaskGroup() as both:
-            looks = [both.create_task(self._store_problem()), both.create_task(self._full())]
+            looks = [
+                both.create_task(self._store_problem()),
+                both.create_task(self._disk_problem()),
+            ]
         return [*found, *(problem for look in looks if (problem := look.result()))]
 
     async def _store_problem(self) -> str:
@@ -102,35 +105,35 @@ class Condition:
         if self.store.damage:
             return f"store: {self.store.damage}"
         try:
-            async with asyncio.timeout(WRITTEN_WITHIN):
-                await self.store.prove_writable()
+            async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+                await self.store.check_writable()
         except StoreError as error:
             return f"store: {error}"
         except TimeoutError:
-            return f"store: nothing could be written within {WRITTEN_WITHIN:g} s"
+            return f"store: nothing could be written within {WRITE_TIMEOUT_SECONDS:g} s"
         return ""
 
-    async def _full(self) -> str:
+    async def _disk_problem(self) -> str:
         try:
-            return (await self._gauge.read()).complaint
+            return (await self._disk_gauge.read()).warning
         except OSError as error:
-            return f"disk: {self._gauge.folder}: {error.strerror}"
+            return f"disk: {self._disk_gauge.folder}: {error.strerror}"
 
-    def manner(self) -> str:
+    def mode(self) -> str:
         """How `/readyz` says it: running, stopping, or why it runs in safe mode."""
-        return safe_mode(self.crashes) if self.crashes else self.state()
+        return safe_mode_text(self.crash_count) if self.crash_count else self.state()
 
-    # --- figures: see `gateway.observe.metrics_page.House` ---------------------------------------------------
+    # --- figures: see `gateway.observe.metrics_page.RuntimeMetrics` ---------------------------------------------------
 
     def running_turns(self) -> int:
         """Turns under way."""
-        return len(self.pool.running()) if self.pool else 0
+        return len(self.pool.running_turns()) if self.pool else 0
 
-    def requests_at_work(self) -> int:
+    def active_requests(self) -> int:
         """HTTP requests at work."""
-        return self._crowd.at_work
+        return self._concurrency.active_requests
 
-    def platforms_well(self) -> Mapping[str, bool]:
+    def platform_health(self) -> Mapping[str, bool]:
         """Which platforms are connected and undisturbed."""
         return {each.name: not each.problem for each in self._adapters}
 
@@ -142,16 +145,16 @@ class Condition:
             return "restarting"
         return "stopping" if self.stopping.is_set() else "running"
 
-    def standings(self) -> dict[str, str]:
+    def platform_states(self) -> dict[str, str]:
         """How each platform stands: `connected`, or what is wrong."""
-        return {each.name: each.problem or each.standing.value for each in self._adapters}
+        return {each.name: each.problem or each.state.value for each in self._adapters}
 
     def status(self) -> dict[str, Any]:
         """What `holdfast status` begins with."""
         return {
             "state": self.state(),
             "pid": os.getpid(),
-            "safe_mode": safe_mode(self.crashes) if self.crashes else None,
-            "platforms": self.standings(),
+            "safe_mode": safe_mode_text(self.crash_count) if self.crash_count else None,
+            "platforms": self.platform_states(),
             "running": self.running_turns(),
         }

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.errors import CannotStart
-from gateway.process.state_swap import finish
+from gateway.process.state_swap import finish_moves
 
 
 @contextlib.contextmanager
-def only_daemon(home: Path, handed: int | None = None) -> Iterator[int]:
+def hold_state_folder(home: Path, inherited_file: int | None = None) -> Iterator[int]:
     """Hold the state folder; gives the file that is locked.
 
     `handed` is that file as the process before has left it, still locked. Raises `CannotStart` when
@@ -24,10 +24,10 @@ def only_daemon(home: Path, handed: int | None = None) -> Iterator[int]:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if handed is not None:
-            same = os.path.samestat(os.fstat(handed), os.fstat(file))
-            os.close(file if same else handed)
-            file = handed if same else file
+        if inherited_file is not None:
+            same = os.path.samestat(os.fstat(inherited_file), os.fstat(file))
+            os.close(file if same else inherited_file)
+            file = inherited_file if same else file
     except OSError as error:
         msg = f"The state folder {home} cannot be used: {error.strerror}."
         raise CannotStart(msg) from error
@@ -35,16 +35,16 @@ def only_daemon(home: Path, handed: int | None = None) -> Iterator[int]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise CannotStart(_taken(home, file)) from error
+            raise CannotStart(_taken_message(home, file)) from error
         os.truncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        finish(home)
+        finish_moves(home)
         yield file
     finally:
         os.close(file)  # which also unlocks; the file stays, or two could hold two of one name
 
 
-def _taken(home: Path, file: int) -> str:
+def _taken_message(home: Path, file: int) -> str:
     pid = os.pread(file, 20, 0).decode(errors="replace").strip()
     who = f"Another Holdfast (pid {pid})" if pid else "Another Holdfast"
     return (

@@ -7,17 +7,17 @@ back. It must be told before there are threads.
 
 import ctypes
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MOST_ARENAS = -1, -3, -8  # the names are glibc's, in malloc.h
-_LARGE = 128 * 1024
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # the names are glibc's, in malloc.h
+_LARGE_BLOCK_BYTES = 128 * 1024
 """What the C library begins with; told so, it does not raise it when such a block is freed."""
 
 
-def keep_together() -> None:
+def limit_fragmentation() -> None:
     """One heap for all threads, and every large block apart, so that it is given back when freed."""
     try:
         change = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return  # another C library, which has its own ways
-    change(_MOST_ARENAS, 1)
-    change(_MMAP_THRESHOLD, _LARGE)
-    change(_TRIM_THRESHOLD, _LARGE)
+    change(_ARENA_MAX, 1)
+    change(_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
+    change(_TRIM_THRESHOLD, _LARGE_BLOCK_BYTES)

@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gateway.access.people import People
-from gateway.commands.dispatch import Desk
+from gateway.commands.dispatch import Dispatcher
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import Body, write_address, write_body
+from gateway.delivery.view import ItemBody, write_address, write_body
 from gateway.errors import HoldfastError
-from gateway.process.restart import Restart
+from gateway.process.restart import Restarter
 from platforms.core.contract import Address, Capabilities
 from sessions.changes import PutItem
-from sessions.conversation.events import Command as By
 from sessions.conversation.events import (
-    Delete,
-    Resume,
-    Stop,
+    CommandContext,
+    DeleteSession,
+    ResumeSession,
+    StopTurn,
 )
 from sessions.key import parse_key
-from sessions.records import Item, ItemState, Session, SessionState
+from sessions.records import ItemState, OutboxItem, Session, SessionState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
@@ -26,10 +26,10 @@ from sessions.values.ids import Ids
 Operation = Callable[..., Awaitable[object]]
 
 _OPERATOR = "console:owner"
-_SEND_SECONDS = 60.0
+_SEND_TIMEOUT_SECONDS = 60.0
 
 
-class Refused(HoldfastError):
+class OperationRefused(HoldfastError):
     """This cannot be done as asked."""
 
 
@@ -42,32 +42,32 @@ class Operations:
         store: SessionStore,
         clock: Clock,
         ids: Ids,
-        desk: Desk,
+        dispatcher: Dispatcher,
         people: People,
         delivery: Delivery,
         capabilities: Callable[[Address], Capabilities | None],
-        status: Callable[[], dict[str, object]],
-        today: Callable[[], Awaitable[list[dict[str, object]]]],
-        new_link: Callable[[str | None], Awaitable[str]],
+        read_status: Callable[[], dict[str, object]],
+        read_usage_today: Callable[[], Awaitable[list[dict[str, object]]]],
+        create_link: Callable[[str | None], Awaitable[str]],
         claim_links: Callable[[str], dict[str, str]],
-        erase: Callable[[str], Awaitable[None]],
-        restart: Restart,
+        erase_text: Callable[[str], Awaitable[None]],
+        restart: Restarter,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._people = people
         self._delivery = delivery
         self._capabilities = capabilities
-        self._status = status
-        self._today = today
-        self._new_link = new_link
+        self._read_status = read_status
+        self._read_usage_today = read_usage_today
+        self._create_link = create_link
         self._claim_links = claim_links
-        self._erase = erase
+        self._erase_text = erase_text
         self._restart = restart
 
-    def table(self) -> dict[str, Operation]:
+    def by_name(self) -> dict[str, Operation]:
         """Operations by the name the command line uses."""
         return {
             "status": self.status,
@@ -81,7 +81,7 @@ class Operations:
             "pair_approve": self.pair_approve,
             "pair_revoke": self.pair_revoke,
             "pair_claim": self.pair_claim,
-            "restart": self._restart.ask,
+            "restart": self._restart.restart,
             "restart_list": self.restart_list,
             "restart_state": self.restart_state,
             "restart_cancel": self.restart_cancel,
@@ -89,12 +89,12 @@ class Operations:
 
     async def status(self) -> dict[str, object]:
         """How the daemon stands."""
-        today = await self._today()
-        return self._status() | ({"today": today} if today else {})
+        today = await self._read_usage_today()
+        return self._read_status() | ({"today": today} if today else {})
 
     async def link(self, base_url: str | None = None) -> str:
         """Make a one-time link to the page."""
-        return await self._new_link(base_url)
+        return await self._create_link(base_url)
 
     async def send(self, chat: str, text: str) -> dict[str, str]:
         """Post a text into a chat and wait until it is there."""
@@ -102,22 +102,22 @@ class Operations:
             key = parse_key(chat)
         except ValueError as error:
             msg = f"{error}."
-            raise Refused(msg) from error
+            raise OperationRefused(msg) from error
         address = Address(key.platform, key.chat, key.account, key.thread)
         if self._capabilities(address) is None:
             msg = f"There is no platform {key.platform} here; is it configured?"
-            raise Refused(msg)
-        item = Item(
+            raise OperationRefused(msg)
+        item = OutboxItem(
             id=self._ids.new("m"),
             address=write_address(address),
             kind="answer",
             state=ItemState.PENDING,
-            body=write_body(Body(text=text)),
+            body=write_body(ItemBody(text=text)),
             created_at=self._clock.now(),
         )
         await self._delivery.put(PutItem(item))
         try:
-            async with asyncio.timeout(_SEND_SECONDS):
+            async with asyncio.timeout(_SEND_TIMEOUT_SECONDS):
                 state = await self._delivery.wait_sent(item.id)
         except TimeoutError:
             state = ItemState.PENDING
@@ -125,11 +125,11 @@ class Operations:
 
     async def stop(self, session: str) -> dict[str, str | bool]:
         """Stop what a session is working on; says whether there was something."""
-        found = await self._find(session)
+        found = await self._find_session(session)
         if found.state is not SessionState.ACTIVE:
             return {"id": found.id, "state": found.state.value, "stopped": False}
-        await self._desk.ask(found.key, Stop(self._by(found), quiet=True))
-        after = (await self._find(found.id)).state
+        await self._dispatcher.ask(found.key, StopTurn(self._operator_context(found), quiet=True))
+        after = (await self._find_session(found.id)).state
         return {
             "id": found.id,
             "state": after.value,
@@ -138,53 +138,59 @@ class Operations:
 
     async def stop_all(self) -> dict[str, int]:
         """Stop everything that runs; says how much it was."""
-        return {"stopped": await self._desk.stop_all(By("", _OPERATOR, admin=True))}
+        return {
+            "stopped": await self._dispatcher.stop_all(CommandContext("", _OPERATOR, admin=True))
+        }
 
     async def resume(self, session: str) -> dict[str, str]:
         """Make a suspended session the active one of its conversation."""
-        found = await self._find(session)
+        found = await self._find_session(session)
         if found.state is not SessionState.SUSPENDED:
             msg = (
                 f"{found.id} is {found.state.value}; only a suspended session can be brought back."
             )
-            raise Refused(msg)
-        await self._desk.ask(found.key, Resume(self._by(found), found.id))
-        return {"id": found.id, "state": (await self._find(found.id)).state.value}
+            raise OperationRefused(msg)
+        await self._dispatcher.ask(
+            found.key, ResumeSession(self._operator_context(found), found.id)
+        )
+        return {"id": found.id, "state": (await self._find_session(found.id)).state.value}
 
     async def delete(self, session: str) -> dict[str, str]:
         """Close a session for good, and take its words out of the store."""
-        found = await self._find(session)
-        await self._desk.ask(found.key, Delete(self._by(found), found.id))
-        await self._erase(found.id)
-        return {"id": found.id, "state": (await self._find(found.id)).state.value}
+        found = await self._find_session(session)
+        await self._dispatcher.ask(
+            found.key, DeleteSession(self._operator_context(found), found.id)
+        )
+        await self._erase_text(found.id)
+        return {"id": found.id, "state": (await self._find_session(found.id)).state.value}
 
     async def pair_list(self) -> list[dict[str, str]]:
         """Open requests and people let in."""
-        return self._people.listed()
+        return self._people.list_people()
 
     async def pair_approve(self, code: str) -> dict[str, str]:
         """Let in whom the code belongs to."""
-        found = await self._desk.pair_approve(code)
+        found = await self._dispatcher.pair_approve(code)
         if found is None:
             msg = "No open request has this code; “holdfast pair list” shows what is open."
-            raise Refused(msg)
+            raise OperationRefused(msg)
         return {"principal": found[0], "name": found[1]}
 
     async def pair_revoke(self, principal: str) -> dict[str, str]:
         """Let somebody in no more."""
-        if not await self._desk.pair_revoke(principal):
+        if not await self._dispatcher.pair_revoke(principal):
             msg = f"{principal} was not let in by pairing; see access.allow in the configuration."
-            raise Refused(msg)
+            raise OperationRefused(msg)
         return {"principal": principal}
 
     async def pair_claim(self) -> dict[str, object]:
         """Make a code by which the first admin shows up, and links that hand it in."""
-        code = await self._people.new_claim()
+        code = await self._people.create_claim_code()
         return {"code": code, "links": self._claim_links(code)}
 
     async def restart_list(self) -> list[dict[str, object]]:
         """What a restart would interrupt."""
-        return self._restart.tasks_running()
+        return self._restart.list_running_tasks()
 
     async def restart_state(self, restart: str) -> dict[str, object]:
         """How a restart stands."""
@@ -194,12 +200,12 @@ class Operations:
         """Let a restart wait no more for a moment in which nothing runs."""
         return self._restart.cancel(restart)
 
-    async def _find(self, text: str) -> Session:
+    async def _find_session(self, text: str) -> Session:
         found = await self._store.find_session(text)
         if found is None:
             msg = f"No session has the id {text}; “holdfast sessions list” shows them."
-            raise Refused(msg)
+            raise OperationRefused(msg)
         return found
 
-    def _by(self, session: Session) -> By:
-        return By(session.address, _OPERATOR, admin=True)
+    def _operator_context(self, session: Session) -> CommandContext:
+        return CommandContext(session.address, _OPERATOR, admin=True)

@@ -4,20 +4,20 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gateway.notices.catalogue import Fields
+from gateway.notices.catalogue import NoticeFields
 
-_LISTED = 5
-_EXCERPT = 60
+_MAX_LISTED = 5
+_EXCERPT_LENGTH = 60
 
 
-class Asker(msgspec.Struct, frozen=True):
+class RestartRequester(msgspec.Struct, frozen=True):
     """Where somebody asked for a restart."""
 
     address: str
     direct: bool = False  # nobody else reads along there
 
 
-class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+class InterruptedTurn(msgspec.Struct, frozen=True, omit_defaults=True):
     """A turn that a restart interrupts, or would."""
 
     turn: str
@@ -28,76 +28,92 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     waits: bool = False  # for somebody's answer to a question
 
     @property
-    def line(self) -> str:
+    def summary_line(self) -> str:
         """For people: whose it is, what, for how long."""
         plain = "".join(sign if sign.isprintable() else " " for sign in self.request)
         words = " ".join(plain.split())
-        shown = words if len(words) <= _EXCERPT else words[: _EXCERPT - 1].rstrip() + "…"
+        shown = (
+            words if len(words) <= _EXCERPT_LENGTH else words[: _EXCERPT_LENGTH - 1].rstrip() + "…"
+        )
         doing = f", {self.tool} is running" if self.tool else ""
         waits = ", waits for an answer to a question" if self.waits else ""
         return f"{self.key}: “{shown}” ({self.minutes} min{doing}{waits})"
 
 
-class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+class PendingRestart(msgspec.Struct, frozen=True, omit_defaults=True):
     """A restart that is under way."""
 
     id: str
     at: int  # milliseconds
     version: str
-    askers: tuple[Asker, ...] = ()
-    interrupted: tuple[Task, ...] = ()
+    askers: tuple[RestartRequester, ...] = ()
+    interrupted: tuple[InterruptedTurn, ...] = ()
     drained: bool = False  # the process came to its end in order
 
-    def joined(self, asker: Asker) -> "Asked":
+    def with_requester(self, requester: RestartRequester) -> "PendingRestart":
         """With somebody else who is to be told."""
-        if any(each.address == asker.address for each in self.askers):
+        if any(each.address == requester.address for each in self.askers):
             return self
-        return msgspec.structs.replace(self, askers=(*self.askers, asker))
+        return msgspec.structs.replace(self, askers=(*self.askers, requester))
 
 
-class Back(msgspec.Struct, frozen=True, omit_defaults=True):
+class CompletedRestart(msgspec.Struct, frozen=True, omit_defaults=True):
     """A restart that is over."""
 
     id: str
     took: int  # milliseconds
     before: str
     after: str
-    interrupted: tuple[Task, ...] = ()
+    interrupted: tuple[InterruptedTurn, ...] = ()
     in_order: bool = True
     careful: bool = False  # it is in safe mode now
 
 
-def back(
-    asked: Asked, left: Iterable[Task], now: int, version: str, *, careful: bool = False
-) -> Back:
+def complete_restart(
+    pending: PendingRestart,
+    unfinished: Iterable[InterruptedTurn],
+    now: int,
+    version: str,
+    *,
+    safe_mode: bool = False,
+) -> CompletedRestart:
     """Put together what became of it; `left`: what a process that died had still been doing."""
-    tasks = {task.turn: task for task in (*asked.interrupted, *left)}
-    took = max(0, now - asked.at)  # the clock may have been set back
-    return Back(
-        asked.id, took, asked.version, version, tuple(tasks.values()), asked.drained, careful
+    tasks = {task.turn: task for task in (*pending.interrupted, *unfinished)}
+    took = max(0, now - pending.at)  # the clock may have been set back
+    return CompletedRestart(
+        pending.id,
+        took,
+        pending.version,
+        version,
+        tuple(tasks.values()),
+        pending.drained,
+        safe_mode,
     )
 
 
-def fields_of(over: Back, *, direct: bool) -> Fields:
+def restart_fields(restart: CompletedRestart, *, direct: bool) -> NoticeFields:
     """Say it in a chat; what others had asked for only where nobody else reads along."""
-    fields: dict[str, str | int] = {"took": span(over.took), "n": len(over.interrupted)}
-    if over.before != over.after:
-        fields |= {"before": over.before, "after": over.after}
-    if over.interrupted and direct:
-        fields["list"] = "\n" + listed(over.interrupted)
-    if not over.in_order:
+    fields: dict[str, str | int] = {
+        "took": format_duration(restart.took),
+        "n": len(restart.interrupted),
+    }
+    if restart.before != restart.after:
+        fields |= {"before": restart.before, "after": restart.after}
+    if restart.interrupted and direct:
+        fields["list"] = "\n" + format_turns(restart.interrupted)
+    if not restart.in_order:
         fields["how"] = "I ended before all was finished in order."
     return fields
 
 
-def listed(tasks: Sequence[Task]) -> str:
+def format_turns(turns: Sequence[InterruptedTurn]) -> str:
     """One line for each of the first, and how many more there are."""
-    lines = [f"· {task.line}" for task in tasks[:_LISTED]]
-    more = len(tasks) - len(lines)
+    lines = [f"· {task.summary_line}" for task in turns[:_MAX_LISTED]]
+    more = len(turns) - len(lines)
     return "\n".join([*lines, f"· and {more} more"] if more else lines)
 
 
-def span(milliseconds: int) -> str:
+def format_duration(milliseconds: int) -> str:
     """How long it took, for people."""
     seconds = max(1, round(milliseconds / 1000))
     if seconds < 120:  # noqa: PLR2004 - two minutes

@@ -7,15 +7,15 @@ from enum import Enum
 
 import msgspec
 
-QUICK_CRASHES = 3
+SAFE_MODE_CRASHES = 3
 """Starts in a row that died quickly, after which the next one is careful."""
 
-Spans = tuple[float, float]
-AFTER: Spans = (60.0, 600.0)
+UptimeThresholds = tuple[float, float]
+UPTIME_THRESHOLDS_SECONDS: UptimeThresholds = (60.0, 600.0)
 """Seconds after it was ready: from then on a crash is not a quick one; it has run well."""
 
 
-class Phase(Enum):
+class StartPhase(Enum):
     """How far a start came."""
 
     STARTING = "starting"
@@ -26,48 +26,54 @@ class Phase(Enum):
     REFUSED = "refused"  # it said why it could not start, such as a port that is taken
 
 
-class Marks(msgspec.Struct, frozen=True):
+class StartRecord(msgspec.Struct, frozen=True):
     """What a start leaves for the next one."""
 
-    phase: Phase
+    phase: StartPhase
     crashes: int = 0  # quick ones in a row, before this start
     careful: bool = False
 
 
-FIRST = Marks(Phase.STARTING)
+FIRST_START = StartRecord(StartPhase.STARTING)
 
 
-def next_start(left: Marks | None) -> Marks:
+def next_start(previous: StartRecord | None) -> StartRecord:
     """Begin a start, in view of what the one before has left; None: nothing that can be read."""
-    if left is None:
-        return FIRST
-    match left.phase:
-        case Phase.STARTING | Phase.READY:
-            crashes = left.crashes + 1
-            return Marks(Phase.STARTING, crashes, left.careful or crashes >= QUICK_CRASHES)
-        case Phase.REFUSED:  # it says nothing about the ones before it
-            return Marks(Phase.STARTING, left.crashes, left.careful)
-        case Phase.STEADY:
-            return Marks(Phase.STARTING, 0, left.careful)
-        case Phase.WELL | Phase.ENDED:
-            return FIRST
+    if previous is None:
+        return FIRST_START
+    match previous.phase:
+        case StartPhase.STARTING | StartPhase.READY:
+            crashes = previous.crashes + 1
+            return StartRecord(
+                StartPhase.STARTING, crashes, previous.careful or crashes >= SAFE_MODE_CRASHES
+            )
+        case StartPhase.REFUSED:  # it says nothing about the ones before it
+            return StartRecord(StartPhase.STARTING, previous.crashes, previous.careful)
+        case StartPhase.STEADY:
+            return StartRecord(StartPhase.STARTING, 0, previous.careful)
+        case StartPhase.WELL | StartPhase.ENDED:
+            return FIRST_START
 
 
-def reached(ready_for: float, after: Spans = AFTER) -> Phase:
+def phase_reached(
+    ready_seconds: float, thresholds: UptimeThresholds = UPTIME_THRESHOLDS_SECONDS
+) -> StartPhase:
     """How far a start has come that has been ready for so many seconds."""
-    steady, well = after
-    if ready_for < steady:
-        return Phase.READY
-    return Phase.STEADY if ready_for < well else Phase.WELL
+    steady, well = thresholds
+    if ready_seconds < steady:
+        return StartPhase.READY
+    return StartPhase.STEADY if ready_seconds < well else StartPhase.WELL
 
 
-def until_next(ready_for: float, after: Spans = AFTER) -> float | None:
+def seconds_until_next_phase(
+    ready_seconds: float, thresholds: UptimeThresholds = UPTIME_THRESHOLDS_SECONDS
+) -> float | None:
     """Seconds until it has come further; None when that is as far as it goes."""
-    ahead = [seconds - ready_for for seconds in after if seconds > ready_for]
+    ahead = [seconds - ready_seconds for seconds in thresholds if seconds > ready_seconds]
     return ahead[0] if ahead else None
 
 
-def safe_mode(crashes: int) -> str:
+def safe_mode_text(crashes: int) -> str:
     """Say in one line that a start is careful, and what ends that."""
     return (
         f"Safe mode after {crashes} crashes in a row: no tools, nothing interrupted goes on by "

@@ -12,18 +12,29 @@ from typing import Protocol
 import msgspec
 
 from gateway.errors import CannotStart, HoldfastError
-from gateway.process.bulletin import Daemon, ending, keep_alive, tell_story
-from gateway.process.control_socket import Operation, Stream, Wire, serving, socket_path
+from gateway.process.bulletin import (
+    ManagedDaemon,
+    feed_watchdog,
+    notify_lifecycle,
+    stop_notification,
+)
+from gateway.process.control_socket import (
+    ControlConnection,
+    Operation,
+    StreamHandler,
+    serve_control_socket,
+    socket_path,
+)
 from gateway.process.handover import LOCK, Handover
-from gateway.process.lock import only_daemon
-from gateway.process.systemd_notify import Systemd
-from platforms.console import CHAT, ConsoleAdapter, Screen
+from gateway.process.lock import hold_state_folder
+from gateway.process.systemd_notify import SystemdNotifier
+from platforms.console import CHAT, ConsoleAdapter, TerminalScreen
 from platforms.core.contract import Adapter
 from platforms.core.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Runner(Protocol):
@@ -32,10 +43,10 @@ class Runner(Protocol):
     ready: asyncio.Event
     stopping: asyncio.Event
     restarting: asyncio.Event
-    hurry: asyncio.Event
+    skip_drain: asyncio.Event
 
     @property
-    def condition(self) -> Daemon:
+    def condition(self) -> ManagedDaemon:
         """What the service manager is told about."""
         ...
 
@@ -53,7 +64,7 @@ class Runner(Protocol):
         ...
 
 
-class Said(msgspec.Struct, frozen=True):
+class TerminalInput(msgspec.Struct, frozen=True):
     """A line from a terminal: words, or that nothing more will be said."""
 
     say: str = ""
@@ -62,17 +73,17 @@ class Said(msgspec.Struct, frozen=True):
     of: tuple[str, ...] = ()  # at the end: all that was said, also to a daemon before this one
 
 
-class Taken(msgspec.Struct, frozen=True, tag="taken"):
+class InputStored(msgspec.Struct, frozen=True, tag="taken"):
     """A line to a terminal: this is stored, and need not be said again."""
 
     message: str
 
 
-class Over(msgspec.Struct, frozen=True, tag="over"):
+class ChatFinished(msgspec.Struct, frozen=True, tag="over"):
     """A line to a terminal: all is answered, and nothing more will come."""
 
 
-Then = Callable[[], Awaitable[None]]
+OnReady = Callable[[], Awaitable[None]]
 
 
 async def serve(
@@ -80,10 +91,10 @@ async def serve(
     home: Path,
     environ: Mapping[str, str],
     *,
-    then: Then | None = None,
-    signals: bool = True,
+    on_ready: OnReady | None = None,
+    handle_signals: bool = True,
     handover: Handover | None = None,
-    starts: contextlib.AbstractContextManager[object] | None = None,
+    start_log: contextlib.AbstractContextManager[object] | None = None,
 ) -> None:
     """Run until told to stop; raises `HoldfastError` for what keeps it from starting.
 
@@ -93,19 +104,21 @@ async def serve(
     which a signal to stop turns into a stop, the lock is left in `handover`. `starts` is entered
     behind the lock.
     """
-    manager, handover = Systemd(environ), handover or Handover()
+    manager, handover = SystemdNotifier(environ), handover or Handover()
     opened, hung_up = asyncio.Event(), asyncio.Event()
     with (
-        only_daemon(home, handover.take(LOCK)) as lock,
-        _on_signals(runner, manager, hung_up.set) if signals else contextlib.nullcontext(),
-        starts or contextlib.nullcontext(),
+        hold_state_folder(home, handover.take(LOCK)) as lock,
+        _handling_signals(runner, manager, hung_up.set)
+        if handle_signals
+        else contextlib.nullcontext(),
+        start_log or contextlib.nullcontext(),
     ):
         async with asyncio.TaskGroup() as beside:
             helpers = [
-                beside.create_task(_attend(runner, home, environ, opened, then)),
-                beside.create_task(tell_story(runner.condition, manager, opened)),
-                beside.create_task(keep_alive(runner.condition, manager)),
-                beside.create_task(_reloading(runner, hung_up)),
+                beside.create_task(_run_control_socket(runner, home, environ, opened, on_ready)),
+                beside.create_task(notify_lifecycle(runner.condition, manager, opened)),
+                beside.create_task(feed_watchdog(runner.condition, manager)),
+                beside.create_task(_reload_on_hangup(runner, hung_up)),
             ]
             try:
                 await runner.run()
@@ -113,14 +126,16 @@ async def serve(
                 for helper in helpers:
                     helper.cancel()
         if runner.restarting.is_set():
-            handover.keep(LOCK, lock)
+            handover.pass_on(LOCK, lock)
 
 
 # --- beside the runner -----------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _on_signals(runner: Runner, manager: Systemd, reload: Callable[[], None]) -> Iterator[None]:
+def _handling_signals(
+    runner: Runner, manager: SystemdNotifier, on_hangup: Callable[[], None]
+) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def called_off() -> bool:
@@ -129,7 +144,7 @@ def _on_signals(runner: Runner, manager: Systemd, reload: Callable[[], None]) ->
             return False
         log.info("told to stop: this is no restart any more")
         runner.restarting.clear()
-        manager.tell(*ending(runner.condition))
+        manager.notify(*stop_notification(runner.condition))
         return True
 
     def told() -> None:
@@ -137,7 +152,7 @@ def _on_signals(runner: Runner, manager: Systemd, reload: Callable[[], None]) ->
             return
         if runner.stopping.is_set():
             log.info("told to stop again: not waiting for running turns")
-            runner.hurry.set()
+            runner.skip_drain.set()
         runner.stopping.set()
 
     # `nohup` ignores it for us: the end of the terminal is then no reason to stop.
@@ -149,9 +164,9 @@ def _on_signals(runner: Runner, manager: Systemd, reload: Callable[[], None]) ->
             called_off()
             runner.stopping.set()
         else:
-            reload()
+            on_hangup()
 
-    actions = {**dict.fromkeys(SIGNALS, told), signal.SIGHUP: hung_up}
+    actions = {**dict.fromkeys(STOP_SIGNALS, told), signal.SIGHUP: hung_up}
     for number, action in actions.items():
         loop.add_signal_handler(number, action)
     try:
@@ -161,7 +176,7 @@ def _on_signals(runner: Runner, manager: Systemd, reload: Callable[[], None]) ->
             loop.remove_signal_handler(number)
 
 
-async def _reloading(runner: Runner, hung_up: asyncio.Event) -> None:
+async def _reload_on_hangup(runner: Runner, hung_up: asyncio.Event) -> None:
     """Read the configuration anew whenever SIGHUP comes; what is wrong with it is in the log."""
     await runner.ready.wait()  # one that comes while everything starts is not forgotten
     while True:
@@ -181,63 +196,63 @@ def _has_terminal() -> bool:
     return True
 
 
-async def _attend(
+async def _run_control_socket(
     runner: Runner,
     home: Path,
     environ: Mapping[str, str],
-    opened: asyncio.Event,
-    then: Then | None,
+    socket_opened: asyncio.Event,
+    on_ready: OnReady | None,
 ) -> None:
     """Open the control socket once there is something to control."""
     await runner.ready.wait()
     console = runner.adapter("console")
     streams = {"chat": chat_stream(console)} if isinstance(console, ConsoleAdapter) else {}
-    async with serving(socket_path(home, environ), runner.operations, streams):
-        opened.set()
-        if then:
-            await then()
+    async with serve_control_socket(socket_path(home, environ), runner.operations, streams):
+        socket_opened.set()
+        if on_ready:
+            await on_ready()
         await asyncio.Event().wait()  # the socket stays open until the runner has ended
 
 
 # --- terminals -------------------------------------------------------------------------------
 
 
-def chat_stream(console: ConsoleAdapter) -> Stream:
+def chat_stream(console: ConsoleAdapter) -> StreamHandler:
     """Let a terminal of another process look at the console's chat."""
 
-    async def stream(wire: Wire, args: Mapping[str, object]) -> None:
+    async def stream(wire: ControlConnection, args: Mapping[str, object]) -> None:
         chat = args.get("chat", CHAT)
         if not isinstance(chat, str) or not chat:
             msg = "The chat needs a name."
             raise CannotStart(msg)
         async with console.attach(chat) as screen, asyncio.TaskGroup() as both:
-            showing = both.create_task(_show(screen, wire))
-            hearing = both.create_task(_hear(screen, wire))
+            showing = both.create_task(_send_frames(screen, wire))
+            hearing = both.create_task(_receive_input(screen, wire))
             await asyncio.wait({showing, hearing}, return_when=asyncio.FIRST_COMPLETED)
             if hearing.done() and not hearing.exception() and hearing.result():
                 await asyncio.wait({showing})  # what is still to be printed
-                await wire.write(Over())
+                await wire.write(ChatFinished())
             showing.cancel()
             hearing.cancel()
 
     return stream
 
 
-async def _show(screen: Screen, wire: Wire) -> None:
+async def _send_frames(screen: TerminalScreen, wire: ControlConnection) -> None:
     async for frame in screen.frames():
         await wire.write(frame)
 
 
-async def _hear(screen: Screen, wire: Wire) -> bool:
+async def _receive_input(screen: TerminalScreen, wire: ControlConnection) -> bool:
     """Take what is said; True when it is all said and answered, False when one of us leaves."""
     while (line := await wire.read()) is not None:
-        said = msgspec.json.decode(line, type=Said)
+        said = msgspec.json.decode(line, type=TerminalInput)
         if said.end:
             await screen.finish(said.of)
             return True
         try:
-            await screen.say(said.say, said.id)
+            await screen.send(said.say, said.id)
         except Unavailable:  # we are about to end: it is said again to whoever comes next
             return False
-        await wire.write(Taken(said.id))
+        await wire.write(InputStored(said.id))
     return False

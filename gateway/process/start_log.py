@@ -17,32 +17,45 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.errors import HoldfastError
-from gateway.process.exit import first_of
-from gateway.process.safe_mode import AFTER, Marks, Phase, Spans, next_start, reached, until_next
+from gateway.process.exit import first_error
+from gateway.process.safe_mode import (
+    UPTIME_THRESHOLDS_SECONDS,
+    StartPhase,
+    StartRecord,
+    UptimeThresholds,
+    next_start,
+    phase_reached,
+    seconds_until_next_phase,
+)
 
 log = logging.getLogger(__name__)
 
-NAME = "starts.json"
+FILE_NAME = "starts.json"
 
 
-class Starts:
+class StartLog:
     """One start of the daemon, from the lock to its end; used as a context."""
 
-    def __init__(self, home: Path, careful: Callable[[int], None], after: Spans = AFTER) -> None:
-        self._file = home / NAME
-        self._after = after
-        self._careful = careful  # told after how many crashes this start is to be careful
-        self._marks = next_start(None)
+    def __init__(
+        self,
+        home: Path,
+        on_safe_mode: Callable[[int], None],
+        thresholds: UptimeThresholds = UPTIME_THRESHOLDS_SECONDS,
+    ) -> None:
+        self._file = home / FILE_NAME
+        self._thresholds = thresholds
+        self._on_safe_mode = on_safe_mode  # told after how many crashes this start is to be careful
+        self._record = next_start(None)
         self._ready_at = 0.0
-        self._next: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
         """Begin; the caller holds the lock of the state folder."""
-        self._marks = next_start(self._read())
+        self._record = next_start(self._read())
         self._write()
-        if self._marks.careful:
-            self._careful(self._marks.crashes)
-        elif self._marks.crashes:
+        if self._record.careful:
+            self._on_safe_mode(self._record.crashes)
+        elif self._record.crashes:
             log.warning("the start before this one crashed soon after it began")
         return self
 
@@ -50,34 +63,34 @@ class Starts:
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
         """End: in order, refused with words for the operator, or by an error of our own."""
-        if self._next:
-            self._next.cancel()
+        if self._timer:
+            self._timer.cancel()
         if error is None:
-            self._mark(Phase.ENDED)
+            self._set_phase(StartPhase.ENDED)
             return
-        leaf = first_of(error) if isinstance(error, BaseExceptionGroup) else error
-        if isinstance(leaf, HoldfastError) and self._marks.phase is Phase.STARTING:
-            self._mark(Phase.REFUSED)
+        leaf = first_error(error) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(leaf, HoldfastError) and self._record.phase is StartPhase.STARTING:
+            self._set_phase(StartPhase.REFUSED)
 
-    def ready(self) -> None:
+    def mark_ready(self) -> None:
         """It does its work now; from here the time counts."""
         self._ready_at = asyncio.get_running_loop().time()
-        self._look()
+        self._update_phase()
 
-    def _look(self) -> None:
+    def _update_phase(self) -> None:
         loop = asyncio.get_running_loop()
         ready_for = loop.time() - self._ready_at
-        self._mark(reached(ready_for, self._after))
-        wait = until_next(ready_for, self._after)
-        self._next = None if wait is None else loop.call_later(wait, self._look)
+        self._set_phase(phase_reached(ready_for, self._thresholds))
+        wait = seconds_until_next_phase(ready_for, self._thresholds)
+        self._timer = None if wait is None else loop.call_later(wait, self._update_phase)
 
-    def _mark(self, phase: Phase) -> None:
-        self._marks = replace(self._marks, phase=phase)
+    def _set_phase(self, phase: StartPhase) -> None:
+        self._record = replace(self._record, phase=phase)
         self._write()
 
-    def _read(self) -> Marks | None:
+    def _read(self) -> StartRecord | None:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=Marks)
+            return msgspec.json.decode(self._file.read_bytes(), type=StartRecord)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
@@ -87,7 +100,7 @@ class Starts:
     def _write(self) -> None:
         new = self._file.with_suffix(".new")
         try:
-            new.write_bytes(msgspec.json.encode(self._marks))
+            new.write_bytes(msgspec.json.encode(self._record))
             new.replace(self._file)
         except OSError as error:
             log.warning("%s cannot be written: %s", self._file, error.strerror)

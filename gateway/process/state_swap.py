@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from gateway.errors import CannotStart
-from gateway.operate.backup.contents import WORK
+from gateway.operate.backup.contents import WORK_FOLDER
 
-_PLAN = "plan.json"
+_PLAN_FILE = "plan.json"
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -26,40 +26,40 @@ class Move(msgspec.Struct, frozen=True):
 
 def work_folder(home: Path) -> Path:
     """Where a new state is prepared."""
-    return home / WORK
+    return home / WORK_FOLDER
 
 
-def carry_out(home: Path, moves: list[Move]) -> None:
+def apply_moves(home: Path, moves: list[Move]) -> None:
     """Do all moves; from now on a crash does not stop them."""
-    plan = work_folder(home) / _PLAN
+    plan = work_folder(home) / _PLAN_FILE
     unfinished = plan.with_suffix(".new")
-    _hand_over(work_folder(home), home)
+    _copy_owner(work_folder(home), home)
     with unfinished.open("wb") as file:
         file.write(msgspec.json.encode(moves))
         file.flush()
         os.fsync(file.fileno())
-    _settle_tree(work_folder(home))
+    _sync_tree(work_folder(home))
     unfinished.replace(plan)
-    _settle(plan.parent)
-    finish(home)
+    _sync_folder(plan.parent)
+    finish_moves(home)
 
 
-def finish(home: Path) -> None:
+def finish_moves(home: Path) -> None:
     """Do what a restore had begun, and clear up behind it; raises `CannotStart`."""
     work = work_folder(home)
     if not work.exists():
         return
-    plan = work / _PLAN
+    plan = work / _PLAN_FILE
     try:
         if plan.exists():
             moves = msgspec.json.decode(plan.read_bytes(), type=list[Move])
             for move in moves:
-                _move(Path(move.source), Path(move.target))
+                _apply_move(Path(move.source), Path(move.target))
             for folder in {Path(place).parent for m in moves for place in (m.source, m.target)}:
                 if folder.exists():
-                    _settle(folder)
+                    _sync_folder(folder)
             plan.unlink()
-            _settle(work)
+            _sync_folder(work)
         shutil.rmtree(work)
     except OSError as error:
         msg = (
@@ -69,17 +69,17 @@ def finish(home: Path) -> None:
         raise CannotStart(msg) from error
 
 
-def _move(source: Path, target: Path) -> None:
+def _apply_move(source: Path, target: Path) -> None:
     # Done before: what went away lies at its target, what came in has left its source.
     if os.path.lexists(source) and not os.path.lexists(target):
         aside = not target.parent.exists()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if aside:
-            _hand_over(target.parent, source.parent)
+            _copy_owner(target.parent, source.parent)
         source.rename(target)
 
 
-def _hand_over(tree: Path, like: Path) -> None:
+def _copy_owner(tree: Path, like: Path) -> None:
     """What root puts there belongs to whoever the state belongs to: the service is not root."""
     owner = like.stat()
     if os.geteuid() != 0 or owner.st_uid == 0:
@@ -91,12 +91,12 @@ def _hand_over(tree: Path, like: Path) -> None:
             os.chown(each, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def _settle_tree(folder: Path) -> None:
+def _sync_tree(folder: Path) -> None:
     for root, _, _ in os.walk(folder):
-        _settle(Path(root))
+        _sync_folder(Path(root))
 
 
-def _settle(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

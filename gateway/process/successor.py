@@ -20,20 +20,20 @@ from gateway.process.handover import Handover
 
 log = logging.getLogger(__name__)
 
-CHECKED_WITHIN = 30.0
+CHECK_TIMEOUT_SECONDS = 30.0
 """Seconds that it may take to say whether it could start."""
 
-CHECK = "--check"
-_NOT_FOR_A_CHECK = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
+CHECK_OPTION = "--check"
+_CHECK_EXCLUDED_VARIABLES = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 
 
 class Successor:
     """How this program is started again."""
 
     def __init__(
-        self, words: Sequence[str], environ: Mapping[str, str], handover: Handover | None = None
+        self, command: Sequence[str], environ: Mapping[str, str], handover: Handover | None = None
     ) -> None:
-        self._words = tuple(words)
+        self._command = tuple(command)
         self._environ = environ
         self.handover = handover or Handover()
 
@@ -45,18 +45,20 @@ class Successor:
         except PackageNotFoundError:
             return ""
 
-    async def refusal(self) -> str:
+    async def find_start_error(self) -> str:
         """Say why it could not start, in one or more sentences; empty when it could."""
-        program = self._words[0]
+        program = self._command[0]
         if not os.access(program, os.X_OK):
             return f"The program {program} is not there any more, or may not be run."
         environ = {
-            name: each for name, each in self._environ.items() if name not in _NOT_FOR_A_CHECK
+            name: each
+            for name, each in self._environ.items()
+            if name not in _CHECK_EXCLUDED_VARIABLES
         }
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._words,
-                CHECK,
+                *self._command,
+                CHECK_OPTION,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
@@ -65,43 +67,43 @@ class Successor:
         except OSError as error:
             return f"The program {program} cannot be run: {error.strerror}."
         try:
-            async with asyncio.timeout(CHECKED_WITHIN):
+            async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
                 _, said = await process.communicate()
         except TimeoutError:
-            return (
-                f"The program {program} did not say within {CHECKED_WITHIN:g} s that it can start."
-            )
+            return f"The program {program} did not say within {CHECK_TIMEOUT_SECONDS:g} s that it can start."
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        return sentence(said.decode(errors="replace")) if process.returncode else ""
+        return describe_failure(said.decode(errors="replace")) if process.returncode else ""
 
-    def take_over(self) -> NoReturn:
+    def replace_process(self) -> NoReturn:
         """Become it; raises `CannotStart` when that is not possible any more."""
         sys.stdout.flush()
         sys.stderr.flush()
-        environ = {**self._environ, **self.handover.environ()}
+        environ = {**self._environ, **self.handover.environment()}
         try:
-            os.execve(self._words[0], self._words, environ)  # noqa: S606 - no shell is wanted
+            os.execve(self._command[0], self._command, environ)  # noqa: S606 - no shell is wanted
         except OSError as error:
             msg = (
-                f"The restart failed, nothing runs now: {self._words[0]}: {error.strerror}. "
+                f"The restart failed, nothing runs now: {self._command[0]}: {error.strerror}. "
                 "Start it again with: holdfast run"
             )
             raise CannotStart(msg) from error
 
 
-def sentence(said: str) -> str:
+def describe_failure(output: str) -> str:
     """What a program said when it refused, without its name in front; never more than a few lines."""
-    lines = [line.removeprefix("holdfast: ").strip() for line in said.splitlines() if line.strip()]
+    lines = [
+        line.removeprefix("holdfast: ").strip() for line in output.splitlines() if line.strip()
+    ]
     if any(line.startswith("Traceback ") for line in lines):
         return f"The installed program does not even start: {lines[-1]}"
     shown = [line if line.endswith((".", "!", "?")) else f"{line}." for line in lines[-3:]]
     return " ".join(shown) or "The installed program ends at once and does not say why."
 
 
-def words_of(
+def restart_command(
     argv: Sequence[str],
     original: Sequence[str],
     python: str,

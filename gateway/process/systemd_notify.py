@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping
 
 
-class Systemd:
+class SystemdNotifier:
     """The service manager's socket; without one, everything said is said to nobody."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -12,15 +12,15 @@ class Systemd:
         # A name that begins with @ is not a file: in the kernel it begins with a zero byte.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         microseconds = environ.get("WATCHDOG_USEC", "")
-        self.watchdog = int(microseconds) / 2_000_000 if microseconds.isdecimal() else 0.0
+        self.watchdog_seconds = int(microseconds) / 2_000_000 if microseconds.isdecimal() else 0.0
         """Seconds between two signs of life, twice as often as asked for; 0: none are wanted."""
 
     @property
-    def listens(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether anybody is told."""
         return bool(self._address)
 
-    def tell(self, *lines: str) -> None:
+    def notify(self, *lines: str) -> None:
         """Send lines such as READY=1; a manager that does not listen is no reason to stop."""
         if not self._address:
             return

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from gateway.spending.days import spoken
-from sessions.records import Spent
+from gateway.spending.days import format_span
+from sessions.records import UsageTotals
 
-_COLUMN = 9
-_LABEL = 10
+_COLUMN_WIDTH = 9
+_LABEL_WIDTH = 10
 _EXACT_UP_TO = 10_000
 _SMALLEST_SHOWN = 0.0001
-_ROUND_FROM = 1000
+_WHOLE_DOLLARS_FROM = 1000
 
-_LINES: tuple[tuple[str, Callable[[Spent], float]], ...] = (
+_ROWS: tuple[tuple[str, Callable[[UsageTotals], float]], ...] = (
     ("requests", lambda spent: spent.requests),
     ("tokens in", lambda spent: spent.input_tokens),
     ("  cached", lambda spent: spent.cached_tokens),
@@ -19,16 +19,16 @@ _LINES: tuple[tuple[str, Callable[[Spent], float]], ...] = (
 )
 
 
-def table(last: Spent, here: Spent, today: Spent) -> str:
+def format_usage(last: UsageTotals, here: UsageTotals, today: UsageTotals) -> str:
     """Write the table; lines that would say nothing are left out."""
     columns = (last, here, today)
-    lines = [_line("", ("last", "here", "today"))]
-    for label, value in _LINES:
+    lines = [_format_line("", ("last", "here", "today"))]
+    for label, value in _ROWS:
         numbers = [value(spent) for spent in columns]
         if any(numbers) or not label.startswith(" "):
-            lines.append(_line(label, [count(int(number)) for number in numbers]))
+            lines.append(_format_line(label, [format_count(int(number)) for number in numbers]))
     if any(spent.cost is not None for spent in columns):
-        lines.append(_line("dollars", [_known(spent) for spent in columns]))
+        lines.append(_format_line("dollars", [_format_cost(spent) for spent in columns]))
     shown = "\n".join(lines)
     text = (
         f"```text\n{shown}\n```\nlast: the newest answer · here: this conversation · "
@@ -37,26 +37,26 @@ def table(last: Spent, here: Spent, today: Spent) -> str:
     return f"{text} · ≥: the price of a part is not known" if "≥" in shown else text
 
 
-def allowance(left: Sequence[str], seconds: int) -> str:
+def format_allowance(left: Sequence[str], seconds: int) -> str:
     """Say what the limits that apply leave for today, below the table; empty where there are none."""
     if not left:
         return ""
-    return f"\nleft for today: {' · '.join(left)}; a new day begins in {spoken(seconds)}"
+    return f"\nleft for today: {' · '.join(left)}; a new day begins in {format_span(seconds)}"
 
 
-def _known(spent: Spent) -> str:
+def _format_cost(spent: UsageTotals) -> str:
     if spent.cost is None or not spent.unpriced:
-        return dollars(spent.cost)
+        return format_dollars(spent.cost)
     if spent.cost < _SMALLEST_SHOWN:  # that a part was free, or nearly, says nothing
         return "?"
-    return f"≥{dollars(spent.cost)}"
+    return f"≥{format_dollars(spent.cost)}"
 
 
-def _line(label: str, cells: Sequence[str]) -> str:
-    return f"{label:<{_LABEL}}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
+def _format_line(label: str, cells: Sequence[str]) -> str:
+    return f"{label:<{_LABEL_WIDTH}}" + "".join(f"{cell:>{_COLUMN_WIDTH}}" for cell in cells)
 
 
-def count(number: int) -> str:
+def format_count(number: int) -> str:
     """Write a number in few signs: 9,999, 12.3k, 4.6M."""
     if number < _EXACT_UP_TO:
         return f"{number:,}"
@@ -66,10 +66,10 @@ def count(number: int) -> str:
     return f"{number / 1_000_000_000:.1f}G"
 
 
-def dollars(cost: float | None) -> str:
+def format_dollars(cost: float | None) -> str:
     """Write an amount: closer, the smaller it is."""
     if cost is None:
         return "?"
     if cost >= 1:
-        return f"{cost:,.0f}" if cost >= _ROUND_FROM else f"{cost:.2f}"
+        return f"{cost:,.0f}" if cost >= _WHOLE_DOLLARS_FROM else f"{cost:.2f}"
     return f"{cost:.4f}" if cost >= _SMALLEST_SHOWN or cost == 0 else f"<{_SMALLEST_SHOWN}"

@@ -14,81 +14,81 @@ import msgspec
 
 from agent import errors
 from agent.attempt import AttemptResult
-from agent.errors import OverBudget
-from agent.model.usage import Need, Usage, cost_of
+from agent.errors import BudgetExceeded
+from agent.model.usage import Usage, UsageEstimate, compute_cost
 from gateway.access.policy import OWNERS
 from gateway.settings import BudgetSettings, LimitSettings, UserLimits
-from gateway.spending.days import day_of, seconds_left, spoken
-from gateway.spending.prices import unpriced
-from sessions.changes import Change, Hold, Settle, Want
+from gateway.spending.days import day_of, format_span, seconds_until_midnight
+from gateway.spending.prices import unpriced_message
+from sessions.changes import BudgetLimit, BudgetReservation, Change, SettleBudget
 from sessions.key import SessionKey, parse_key
-from sessions.records import Budget
+from sessions.records import BudgetUsage
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-ALL = "all"
-TOO_LARGE, NEVER = "budget.large", "budget.never"
-KEPT_DAYS = 31
+EVERYONE_ROW = "all"
+TOO_LARGE_NOTICE, NEVER_ALLOWED_NOTICE = "budget.large", "budget.never"
+RETENTION_DAYS = 31
 """Days after which what was spent is forgotten."""
 
-_CHARACTERS = 3  # of an answer, for a token
-_MOST_TOKENS = 10**12
-_MOST_DOLLARS = 1_000_000.0
+_CHARACTERS_PER_TOKEN = 3  # of an answer, for a token
+_MAX_TOKENS = 10**12
+_MAX_DOLLARS = 1_000_000.0
 
-_NOT_SERVED = (
+_UNCHARGED_ERRORS = (
     errors.RateLimited,
     errors.Overloaded,
     errors.BadRequest,
     errors.ContextTooLong,
     errors.OutputTooLong,
-    errors.Unauthorized,
+    errors.ApiKeyRejected,
     errors.OutOfCredit,
 )
 """The service refused before it did anything; nobody is charged for that."""
 
 
-class Scope(msgspec.Struct, frozen=True):
+class BudgetScope(msgspec.Struct, frozen=True):
     """Something that has a limit: a person, a chat, everything."""
 
     name: str  # of its row
-    whose: str  # in words, behind "the limit … for"
-    want: Want
+    label: str  # in words, behind "the limit … for"
+    limit: BudgetLimit
 
 
-class Held(msgspec.Struct, frozen=True):
+class RequestReservation(msgspec.Struct, frozen=True):
     """What is held back for a request under way."""
 
-    hold: Hold
-    need: Need
+    hold: BudgetReservation
+    need: UsageEstimate
 
 
-class Standing(msgspec.Struct, frozen=True):
+class BudgetStatus(msgspec.Struct, frozen=True):
     """How one limit stood on a day."""
 
-    scope: Scope
+    scope: BudgetScope
     day: str
-    spent: Budget
+    spent: BudgetUsage
     refused: bool = False  # it left no room for a request
 
     @property
-    def share(self) -> float:
+    def used_fraction(self) -> float:
         """Which part of it is used; of two kinds of limit the greater one."""
-        want, spent = self.scope.want, self.spent
+        want, spent = self.scope.limit, self.spent
         return max(
-            _share(spent.used_tokens, want.tokens),
-            _share(spent.used_cost, want.cost),
+            _used_fraction(spent.used_tokens, want.tokens),
+            _used_fraction(spent.used_cost, want.cost),
         )
 
     @property
-    def figures(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, object]:
         """For programs."""
-        want, spent = self.scope.want, self.spent
+        want, spent = self.scope.limit, self.spent
         return {
-            "for": self.scope.whose,
-            "used": self.used,
-            "limit": self.limit,
+            "for": self.scope.label,
+            "used": self.used_text,
+            "limit": self.limit_text,
             "tokens": spent.used_tokens,
             "tokens_limit": want.tokens,
             "usd": round(spent.used_cost, 9),
@@ -96,22 +96,22 @@ class Standing(msgspec.Struct, frozen=True):
         }
 
     @property
-    def used(self) -> str:
+    def used_text(self) -> str:
         """What is used, in words."""
-        return _both(self.scope.want, self.spent.used_tokens, self.spent.used_cost)
+        return _format_amounts(self.scope.limit, self.spent.used_tokens, self.spent.used_cost)
 
     @property
-    def limit(self) -> str:
+    def limit_text(self) -> str:
         """How much may be, in words."""
-        want = self.scope.want
-        return _both(want, want.tokens or 0, want.cost or 0.0)
+        want = self.scope.limit
+        return _format_amounts(want, want.tokens or 0, want.cost or 0.0)
 
     @property
-    def left(self) -> str:
+    def left_text(self) -> str:
         """What is left, in words."""
-        want, spent = self.scope.want, self.spent
+        want, spent = self.scope.limit, self.spent
         tokens = max(0, (want.tokens or 0) - spent.tokens)
-        return _both(want, tokens, max(0.0, (want.cost or 0.0) - spent.cost))
+        return _format_amounts(want, tokens, max(0.0, (want.cost or 0.0) - spent.cost))
 
 
 class Budgets:
@@ -124,24 +124,24 @@ class Budgets:
         limits: LimitSettings,
         *,
         zone: dt.tzinfo | None = None,
-        news: Callable[[], None] = lambda: None,
+        on_exhausted: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._zone = zone  # in which days are counted; None: the machine's own
-        self._news = news  # told when a limit has left no room
-        self._refused: dict[str, str] = {}  # the day on which it left no room, by scope
-        self.adopt(limits)
+        self._on_exhausted = on_exhausted  # told when a limit has left no room
+        self._exhausted_days: dict[str, str] = {}  # the day on which it left no room, by scope
+        self.update_limits(limits)
 
-    def adopt(self, limits: LimitSettings) -> None:
+    def update_limits(self, limits: LimitSettings) -> None:
         """Other limits hold from the next request on."""
         self._limits = limits
-        self._in_dollars = limits.in_dollars
+        self._in_dollars = limits.dollar_limit_key
         self._shared = tuple(self._shared_scopes())
 
-    def purse(self, key: str, person: str) -> "Purse":
+    def turn_budget(self, key: str, person: str) -> "TurnBudget":
         """All that a request is paid from which somebody makes in a conversation."""
-        return Purse(self, tuple(self._scopes(key, person)))
+        return TurnBudget(self, tuple(self._scopes(key, person)))
 
     @property
     def day(self) -> str:
@@ -149,64 +149,68 @@ class Budgets:
         return day_of(self._clock.now(), self._zone)
 
     @property
-    def free_in(self) -> int:
+    def seconds_until_reset(self) -> int:
         """Seconds until the next day begins."""
-        return seconds_left(self._clock.now(), self._zone)
+        return seconds_until_midnight(self._clock.now(), self._zone)
 
-    async def standings(self, scopes: Sequence[Scope] | None = None) -> tuple[Standing, ...]:
+    async def statuses(
+        self, scopes: Sequence[BudgetScope] | None = None
+    ) -> tuple[BudgetStatus, ...]:
         """How these limits stand today; of nobody in particular: those that are shared."""
-        return await self._standings_on(self.day, self._shared if scopes is None else scopes)
+        return await self._statuses_on(self.day, self._shared if scopes is None else scopes)
 
-    async def _standings_on(self, day: str, asked: Sequence[Scope]) -> tuple[Standing, ...]:
-        if not asked:
+    async def _statuses_on(
+        self, day: str, scopes: Sequence[BudgetScope]
+    ) -> tuple[BudgetStatus, ...]:
+        if not scopes:
             return ()
-        spent = await self._store.budgets(day, [scope.name for scope in asked])
+        spent = await self._store.budget_usage(day, [scope.name for scope in scopes])
         return tuple(
-            Standing(scope, day, spent[scope.name], self._refused.get(scope.name) == day)
-            for scope in asked
+            BudgetStatus(scope, day, spent[scope.name], self._exhausted_days.get(scope.name) == day)
+            for scope in scopes
         )
 
-    async def today(self) -> list[dict[str, object]]:
+    async def shared_statuses(self) -> list[dict[str, object]]:
         """How the limits stand that hold for several people, for `holdfast status`."""
-        return [each.figures for each in await self.standings()]
+        return [each.as_dict for each in await self.statuses()]
 
-    async def forget(self) -> None:
+    async def forget_old_days(self) -> None:
         """Forget days that are long over."""
-        if self._shared or self._in_dollars or self._personal:
-            past = day_of(self._clock.now(), self._zone, days=-KEPT_DAYS)
-            await self._store.forget_budgets(past)
+        if self._shared or self._in_dollars or self._has_personal_limits:
+            past = day_of(self._clock.now(), self._zone, days=-RETENTION_DAYS)
+            await self._store.delete_budgets(past)
 
     # --- which there are ------------------------------------------------------------------------
 
     @property
-    def _personal(self) -> bool:
+    def _has_personal_limits(self) -> bool:
         limits = self._limits
         return limits.tokens_per_day is not None or bool(limits.users)
 
-    def _shared_scopes(self) -> Sequence[Scope]:
-        found = [_scope(ALL, "everybody here", self._limits.all)]
+    def _shared_scopes(self) -> Sequence[BudgetScope]:
+        found = [_make_scope(EVERYONE_ROW, "everybody here", self._limits.all)]
         for chat, limits in self._limits.chats.items():
             key = parse_key(chat)
-            found.append(_scope(_chat_row(key), str(key), limits))
-        return [scope for scope in found if _limits_anything(scope.want)]
+            found.append(_make_scope(_chat_row(key), str(key), limits))
+        return [scope for scope in found if _has_limit(scope.limit)]
 
-    def _scopes(self, key: str, person: str) -> Sequence[Scope]:
-        found = [_scope(ALL, "everybody here", self._limits.all)]
+    def _scopes(self, key: str, person: str) -> Sequence[BudgetScope]:
+        found = [_make_scope(EVERYONE_ROW, "everybody here", self._limits.all)]
         if self._limits.chats:
-            found += self._of_chat(parse_key(key))
+            found += self._chat_scopes(parse_key(key))
         if person:
-            found.append(self._of_person(person))
-        return [scope for scope in found if _limits_anything(scope.want)]
+            found.append(self._person_scope(person))
+        return [scope for scope in found if _has_limit(scope.limit)]
 
-    def _of_chat(self, key: SessionKey) -> Sequence[Scope]:
+    def _chat_scopes(self, key: SessionKey) -> Sequence[BudgetScope]:
         names = {str(SessionKey(key.platform, key.chat, account)) for account in ("", key.account)}
         return [
-            _scope(_chat_row(parse_key(name)), "this chat", limits)
+            _make_scope(_chat_row(parse_key(name)), "this chat", limits)
             for name, limits in self._limits.chats.items()
             if str(parse_key(name)) in names
         ]
 
-    def _of_person(self, person: str) -> Scope:
+    def _person_scope(self, person: str) -> BudgetScope:
         own = self._limits.users.get(person) or UserLimits()
         usual = BudgetSettings() if person in OWNERS else self._limits
         tokens = usual.tokens_per_day if own.tokens_per_day is None else own.tokens_per_day
@@ -214,143 +218,155 @@ class Budgets:
         named = own.tokens_per_day is not None or own.usd_per_day is not None
         row = f"user {person}"
         whose = person if named else "each person"
-        return _scope(row, whose, BudgetSettings(tokens_per_day=tokens, usd_per_day=dollars))
+        return _make_scope(row, whose, BudgetSettings(tokens_per_day=tokens, usd_per_day=dollars))
 
     # --- for purses -----------------------------------------------------------------------------
 
-    async def hold(
+    async def reserve(
         self,
-        scopes: Sequence[Scope],
-        need: Need,
-        first: Sequence[Change],
-        then: Sequence[Change],
-    ) -> Held:
+        scopes: Sequence[BudgetScope],
+        need: UsageEstimate,
+        always: Sequence[Change],
+        if_reserved: Sequence[Change],
+    ) -> RequestReservation:
         """See `Purse.hold`."""
         cost = need.cost
         if cost is None:
-            if any(scope.want.cost is not None for scope in scopes):
-                await self._store.apply(*first)
-                raise OverBudget(unpriced(need.model, self._in_dollars), notice=NEVER)
+            if any(scope.limit.cost is not None for scope in scopes):
+                await self._store.apply(*always)
+                raise BudgetExceeded(
+                    unpriced_message(need.model, self._in_dollars), notice=NEVER_ALLOWED_NOTICE
+                )
             cost = 0.0
-        wants = tuple(scope.want for scope in scopes)
-        hold = Hold(self.day, wants, need.tokens, min(cost, _MOST_DOLLARS))
-        refused = await self._store.hold(hold, first, then)
+        wants = tuple(scope.limit for scope in scopes)
+        hold = BudgetReservation(self.day, wants, need.total_tokens, min(cost, _MAX_DOLLARS))
+        refused = await self._store.reserve_budget(hold, always, if_reserved)
         if refused is not None:
-            scope = next(scope for scope in scopes if scope.want == refused)
+            scope = next(scope for scope in scopes if scope.limit == refused)
             raise await self._refusal(scope, hold)
-        return Held(hold, need)
+        return RequestReservation(hold, need)
 
-    async def _refusal(self, scope: Scope, hold: Hold) -> OverBudget:
-        (standing,) = await self._standings_on(hold.day, (scope,))
-        want, spent = scope.want, standing.spent
+    async def _refusal(self, scope: BudgetScope, hold: BudgetReservation) -> BudgetExceeded:
+        (standing,) = await self._statuses_on(hold.day, (scope,))
+        want, spent = scope.limit, standing.spent
         in_tokens = want.tokens is not None and spent.tokens + hold.tokens > want.tokens
-        words = _tokens if in_tokens else _dollars
+        words = _format_tokens if in_tokens else _format_dollars
         limit = float((want.tokens if in_tokens else want.cost) or 0)
         left = max(0.0, limit - (spent.tokens if in_tokens else spent.cost))
         wanted = float(hold.tokens if in_tokens else hold.cost)
-        whole = f"the limit for {scope.whose} is {words(limit)} a day"
+        whole = f"the limit for {scope.label} is {words(limit)} a day"
         if wanted > limit:
             log.info("refused: %s, the request may take %s", whole, words(wanted))
             if not limit:
-                return OverBudget(whole, notice=NEVER)
+                return BudgetExceeded(whole, notice=NEVER_ALLOWED_NOTICE)
             cause = f"this request may take {words(wanted)}, and {whole}"
-            return OverBudget(cause, notice=TOO_LARGE)
-        seconds = self.free_in
-        self._refused[scope.name] = hold.day
-        self._news()
+            return BudgetExceeded(cause, notice=TOO_LARGE_NOTICE)
+        seconds = self.seconds_until_reset
+        self._exhausted_days[scope.name] = hold.day
+        self._on_exhausted()
         log.info("refused: %s, %s is left, the request may take %s", whole, left, words(wanted))
         taken = "is used up" if not left else f"has only {words(left)} left"
         needs = "" if not left else f", and this request may take {words(wanted)}"
         cause = (
-            f"the limit of {words(limit)} a day for {scope.whose} {taken}{needs}; "
-            f"a new day begins in {spoken(seconds)}"
+            f"the limit of {words(limit)} a day for {scope.label} {taken}{needs}; "
+            f"a new day begins in {format_span(seconds)}"
         )
-        return OverBudget(cause, seconds=seconds)
+        return BudgetExceeded(cause, retry_in_seconds=seconds)
 
 
-class Purse:
+class TurnBudget:
     """What the requests of one turn are paid from; empty where nothing is limited."""
 
-    def __init__(self, budgets: Budgets, scopes: tuple[Scope, ...]) -> None:
+    def __init__(self, budgets: Budgets, scopes: tuple[BudgetScope, ...]) -> None:
         self._budgets = budgets
         self.scopes = scopes
 
     def __bool__(self) -> bool:
         return bool(self.scopes)
 
-    async def hold(
-        self, need: Need, *, first: Sequence[Change] = (), then: Sequence[Change] = ()
-    ) -> Held:
+    async def reserve(
+        self,
+        need: UsageEstimate,
+        *,
+        always: Sequence[Change] = (),
+        if_reserved: Sequence[Change] = (),
+    ) -> RequestReservation:
         """Set aside what a request may use.
 
         `first` becomes true in any case, if this does not raise `StoreError`; `then` only with
-        this. Raises `OverBudget`.
+        this. Raises `BudgetExceeded`.
         """
-        return await self._budgets.hold(self.scopes, need, first, then)
+        return await self._budgets.reserve(self.scopes, need, always, if_reserved)
 
-    async def standings(self) -> tuple[Standing, ...]:
+    async def statuses(self) -> tuple[BudgetStatus, ...]:
         """How all of it stands today."""
-        return await self._budgets.standings(self.scopes)
+        return await self._budgets.statuses(self.scopes)
 
 
-def settled(held: Held, result: AttemptResult) -> Settle:
+def settle_reservation(reservation: RequestReservation, result: AttemptResult) -> SettleBudget:
     """What a request has used, in place of what was held back for it."""
-    usage, need = result.usage, held.need
-    if not usage.tokens:
-        if isinstance(result.error, _NOT_SERVED):
-            return Settle(held.hold, 0, 0.0)
-        return broken_off(held, result.received)
-    return _settle(held, usage, cost_of(usage, need.price))
+    usage, need = result.usage, reservation.need
+    if not usage.total_tokens:
+        if isinstance(result.error, _UNCHARGED_ERRORS):
+            return SettleBudget(reservation.hold, 0, 0.0)
+        return settle_by_estimate(reservation, result.received_characters)
+    return _settle_usage(reservation, usage, compute_cost(usage, need.price))
 
 
-def broken_off(held: Held, received: int) -> Settle:
+def settle_by_estimate(reservation: RequestReservation, received_characters: int) -> SettleBudget:
     """The same where the service did not say: an estimate, by the characters that came."""
-    usage = Usage(held.need.input_tokens, math.ceil(received / _CHARACTERS))
-    return _settle(held, usage, cost_of(usage, held.need.price))
+    usage = Usage(
+        reservation.need.input_tokens, math.ceil(received_characters / _CHARACTERS_PER_TOKEN)
+    )
+    return _settle_usage(reservation, usage, compute_cost(usage, reservation.need.price))
 
 
-def _settle(held: Held, usage: Usage, cost: float | None) -> Settle:
+def _settle_usage(
+    reservation: RequestReservation, usage: Usage, cost: float | None
+) -> SettleBudget:
     """What a service says may be nonsense; then what was held back is taken for it."""
-    tokens = usage.tokens if 0 <= usage.tokens <= _MOST_TOKENS else held.hold.tokens
+    tokens = (
+        usage.total_tokens if 0 <= usage.total_tokens <= _MAX_TOKENS else reservation.hold.tokens
+    )
     if cost is None:
         cost = 0.0
-    elif not (math.isfinite(cost) and 0 <= cost <= _MOST_DOLLARS):
-        cost = held.hold.cost
-    return Settle(held.hold, tokens, cost)
+    elif not (math.isfinite(cost) and 0 <= cost <= _MAX_DOLLARS):
+        cost = reservation.hold.cost
+    return SettleBudget(reservation.hold, tokens, cost)
 
 
-def _scope(name: str, whose: str, limits: BudgetSettings) -> Scope:
+def _make_scope(name: str, label: str, limits: BudgetSettings) -> BudgetScope:
     tokens = limits.tokens_per_day
-    tokens = None if tokens is None else min(tokens, _MOST_TOKENS)
-    return Scope(name, whose, Want(name, tokens, limits.usd_per_day))
+    tokens = None if tokens is None else min(tokens, _MAX_TOKENS)
+    return BudgetScope(name, label, BudgetLimit(name, tokens, limits.usd_per_day))
 
 
 def _chat_row(key: SessionKey) -> str:
     return f"chat {key}"
 
 
-def _limits_anything(want: Want) -> bool:
+def _has_limit(want: BudgetLimit) -> bool:
     return want.tokens is not None or want.cost is not None
 
 
-def _share(used: float, limit: float | None) -> float:
+def _used_fraction(used: float, limit: float | None) -> float:
     if limit is None:
         return 0.0
     return used / limit if limit else 1.0
 
 
-def _both(want: Want, tokens: float, cost: float) -> str:
+def _format_amounts(want: BudgetLimit, tokens: float, cost: float) -> str:
     words = []
     if want.tokens is not None:
-        words.append(_tokens(tokens))
+        words.append(_format_tokens(tokens))
     if want.cost is not None:
-        words.append(_dollars(cost))
+        words.append(_format_dollars(cost))
     return " and ".join(words)
 
 
-def _tokens(number: float) -> str:
+def _format_tokens(number: float) -> str:
     return f"{number:,.0f} tokens"
 
 
-def _dollars(amount: float) -> str:
+def _format_dollars(amount: float) -> str:
     return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"  # noqa: PLR2004 - a cent

@@ -19,12 +19,12 @@ def day_of(now: int, zone: dt.tzinfo | None = None, *, days: int = 0) -> str:
     return (_date(now, zone) + dt.timedelta(days=days)).isoformat()
 
 
-def seconds_left(now: int, zone: dt.tzinfo | None = None) -> int:
+def seconds_until_midnight(now: int, zone: dt.tzinfo | None = None) -> int:
     """Count the seconds until the next day begins."""
     return math.ceil((midnight(now, zone, days=1) - now) / 1000)
 
 
-def spoken(seconds: int) -> str:
+def format_span(seconds: int) -> str:
     """Write a span for people: `3 h 20 min`."""
     if seconds < _MINUTE:
         return "less than a minute"

@@ -14,30 +14,30 @@ from gateway.settings import Settings
 from sessions.values.loopback import is_loopback
 
 _FREE = PriceSettings(input=0.0, output=0.0)
-_TOKENS = 1_000
-_PER = 1_000_000 / _TOKENS
+_SAMPLE_TOKENS = 1_000
+_PER_MILLION = 1_000_000 / _SAMPLE_TOKENS
 
-_SERVICES = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
+_PRICE_LIST_PROVIDERS = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
 """What the list calls the services that have no `base_url`."""
 
 
-def price_of(settings: TargetSettings, model: str) -> PriceSettings | None:
+def find_price(settings: TargetSettings, model: str) -> PriceSettings | None:
     """What a model costs; None when nobody knows."""
     if settings.price is not None:
         return settings.price
-    if settings.provider == "demo" or _is_here(settings.base_url):
+    if settings.provider == "demo" or _is_local_service(settings.base_url):
         return _FREE
-    return _listed(model, _SERVICES.get(settings.provider), settings.base_url)
+    return _look_up_price(model, _PRICE_LIST_PROVIDERS.get(settings.provider), settings.base_url)
 
 
-def _is_here(base_url: str | None) -> bool:
+def _is_local_service(base_url: str | None) -> bool:
     """Whether the service runs on this machine: what it costs, nobody is sent a bill for."""
     host = urlsplit(base_url or "").hostname
     return host is not None and is_loopback(host)
 
 
 @functools.lru_cache(maxsize=256)
-def _listed(model: str, service: str | None, base_url: str | None) -> PriceSettings | None:
+def _look_up_price(model: str, service: str | None, base_url: str | None) -> PriceSettings | None:
     """Ask the list; models that are dearer for very long requests are taken at their first price."""
     try:
         from genai_prices import Usage, calc_price  # noqa: PLC0415 - see the module
@@ -45,28 +45,32 @@ def _listed(model: str, service: str | None, base_url: str | None) -> PriceSetti
         return None
     place = {"provider_api_url": base_url} if base_url else {"provider_id": service}
     try:
-        plain = calc_price(Usage(input_tokens=_TOKENS, output_tokens=_TOKENS), model, **place)
+        plain = calc_price(
+            Usage(input_tokens=_SAMPLE_TOKENS, output_tokens=_SAMPLE_TOKENS), model, **place
+        )
         reread = calc_price(
-            Usage(input_tokens=_TOKENS, cache_read_tokens=_TOKENS, output_tokens=0), model, **place
+            Usage(input_tokens=_SAMPLE_TOKENS, cache_read_tokens=_SAMPLE_TOKENS, output_tokens=0),
+            model,
+            **place,
         )
     except LookupError:
         return None
     return PriceSettings(
-        input=float(plain.input_price) * _PER,
-        output=float(plain.output_price) * _PER,
-        cached=float(reread.input_price) * _PER,
+        input=float(plain.input_price) * _PER_MILLION,
+        output=float(plain.output_price) * _PER_MILLION,
+        cached=float(reread.input_price) * _PER_MILLION,
     )
 
 
-def unpriced(model: str, limit: str, *, key: str = "model.price") -> str:
+def unpriced_message(model: str, limit: str, *, key: str = "model.price") -> str:
     """Say that a limit in dollars cannot be kept, and what to do about it."""
     return (
         f"nobody knows what {model} costs, so {limit} could not be kept; set {key}, or use "
-        "tokens_per_day instead" + _without_list()
+        "tokens_per_day instead" + _price_list_hint()
     )
 
 
-def _without_list() -> str:
+def _price_list_hint() -> str:
     try:
         import genai_prices  # noqa: F401, PLC0415 - see the module
     except ImportError:
@@ -74,30 +78,30 @@ def _without_list() -> str:
     return ""
 
 
-def problems(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+def check_prices(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     """Models that could be asked and whose price nobody knows, where that matters.
 
     One that has no name yet is looked at when it has.
     """
-    limit = settings.limits.in_dollars
+    limit = settings.limits.dollar_limit_key
     if not limit:
         return
     targets: list[tuple[KeyPath, TargetSettings]] = [(("model",), settings.model)]
     targets += [(("model", "fallback", n), each) for n, each in enumerate(settings.model.fallback)]
     for path, target in targets:
-        if target.name and price_of(target, target.name) is None:
+        if target.name and find_price(target, target.name) is None:
             key = "model.price" if path == ("model",) else "its price"
-            yield (*path, "price"), unpriced(target.name, limit, key=key)
+            yield (*path, "price"), unpriced_message(target.name, limit, key=key)
     for number, route in enumerate(settings.route):
-        if route.model and route_price(settings.model, route.model) is None:
+        if route.model and find_route_price(settings.model, route.model) is None:
             key = "its price in a [[model.fallback]] of that name"
-            yield ("route", number, "model"), unpriced(route.model, limit, key=key)
+            yield ("route", number, "model"), unpriced_message(route.model, limit, key=key)
 
 
-def route_price(model: ModelSettings, name: str) -> PriceSettings | None:
+def find_route_price(model: ModelSettings, name: str) -> PriceSettings | None:
     """What a model costs that is reached like the configured one, or is one of the others."""
     for each in (model, *model.fallback):
         if name in {each.name, f"{each.provider}/{each.name}"}:
-            return price_of(each, name)
+            return find_price(each, name)
     other = TargetSettings(provider=model.provider, base_url=model.base_url)
-    return price_of(other, name)
+    return find_price(other, name)

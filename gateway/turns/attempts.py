@@ -4,15 +4,15 @@ from agent.attempt import AttemptResult
 from sessions.changes import EndAttempt
 
 
-def attempt_over(turn_id: str, number: int, result: AttemptResult, now: int) -> EndAttempt:
+def end_attempt(turn_id: str, number: int, result: AttemptResult, now: int) -> EndAttempt:
     """Say how a request ended and what it cost."""
     return EndAttempt(
         turn_id,
         number,
-        result.name,
+        result.verdict_name,
         now,
         phase=result.phase,
-        received=result.received,
+        received=result.received_characters,
         cause=result.cause,
         request_id=result.request_id,
         input_tokens=result.usage.input_tokens,

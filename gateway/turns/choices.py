@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 _SHELF = "choices"
 
 
-class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was chosen; None: as configured."""
 
     model: str | None = None
@@ -20,44 +20,44 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
     effort: str | None = None
 
 
-_AS_CONFIGURED = Choice()
+_DEFAULT_CHOICE = ModelChoice()
 
 
-class Choices:
+class ModelChoices:
     """The choices of all conversations, in memory and in the store."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._known: dict[str, Choice] = {}
+        self._by_key: dict[str, ModelChoice] = {}
         self._lock = asyncio.Lock()  # a change builds on the one before
 
-    async def open(self) -> None:
+    async def load(self) -> None:
         """Read them."""
         for key, written in (await self._store.values(_SHELF)).items():
             try:
-                self._known[key] = msgspec.json.decode(written, type=Choice)
+                self._by_key[key] = msgspec.json.decode(written, type=ModelChoice)
             except msgspec.DecodeError as error:
                 log.warning("%s: what was chosen cannot be read: %s", key, error)
 
-    def of(self, key: str) -> Choice:
+    def get(self, key: str) -> ModelChoice:
         """What was chosen for a conversation."""
-        return self._known.get(key, _AS_CONFIGURED)
+        return self._by_key.get(key, _DEFAULT_CHOICE)
 
-    async def choose_model(self, key: str, model: str | None, provider: str = "") -> None:
+    async def set_model(self, key: str, model: str | None, provider: str = "") -> None:
         """Have a model answer from now on; None: the configured one."""
         async with self._lock:
-            chosen = msgspec.structs.replace(self.of(key), model=model, provider=provider)
-            await self._keep(key, chosen)
+            chosen = msgspec.structs.replace(self.get(key), model=model, provider=provider)
+            await self._save(key, chosen)
 
-    async def choose_effort(self, key: str, effort: str | None) -> None:
+    async def set_effort(self, key: str, effort: str | None) -> None:
         """Let models think so long from now on; None: as configured."""
         async with self._lock:
-            await self._keep(key, msgspec.structs.replace(self.of(key), effort=effort))
+            await self._save(key, msgspec.structs.replace(self.get(key), effort=effort))
 
-    async def _keep(self, key: str, chosen: Choice) -> None:
-        if chosen == _AS_CONFIGURED:
+    async def _save(self, key: str, chosen: ModelChoice) -> None:
+        if chosen == _DEFAULT_CHOICE:
             await self._store.put_value(_SHELF, key, None)
-            self._known.pop(key, None)
+            self._by_key.pop(key, None)
         else:
             await self._store.put_value(_SHELF, key, msgspec.json.encode(chosen).decode())
-            self._known[key] = chosen
+            self._by_key[key] = chosen

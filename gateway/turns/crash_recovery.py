@@ -2,20 +2,26 @@
 
 from collections.abc import Callable, Iterable
 
-from agent.tools.repeats import UNKNOWN
+from agent.tools.repeats import UNKNOWN_PREFIX
 from agent.tools.risk import Risk
-from gateway.turns.answer import answer_item, answers, partial_row, said, since_request
+from gateway.turns.answer import (
+    answer_item,
+    answer_texts,
+    join_step_texts,
+    partial_row,
+    rows_since_request,
+)
 from sessions.changes import AppendMessages, Change, PutItem
-from sessions.conversation.events import RunningTurn, Wrecked
-from sessions.records import Message, Reason, ToolCall, ToolRun, Turn
+from sessions.conversation.events import RunningTurn, TurnCrashed
+from sessions.records import Message, SessionReason, ToolCall, ToolRun, Turn
 
-TAKEN_UP_AT_MOST = 3
-PREVIEW = 60
+MAX_RESUMES = 3
+PREVIEW_CHARS = 60
 
 CRASHED_NOT_RUN = "Not run: the program was restarted before this call began."
 CRASHED_READ = "Did not complete: the program was restarted."
 CRASHED_UNKNOWN = (
-    f"{UNKNOWN}: the program was restarted while this was running, and it may have taken effect. "
+    f"{UNKNOWN_PREFIX}: the program was restarted while this was running, and it may have taken effect. "
     "Look before you repeat it."
 )
 
@@ -24,35 +30,35 @@ def salvage(
     turn: Turn,
     running: RunningTurn,
     history: tuple[Message, ...],
-    runs: Iterable[ToolRun],
+    tool_runs: Iterable[ToolRun],
     now: int,
     *,
-    may_take_up: bool,
-) -> Wrecked:
+    may_resume: bool,
+) -> TurnCrashed:
     """Close what was open, keep what was said, and decide whether the turn is taken up again."""
-    rows = since_request(history)
-    known = {run.call_id: run for run in runs}
-    take_up = may_take_up and turn.resumed < TAKEN_UP_AT_MOST
-    added = list(_missing_results(rows, lambda call: _after_crash(known.get(call.id))))
+    rows = rows_since_request(history)
+    known = {run.call_id: run for run in tool_runs}
+    take_up = may_resume and turn.resumed < MAX_RESUMES
+    added = list(_missing_results(rows, lambda call: _result_after_crash(known.get(call.id))))
     if turn.partial and not take_up:
-        added.append(partial_row(turn.partial, Reason.CRASH))
+        added.append(partial_row(turn.partial, SessionReason.CRASH))
     changes: list[Change] = []
     if added:
         changes.append(AppendMessages(turn.session_id, turn.id, tuple(added), now))
-    shown = said((*answers(rows), turn.partial))
+    shown = join_step_texts((*answer_texts(rows), turn.partial))
     if shown and not take_up:
         item = answer_item(running, shown, now, running.reply_to)
         changes.append(PutItem(item))
     fields: dict[str, str | int] = {
         "request": turn.request,
         "min": (now - turn.started_at) // 60_000,
-        "k": len(answers(rows)),
+        "k": len(answer_texts(rows)),
     }
     unknown = [r for r in known.values() if r.finished_at is None and r.risk != Risk.READ]
     if unknown:
-        fields |= {"tool": unknown[-1].tool, "preview": unknown[-1].arguments[:PREVIEW]}
-    return Wrecked(
-        running, tuple(changes), fields, take_up=take_up, stuck=may_take_up and not take_up
+        fields |= {"tool": unknown[-1].tool, "preview": unknown[-1].arguments[:PREVIEW_CHARS]}
+    return TurnCrashed(
+        running, tuple(changes), fields, resume=take_up, stuck=may_resume and not take_up
     )
 
 
@@ -69,7 +75,7 @@ def _missing_results(
     )
 
 
-def _after_crash(run: ToolRun | None) -> str:
+def _result_after_crash(run: ToolRun | None) -> str:
     if run is None:
         return CRASHED_NOT_RUN
     if run.result is not None:

@@ -17,14 +17,14 @@ from agent.events import (
     ToolStarted,
 )
 from gateway.delivery.outbox import Delivery, LiveItem
-from gateway.notices.compose import command_form
-from gateway.turns.answer import answer_item, reasoning_item, said
+from gateway.notices.compose import command_template
+from gateway.turns.answer import answer_item, join_step_texts, reasoning_item
 from gateway.turns.status_line import StatusLine
 from gateway.turns.thinking import ReasoningView
 from platforms.core.contract import Capabilities, Live
 from sessions.changes import Change, PutItem
 from sessions.conversation.events import RunningTurn
-from sessions.records import Item
+from sessions.records import OutboxItem
 from sessions.values.clock import Clock
 
 
@@ -35,57 +35,62 @@ class LiveAnswer:
         self,
         turn: RunningTurn,
         delivery: Delivery,
-        can: Capabilities | None,
+        capabilities: Capabilities | None,
         clock: Clock,
         *,
-        models: Mapping[str, str],
+        model_names: Mapping[str, str],
         show_reasoning: bool,
     ) -> None:
         self.reply_to = turn.reply_to  # of what was asked last
         self._turn = turn
         self._clock = clock
-        self._models = models  # as they are named in a chat, by label
+        self._model_names = model_names  # as they are named in a chat, by label
         self._steps: list[str] = []  # the visible text of steps that are over
-        self._pieces: list[str] = []  # the text of the present step
-        self._status = StatusLine(command_form(can), tasks_apart=can is not None and can.tasks)
-        self.streams = can is not None and can.live is Live.STREAM
+        self._step_pieces: list[str] = []  # the text of the present step
+        self._status = StatusLine(
+            command_template(capabilities),
+            tasks_separate=capabilities is not None and capabilities.tasks,
+        )
+        self.is_append_only = capabilities is not None and capabilities.live is Live.STREAM
         """Whether what was shown can no longer be changed."""
-        self._clears = can is not None and can.status  # a status can be taken away
-        self._thoughts = ReasoningView()
-        self._thinking: LiveItem | None = None
+        self._can_clear_status = (
+            capabilities is not None and capabilities.status
+        )  # a status can be taken away
+        self._reasoning_view = ReasoningView()
+        self._reasoning_live: LiveItem | None = None
         if show_reasoning:  # it stands before the answer, so it is entered first
-            self._thinking = delivery.live(self._reasoning(final=False))
-        self._live: LiveItem = delivery.live(self._item("", final=False))
+            self._reasoning_live = delivery.start_live(self._make_reasoning_item(final=False))
+        self._answer_live: LiveItem = delivery.start_live(self._make_item("", final=False))
 
     # --- what was said --------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
         """Of the present step; put together only when somebody wants to see it."""
-        if len(self._pieces) > 1:
-            self._pieces = ["".join(self._pieces)]
-        return self._pieces[0] if self._pieces else ""
+        if len(self._step_pieces) > 1:
+            self._step_pieces = ["".join(self._step_pieces)]
+        return self._step_pieces[0] if self._step_pieces else ""
 
     @text.setter
     def text(self, text: str) -> None:
-        self._pieces = [text] if text else []
+        self._step_pieces = [text] if text else []
 
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """Give the text of all steps, as the chat shows it."""
         if not self._steps:
             return self.text
-        return said((*self._steps, self.text))
+        return join_step_texts((*self._steps, self.text))
 
     @property
-    def _has_said(self) -> bool:
-        return bool(self._pieces) or any(self._steps)
+    def _has_text(self) -> bool:
+        return bool(self._step_pieces) or any(self._steps)
 
-    def go_on_from(self, steps: Iterable[str], text: str) -> None:
+    def restore(self, steps: Iterable[str], text: str) -> None:
         """An earlier process said this already."""
         self._steps = list(steps)
         self.text = text
 
-    def step_kept(self) -> None:
+    def on_step_stored(self) -> None:
         """From here on the history holds the text of the present step."""
         if self.text:
             self._steps.append(self.text)
@@ -93,25 +98,25 @@ class LiveAnswer:
 
     # --- while it grows -------------------------------------------------------------------------
 
-    def show(self, event: AnswerEvent) -> None:
+    def on_event(self, event: AnswerEvent) -> None:
         """Let the chat see what the agent told."""
         match event:
             case TextDelta():
-                if self.streams:
-                    self._show_thoughts()
-                self._pieces.append(event.text)
-                self._status.alive()
+                if self.is_append_only:
+                    self._show_reasoning()
+                self._step_pieces.append(event.text)
+                self._status.output_received()
             case TextReplaced():
                 self.text = event.text
             case ReasoningDelta():
-                self._status.alive()
-                self._think(event.text)
+                self._status.output_received()
+                self._add_reasoning(event.text)
             case ReasoningReplaced():
-                if self._may_think:
-                    self._thoughts.replaced(event.text)
+                if self._can_show_reasoning:
+                    self._reasoning_view.replace_current(event.text)
             case StepDone():
                 self._status.step_done()
-                self._thoughts.step_done()
+                self._reasoning_view.step_done()
             case ToolStarted():
                 label = event.label or event.tool
                 now = self._clock.monotonic()
@@ -120,39 +125,41 @@ class LiveAnswer:
                 self._status.tool_finished(event.call_id, ok=event.ok)
         self.refresh()
 
-    def notice(self, notice: Notice) -> str:
+    def show_notice(self, notice: Notice) -> str:
         """Let the status line say it; gives the words."""
-        words = self._status.notice(notice.id, self._named(notice))
+        words = self._status.show_notice(notice.id, self._with_model_names(notice))
         self.refresh()
         return words
 
-    def _named(self, notice: Notice) -> dict[str, str | int]:
+    def _with_model_names(self, notice: Notice) -> dict[str, str | int]:
         """Name models as everywhere else in a chat."""
         if notice.id != "N5":
             return notice.fields
-        return {key: self._models.get(str(value), value) for key, value in notice.fields.items()}
+        return {
+            key: self._model_names.get(str(value), value) for key, value in notice.fields.items()
+        }
 
     def refresh(self) -> None:
         """Show how it stands at this moment."""
-        status, tasks = self._status.words(self._clock.monotonic()), self._status.tasks
+        status, tasks = self._status.text(self._clock.monotonic()), self._status.tasks
         # A line that is over stays until something else is to be shown.
-        if status or tasks or self._clears or self._has_said:
-            self._live.follow(self.whole, status, tasks)
+        if status or tasks or self._can_clear_status or self._has_text:
+            self._answer_live.follow(self.full_text, status, tasks)
 
-    def pass_time(self) -> None:
+    def tick(self) -> None:
         """Let it be seen how long a tool has been running."""
-        if self._status.tools_running:
+        if self._status.has_running_tools:
             self.refresh()
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether nothing goes on before somebody has answered a question."""
-        return self._status.waits
+        return self._status.is_waiting
 
     @contextlib.contextmanager
-    def asking(self) -> Iterator[None]:
+    def waiting_for_answer(self) -> Iterator[None]:
         """Say meanwhile that somebody is asked."""
-        with self._status.asking():
+        with self._status.awaiting_approval():
             self.refresh()
             yield
 
@@ -163,46 +170,46 @@ class LiveAnswer:
     # --- thoughts -------------------------------------------------------------------------------
 
     @property
-    def _may_think(self) -> bool:
+    def _can_show_reasoning(self) -> bool:
         """Whether thoughts do not come to stand behind what they led to."""
-        return not (self.streams and self._has_said)
+        return not (self.is_append_only and self._has_text)
 
-    def _think(self, text: str) -> None:
-        if self._may_think:
-            self._thoughts.said(text)
-        if self._thinking and not self.streams:
-            self._thinking.follow(self._thoughts.newest)
+    def _add_reasoning(self, text: str) -> None:
+        if self._can_show_reasoning:
+            self._reasoning_view.append(text)
+        if self._reasoning_live and not self.is_append_only:
+            self._reasoning_live.follow(self._reasoning_view.latest_text)
 
-    def _show_thoughts(self) -> None:
+    def _show_reasoning(self) -> None:
         """Where nothing can be changed later, they are shown once: before the first words."""
-        if self._thinking and not self._has_said:
-            self._thinking.follow(self._thoughts.text)
+        if self._reasoning_live and not self._has_text:
+            self._reasoning_live.follow(self._reasoning_view.text)
 
     # --- the end --------------------------------------------------------------------------------
 
     def close(self, text: str) -> tuple[Change, ...]:
         """The answer as it stands in the chat from now on."""
-        self._live.close()
-        shown: list[Change] = list(self._close_thoughts())
+        self._answer_live.close()
+        shown: list[Change] = list(self._close_reasoning())
         if text:
-            shown.append(PutItem(self._item(text, final=True)))
+            shown.append(PutItem(self._make_item(text, final=True)))
         else:
-            self._live.drop()
+            self._answer_live.drop()
         return tuple(shown)
 
-    def _close_thoughts(self) -> Iterable[Change]:
-        if self._thinking is None:
+    def _close_reasoning(self) -> Iterable[Change]:
+        if self._reasoning_live is None:
             return
-        self._thinking.close()
-        if self._thoughts.text():
-            yield PutItem(self._reasoning(final=True))
+        self._reasoning_live.close()
+        if self._reasoning_view.text():
+            yield PutItem(self._make_reasoning_item(final=True))
         else:
-            self._thinking.drop()
+            self._reasoning_live.drop()
 
-    def _item(self, text: str, *, final: bool) -> Item:
+    def _make_item(self, text: str, *, final: bool) -> OutboxItem:
         item = answer_item(self._turn, text, self._clock.now(), self.reply_to)
         return msgspec.structs.replace(item, final=final)
 
-    def _reasoning(self, *, final: bool) -> Item:
-        item = reasoning_item(self._turn, self._thoughts.text(), self._clock.now())
+    def _make_reasoning_item(self, *, final: bool) -> OutboxItem:
+        item = reasoning_item(self._turn, self._reasoning_view.text(), self._clock.now())
         return msgspec.structs.replace(item, final=final)

@@ -8,14 +8,14 @@ import msgspec
 from agent.events import AnswerEvent, TextDelta, TurnDone
 
 
-class Told(msgspec.Struct, frozen=True):
+class FeedNotice(msgspec.Struct, frozen=True):
     """A notice, in words."""
 
     id: str  # of the catalogue
     text: str
 
 
-class Over(enum.StrEnum):
+class FeedOutcome(enum.StrEnum):
     """What became of what was asked."""
 
     ANSWERED = "answered"
@@ -23,27 +23,27 @@ class Over(enum.StrEnum):
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"
     REFUSED = "refused"  # too many wait already
-    NOT_BEGUN = "not begun"  # the process ends first
+    NOT_STARTED = "not begun"  # the process ends first
 
 
-class End(msgspec.Struct, frozen=True):
+class FeedEnd(msgspec.Struct, frozen=True):
     """The last of a feed; it is durable."""
 
-    over: Over
+    outcome: FeedOutcome
     done: TurnDone | None = None  # what the agent said of it
     cause: str = ""
 
 
-News = AnswerEvent | Told
+FeedEvent = AnswerEvent | FeedNotice
 
 
-def joined(news: Iterable[News | End]) -> Iterator[News | End]:
+def join_text(events: Iterable[FeedEvent | FeedEnd]) -> Iterator[FeedEvent | FeedEnd]:
     """Put pieces of text together that came one right after the other.
 
     Whoever is behind tells them as one, which costs little more than one.
     """
     texts: list[str] = []
-    for each in news:
+    for each in events:
         if isinstance(each, TextDelta):
             texts.append(each.text)
             continue

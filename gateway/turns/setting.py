@@ -4,29 +4,29 @@ from pathlib import Path
 
 import msgspec
 
-from agent.model.learned import Experience
+from agent.model.learned import LearnedTargets
 from agent.providers.registry import Target
-from agent.tools.drafts import Drafts
+from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
 from agent.turn import TurnLimits
 
 
-class Setting(msgspec.Struct, frozen=True):
+class TurnSetting(msgspec.Struct, frozen=True):
     """Whom they ask, with which tools and words, and how far they may go."""
 
     targets: tuple[Target, ...]  # asked in this order
     tools: ToolRegistry
     system: str
     workspace: Path
-    drafts: Drafts
+    drafts: DraftStore
     limits: TurnLimits
-    experience: Experience
+    experience: LearnedTargets
     show_reasoning: bool = False
 
     def first_label(self, now: float) -> str:
         """Name the target that will be asked first, as far as that can be told without asking."""
         for target in self.targets:
-            known = self.experience.of(
+            known = self.experience.get(
                 target.provider.name, target.settings.base_url or "", target.model
             )
             if (known.breaker.open_until or 0.0) <= now:

@@ -5,22 +5,22 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from gateway.notices.catalogue import render
+from gateway.notices.catalogue import render_notice
 from platforms.core.contract import Task, TaskState
 
-_WORTH_TELLING = 2.0  # seconds a tool may run before its time is shown
-_LASTING = frozenset({"N4", "N5", "N13"})
+_MIN_SHOWN_SECONDS = 2.0  # seconds a tool may run before its time is shown
+_LASTING_NOTICES = frozenset({"N4", "N5", "N13"})
 """Notices about something that stays true while the answer goes on; others end with the next sign
 of life."""
 
-_IN_FRONT = frozenset({"N5"})
+_LEADING_NOTICES = frozenset({"N5"})
 """Those that explain the ones that follow: they stay in front of them."""
 
 
-class _Running(msgspec.Struct, frozen=True):
+class _RunningTool(msgspec.Struct, frozen=True):
     emoji: str
     label: str
-    since: float
+    started_at: float
 
     @property
     def name(self) -> str:
@@ -33,45 +33,45 @@ class StatusLine:
     Where tasks are shown apart, the line leaves them out.
     """
 
-    def __init__(self, command: str, *, tasks_apart: bool = False) -> None:
-        self._command = command
-        self._apart = tasks_apart
-        self._running: dict[str, _Running] = {}
+    def __init__(self, command_template: str, *, tasks_separate: bool = False) -> None:
+        self._command_template = command_template
+        self._tasks_separate = tasks_separate
+        self._running_tools: dict[str, _RunningTool] = {}
         self._tasks: dict[str, Task] = {}
-        self._front = ""
-        self._notice = ""
-        self._lasting = False
-        self._asked = 0  # questions that wait for somebody
-        self._fetched = ""  # names of files that are on their way
+        self._leading_notice = ""
+        self._current_notice = ""
+        self._notice_is_lasting = False
+        self._open_questions = 0  # questions that wait for somebody
+        self._fetching_names = ""  # names of files that are on their way
 
-    def notice(self, notice: str, fields: Mapping[str, str | int]) -> str:
+    def show_notice(self, notice: str, fields: Mapping[str, str | int]) -> str:
         """News: they take the place of older ones; gives the words."""
-        words = render(notice, fields, self._command)
-        if notice in _IN_FRONT:
-            self._front, self._notice, self._lasting = words, "", False
+        words = render_notice(notice, fields, self._command_template)
+        if notice in _LEADING_NOTICES:
+            self._leading_notice, self._current_notice, self._notice_is_lasting = words, "", False
         else:
-            self._notice, self._lasting = words, notice in _LASTING
+            self._current_notice, self._notice_is_lasting = words, notice in _LASTING_NOTICES
         return words
 
-    def alive(self) -> None:
+    def output_received(self) -> None:
         """The model says something: what was told about its silence is over."""
-        if not self._lasting:
-            self._notice = ""
+        if not self._notice_is_lasting:
+            self._current_notice = ""
 
     def step_done(self) -> None:
         """The model's answer is whole."""
-        self._front, self._notice, self._lasting = "", "", False
+        self._leading_notice, self._current_notice, self._notice_is_lasting = "", "", False
 
     def tool_started(self, call_id: str, emoji: str, label: str, now: float) -> None:
         """A tool runs."""
-        tool = self._running[call_id] = _Running(emoji, label, now)
-        if self._apart:
+        tool = self._running_tools[call_id] = _RunningTool(emoji, label, now)
+        if self._tasks_separate:
             self._tasks[call_id] = Task(call_id, tool.name, TaskState.RUNNING)
 
     def tool_finished(self, call_id: str, *, ok: bool = True) -> None:
         """A tool has its result."""
-        tool = self._running.pop(call_id, None)
-        if tool and self._apart:
+        tool = self._running_tools.pop(call_id, None)
+        if tool and self._tasks_separate:
             state = TaskState.DONE if ok else TaskState.FAILED
             self._tasks[call_id] = Task(call_id, tool.name, state)
 
@@ -81,54 +81,58 @@ class StatusLine:
         return tuple(self._tasks.values())
 
     @contextlib.contextmanager
-    def asking(self) -> Iterator[None]:
+    def awaiting_approval(self) -> Iterator[None]:
         """Nothing goes on before somebody has answered a question."""
-        self._asked += 1
+        self._open_questions += 1
         try:
             yield
         finally:
-            self._asked -= 1
+            self._open_questions -= 1
 
     @contextlib.contextmanager
     def fetching(self, names: str) -> Iterator[None]:
         """Files that people attached are on their way."""
-        self._fetched = names
+        self._fetching_names = names
         try:
             yield
         finally:
-            self._fetched = ""
+            self._fetching_names = ""
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Nothing goes on before somebody has answered, and nothing else is under way."""
-        return self._asked > 0 and not self._running
+        return self._open_questions > 0 and not self._running_tools
 
     @property
-    def tools_running(self) -> bool:
+    def has_running_tools(self) -> bool:
         """Its words change as time goes by."""
-        return bool(self._running) and not self._apart
+        return bool(self._running_tools) and not self._tasks_separate
 
-    def words(self, now: float) -> str:
+    def text(self, now: float) -> str:
         """The line as it is to be shown now."""
-        if not (self._running or self._asked or self._fetched):  # as with most tokens
-            return " · ".join(filter(None, (self._front, self._notice)))
-        running = () if self._apart else self._running.values()
-        under_way = [_of(each, now) for each in running]
-        if self._asked:
-            under_way.append(render("waiting", {}, self._command))
-        if self._fetched:
-            under_way.append(render("fetching", {"list": self._fetched}, self._command))
-        return " · ".join(filter(None, under_way or (self._front, self._notice)))
+        if not (
+            self._running_tools or self._open_questions or self._fetching_names
+        ):  # as with most tokens
+            return " · ".join(filter(None, (self._leading_notice, self._current_notice)))
+        running = () if self._tasks_separate else self._running_tools.values()
+        under_way = [_tool_text(each, now) for each in running]
+        if self._open_questions:
+            under_way.append(render_notice("waiting", {}, self._command_template))
+        if self._fetching_names:
+            under_way.append(
+                render_notice("fetching", {"list": self._fetching_names}, self._command_template)
+            )
+        return " · ".join(filter(None, under_way or (self._leading_notice, self._current_notice)))
 
 
-def _of(tool: _Running, now: float) -> str:
-    seconds = now - tool.since
-    if seconds < _WORTH_TELLING:
+def _tool_text(tool: _RunningTool, now: float) -> str:
+    seconds = now - tool.started_at
+    if seconds < _MIN_SHOWN_SECONDS:
         return tool.name
-    return f"{tool.name} ({span(seconds)})"
+    return f"{tool.name} ({format_duration(seconds)})"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write a time for people: `8 s`, `3 min 5 s`."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

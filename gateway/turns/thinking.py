@@ -1,6 +1,6 @@
 """Sans-IO: what the model thinks, as a message of its own before the answer."""
 
-_MOST = 3000  # characters that are shown; nobody reads more of it
+_MAX_SHOWN_CHARS = 3000  # characters that are shown; nobody reads more of it
 
 
 class ReasoningView:
@@ -8,38 +8,42 @@ class ReasoningView:
 
     def __init__(self) -> None:
         self._steps: list[str] = []
-        self._present: list[str] = []
+        self._current: list[str] = []
 
-    def said(self, text: str) -> None:
+    def append(self, text: str) -> None:
         """More of it came."""
-        self._present.append(text)
+        self._current.append(text)
 
-    def replaced(self, text: str) -> None:
+    def replace_current(self, text: str) -> None:
         """The present step's thoughts begin anew."""
-        self._present = [text] if text else []
+        self._current = [text] if text else []
 
     def step_done(self) -> None:
         """What follows belongs to the next step."""
-        if thought := "".join(self._present).strip():
+        if thought := "".join(self._current).strip():
             self._steps.append(thought)
-        self._present = []
+        self._current = []
 
     def text(self) -> str:
         """Show it for good, as Markdown: from the beginning; empty when there is nothing."""
-        whole = self._whole()
-        return _quoted(whole if len(whole) <= _MOST else f"{whole[:_MOST].rstrip()} …")
+        whole = self._full_text()
+        return _quote(
+            whole if len(whole) <= _MAX_SHOWN_CHARS else f"{whole[:_MAX_SHOWN_CHARS].rstrip()} …"
+        )
 
-    def newest(self) -> str:
+    def latest_text(self) -> str:
         """Show it while it grows: long thoughts must not look as if they stood still."""
-        whole = self._whole()
-        return _quoted(whole if len(whole) <= _MOST else f"… {whole[-_MOST:].lstrip()}")
+        whole = self._full_text()
+        return _quote(
+            whole if len(whole) <= _MAX_SHOWN_CHARS else f"… {whole[-_MAX_SHOWN_CHARS:].lstrip()}"
+        )
 
-    def _whole(self) -> str:
-        thoughts = [*self._steps, "".join(self._present).strip()]
+    def _full_text(self) -> str:
+        thoughts = [*self._steps, "".join(self._current).strip()]
         return "\n\n".join(filter(None, thoughts))
 
 
-def _quoted(thoughts: str) -> str:
+def _quote(thoughts: str) -> str:
     if not thoughts:
         return ""
     quoted = "\n".join(f"> {line}".rstrip() for line in thoughts.splitlines())

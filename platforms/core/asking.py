@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
-from sessions.values.unreached import why_unreached
+from sessions.values.unreached import describe_network_error
 
 
 @contextlib.asynccontextmanager
-async def answered_by(service: str, base_url: str, seconds: float) -> AsyncIterator[None]:
-    """Raise only `Unauthorized`, and `Unavailable` for all else that goes wrong in the block."""
+async def probe_session(service: str, base_url: str, seconds: float) -> AsyncIterator[None]:
+    """Raise only `ApiKeyRejected`, and `Unavailable` for all else that goes wrong in the block."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -21,7 +21,7 @@ async def answered_by(service: str, base_url: str, seconds: float) -> AsyncItera
     except Unauthorized:
         raise
     except PlatformError as error:
-        reason = why_unreached(error)
+        reason = describe_network_error(error)
         told = f"{service} cannot be reached at {host_of(base_url)}: {reason}" if reason else None
         after = error.retry_after if isinstance(error, Unavailable) else None
         raise Unavailable(told or str(error), after) from error

@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from platforms.core.guide import Guide
-from platforms.core.probed import Probed
+from platforms.core.guide import SetupGuide
+from platforms.core.probed import ProbeResult
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 
@@ -203,7 +203,7 @@ class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
     buttons: tuple[Button, ...] = ()
     streaming: bool = False
     notice: bool = False
-    tasks: tuple[Task, ...] = ()  # as of `Post`
+    tasks: tuple[Task, ...] = ()  # as of `PostEvent`
 
 
 class Draft(msgspec.Struct, frozen=True, tag="draft", omit_defaults=True):
@@ -354,7 +354,7 @@ class Adapter(Protocol):
 
         Must not return by itself and must not wait for an answer: `inbox` returns when the event is
         stored. Raises `Unavailable` when the connection cannot be kept (the caller starts it again)
-        and `Unauthorized` when trying again is useless.
+        and `ApiKeyRejected` when trying again is useless.
         """
         ...
 
@@ -511,11 +511,11 @@ class Surroundings(msgspec.Struct, frozen=True):
 class Probe(Protocol):
     """Finds out whether a bot can work, without connecting it."""
 
-    async def __call__(self, config: Any, *, alone: bool = False) -> Probed:  # noqa: ANN401 - see `PlatformSpec.config`
+    async def __call__(self, config: Any, *, alone: bool = False) -> ProbeResult:  # noqa: ANN401 - see `PlatformSpec.config`
         """Ask the platform, within seconds, and change nothing there.
 
         `alone` says that nothing of ours is connected as this bot: then questions may be asked that
-        would disturb who is. Raises only `Unauthorized`, and `Unavailable` with the reason.
+        would disturb who is. Raises only `ApiKeyRejected`, and `Unavailable` with the reason.
         """
         ...
 
@@ -539,6 +539,6 @@ class PlatformSpec(msgspec.Struct, frozen=True):
     config: type[msgspec.Struct]
     build: Callable[[Any, Surroundings], Adapter]
     secrets: dict[str, str] = {}
-    guide: Guide | None = None
+    guide: SetupGuide | None = None
     probe: Probe | None = None
     mend: Mend | None = None

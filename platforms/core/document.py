@@ -10,24 +10,24 @@ from collections.abc import Iterator
 
 import msgspec
 
-from platforms.core.markdown import fences
+from platforms.core.markdown import find_fences
 
 # --- inside a line ---------------------------------------------------------------------------
 
 
-class Plain(msgspec.Struct, frozen=True):
+class PlainText(msgspec.Struct, frozen=True):
     """Words."""
 
     text: str
 
 
-class Mono(msgspec.Struct, frozen=True):
+class InlineCode(msgspec.Struct, frozen=True):
     """Code inside a line."""
 
     text: str
 
 
-class Formula(msgspec.Struct, frozen=True):
+class InlineMath(msgspec.Struct, frozen=True):
     """LaTeX inside a line."""
 
     text: str
@@ -37,18 +37,18 @@ class Styled(msgspec.Struct, frozen=True):
     """Words that look different; `style` is `bold`, `italic`, `strikethrough` or `spoiler`."""
 
     style: str
-    inside: tuple["Inline", ...]
+    children: tuple["Inline", ...]
 
 
 class Link(msgspec.Struct, frozen=True):
     """Words that lead somewhere."""
 
     url: str
-    inside: tuple["Inline", ...]
-    picture: bool = False
+    children: tuple["Inline", ...]
+    is_image: bool = False
 
 
-Inline = Plain | Mono | Formula | Styled | Link
+Inline = PlainText | InlineCode | InlineMath | Styled | Link
 Inlines = tuple[Inline, ...]
 
 
@@ -58,30 +58,30 @@ Inlines = tuple[Inline, ...]
 class Paragraph(msgspec.Struct, frozen=True):
     """Words."""
 
-    inside: Inlines
+    children: Inlines
 
 
 class Heading(msgspec.Struct, frozen=True):
     """A title."""
 
     level: int
-    inside: Inlines
+    children: Inlines
 
 
-class Code(msgspec.Struct, frozen=True):
+class CodeBlock(msgspec.Struct, frozen=True):
     """A code block."""
 
     text: str
     language: str = ""
 
 
-class Display(msgspec.Struct, frozen=True):
+class MathBlock(msgspec.Struct, frozen=True):
     """LaTeX that stands alone."""
 
     text: str
 
 
-class Rule(msgspec.Struct, frozen=True):
+class HorizontalRule(msgspec.Struct, frozen=True):
     """A line across."""
 
 
@@ -91,19 +91,19 @@ class BlockQuote(msgspec.Struct, frozen=True):
     blocks: tuple["Block", ...]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ListItem(msgspec.Struct, frozen=True):
     """One point of a list; `done` is None unless it is a task."""
 
     blocks: tuple["Block", ...]
     done: bool | None = None
 
 
-class Listing(msgspec.Struct, frozen=True):
+class ListBlock(msgspec.Struct, frozen=True):
     """A list; `start` is None unless it is numbered."""
 
-    entries: tuple[Entry, ...]
+    items: tuple[ListItem, ...]
     start: int | None = None
-    loose: bool = False
+    is_loose: bool = False
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -113,53 +113,55 @@ class Table(msgspec.Struct, frozen=True):
     """
 
     header: tuple[Inlines, ...]
-    aligned: tuple[str, ...]
+    alignments: tuple[str, ...]
     rows: tuple[tuple[Inlines, ...], ...]
 
 
-def words_of(inside: Inlines) -> str:
+def to_plain_text(inside: Inlines) -> str:
     """Give the bare words, and where their links lead."""
-    return "".join(map(_words, inside))
+    return "".join(map(_node_text, inside))
 
 
-def _words(node: Inline) -> str:
-    if isinstance(node, Plain | Mono | Formula):
+def _node_text(node: Inline) -> str:
+    if isinstance(node, PlainText | InlineCode | InlineMath):
         return node.text
-    words = words_of(node.inside)
+    words = to_plain_text(node.children)
     if isinstance(node, Link) and words not in node.url:
         return f"{words} ({node.url})"
     return words
 
 
-Block = Paragraph | Heading | Code | Display | Rule | BlockQuote | Listing | Table
+Block = (
+    Paragraph | Heading | CodeBlock | MathBlock | HorizontalRule | BlockQuote | ListBlock | Table
+)
 
 
 def parse(md: str) -> tuple[Block, ...]:
     """Read a Markdown text."""
     md = md.replace("\r\n", "\n").replace("\r", "\n")
-    if not _MARKED.search(md):
+    if not _HAS_MARKUP.search(md):
         lines = (line.strip() for line in md.strip().split("\n"))
         paragraphs = re.split(r"\n{2,}", "\n".join(lines))
-        return tuple(Paragraph((Plain(text),)) for text in paragraphs if text)
-    return tuple(_Reader(_untabbed(md).split("\n"), 0).blocks())
+        return tuple(Paragraph((PlainText(text),)) for text in paragraphs if text)
+    return tuple(_BlockParser(_expand_tabs(md).split("\n"), 0).blocks())
 
 
-def _untabbed(md: str) -> str:
+def _expand_tabs(md: str) -> str:
     """Tabs are indentation, but in a code block they are what was written."""
     if "\t" not in md:
         return md
     out, place = [], 0
-    for fence in fences(md):
+    for fence in find_fences(md):
         out += [md[place : fence.body].expandtabs(4), md[fence.body : fence.end]]
         place = fence.end
     return "".join(out) + md[place:].expandtabs(4)
 
 
-_MARKED = re.compile(
+_HAS_MARKUP = re.compile(
     r"[\\`*_~|\[\]<&!$#>=]|^[ \t]*[-+]|^[ \t]*\d+[.)]|^(?: {4}|\t)|\t", re.MULTILINE
 )
-_DEEPEST = 12
-_WIDEST_GAP = 4
+_MAX_DEPTH = 12
+_MAX_MARKER_GAP = 4
 _FENCE = re.compile(r" {0,20}(?P<mark>`{3,10}(?!`)|~{3,10}(?!~))(?P<info>.*)")
 _INFO = re.compile(
     r"(?P<language>[A-Za-z][\w+#.-]{0,29})(?:[,:][\w/=,.-]*)?(?:\s+(?:[\w/-]+\.\w+|.*[={].*))?"
@@ -170,21 +172,21 @@ _HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ ]+(?P<text>.*?))??(?:[ ]+#+)
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ ]*$")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ ]*\1){2,}[ ]*$")
 _QUOTE = re.compile(r" {0,3}>[ ]?")
-_POINT = re.compile(r"(?P<indent> {0,3})(?P<mark>[-*+]|(?P<number>\d{1,9})[.)])(?P<gap> +|$)")
+_LIST_MARKER = re.compile(r"(?P<indent> {0,3})(?P<mark>[-*+]|(?P<number>\d{1,9})[.)])(?P<gap> +|$)")
 _TASK = re.compile(r"\[(?P<mark>[ xX])\][ ]+")
 _COLUMNS = re.compile(r"[ ]*\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*$")
 _DISPLAY = {"$$": "$$", "\\[": "\\]"}
 _CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\`]|`|\\)*")
 
 
-class _Reader:
+class _BlockParser:
     """Reads blocks out of lines, from the first to the last."""
 
     def __init__(self, lines: list[str], depth: int) -> None:
         self._lines = lines
         self._depth = depth
         self._at = 0
-        self._words: list[str] = []  # of the paragraph that is being read
+        self._paragraph_lines: list[str] = []  # of the paragraph that is being read
 
     def blocks(self) -> Iterator[Block]:
         while self._at < len(self._lines):
@@ -195,7 +197,7 @@ class _Reader:
                 continue
             block = self._block(line)
             if block is None:
-                self._words.append(line.strip())
+                self._paragraph_lines.append(line.strip())
                 self._at += 1
             else:
                 yield from self._paragraph()
@@ -203,38 +205,38 @@ class _Reader:
         yield from self._paragraph()
 
     def _paragraph(self) -> Iterator[Block]:
-        if self._words:
-            *words, last = self._words  # a backslash at the very end breaks no line
+        if self._paragraph_lines:
+            *words, last = self._paragraph_lines  # a backslash at the very end breaks no line
             text = "\n".join((*(word.removesuffix("\\").rstrip() for word in words), last))
-            self._words = []
-            yield Paragraph(inlines(text))
+            self._paragraph_lines = []
+            yield Paragraph(parse_inlines(text))
 
     def _block(self, line: str) -> Block | None:
         """Read the block that begins with this line, if one other than a paragraph does."""
         if fence := _opening(line):
             return self._code(fence)
-        if self._words and (underline := _UNDERLINE.match(line)):
-            title = "\n".join(self._words)
-            self._words = []
+        if self._paragraph_lines and (underline := _UNDERLINE.match(line)):
+            title = "\n".join(self._paragraph_lines)
+            self._paragraph_lines = []
             self._at += 1
-            return Heading(1 if underline[1][0] == "=" else 2, inlines(title))
+            return Heading(1 if underline[1][0] == "=" else 2, parse_inlines(title))
         if heading := _HEADING.match(line):
             self._at += 1
-            return Heading(len(heading["marks"]), inlines((heading["text"] or "").strip()))
+            return Heading(len(heading["marks"]), parse_inlines((heading["text"] or "").strip()))
         if _RULE.match(line):
             self._at += 1
-            return Rule()
-        if self._depth < _DEEPEST:
+            return HorizontalRule()
+        if self._depth < _MAX_DEPTH:
             if _QUOTE.match(line):
                 return self._quote()
-            point = _POINT.match(line)
-            if point and (not self._words or _interrupts(point)):
+            point = _LIST_MARKER.match(line)
+            if point and (not self._paragraph_lines or _can_interrupt(point)):
                 return self._listing(point)
-        if line.startswith("    ") and not self._words:
+        if line.startswith("    ") and not self._paragraph_lines:
             return self._indented()
         return self._table(line) or self._display(line)
 
-    def _code(self, opening: re.Match[str]) -> Code:
+    def _code(self, opening: re.Match[str]) -> CodeBlock:
         mark, indent = opening["mark"], len(opening[0]) - len(opening[0].lstrip())
         self._at += 1
         text = []
@@ -248,9 +250,9 @@ class _Reader:
         known = _INFO.fullmatch(info)
         if info and not known:
             text.insert(0, info)  # no language: words that must not be lost
-        return Code("\n".join(text), known["language"] if known else "")
+        return CodeBlock("\n".join(text), known["language"] if known else "")
 
-    def _indented(self) -> Code:
+    def _indented(self) -> CodeBlock:
         text = []
         while self._at < len(self._lines):
             line = self._lines[self._at]
@@ -258,7 +260,7 @@ class _Reader:
                 break
             text.append(line[4:])
             self._at += 1
-        return Code("\n".join(text).rstrip())
+        return CodeBlock("\n".join(text).rstrip())
 
     def _quote(self) -> BlockQuote:
         inside = []
@@ -268,40 +270,42 @@ class _Reader:
                 break
             inside.append(self._lines[self._at][mark.end() :])
             self._at += 1
-        return BlockQuote(tuple(_Reader(inside, self._depth + 1).blocks()))
+        return BlockQuote(tuple(_BlockParser(inside, self._depth + 1).blocks()))
 
-    def _listing(self, first: re.Match[str]) -> Listing:
+    def _listing(self, first: re.Match[str]) -> ListBlock:
         numbered = first["number"] is not None
         kind = first["mark"][-1]
         entries = []
         loose = False
         while self._at < len(self._lines):
-            point = _POINT.match(self._lines[self._at])
+            point = _LIST_MARKER.match(self._lines[self._at])
             if point is None or point["mark"][-1] != kind or _RULE.match(self._lines[self._at]):
                 break
-            lines = self._entry(point)
+            lines = self._item_lines(point)
             gaps = [number for number, line in enumerate(lines) if not line.strip()]
             trailing = len(lines) - len("\n".join(lines).rstrip().split("\n"))
             ends = self._at >= len(self._lines)
             loose = (
-                loose or len(gaps) > trailing or (trailing > 0 and not ends and self._goes_on(kind))
+                loose
+                or len(gaps) > trailing
+                or (trailing > 0 and not ends and self._list_continues(kind))
             )
             done = None
             if task := _TASK.match(lines[0]):
                 done = task["mark"] != " "
                 lines[0] = lines[0][task.end() :]
-            entries.append(Entry(tuple(_Reader(lines, self._depth + 1).blocks()), done))
-        return Listing(tuple(entries), int(first["number"]) if numbered else None, loose)
+            entries.append(ListItem(tuple(_BlockParser(lines, self._depth + 1).blocks()), done))
+        return ListBlock(tuple(entries), int(first["number"]) if numbered else None, loose)
 
-    def _goes_on(self, kind: str) -> bool:
-        point = _POINT.match(self._lines[self._at])
+    def _list_continues(self, kind: str) -> bool:
+        point = _LIST_MARKER.match(self._lines[self._at])
         return point is not None and point["mark"][-1] == kind
 
-    def _entry(self, point: re.Match[str]) -> list[str]:
+    def _item_lines(self, point: re.Match[str]) -> list[str]:
         """Take the lines of one point, without what they are indented by."""
         outer = len(point["indent"])
         gap = len(point["gap"])
-        inner = point.end("mark") + (gap if 1 <= gap <= _WIDEST_GAP else 1)
+        inner = point.end("mark") + (gap if 1 <= gap <= _MAX_MARKER_GAP else 1)
         found = [self._lines[self._at][inner:]]
         self._at += 1
         fence = _opening(found[0])
@@ -326,7 +330,12 @@ class _Reader:
     def _is_lazy(self, found: list[str], line: str) -> bool:
         """Tell whether a line goes on with the words of a point although it is not indented."""
         begins = _opening(line) or _HEADING.match(line) or _RULE.match(line) or _QUOTE.match(line)
-        return bool(found[-1].strip()) and not begins and not _POINT.match(line) and "|" not in line
+        return (
+            bool(found[-1].strip())
+            and not begins
+            and not _LIST_MARKER.match(line)
+            and "|" not in line
+        )
 
     def _table(self, line: str) -> Table | None:
         if "|" not in line or self._at + 1 >= len(self._lines):
@@ -338,14 +347,16 @@ class _Reader:
         if len(header) != len(aligned) or (len(header) == 1 and "|" not in columns):
             return None  # the latter is a title with its underline
         self._at += 2
-        return Table(tuple(inlines(cell) for cell in header), aligned, self._rows(len(header)))
+        return Table(
+            tuple(parse_inlines(cell) for cell in header), aligned, self._rows(len(header))
+        )
 
     def _rest_of_table(self, line: str, following: str) -> Table | None:
         """Read the rows of a table whose beginning stands in the message before."""
         first, second = line.strip(), following.strip()
         whole = all(len(row) > 1 and row[0] == row[-1] == "|" for row in (first, second))
         width = len(_cells(first))
-        if self._words or not whole or width < _PAIR or width != len(_cells(second)):
+        if self._paragraph_lines or not whole or width < _PAIR or width != len(_cells(second)):
             return None
         return Table((), ("",) * width, self._rows(width))
 
@@ -357,11 +368,11 @@ class _Reader:
             cells = _cells(self._lines[self._at])
             last = width - 1  # takes what is too much, which must not be lost
             cells = [*cells[:last], " | ".join(cells[last:]), *[""] * width][:width]
-            rows.append(tuple(inlines(cell) for cell in cells))
+            rows.append(tuple(parse_inlines(cell) for cell in cells))
             self._at += 1
         return tuple(rows)
 
-    def _display(self, line: str) -> Display | None:
+    def _display(self, line: str) -> MathBlock | None:
         closing = _DISPLAY.get(line.strip()[:2])
         if closing is None:
             return None
@@ -375,7 +386,7 @@ class _Reader:
                     return None
                 text[-1] = inside
                 self._at = number + 1
-                return Display("\n".join(text).strip())
+                return MathBlock("\n".join(text).strip())
             if not text[-1].strip() and number > self._at:
                 return None
         return None
@@ -391,7 +402,7 @@ def _closes(line: str, mark: str) -> bool:
     return bare.startswith(mark) and not bare.strip(mark[0])
 
 
-def _interrupts(point: re.Match[str]) -> bool:
+def _can_interrupt(point: re.Match[str]) -> bool:
     """Only what surely begins a list does so inside a paragraph."""
     return bool(point.string[point.end() :].strip()) and point["number"] in {None, "1"}
 
@@ -439,57 +450,59 @@ _BRACKET = re.compile(r"\\.|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|[\[\]]", re.DOTALL)
 _DOLLARS = re.compile(r"\$(?=[^\s$])(?P<tex>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])")
 _TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
 _PAIR = 2
-_SAFE = ("http://", "https://", "mailto:", "tel:")
+_SAFE_SCHEMES = ("http://", "https://", "mailto:", "tel:")
 _STYLES = {("*", 1): "italic", ("_", 1): "italic", ("*", 2): "bold", ("_", 2): "bold"}
 _STYLES |= {("~", 2): "strikethrough", ("|", 2): "spoiler"}
 
 
-class _Open:
+class _OpenMark:
     """A mark that waits for its closing one, and what stands behind it."""
 
     def __init__(self, char: str = "", count: int = 0, *, closes: bool = False) -> None:
         self.char = char
         self.count = count
-        self.first = count
+        self.initial_count = count
         self.closes = closes
         self.nodes: list[Inline] = []
 
 
-def inlines(text: str) -> Inlines:
+def parse_inlines(text: str) -> Inlines:
     """Read what stands inside a paragraph."""
-    return _Words(text).read() if _SPECIAL.search(text) else (Plain(text),) if text else ()
+    return (
+        _InlineParser(text).read() if _SPECIAL.search(text) else (PlainText(text),) if text else ()
+    )
 
 
-class _Words:
+class _InlineParser:
     """Reads one paragraph from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._stack = [_Open()]
+        self._stack = [_OpenMark()]
         self._partner: dict[int, int] | None = None  # of brackets, found when first needed
-        self._never: set[int] = set()  # lengths of backtick runs that nothing closes
+        self._unclosed_runs: set[int] = set()  # lengths of backtick runs that nothing closes
 
     def read(self) -> Inlines:
         text, at = self._text, 0
         while found := _SPECIAL.search(text, at):
-            self._say(text[at : found.start()])
+            self._add_text(text[at : found.start()])
             at = self._special(found)
-        self._say(text[at:])
+        self._add_text(text[at:])
         while len(self._stack) > 1:
-            self._give_up()
+            self._discard_opener()
         return tuple(self._stack[0].nodes)
 
-    def _say(self, words: str) -> None:
+    def _add_text(self, words: str) -> None:
         if not words:
             return
         nodes = self._stack[-1].nodes
-        if nodes and isinstance(nodes[-1], Plain):
+        if nodes and isinstance(nodes[-1], PlainText):
             words = nodes.pop().text + words  # type: ignore[union-attr]
-        nodes.append(Plain(words))
+        nodes.append(PlainText(words))
 
     def _add(self, node: Inline) -> None:
-        if isinstance(node, Plain):
-            self._say(node.text)
+        if isinstance(node, PlainText):
+            self._add_text(node.text)
         else:
             self._stack[-1].nodes.append(node)
 
@@ -498,7 +511,7 @@ class _Words:
         at, char = found.start(), found[0][0]
         match char:
             case "`":
-                after = self._mono(at)
+                after = self._inline_code(at)
             case "\\":
                 after = self._escape(at)
             case "[" | "!":
@@ -515,24 +528,28 @@ class _Words:
                 return self._mark(at, char)
         if after:
             return after
-        self._say(found[0])
+        self._add_text(found[0])
         return found.end()
 
-    def _mono(self, at: int) -> int:
+    def _inline_code(self, at: int) -> int:
         end = at
         while self._text[end : end + 1] == "`":
             end += 1
         length = end - at
-        if length not in self._never:
+        if length not in self._unclosed_runs:
             closing = re.compile(f"(?<!`){'`' * length}(?!`)").search(self._text, end)
             if closing:
                 inside = self._text[end : closing.start()].replace("\n", " ")
                 if inside.strip() and inside[0] == inside[-1] == " ":
                     inside = inside[1:-1]
-                self._add(Mono(inside) if inside.strip() else Plain(self._text[at : closing.end()]))
+                self._add(
+                    InlineCode(inside)
+                    if inside.strip()
+                    else PlainText(self._text[at : closing.end()])
+                )
                 return closing.end()
-            self._never.add(length)
-        self._say(self._text[at:end])
+            self._unclosed_runs.add(length)
+        self._add_text(self._text[at:end])
         return end
 
     def _escape(self, at: int) -> int:
@@ -541,10 +558,10 @@ class _Words:
             end = self._text.find({"(": "\\)", "[": "\\]"}[following], at + 2)
             inside = self._text[at + 2 : end].strip() if end > 0 else ""
             if inside and "\n\n" not in inside:
-                self._add(Formula(inside))
+                self._add(InlineMath(inside))
                 return end + 2
         if following and following in _PUNCTUATION:
-            self._say(following)
+            self._add_text(following)
             return at + 2
         return 0
 
@@ -557,14 +574,14 @@ class _Words:
         if end is None or target is None:
             return 0
         url = html.unescape(target["braced"] if target["braced"] is not None else target["bare"])
-        inside = inlines(self._text[start + 1 : end])
-        if not url.lower().startswith(_SAFE) or not url.partition(":")[2].strip("/"):
+        inside = parse_inlines(self._text[start + 1 : end])
+        if not url.lower().startswith(_SAFE_SCHEMES) or not url.partition(":")[2].strip("/"):
             # Nothing that a phone can open: the words alone, and where they would lead.
             for node in inside:
                 self._add(node)
-            self._say(f" ({url})" if url else "")
+            self._add_text(f" ({url})" if url else "")
         else:
-            self._add(Link(url, inside or (Plain(url),), picture=start > at))
+            self._add(Link(url, inside or (PlainText(url),), is_image=start > at))
         return target.end()
 
     def _brackets(self) -> dict[int, int]:
@@ -581,10 +598,10 @@ class _Words:
     def _angle(self, at: int) -> int:
         if found := _AUTOLINK.match(self._text, at):
             words = found[1] or found[2]
-            self._add(Link(found[1] or f"mailto:{found[2]}", (Plain(words),)))
+            self._add(Link(found[1] or f"mailto:{found[2]}", (PlainText(words),)))
             return found.end()
         if found := _BREAK.match(self._text, at):
-            self._say("\n")
+            self._add_text("\n")
             return found.end()
         return 0
 
@@ -593,14 +610,14 @@ class _Words:
         meant = html.unescape(found[0]) if found else ""
         if found is None or meant == found[0]:
             return 0
-        self._say(meant)
+        self._add_text(meant)
         return found.end()
 
     def _dollars(self, at: int) -> int:
         found = _DOLLARS.match(self._text, at)
         if found is None or not _TEX.search(found["tex"]):
             return 0
-        self._add(Formula(found["tex"]))
+        self._add(InlineMath(found["tex"]))
         return found.end()
 
     # --- marks on both sides of words
@@ -608,31 +625,31 @@ class _Words:
     def _mark(self, at: int, char: str) -> int:
         text, end = self._text, at
         if char == "_" and (name := _NAME.match(text, at)) and not text[at - 1 : at].isalnum():
-            self._say(name[0])
+            self._add_text(name[0])
             return name.end()
         while text[end : end + 1] == char:
             end += 1
         count = end - at
         if char in "~|" and count != _PAIR:
-            self._say(text[at:end])
+            self._add_text(text[at:end])
             return end
-        opens, closes = _sides(text[at - 1 : at], text[end : end + 1], char)
+        opens, closes = _can_open_and_close(text[at - 1 : at], text[end : end + 1], char)
         left = self._close(char, count, opens=opens) if closes else count
         if left and opens:
-            self._stack.append(_Open(char, left, closes=closes))
+            self._stack.append(_OpenMark(char, left, closes=closes))
         else:
-            self._say(char * left)
+            self._add_text(char * left)
         return end
 
     def _close(self, char: str, count: int, *, opens: bool) -> int:
         """Close what was opened; says how many marks are left."""
         left = count
         while left:
-            index = self._opener(char, count, opens=opens)
+            index = self._find_opener(char, count, opens=opens)
             if index is None:
                 return left
             while len(self._stack) > index + 1:
-                self._give_up()
+                self._discard_opener()
             opener = self._stack[-1]
             used = _PAIR if left >= _PAIR and opener.count >= _PAIR else 1
             styled = Styled(_STYLES[char, used], tuple(opener.nodes))
@@ -645,30 +662,30 @@ class _Words:
                 self._add(styled)
         return 0
 
-    def _opener(self, char: str, count: int, *, opens: bool) -> int | None:
+    def _find_opener(self, char: str, count: int, *, opens: bool) -> int | None:
         for index in range(len(self._stack) - 1, 0, -1):
             opener = self._stack[index]
             if opener.char != char or (index == len(self._stack) - 1 and not opener.nodes):
                 continue
             # CommonMark's rule of three: `*foo**bar*` is not two pairs.
-            odd = (opener.closes or opens) and (opener.first + count) % 3 == 0
-            if odd and (opener.first % 3 or count % 3):
+            odd = (opener.closes or opens) and (opener.initial_count + count) % 3 == 0
+            if odd and (opener.initial_count % 3 or count % 3):
                 continue
             return index
         return None
 
-    def _give_up(self) -> None:
+    def _discard_opener(self) -> None:
         """What was never closed are characters like any other."""
         opener = self._stack.pop()
-        self._say(opener.char * opener.count)
+        self._add_text(opener.char * opener.count)
         for node in opener.nodes:
             self._add(node)
 
 
-def _sides(before: str, after: str, char: str) -> tuple[bool, bool]:
+def _can_open_and_close(before: str, after: str, char: str) -> tuple[bool, bool]:
     """Tell whether a mark between these characters may open, and may close."""
     blank_before, blank_after = not before or before.isspace(), not after or after.isspace()
-    sign_before, sign_after = _is_sign(before), _is_sign(after)
+    sign_before, sign_after = _is_punctuation(before), _is_punctuation(after)
     left = not blank_after and (not sign_after or blank_before or sign_before)
     right = not blank_before and (not sign_before or blank_after or sign_after)
     if char == "*" and before.isdigit() and after.isdigit():
@@ -678,5 +695,5 @@ def _sides(before: str, after: str, char: str) -> tuple[bool, bool]:
     return left, right
 
 
-def _is_sign(char: str) -> bool:
+def _is_punctuation(char: str) -> bool:
     return bool(char) and not char.isalnum() and not char.isspace()

@@ -15,12 +15,12 @@ _FENCE_LINE = re.compile(
 )
 _HALF_COLUMNS = re.compile(r"(\|[^\n]*)\n[ \t]*\|[ \t|:-]*\Z")
 _NOT_QUOTED = re.compile(r"^(?![ \t]*>)", re.MULTILINE)
-_LONGEST_LANGUAGE = 20
+_MAX_LANGUAGE_BYTES = 20
 # Each choice of these two begins with a character of its own (``* is `+): only then `re` leaps over
 # what begins none, which takes an eighth of the time.
 _TOKEN = re.compile(r"\\.|``*|\*\*|~~|\|\|")
 _DANGLING = " \t\r\n*~|`\\"
-_MOST_OPEN = 50  # that are followed at the same time
+_MAX_OPEN_MARKS = 50  # that are followed at the same time
 _OPENING = re.compile(r"\\.|``*|!\[|\[|\]|\*\*|~~|\|\||\*|_", re.DOTALL)
 _TARGET = re.compile(
     r"\(\s*(?:<[^<>\n]*>|[^\s()]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
@@ -60,7 +60,7 @@ class Fence(msgspec.Struct, frozen=True):
         return self.quote + self.marker
 
 
-def fences(md: str) -> list[Fence]:
+def find_fences(md: str) -> list[Fence]:
     """Find the code blocks, in order; indented ones (in lists) count too."""
     if "```" not in md and "~~~" not in md:
         return []
@@ -72,9 +72,9 @@ def fences(md: str) -> list[Fence]:
             found.append(_fence(opening, ends, ends - 1, closed=True))
             opening = None
         if opening is None:
-            opening = line if _opens(line) else None
+            opening = line if _is_opening(line) else None
             ends = _quote_end(md, line)
-        elif _closes(line, opening):
+        elif _is_closing(line, opening):
             found.append(_fence(opening, line.start(), line.end("mark"), closed=True))
             opening = None
     if opening is not None and ends <= len(md):
@@ -87,14 +87,14 @@ def fences(md: str) -> list[Fence]:
 def looks_like_fence(line: str) -> bool:
     """Tell whether a line, if it stood alone, would open a code block."""
     match = _FENCE_LINE.match(line)
-    return match is not None and _opens(match)
+    return match is not None and _is_opening(match)
 
 
-def _opens(line: re.Match[str]) -> bool:
+def _is_opening(line: re.Match[str]) -> bool:
     return line["mark"][0] == "~" or "`" not in line["info"]
 
 
-def _closes(line: re.Match[str], opening: re.Match[str]) -> bool:
+def _is_closing(line: re.Match[str], opening: re.Match[str]) -> bool:
     quoted = bool(line["quote"]) == bool(opening["quote"])
     longer = line["mark"].startswith(opening["mark"])
     return quoted and longer and not line["point"] and not line["info"].strip()
@@ -108,7 +108,7 @@ def _quote_end(md: str, opening: re.Match[str]) -> int:
 
 def _fence(opening: re.Match[str], end: int, after: int, *, closed: bool) -> Fence:
     language = "".join(opening["info"].split()[:1])
-    if len(language.encode(errors="replace")) > _LONGEST_LANGUAGE or "~" in language:
+    if len(language.encode(errors="replace")) > _MAX_LANGUAGE_BYTES or "~" in language:
         language = ""  # no language at all, or one that would make the marker longer
     lead = opening["lead"]
     lead = lead[: len(lead) - len(opening["point"])] + " " * len(opening["point"])
@@ -127,17 +127,17 @@ def fence_at(found: list[Fence], place: int) -> Fence | None:
 
 def has_open_fence(md: str) -> bool:
     """Tell whether the text ends inside a code block."""
-    found = fences(md)
+    found = find_fences(md)
     return bool(found) and not found[-1].closed
 
 
-def close(md: str) -> str:
+def close_open_marks(md: str) -> str:
     """Close what a partial answer leaves open, so that it looks right while it is being written.
 
     Closes code blocks, code spans, `**`, `~~` and `||`. Marks at the very end that may turn out to
     be anything are held back, and so is the line below the header of a table until it is whole.
     """
-    found = fences(md)
+    found = find_fences(md)
     last = found[-1] if found else None
     if last and not last.closed:
         if last.body < len(md):
@@ -149,7 +149,7 @@ def close(md: str) -> str:
     start = max(md.rfind("\n\n") + 2 if "\n\n" in md else 0, last.after if last else 0)
     closed = md[:start] + _close_inline(md[start:])
     # Without the marks at its end a line may be what opens a code block.
-    return close(closed) if has_open_fence(closed) else closed
+    return close_open_marks(closed) if has_open_fence(closed) else closed
 
 
 def _close_inline(tail: str) -> str:
@@ -194,7 +194,7 @@ def _in_table(text: str, place: int) -> bool:
 # --- where a line may be cut -----------------------------------------------------------------
 
 
-def open_mark(text: str, low: int) -> int | None:
+def find_open_mark(text: str, low: int) -> int | None:
     """Find the first mark behind `low` that is still open at the end of a part of a paragraph.
 
     Code spans, links and all kinds of stress count. A text that ends before that mark tears nothing.
@@ -211,15 +211,15 @@ def open_mark(text: str, low: int) -> int | None:
             place = closing.end()
         elif mark[-1] == "[":
             opened.append(("[", token.start()))
-            del opened[:-_MOST_OPEN]
+            del opened[:-_MAX_OPEN_MARKS]
         elif mark == "]":
-            place = _bracket(opened, text, place)
+            place = _close_bracket(opened, text, place)
         elif mark[0] != "\\":
-            _stress(opened, token)
+            _toggle_emphasis(opened, token)
     return next((start for _, start in opened if start > low), None)
 
 
-def _bracket(opened: list[tuple[str, int]], text: str, place: int) -> int:
+def _close_bracket(opened: list[tuple[str, int]], text: str, place: int) -> int:
     """Close a bracket, and take what a link leads to; one that is cut there stays open."""
     target = _TARGET.match(text, place)
     if target is None and text.startswith("(", place) and not re.search(r"\s", text[place:]):
@@ -230,7 +230,7 @@ def _bracket(opened: list[tuple[str, int]], text: str, place: int) -> int:
     return target.end() if target else place
 
 
-def _stress(opened: list[tuple[str, int]], token: re.Match[str]) -> None:
+def _toggle_emphasis(opened: list[tuple[str, int]], token: re.Match[str]) -> None:
     text, mark = token.string, token[0]
     before, after = text[token.start() - 1 : token.start()], text[token.end() : token.end() + 1]
     inside = before.isalnum() and after.isalnum() and mark == "_"

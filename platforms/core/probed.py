@@ -2,12 +2,12 @@
 
 import msgspec
 
-from sessions.values.finding import Finding, Level
+from sessions.values.finding import Finding, FindingLevel
 
-__all__ = ["Finding", "Level", "Probed"]
+__all__ = ["Finding", "FindingLevel", "ProbeResult"]
 
 
-class Probed(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProbeResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The bot as the platform knows it, and what is right and wrong about its settings there."""
 
     name: str  # as people see it

@@ -17,9 +17,9 @@ from platforms.core.contract import PlatformSpec
 
 log = logging.getLogger(__name__)
 
-GROUP = "holdfast.platforms"
+ENTRY_POINT_GROUP = "holdfast.platforms"
 
-_NO_PLATFORMS = {"core", "memory"}  # what all share, and the test kit
+_NOT_PLATFORMS = {"core", "memory"}  # what all share, and the test kit
 
 
 class UnknownPlatform(LookupError):
@@ -32,18 +32,18 @@ class PlatformNotInstalled(LookupError):
 
 def known_names() -> tuple[str, ...]:
     """Name every platform there is, in order; imports none of them."""
-    return tuple(sorted({*_modules(), *_others()}))
+    return tuple(sorted({*_modules(), *_entry_points()}))
 
 
-def find(name: str) -> PlatformSpec:
+def find_platform(name: str) -> PlatformSpec:
     """Import a platform and give its spec; raises `UnknownPlatform`, `PlatformNotInstalled`."""
     try:
         if name in _modules():
             spec: PlatformSpec = import_module(f"platforms.{name}").SPEC
-        elif entry := _others().get(name):
+        elif entry := _entry_points().get(name):
             spec = entry.load()
         else:
-            raise UnknownPlatform(_unknown(name))
+            raise UnknownPlatform(_unknown_message(name))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "platforms":
             raise
@@ -52,12 +52,12 @@ def find(name: str) -> PlatformSpec:
     return spec
 
 
-def specs() -> dict[str, PlatformSpec]:
+def load_specs() -> dict[str, PlatformSpec]:
     """Import every platform that can be used; one whose library is missing is left out."""
     found = {}
     for name in known_names():
         try:
-            found[name] = find(name)
+            found[name] = find_platform(name)
         except PlatformNotInstalled as error:
             log.debug("%s", error)
     return found
@@ -65,20 +65,20 @@ def specs() -> dict[str, PlatformSpec]:
 
 def _modules() -> list[str]:
     names = [module.name for module in pkgutil.iter_modules(platforms.__path__)]
-    return [name for name in names if name not in _NO_PLATFORMS]
+    return [name for name in names if name not in _NOT_PLATFORMS]
 
 
-def _others() -> dict[str, EntryPoint]:
-    return _offered(tuple(sys.path))
+def _entry_points() -> dict[str, EntryPoint]:
+    return _read_entry_points(tuple(sys.path))
 
 
 @functools.lru_cache(maxsize=1)
-def _offered(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
+def _read_entry_points(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
     """To look takes a walk through all distributions on the path, and a start asks four times."""
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def _unknown(name: str) -> str:
+def _unknown_message(name: str) -> str:
     near = difflib.get_close_matches(name, known_names(), 1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return f"There is no platform {name!r}.{hint} Known are: {', '.join(known_names())}."

@@ -15,12 +15,12 @@ from bisect import bisect_right
 import msgspec
 
 from platforms.core.contract import Unit
-from platforms.core.markdown import Fence, fence_at, fences, looks_like_fence, open_mark
+from platforms.core.markdown import Fence, fence_at, find_fences, find_open_mark, looks_like_fence
 
-SMALLEST_LIMIT = 50
+MIN_LIMIT = 50
 """Below this there is no room for opening and closing a code block around some text."""
 
-_UNSETTLED = 3
+_UNSETTLED_PIECES = 3
 """Pieces at the end of a growing text that what is still to come may change."""
 
 _ENCODINGS = {Unit.UTF16: ("utf-16-le", 2), Unit.BYTES: ("utf-8", 1)}
@@ -29,7 +29,7 @@ _BLANK_LINES = re.compile(r"(?:[ \t\r]*\n)+")
 _BORDER = re.compile(r"(?:[ \t\r]*\n)+|[ \t\r]+")
 _ZERO_WIDTH_SPACE = "\u200b"
 _ZERO_WIDTH_JOINER = "\u200d"
-_LONGEST_CLUSTER = 16
+_MAX_CLUSTER = 16
 
 _QUOTED = re.compile(r" {0,3}(?:>[ \t]?)+")
 _POINT = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]")
@@ -47,7 +47,7 @@ _BLOCK = re.compile(
 _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
-class Piece(msgspec.Struct, frozen=True):
+class TextPiece(msgspec.Struct, frozen=True):
     """A part of the text: the message is `before + text + after`, the original `text + gap`.
 
     The gap is what the border itself stands for: blank space, or the closing line of a code block
@@ -59,23 +59,23 @@ class Piece(msgspec.Struct, frozen=True):
     after: str = ""
     gap: str = ""
     indent: int = 0  # that the message goes without
-    torn: bool = False  # begins inside a line
+    mid_line: bool = False  # begins inside a line
 
     @property
-    def open(self) -> str:
+    def unclosed(self) -> str:
         """The message, without what closes it."""
         if not self.indent:
             return self.before + self.text
-        first, end, rest = self.text.partition("\n") if self.torn else ("", "", self.text)
-        return self.before + first + end + _outdented(rest, self.indent, self.before)
+        first, end, rest = self.text.partition("\n") if self.mid_line else ("", "", self.text)
+        return self.before + first + end + _outdent(rest, self.indent, self.before)
 
     @property
     def message(self) -> str:
         """What is shown."""
-        return self.open + self.after
+        return self.unclosed + self.after
 
 
-def size(text: str, unit: Unit) -> int:
+def text_length(text: str, unit: Unit) -> int:
     """Measure a text as the platform does."""
     if unit is Unit.CHARACTERS or text.isascii():
         return len(text)
@@ -85,45 +85,45 @@ def size(text: str, unit: Unit) -> int:
 
 def split(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> tuple[str, ...]:
     """Cut a text into messages of at most `limit` units; a blank text gives none."""
-    return tuple(piece.message for piece in pieces(md, limit, unit))
+    return tuple(piece.message for piece in split_pieces(md, limit, unit))
 
 
-def pieces(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> list[Piece]:
+def split_pieces(md: str, limit: int, unit: Unit = Unit.CHARACTERS) -> list[TextPiece]:
     """Cut a text and say what was added and left out at each border; all line ends become one."""
-    return Growing().pieces(md, limit, unit)
+    return IncrementalSplitter().split(md, limit, unit)
 
 
-class Growing:
+class IncrementalSplitter:
     """Cuts a text that is being written, over and over: what will not change any more only once."""
 
     def __init__(self) -> None:
         self._last: tuple[str, int, Unit] | None = None
-        self._found: list[Piece] = []
+        self._found: list[TextPiece] = []
         self._ends: list[int] = []
 
-    def pieces(self, md: str, limit: int, unit: Unit) -> list[Piece]:
+    def split(self, md: str, limit: int, unit: Unit) -> list[TextPiece]:
         """Cut what it has come to; a text that does not go on from the last one is cut anew."""
-        if limit < SMALLEST_LIMIT:
-            msg = f"a message of {limit} units is too short to be cut well; give {SMALLEST_LIMIT}"
+        if limit < MIN_LIMIT:
+            msg = f"a message of {limit} units is too short to be cut well; give {MIN_LIMIT}"
             raise ValueError(msg)
         md = md.replace("\r\n", "\n").replace("\r", "\n")
         last, self._last = self._last, (md, limit, unit)
         settled = 0
         if last and last[1:] == (limit, unit) and md.startswith(last[0]):
-            settled = self._settled(last[0])
+            settled = self._count_settled(last[0])
         del self._found[settled:], self._ends[settled:]
-        self._cut(_Cutter(md, limit, unit))
+        self._append_pieces(_Splitter(md, limit, unit))
         return self._found.copy()
 
-    def _settled(self, md: str) -> int:
+    def _count_settled(self, md: str) -> int:
         """Count the pieces that stay, whatever is to come."""
-        settled = max(0, len(self._found) - _UNSETTLED)
+        settled = max(0, len(self._found) - _UNSETTLED_PIECES)
         line = md.rfind("\n") + 1
         if looks_like_fence(md[line:]):  # however long it is, what follows may make it none
             settled = min(settled, bisect_right(self._ends, line))
         return settled
 
-    def _cut(self, cutter: "_Cutter") -> None:
+    def _append_pieces(self, cutter: "_Splitter") -> None:
         blank = _BLANK_LINES.match(cutter.md)
         place = self._ends[-1] if self._ends else blank.end() if blank else 0
         while place < cutter.end:
@@ -138,7 +138,7 @@ class Growing:
                 self._ends[-1] = place
 
 
-class _Cutter:
+class _Splitter:
     """Knows the text and where its code blocks are."""
 
     def __init__(self, md: str, limit: int, unit: Unit) -> None:
@@ -146,23 +146,23 @@ class _Cutter:
         self.end = len(md.rstrip(_BLANK))
         self._limit = limit
         self._unit = unit
-        self._fences = fences(md)
+        self._fences = find_fences(md)
 
-    def piece(self, start: int) -> Piece:
+    def piece(self, start: int) -> TextPiece:
         """Cut off the piece that begins here."""
         fence = fence_at(self._fences, start)
-        before = self._before(start, fence)
+        before = self._prefix(start, fence)
         piece = self._piece(start, before)
-        if self._mistakable(start, fence, piece.text):
+        if self._needs_separator(start, fence, piece.text):
             # What stood inside a line, or was longer, would now open or close a block.
             piece = self._piece(start, before + _ZERO_WIDTH_SPACE)
         if not start:
             return piece
         torn = self.md[start - 1] != "\n"
         indent = self._item_indent(start, fence) if torn else self._indent(start, fence)
-        return msgspec.structs.replace(piece, indent=indent, torn=torn) if indent else piece
+        return msgspec.structs.replace(piece, indent=indent, mid_line=torn) if indent else piece
 
-    def _before(self, start: int, fence: Fence | None) -> str:
+    def _prefix(self, start: int, fence: Fence | None) -> str:
         """Say what has to be written again: what opens a block, a table's header, a quote's mark."""
         if not start:
             return ""
@@ -173,7 +173,7 @@ class _Cutter:
             again = opening + (quoted[0] if quoted else "")
         else:
             again = opening or self._header(start)
-        return again if size(again, self._unit) <= self._limit // 3 else opening
+        return again if text_length(again, self._unit) <= self._limit // 3 else opening
 
     def _header(self, start: int) -> str:
         """Give the header of the table that goes on here."""
@@ -215,24 +215,24 @@ class _Cutter:
                 return indent if _POINT.match(earlier[_quote(earlier) :].lstrip()) else 0
         return 0
 
-    def _piece(self, start: int, before: str) -> Piece:
-        room = self._limit - size(before, self._unit)
+    def _piece(self, start: int, before: str) -> TextPiece:
+        room = self._limit - text_length(before, self._unit)
         inside = fence_at(self._fences, self.end)
         closing = f"\n{inside.closing}" if inside else ""
         if self._fits(start, self.end, room - len(closing)):
-            return Piece(before, self.md[start : self.end], closing, self.md[self.end :])
+            return TextPiece(before, self.md[start : self.end], closing, self.md[self.end :])
         cut, inside = self._cut(start, room)
         if inside and not self._fits(start, cut, room - 1 - len(inside.closing)):
             cut, inside = self._cut(start, room - 1 - len(inside.closing))
         if inside:
             gap = self._gap_in_code(inside, cut)
-            return Piece(before, self.md[start:cut], f"\n{inside.closing}", gap)
+            return TextPiece(before, self.md[start:cut], f"\n{inside.closing}", gap)
         text = self.md[start:cut].rstrip(_BLANK)
         border = _BORDER.match(self.md, start + len(text))
         stop = max(border.end() if border else 0, cut)
-        return Piece(before, text, "", self.md[start + len(text) : stop])
+        return TextPiece(before, text, "", self.md[start + len(text) : stop])
 
-    def _mistakable(self, start: int, fence: Fence | None, text: str) -> bool:
+    def _needs_separator(self, start: int, fence: Fence | None, text: str) -> bool:
         line = text.partition("\n")[0]
         if fence:
             only_marks = not line.strip(fence.marker[0] + _BLANK)
@@ -243,7 +243,7 @@ class _Cutter:
 
     def _fits(self, start: int, stop: int, room: int) -> bool:
         # A character is at least one unit, so the length alone settles most cases.
-        return stop - start <= room and size(self.md[start:stop], self._unit) <= room
+        return stop - start <= room and text_length(self.md[start:stop], self._unit) <= room
 
     def _reach(self, start: int, room: int) -> int:
         """Find the farthest place that still fits."""
@@ -288,7 +288,7 @@ class _Cutter:
             self._line(start, reach),
         ):
             if cut > start:
-                return self._whole(start, cut)
+                return self._avoid_tearing(start, cut)
         return self._anywhere(start, reach)
 
     def _item_indent(self, start: int, fence: Fence | None) -> int:
@@ -302,7 +302,7 @@ class _Cutter:
         indent = _spaces(line)
         return indent if indent > 1 else 0
 
-    def _whole(self, start: int, cut: int) -> int:
+    def _avoid_tearing(self, start: int, cut: int) -> int:
         """Move a cut before what it would tear: a table's header, or two marks around some words."""
         low = start + (cut - start) // 4
         if fence_at(self._fences, cut):
@@ -311,13 +311,13 @@ class _Cutter:
             if (header := self._torn_header(cut)) > low:
                 return header - 1
             if _BEGINS.match(self.md, cut + 1):
-                return self._whole_point(start + (cut - start) // 2, cut)
+                return self._shallowest_cut(start + (cut - start) // 2, cut)
         first = cut
         while first > start and not (self.md[first - 1] == "\n" and _BEGINS.match(self.md, first)):
             first = (
                 max(start, self.md.rfind("\n", start, first - 1) + 1) if first > start else start
             )
-        mark = open_mark(self.md[first:cut], low - first)
+        mark = find_open_mark(self.md[first:cut], low - first)
         if mark is None:
             return cut
         better = first + mark
@@ -325,7 +325,7 @@ class _Cutter:
             better -= 1
         return better - 1 if better > low else cut
 
-    def _whole_point(self, low: int, cut: int) -> int:
+    def _shallowest_cut(self, low: int, cut: int) -> int:
         """Move a cut inside a list to where the list is least deep, unless much room is lost."""
         best, place = cut, cut
         indent = _spaces(self._line_at(cut + 1))
@@ -378,9 +378,9 @@ class _Cutter:
         if fence and reach < fence.body and fence.start - 1 > start:
             return fence.start - 1  # never through an opening line
         cut = reach
-        while cut > start + 1 and reach - cut < _LONGEST_CLUSTER and _belongs(self.md, cut):
+        while cut > start + 1 and reach - cut < _MAX_CLUSTER and _is_inseparable(self.md, cut):
             cut -= 1
-        return reach if _belongs(self.md, cut) else cut
+        return reach if _is_inseparable(self.md, cut) else cut
 
 
 def _spaces(line: str) -> int:
@@ -398,7 +398,7 @@ def _marker(line: str) -> str:
     return line[: len(line) - len(line.lstrip(line[:1]))] if line[:3] in {"```", "~~~"} else ""
 
 
-def _outdented(text: str, indent: int, before: str) -> str:
+def _outdent(text: str, indent: int, before: str) -> str:
     """Move lines to the left, until one that is less indented than those before it."""
     code = _marker(before.partition("\n")[0].lstrip("> "))
     lines: list[str] = []
@@ -424,7 +424,7 @@ def _outdented(text: str, indent: int, before: str) -> str:
     return "\n".join(lines)
 
 
-def _belongs(md: str, place: int) -> bool:
+def _is_inseparable(md: str, place: int) -> bool:
     """Tell whether the characters on both sides make one sign or one mark."""
     left, right = md[place - 1 : place], md[place : place + 1]
     if left == right and left in "`*~|_":

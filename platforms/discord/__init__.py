@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Meta
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
-from platforms.core.probed import Probed
+from platforms.core.probed import ProbeResult
 from platforms.discord.guide import GUIDE
 from sessions.values.secret import Secret
 
@@ -63,8 +63,8 @@ def _build(config: DiscordConfig, surroundings: Surroundings) -> Adapter:
     return adapter
 
 
-async def _probe(config: DiscordConfig, *, alone: bool = False) -> Probed:
-    probed: Probed = await import_module("platforms.discord.probe").probe(config, alone=alone)
+async def _probe(config: DiscordConfig, *, alone: bool = False) -> ProbeResult:
+    probed: ProbeResult = await import_module("platforms.discord.probe").probe(config, alone=alone)
     return probed
 
 

@@ -19,26 +19,26 @@ from discord.gateway import DiscordWebSocket
 from discord.http import Route
 
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
-from platforms.discord.errors import mapped, of_answer
-from platforms.discord.rate_limit import Bucket, Gate
+from platforms.discord.errors import error_for_response, translate_errors
+from platforms.discord.rate_limit import RestRateLimit, RouteBucket
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-DEAF_SECONDS = 55.0
+HEARTBEAT_TIMEOUT_SECONDS = 55.0
 """Seconds without a sign of life, heartbeats included, after which the socket is given up."""
 
-LOST_SECONDS = 60.0
+RECONNECT_TIMEOUT_SECONDS = 60.0
 """Seconds in which the library may get a lost connection back, before everything is built anew."""
 
 REIDENTIFY_SECONDS = 5.0
 """Discord wants this long between two identifications."""
 
-PUBLIC = "https://discord.com/api/v10"
-_CLOSE_SECONDS = 5.0
-_GOODBYE_SECONDS = 2.0
-_UNPACED: ContextVar[bool] = ContextVar("unpaced", default=False)
-_TOO_MANY = 429
+PUBLIC_API_URL = "https://discord.com/api/v10"
+_CLOSE_TIMEOUT_SECONDS = 5.0
+_SOCKET_CLOSE_TIMEOUT_SECONDS = 2.0
+_NOT_RATE_LIMITED: ContextVar[bool] = ContextVar("unpaced", default=False)
+_TOO_MANY_REQUESTS = 429
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
@@ -50,30 +50,30 @@ def _without_traceback(record: logging.LogRecord) -> bool:
 logging.getLogger("discord.client").addFilter(_without_traceback)
 
 
-class _Socket(discord.gateway.DiscordClientWebSocketResponse):
+class _DiscordSocket(discord.gateway.DiscordClientWebSocketResponse):
     """The library's socket; it would wait half a minute for the goodbye of a silent Discord."""
 
     async def close(self, *, code: int = 4000, message: bytes = b"") -> bool:
         """See the library."""
         try:
-            async with asyncio.timeout(_GOODBYE_SECONDS):
+            async with asyncio.timeout(_SOCKET_CLOSE_TIMEOUT_SECONDS):
                 return await super().close(code=code, message=message)
         except TimeoutError:
             return True
 
 
-discord.http.DiscordClientWebSocketResponse = _Socket  # type: ignore[attr-defined]
+discord.http.DiscordClientWebSocketResponse = _DiscordSocket  # type: ignore[attr-defined]
 
 
-class Client(discord.Client):
+class DiscordClient(discord.Client):
     """The library's client, with everything in it that is not needed here switched off."""
 
     def __init__(
         self,
         clock: Clock,
-        heard: Callable[[str], None],
+        on_frame: Callable[[str], None],
         *,
-        deaf_seconds: float,
+        heartbeat_timeout_seconds: float,
         reidentify_seconds: float,
     ) -> None:
         discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # nobody talks here
@@ -82,27 +82,27 @@ class Client(discord.Client):
         intents.messages = True
         intents.message_content = True
         trace = aiohttp.TraceConfig()
-        trace.on_request_end.append(self._judge)
+        trace.on_request_end.append(self._check_response)
         super().__init__(
             intents=intents,
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
             chunk_guilds_at_startup=False,
             guild_ready_timeout=0.0,
-            heartbeat_timeout=deaf_seconds,
+            heartbeat_timeout=heartbeat_timeout_seconds,
             enable_debug_events=True,  # hands over what is received, raw
             http_trace=trace,
             allowed_mentions=discord.AllowedMentions.none(),
         )
         for event in set(self._connection.parsers) - {"READY", "RESUMED"}:
             del self._connection.parsers[event]  # they would only fill caches
-        self.http.get_ratelimit = self._turnstile  # type: ignore[method-assign, assignment]
-        self.lost = asyncio.Event()
-        self.back = asyncio.Event()
-        self.gate = Gate(clock.monotonic())
-        self._line = asyncio.Lock()
+        self.http.get_ratelimit = self._create_limiter  # type: ignore[method-assign, assignment]
+        self.disconnected = asyncio.Event()
+        self.reconnected = asyncio.Event()
+        self.rate_limit = RestRateLimit(clock.monotonic())
+        self._send_lock = asyncio.Lock()
         self._clock = clock
-        self._heard = heard
+        self._on_frame = on_frame
         self._reidentify_seconds = reidentify_seconds
 
     # --- the gateway -------------------------------------------------------------------------
@@ -110,13 +110,13 @@ class Client(discord.Client):
     def dispatch(self, event: str, /, *args: Any, **_: Any) -> None:  # noqa: ANN401 - the library's
         """Take what the library tells; it would start a task for each."""
         if event == "socket_raw_receive":
-            self._heard(args[0])
+            self._on_frame(args[0])
         elif event == "disconnect":
-            self.back.clear()
-            self.lost.set()
+            self.reconnected.clear()
+            self.disconnected.set()
         elif event in {"connect", "resumed"}:
-            self.lost.clear()
-            self.back.set()
+            self.disconnected.clear()
+            self.reconnected.set()
 
     async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
         """See the library."""
@@ -125,7 +125,7 @@ class Client(discord.Client):
 
     async def stay_connected(self) -> None:
         """Keep the gateway's socket until it is lost for good; raises errors of ours."""
-        with mapped():
+        with translate_errors():
             try:
                 await self.connect(reconnect=True)
             except AttributeError as error:
@@ -138,25 +138,27 @@ class Client(discord.Client):
         msg = "the connection to Discord's gateway ended"
         raise Unavailable(msg)
 
-    async def give_up_when_lost(self, seconds: float) -> None:
+    async def raise_when_lost(self, seconds: float) -> None:
         """Raise once the gateway has been gone for too long: the library would try for ever."""
         while True:
-            await self.lost.wait()
+            await self.disconnected.wait()
             try:
                 async with asyncio.timeout(seconds):
-                    await self.back.wait()
+                    await self.reconnected.wait()
             except TimeoutError:
                 msg = f"Discord's gateway has been gone for {seconds:g} s"
                 raise Unavailable(msg) from None
 
     # --- REST --------------------------------------------------------------------------------
 
-    def _turnstile(self, key: str) -> "_Turnstile":
-        if _UNPACED.get():
-            return _Turnstile(self.gate, Bucket(), None, self._clock)
-        return _Turnstile(self.gate, self.gate.bucket(key), self._line, self._clock)
+    def _create_limiter(self, key: str) -> "_RequestLimiter":
+        if _NOT_RATE_LIMITED.get():
+            return _RequestLimiter(self.rate_limit, RouteBucket(), None, self._clock)
+        return _RequestLimiter(
+            self.rate_limit, self.rate_limit.bucket(key), self._send_lock, self._clock
+        )
 
-    async def _judge(
+    async def _check_response(
         self,
         _session: aiohttp.ClientSession,
         _context: object,
@@ -166,47 +168,53 @@ class Client(discord.Client):
         response = params.response
         if "Upgrade" in params.headers:
             return  # the gateway's socket, which the library tries again
-        if response.status == _TOO_MANY:
+        if response.status == _TOO_MANY_REQUESTS:
             answer = await _read_json(response)
             seconds = _retry_after(response, answer)
             everything = bool(answer.get("global")) or "Via" not in response.headers
             if everything or response.headers.get("X-RateLimit-Global"):
-                self.gate.block(seconds, self._clock.monotonic())
+                self.rate_limit.block(seconds, self._clock.monotonic())
             msg = f"Discord says: too many requests, wait {seconds:g} s"
             raise Unavailable(msg, seconds)
         if response.status >= 500:  # noqa: PLR2004 - HTTP
             answer = await _read_json(response)
-            raise of_answer(response.status, 0, str(answer.get("message", "")))
+            raise error_for_response(response.status, 0, str(answer.get("message", "")))
 
 
-class _Turnstile:
+class _RequestLimiter:
     """What the library enters around every call: here our own pace takes the place of its own."""
 
     remaining = 0  # asked by the library only after a 429, which never comes that far
 
-    def __init__(self, gate: Gate, bucket: Bucket, line: asyncio.Lock | None, clock: Clock) -> None:
-        self._gate = gate
+    def __init__(
+        self,
+        rate_limit: RestRateLimit,
+        bucket: RouteBucket,
+        send_lock: asyncio.Lock | None,
+        clock: Clock,
+    ) -> None:
+        self._rate_limit = rate_limit
         self._bucket = bucket
-        self._line = line  # None: what goes here is not counted, and goes at once
+        self._send_lock = send_lock  # None: what goes here is not counted, and goes at once
         self._clock = clock
 
     async def __aenter__(self) -> Self:
-        if self._line is None:
+        if self._send_lock is None:
             return self
         now = self._clock.monotonic()
-        blocked = self._gate.blocked(now)
+        blocked = self._rate_limit.blocked_seconds(now)
         if blocked:
             msg = f"Discord refuses this for another {blocked:.1f} s"
             raise Unavailable(msg, blocked)
-        await self._until(self._bucket.wait)
+        await self._sleep_until(self._bucket.wait_seconds)
         self._bucket.take()
-        with self._gate.one_more():
-            async with self._line:  # in the order in which they came
-                await self._until(self._gate.wait)
-                self._gate.take(self._clock.monotonic())
+        with self._rate_limit.queued():
+            async with self._send_lock:  # in the order in which they came
+                await self._sleep_until(self._rate_limit.wait_seconds)
+                self._rate_limit.take(self._clock.monotonic())
         return self
 
-    async def _until(self, wait: Callable[[float], float]) -> None:
+    async def _sleep_until(self, wait: Callable[[float], float]) -> None:
         """Sleep until there is nothing to wait for: others may have used up what had come."""
         seconds = wait(self._clock.monotonic())
         while seconds:
@@ -226,7 +234,7 @@ class _Turnstile:
         left = response.headers.get("X-RateLimit-Remaining")
         after = response.headers.get("X-RateLimit-Reset-After")
         if left is not None and after is not None and not use_clock:
-            self._bucket.learn(int(left), float(after), self._clock.monotonic())
+            self._bucket.update(int(left), float(after), self._clock.monotonic())
 
 
 async def _read_json(response: aiohttp.ClientResponse) -> dict[str, Any]:
@@ -246,35 +254,35 @@ def _retry_after(response: aiohttp.ClientResponse, answer: dict[str, Any]) -> fl
 
 
 @contextmanager
-def unpaced() -> Iterator[None]:
+def without_rate_limit() -> Iterator[None]:
     """Make calls that count for nothing: answers to interactions, due within 3 seconds."""
-    token = _UNPACED.set(True)
+    token = _NOT_RATE_LIMITED.set(True)
     try:
         yield
     finally:
-        _UNPACED.reset(token)
+        _NOT_RATE_LIMITED.reset(token)
 
 
 # --- opening and closing -------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def logged_in(client: Client, token: str, base_url: str) -> AsyncIterator[None]:
+async def open_session(client: DiscordClient, token: str, base_url: str) -> AsyncIterator[None]:
     """Log in, find the gateway, and close everything at the end."""
     Route.BASE = base_url.rstrip("/")
     try:
-        with mapped():
+        with translate_errors():
             await client.login(token)
-        DiscordWebSocket.DEFAULT_GATEWAY = await _gateway(client, base_url)
+        DiscordWebSocket.DEFAULT_GATEWAY = await _find_gateway_url(client, base_url)
         yield
     finally:
-        await shut(client)
+        await close_client(client)
 
 
-async def shut(client: Client) -> None:
+async def close_client(client: DiscordClient) -> None:
     """Close the gateway's socket and the REST session; does nothing the second time."""
     try:
-        async with asyncio.timeout(_CLOSE_SECONDS):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
             await client.close()
     except TimeoutError:
         log.warning("the connection to Discord did not close in time")
@@ -287,11 +295,11 @@ async def shut(client: Client) -> None:
         await client.http.close()
 
 
-async def _gateway(client: Client, base_url: str) -> yarl.URL:
+async def _find_gateway_url(client: DiscordClient, base_url: str) -> yarl.URL:
     """Ask for the gateway's address; where nobody says it, it stands beside the REST API."""
-    public = base_url.rstrip("/") == PUBLIC
+    public = base_url.rstrip("/") == PUBLIC_API_URL
     try:
-        with mapped():
+        with translate_errors():
             _, named, _ = await client.http.get_bot_gateway()
         url = yarl.URL(named)
         if public or not (url.host or "").endswith(".discord.gg"):

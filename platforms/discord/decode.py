@@ -18,9 +18,9 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from platforms.discord.payloads import action_of
+from platforms.discord.payloads import parse_custom_id
 from platforms.discord.read_marks import sent_at
-from platforms.discord.rooms import Payload, Room, Said
+from platforms.discord.rooms import DiscordChannel, Payload, RecentMessage
 
 _DEFAULT, _REPLY = 0, 19  # kinds of message that people write
 _VOICE_MESSAGE = 1 << 13  # a message's flag
@@ -30,7 +30,7 @@ _MENTION = re.compile(r"<(?:(?P<sign>@[!&]?|#)(?P<id>\d+)|a?(?P<emoji>:\w+:)\d+)
 _SLASH = re.compile(r"</(?P<words>[^:>]+):\d+>")
 
 
-class Me(msgspec.Struct, frozen=True):
+class BotAccount(msgspec.Struct, frozen=True):
     """Our own account."""
 
     id: str
@@ -38,15 +38,15 @@ class Me(msgspec.Struct, frozen=True):
     application: str
 
 
-class Reading(msgspec.Struct, frozen=True):
+class MessageContext(msgspec.Struct, frozen=True):
     """What one must know to read a message, besides the message."""
 
-    me: Me
+    account: BotAccount
     address: Address
-    room: Room
+    channel: DiscordChannel
     own_roles: frozenset[str]  # of the bot itself: people mention them by mistake
     channel_name: Callable[[str], str]
-    in_use: bool  # we were addressed there before
+    is_in_use: bool  # we were addressed there before
     require_mention: bool
 
 
@@ -59,12 +59,12 @@ def own_roles(guild: Payload, me: str) -> frozenset[str]:
     )
 
 
-def is_written(message: Payload) -> bool:
+def is_user_message(message: Payload) -> bool:
     """Tell what people and bots write from what Discord itself announces."""
     return message.get("type", _DEFAULT) in {_DEFAULT, _REPLY} and "author" in message
 
 
-def is_ours(message: Payload, me: Me) -> bool:
+def is_own_message(message: Payload, me: BotAccount) -> bool:
     """Tell whether we wrote a message."""
     return str((message.get("author") or {}).get("id")) == me.id
 
@@ -90,23 +90,23 @@ def membership_of(guild: str, member: Payload) -> tuple[str, ...]:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def read_message(message: Payload, reading: Reading) -> InboundMessage:
+def read_message(message: Payload, reading: MessageContext) -> InboundMessage:
     """Read a new message."""
     number = int(message["id"])
     return InboundMessage(
         id=str(number),
         at=sent_at(number),
         address=reading.address,
-        sender=_sender(message, reading.room),
+        sender=_sender(message, reading.channel),
         parts=_parts(message, reading),
-        direct=reading.room.direct,
-        addressed=reading.room.direct or _is_addressed(message, reading),
+        direct=reading.channel.is_direct,
+        addressed=reading.channel.is_direct or _is_addressed(message, reading),
         reply_to=_reply_to(message, reading),
         raw=msgspec.json.encode(message),
     )
 
 
-def read_edit(message: Payload, reading: Reading) -> InboundEdit | None:
+def read_edit(message: Payload, reading: MessageContext) -> InboundEdit | None:
     """Read a change; None when nobody changed anything, as when Discord adds a preview."""
     edited = message.get("edited_timestamp")
     if not edited:
@@ -116,16 +116,16 @@ def read_edit(message: Payload, reading: Reading) -> InboundEdit | None:
         id=f"{message['id']}.e{at}",
         at=at,
         address=reading.address,
-        sender=_sender(message, reading.room),
+        sender=_sender(message, reading.channel),
         message=str(message["id"]),
         parts=_parts(message, reading),
-        direct=reading.room.direct,
+        direct=reading.channel.is_direct,
         raw=msgspec.json.encode(message),
     )
 
 
 def read_delete(
-    message: str, sender: Sender, address: Address, room: Room, now: int
+    message: str, sender: Sender, address: Address, room: DiscordChannel, now: int
 ) -> InboundDelete:
     """Say that somebody took a message back."""
     return InboundDelete(
@@ -134,25 +134,27 @@ def read_delete(
         address=address,
         sender=sender,
         message=message,
-        direct=room.direct,
+        direct=room.is_direct,
     )
 
 
-def read_said(message: Payload, reading: Reading, *, addressed: bool) -> Said:
+def read_context_message(
+    message: Payload, reading: MessageContext, *, addressed: bool
+) -> RecentMessage:
     """Read a message as somebody who only listens."""
     answered = message.get("referenced_message") or {}
-    ours = is_ours(message, reading.me)
-    return Said(
+    ours = is_own_message(message, reading.account)
+    return RecentMessage(
         str(message["id"]),
         str(message["author"]["id"]),
         _name(message["author"], message.get("member")),
-        _plain(message, reading),
+        _plain_text(message, reading),
         addressed=addressed,
-        to=str((answered.get("author") or {}).get("id", "")) if ours else "",
+        reply_to_author=str((answered.get("author") or {}).get("id", "")) if ours else "",
     )
 
 
-def join(messages: Iterable[InboundMessage]) -> InboundMessage:
+def join_messages(messages: Iterable[InboundMessage]) -> InboundMessage:
     """Make one message of a text that was too long for one."""
     first, *others = messages
     parts = first.parts + tuple(part for other in others for part in other.parts)
@@ -163,9 +165,11 @@ def join(messages: Iterable[InboundMessage]) -> InboundMessage:
 # --- interactions --------------------------------------------------------------------------------
 
 
-def read_press(interaction: Payload, address: Address, room: Room) -> InboundAction | None:
+def read_press(
+    interaction: Payload, address: Address, room: DiscordChannel
+) -> InboundAction | None:
     """Read the press of a button; None when the button is not one of ours."""
-    action = action_of(str(interaction["data"].get("custom_id", "")))
+    action = parse_custom_id(str(interaction["data"].get("custom_id", "")))
     if action is None:
         return None
     number = int(interaction["id"])
@@ -173,15 +177,15 @@ def read_press(interaction: Payload, address: Address, room: Room) -> InboundAct
         id=str(number),
         at=sent_at(number),
         address=address,
-        sender=_presser(interaction, room),
+        sender=_interaction_sender(interaction, room),
         action=action,
         message=str((interaction.get("message") or {}).get("id", "")),
-        direct=room.direct,
+        direct=room.is_direct,
         raw=_without_token(interaction),
     )
 
 
-def read_command(interaction: Payload, address: Address, room: Room) -> InboundMessage:
+def read_command(interaction: Payload, address: Address, room: DiscordChannel) -> InboundMessage:
     """Read a command of the menu as the message that it stands for."""
     data = interaction["data"]
     words = [str(option.get("value", "")).strip() for option in data.get("options", ())]
@@ -191,15 +195,15 @@ def read_command(interaction: Payload, address: Address, room: Room) -> InboundM
         id=str(number),
         at=sent_at(number),
         address=address,
-        sender=_presser(interaction, room),
+        sender=_interaction_sender(interaction, room),
         parts=(Text(text),),
-        direct=room.direct,
+        direct=room.is_direct,
         addressed=True,
         raw=_without_token(interaction),
     )
 
 
-def _presser(interaction: Payload, room: Room) -> Sender:
+def _interaction_sender(interaction: Payload, room: DiscordChannel) -> Sender:
     member = interaction.get("member")
     author = interaction.get("user") or (member or {}).get("user") or {}
     return sender_of(author, member, room.guild)
@@ -214,7 +218,7 @@ def _without_token(interaction: Payload) -> bytes:
 # --- parts of a message --------------------------------------------------------------------------
 
 
-def _sender(message: Payload, room: Room) -> Sender:
+def _sender(message: Payload, room: DiscordChannel) -> Sender:
     webhook = str(message.get("webhook_id") or "")
     return sender_of(message["author"], message.get("member"), room.guild, webhook)
 
@@ -224,18 +228,18 @@ def _name(author: Payload, member: Payload | None) -> str:
     return next((str(name) for name in names if name), "")
 
 
-def _is_addressed(message: Payload, reading: Reading) -> bool:
+def _is_addressed(message: Payload, reading: MessageContext) -> bool:
     if not reading.require_mention:
         return True
-    mentioned = any(str(user["id"]) == reading.me.id for user in message.get("mentions", ()))
+    mentioned = any(str(user["id"]) == reading.account.id for user in message.get("mentions", ()))
     by_role = any(str(role) in reading.own_roles for role in message.get("mention_roles", ()))
     answered = message.get("referenced_message")
-    to_us = bool(answered) and is_ours(answered or {}, reading.me)
-    return mentioned or by_role or to_us or (bool(reading.room.parent) and reading.in_use)
+    to_us = bool(answered) and is_own_message(answered or {}, reading.account)
+    return mentioned or by_role or to_us or (bool(reading.channel.parent) and reading.is_in_use)
 
 
-def _parts(message: Payload, reading: Reading) -> tuple[Part, ...]:
-    text = _plain(message, reading)
+def _parts(message: Payload, reading: MessageContext) -> tuple[Part, ...]:
+    text = _plain_text(message, reading)
     files = tuple(_file(message, each) for each in message.get("attachments", ()))
     forwarded = tuple(
         _file(snapshot["message"], each)
@@ -259,24 +263,24 @@ def _file(message: Payload, attachment: Payload) -> File:
     )
 
 
-def _reply_to(message: Payload, reading: Reading) -> Quote | None:
+def _reply_to(message: Payload, reading: MessageContext) -> Quote | None:
     if answered := message.get("referenced_message"):
         name = _name(answered.get("author") or {}, answered.get("member"))
-        return Quote(name, _plain(answered, reading), str(answered["id"]))
+        return Quote(name, _plain_text(answered, reading), str(answered["id"]))
     for snapshot in message.get("message_snapshots", ()):
-        return Quote("forwarded message", _plain(snapshot.get("message", {}), reading))
+        return Quote("forwarded message", _plain_text(snapshot.get("message", {}), reading))
     return None
 
 
-def _plain(message: Payload, reading: Reading) -> str:
+def _plain_text(message: Payload, reading: MessageContext) -> str:
     """The words of a message, with names in place of ids, and without the call at its front."""
     text = str(message.get("content") or "")
-    for ours in (f"<@{reading.me.id}>", f"<@!{reading.me.id}>"):
+    for ours in (f"<@{reading.account.id}>", f"<@!{reading.account.id}>"):
         text = text.removeprefix(ours).lstrip() if text.startswith(ours) else text
     for role in reading.own_roles:
         text = text.removeprefix(f"<@&{role}>").lstrip() if text.startswith("<@&") else text
     people = {str(user["id"]): _name(user, user.get("member")) for user in _mentioned(message)}
-    people.setdefault(reading.me.id, reading.me.name)
+    people.setdefault(reading.account.id, reading.account.name)
 
     def named(match: re.Match[str]) -> str:
         if match["emoji"]:

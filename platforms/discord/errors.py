@@ -35,7 +35,7 @@ _INTENTS = (
     "Privileged Gateway Intents) and start again"
 )
 
-_CLOSED_FOR_GOOD = {
+_FATAL_CLOSE_CODES = {
     4004: "Discord does not accept the bot's token; set platforms.discord.token to a new one",
     4010: "Discord refuses the connection: its shard is wrong (4010)",
     4011: "Discord refuses the connection: the bot is in too many servers for one connection (4011)",
@@ -44,7 +44,7 @@ _CLOSED_FOR_GOOD = {
     4014: _INTENTS,
 }
 
-_ERRORS: tuple[type[BaseException], ...] = (
+_LIBRARY_ERRORS: tuple[type[BaseException], ...] = (
     discord.DiscordException,
     aiohttp.ClientError,
     asyncio.TimeoutError,
@@ -55,25 +55,25 @@ _ERRORS: tuple[type[BaseException], ...] = (
 
 
 @contextlib.contextmanager
-def mapped() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Turn what the library raises inside of this block into an error of ours."""
     try:
         yield
     except PlatformError:
         raise
-    except _ERRORS as error:
-        raise as_ours(error) from error
+    except _LIBRARY_ERRORS as error:
+        raise translate_error(error) from error
 
 
-def as_ours(error: BaseException) -> PlatformError:
+def translate_error(error: BaseException) -> PlatformError:
     """The one table; the most specific kinds come first."""
     match error:
         case discord.LoginFailure():
-            return Unauthorized(_CLOSED_FOR_GOOD[4004])
+            return Unauthorized(_FATAL_CLOSE_CODES[4004])
         case discord.PrivilegedIntentsRequired():
             return Unauthorized(_INTENTS)
-        case discord.ConnectionClosed(code=code) if code in _CLOSED_FOR_GOOD:
-            return Unauthorized(_CLOSED_FOR_GOOD[code])
+        case discord.ConnectionClosed(code=code) if code in _FATAL_CLOSE_CODES:
+            return Unauthorized(_FATAL_CLOSE_CODES[code])
         case discord.ConnectionClosed(code=code):
             return Unavailable(f"Discord closed the connection ({code})")
         case discord.GatewayNotFound():
@@ -81,7 +81,7 @@ def as_ours(error: BaseException) -> PlatformError:
         case discord.RateLimited(retry_after=seconds):
             return Unavailable("Too many requests.", seconds)
         case discord.HTTPException(status=status, code=code, text=text):
-            return of_answer(status, code, text)
+            return error_for_response(status, code, text)
         case aiohttp.ClientConnectorError():
             return Unavailable(f"Discord cannot be reached: {error}")
         case aiohttp.InvalidURL():
@@ -97,21 +97,21 @@ def as_ours(error: BaseException) -> PlatformError:
             return Unavailable(f"{type(error).__name__}: {error}")
 
 
-def of_answer(status: int, code: int, text: str) -> PlatformError:
+def error_for_response(status: int, code: int, text: str) -> PlatformError:
     """What an answer with an error status means for the call it answers."""
     words = f"Discord says: {text or 'no'} ({status}, {code})"
     if status == 401:  # noqa: PLR2004 - HTTP
-        return Unauthorized(_CLOSED_FOR_GOOD[4004])
+        return Unauthorized(_FATAL_CLOSE_CODES[4004])
     if status == 503:  # noqa: PLR2004 - HTTP
         return Unavailable(words)
     if status >= 500:  # noqa: PLR2004 - HTTP: nobody knows how far it came
         return Unconfirmed(words)
     if code in _CHAT_GONE:
-        return GoneWith(code, words)
-    return RejectedWith(code, words)
+        return ChatGoneWithCode(code, words)
+    return RejectedWithCode(code, words)
 
 
-class RejectedWith(Rejected):
+class RejectedWithCode(Rejected):
     """Discord refused this, and said by a number why."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -119,7 +119,7 @@ class RejectedWith(Rejected):
         self.code = code
 
 
-class GoneWith(ChatGone):
+class ChatGoneWithCode(ChatGone):
     """Discord has no such place for us, and said by a number why."""
 
     def __init__(self, code: int, message: str) -> None:

@@ -18,62 +18,62 @@ import msgspec
 from platforms.core.document import (
     Block,
     BlockQuote,
-    Code,
-    Display,
-    Formula,
+    CodeBlock,
     Heading,
+    HorizontalRule,
     Inline,
+    InlineCode,
+    InlineMath,
     Inlines,
     Link,
-    Listing,
-    Mono,
+    ListBlock,
+    MathBlock,
     Paragraph,
-    Plain,
-    Rule,
+    PlainText,
     Styled,
     Table,
     parse,
-    words_of,
+    to_plain_text,
 )
 
-LIMIT = 2_000
-ROOM = 150
+MAX_CHARS = 2_000
+RESERVED_CHARS = 150
 """What a message may grow by when it is written for Discord."""
 
-RULE = "─" * 12
+RULE_LINE = "─" * 12
 
-_SIZES = 3  # of headings
+_HEADING_LEVELS = 3  # of headings
 _ZERO_WIDTH_SPACE = "\u200b"
 _MARKS = {"bold": "**", "italic": "*", "strikethrough": "~~", "spoiler": "||"}
 _LANGUAGE = re.compile(r"[\w+\-.#]+", re.ASCII)
 
 _ADDRESS = re.compile(r"(https?://[^\s<]+[^\s<.,:;\"'\])*_~|`])")
-_READ_AS_MARK = re.compile(
+_MARKUP_LOOKALIKE = re.compile(
     r"\\(?=[^0-9A-Za-z\s])|[*_]{2,}|(?<![^\W_])_|_(?![^\W_])|\*(?!\s)|~{2,}|\|{2,}|`"
     r"|<(?=@|#\d|a?:\w|t:-?\d|id:|/[\w -]+:\d)|@(?=everyone|here)|\](?=\()"
 )
-_READ_AS_BLOCK = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. ))", re.MULTILINE)
+_BLOCK_LOOKALIKE = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. ))", re.MULTILINE)
 
 
-def render(md: str, limit: int = LIMIT) -> str:
+def render(md: str, limit: int = MAX_CHARS) -> str:
     """Write a message; at most `limit` long when the Markdown is."""
     blocks = parse(re.sub("[\0-\x08\x0b-\x1f]", lambda sign: "\n"[sign[0] not in "\r\n" :], md))
-    for layout in (_aligned, _narrow):
-        text = _Pen(layout).draw(blocks)
+    for layout in (_aligned_table, _compact_table):
+        text = _MarkdownWriter(layout).draw(blocks)
         if len(text) <= limit and (text.strip() or not md.strip()):
             return text
     return md
 
 
-Layout = Callable[[list[list[str]], bool], list[str]]
+TableLayout = Callable[[list[list[str]], bool], list[str]]
 
 
-class _Pen:
+class _MarkdownWriter:
     """Writes blocks, one below the other."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
-        self._quoting = False
+        self._in_quote = False
 
     def draw(self, blocks: tuple[Block, ...], *, tight: bool = False) -> str:
         out = ""
@@ -81,7 +81,7 @@ class _Pen:
         for block in blocks:
             text = self._block(block)
             if text and before:
-                out += "\n" if tight or _stands_close(before, block) else "\n\n"
+                out += "\n" if tight or _is_adjacent(before, block) else "\n\n"
             if text:
                 out, before = out + text, block
         return out
@@ -89,53 +89,55 @@ class _Pen:
     def _block(self, block: Block) -> str:
         match block:
             case Paragraph():
-                return _lines(block.inside)
+                return _lines(block.children)
             case Heading():
                 return _heading(block)
-            case Code():
+            case CodeBlock():
                 return _code(block.text.split("\n"), block.language)
-            case Display():
+            case MathBlock():
                 return _code(block.text.split("\n"), "latex")
-            case Rule():
-                return RULE
+            case HorizontalRule():
+                return RULE_LINE
             case BlockQuote():
                 return self._quote(block)
-            case Listing():
+            case ListBlock():
                 return self._listing(block)
             case Table():
                 return self._table(block)
 
     def _quote(self, block: BlockQuote) -> str:
-        if self._quoting:  # Discord knows no quotes in quotes
+        if self._in_quote:  # Discord knows no quotes in quotes
             return self.draw(block.blocks)
-        self._quoting = True
+        self._in_quote = True
         text = self.draw(block.blocks)
-        self._quoting = False
+        self._in_quote = False
         return "\n".join(f"> {line}" for line in text.split("\n"))
 
-    def _listing(self, block: Listing) -> str:
+    def _listing(self, block: ListBlock) -> str:
         entries = []
-        for number, entry in enumerate(block.entries, block.start or 0):
+        for number, entry in enumerate(block.items, block.start or 0):
             mark = "- " if block.start is None else f"{number}. "
             box = "" if entry.done is None else "☑ " if entry.done else "☐ "
-            text = self.draw(tuple(map(_untitled, entry.blocks)), tight=not block.loose).lstrip()
-            entries.append(mark + box + _indented(text, " " * len(mark)))
-        return ("\n\n" if block.loose else "\n").join(entries)
+            text = self.draw(
+                tuple(map(_without_heading, entry.blocks)), tight=not block.is_loose
+            ).lstrip()
+            entries.append(mark + box + _indent_lines(text, " " * len(mark)))
+        return ("\n\n" if block.is_loose else "\n").join(entries)
 
     def _table(self, block: Table) -> str:
         drawn = ((block.header,) if block.header else ()) + block.rows
-        rows = [[" ".join(words_of(cell).split()) for cell in row] for row in drawn]
+        rows = [[" ".join(to_plain_text(cell).split()) for cell in row] for row in drawn]
         return _code(self._layout(rows, bool(block.header)), "")
 
 
-def _stands_close(before: Block, block: Block) -> bool:
+def _is_adjacent(before: Block, block: Block) -> bool:
     """Tell whether no empty line is needed between two blocks."""
-    close = isinstance(before, Heading | Code | Table | Display)
-    close = close or isinstance(block, Code | Table | Display)
-    return close or (isinstance(before, Paragraph) and isinstance(block, Listing))
+    close = isinstance(before, Heading | CodeBlock | Table | MathBlock)
+    close = close or isinstance(block, CodeBlock | Table | MathBlock)
+    return close or (isinstance(before, Paragraph) and isinstance(block, ListBlock))
 
 
-def _indented(text: str, indent: str) -> str:
+def _indent_lines(text: str, indent: str) -> str:
     """Move the lines of a point to the right, but not those of code, which would move inside."""
     first, *others = text.split("\n")
     out, code = [first], first.startswith("```")
@@ -147,17 +149,17 @@ def _indented(text: str, indent: str) -> str:
     return (f"{_ZERO_WIDTH_SPACE}\n" if first.startswith("```") else "") + "\n".join(out)
 
 
-def _untitled(block: Block) -> Block:
+def _without_heading(block: Block) -> Block:
     """Discord knows no headings in lists."""
     if isinstance(block, Heading):
-        return Paragraph((Styled("bold", block.inside),))
+        return Paragraph((Styled("bold", block.children),))
     return block
 
 
 def _heading(block: Heading) -> str:
-    if block.level > _SIZES:
-        return _lines((Styled("bold", block.inside),))
-    text = _lines(block.inside).replace("\n", " ")
+    if block.level > _HEADING_LEVELS:
+        return _lines((Styled("bold", block.children),))
+    text = _lines(block.children).replace("\n", " ")
     if text.endswith("#"):
         text = f"{text[:-1]}\\#"
     return f"{'#' * block.level} {text}" if text else ""
@@ -173,7 +175,7 @@ def _code(lines: list[str], language: str) -> str:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _aligned(rows: list[list[str]], header: bool) -> list[str]:
+def _aligned_table(rows: list[list[str]], header: bool) -> list[str]:
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -186,7 +188,7 @@ def _aligned(rows: list[list[str]], header: bool) -> list[str]:
     return lines
 
 
-def _narrow(rows: list[list[str]], header: bool) -> list[str]:  # noqa: ARG001 - one of two layouts
+def _compact_table(rows: list[list[str]], header: bool) -> list[str]:  # noqa: ARG001 - one of two layouts
     return [" | ".join(row) for row in rows]
 
 
@@ -207,7 +209,7 @@ def _width(text: str) -> int:
 # --- inside of a line ----------------------------------------------------------------------------
 
 
-class _Run(msgspec.Struct, frozen=True):
+class _StyledRun(msgspec.Struct, frozen=True):
     """Words that look alike."""
 
     text: str
@@ -222,70 +224,74 @@ def _lines(inside: Inlines) -> str:
     for _, group in groupby(_runs(inside, ()), key=lambda run: id(run.link)):
         runs = list(group)
         link = runs[0].link
-        text = _link(link, runs) if link else _joined(runs)
-        out += _ZERO_WIDTH_SPACE + text if _collide(out, text) else text
-    return _READ_AS_BLOCK.sub(_no_block, out)
+        text = _link(link, runs) if link else _join_runs(runs)
+        out += _ZERO_WIDTH_SPACE + text if _marks_collide(out, text) else text
+    return _BLOCK_LOOKALIKE.sub(_escape_block, out)
 
 
-def _no_block(found: re.Match[str]) -> str:
+def _escape_block(found: re.Match[str]) -> str:
     if found[3]:
         return f"{found[1]}{found[3]}\\{found[4]}"
     return f"{found[1]}\\{found[2]}"
 
 
-def _runs(inside: Inlines, styles: tuple[str, ...], link: Link | None = None) -> Iterator[_Run]:
+def _runs(
+    inside: Inlines, styles: tuple[str, ...], link: Link | None = None
+) -> Iterator[_StyledRun]:
     for node in inside:
         yield from _run(node, styles, link)
 
 
-def _run(node: Inline, styles: tuple[str, ...], link: Link | None) -> Iterator[_Run]:
+def _run(node: Inline, styles: tuple[str, ...], link: Link | None) -> Iterator[_StyledRun]:
     match node:
-        case Plain():
-            yield _Run(node.text, styles, link=link)
-        case Mono() | Formula():
-            yield _Run(node.text, code=True, link=link)
+        case PlainText():
+            yield _StyledRun(node.text, styles, link=link)
+        case InlineCode() | InlineMath():
+            yield _StyledRun(node.text, code=True, link=link)
         case Styled():
             more = (*styles, node.style) if node.style not in styles else styles
-            yield from _runs(node.inside, more, link)
+            yield from _runs(node.children, more, link)
         case Link():
-            yield from _runs(node.inside, styles, link or node)
+            yield from _runs(node.children, styles, link or node)
 
 
-def _joined(runs: Iterable[_Run]) -> str:
+def _join_runs(runs: Iterable[_StyledRun]) -> str:
     out = ""
     for (code, styles), group in groupby(runs, key=lambda run: (run.code, run.styles)):
         texts = [run.text for run in group]
-        text = "".join(map(_code_span, texts)) if code else _marked("".join(texts), styles)
-        out += _ZERO_WIDTH_SPACE + text if _collide(out, text) else text
+        text = "".join(map(_code_span, texts)) if code else _apply_styles("".join(texts), styles)
+        out += _ZERO_WIDTH_SPACE + text if _marks_collide(out, text) else text
     return out
 
 
-def _collide(before: str, after: str) -> bool:
+def _marks_collide(before: str, after: str) -> bool:
     """Tell whether two marks would be read as one."""
     return before[-1:] == after[:1] and before[-1:] in set("*_~|`") and before[-2:-1] != "\\"
 
 
-def _marked(text: str, styles: tuple[str, ...]) -> str:
+def _apply_styles(text: str, styles: tuple[str, ...]) -> str:
     if not styles:
-        return _inert(text)
+        return _escape_markup(text)
     # The marks stand at the words, and end with the line.
-    return re.sub(r"\S(?:.*\S)?", lambda line: _between(_inert(line[0]), styles), text)
+    return re.sub(
+        r"\S(?:.*\S)?", lambda line: _wrap_in_marks(_escape_markup(line[0]), styles), text
+    )
 
 
-def _between(text: str, styles: tuple[str, ...]) -> str:
+def _wrap_in_marks(text: str, styles: tuple[str, ...]) -> str:
     left = "".join(_MARKS[style] for style in styles)
     right = "".join(_MARKS[style] for style in reversed(styles))
     return f"{left}{text}{right}"
 
 
-def _inert(text: str) -> str:
+def _escape_markup(text: str) -> str:
     """Write words so that Discord sees nothing else in them; in an address it does not look."""
     parts = _ADDRESS.split(text)
-    parts[::2] = [_READ_AS_MARK.sub(_escaped, part) for part in parts[::2]]
+    parts[::2] = [_MARKUP_LOOKALIKE.sub(_escape_match, part) for part in parts[::2]]
     return "".join(parts)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     return "".join(f"\\{sign}" for sign in found[0])
 
 
@@ -297,25 +303,25 @@ def _code_span(text: str) -> str:
     return f"`` {text} ``"
 
 
-def _link(link: Link, runs: list[_Run]) -> str:
+def _link(link: Link, runs: list[_StyledRun]) -> str:
     bare = "".join(run.text for run in runs).strip()
     target = link.url.replace(" ", "%20")
-    words = _joined(runs).strip()
+    words = _join_runs(runs).strip()
     if not target.lower().startswith(("http://", "https://")):
         return words if bare in target else f"{words} ({target})"
-    if link.picture:
+    if link.is_image:
         words = f"🖼 {words}" if bare != link.url else ""
         if not words:
             return f"🖼 {target}"
     elif bare == link.url:
-        return _between(f"<{target}>", runs[0].styles)
+        return _wrap_in_marks(f"<{target}>", runs[0].styles)
     if "://" in bare or re.search(r"[^\\]\]\(", words):
         # Discord shows no link whose words look like another address.
         return f"{words} ({target})"
-    return f"[{words}]({_closed(target)})"
+    return f"[{words}]({_escape_parentheses(target)})"
 
 
-def _closed(target: str) -> str:
+def _escape_parentheses(target: str) -> str:
     """Discord takes brackets in an address only in pairs."""
     if re.fullmatch(r"[^()]*(?:\([^()]*\)[^()]*)*", target):
         return target

@@ -1,14 +1,14 @@
 """Sans-IO: how somebody gets a bot on Discord."""
 
-from platforms.core.guide import Guide, Token
+from platforms.core.guide import SetupGuide, TokenGuide
 
-GUIDE = Guide(
+GUIDE = SetupGuide(
     tokens=(
-        Token(
+        TokenGuide(
             key="token",
-            words="bot token",
-            form=r"[\w-]{20,}\.[\w-]{5,}\.[\w-]{20,}",
-            looks="MTEx….Gx….…, three parts with dots between them",
+            label="bot token",
+            pattern=r"[\w-]{20,}\.[\w-]{5,}\.[\w-]{20,}",
+            example="MTEx….Gx….…, three parts with dots between them",
             steps=(
                 "Open https://discord.com/developers/applications: New Application, then Bot.",
                 "There switch on Message Content Intent, press Reset Token and copy it.",

@@ -5,21 +5,23 @@ import asyncio
 import aiohttp
 
 from platforms.core.errors import Unavailable
-from platforms.discord.errors import mapped, of_answer
+from platforms.discord.errors import error_for_response, translate_errors
 from platforms.discord.payloads import invite_link
 
-PATIENCE_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 _OK = 200
-AGENT = "DiscordBot (holdfast, 1)"  # how Discord wants programs of this kind to call themselves
+USER_AGENT = (
+    "DiscordBot (holdfast, 1)"  # how Discord wants programs of this kind to call themselves
+)
 
 
-async def invitation(token: str, base_url: str, seconds: float = PATIENCE_SECONDS) -> str:
+async def fetch_invite_link(token: str, base_url: str, seconds: float = TIMEOUT_SECONDS) -> str:
     """Ask Discord which application the token belongs to; raises errors of `platforms.core`."""
-    headers = {"Authorization": f"Bot {token}", "User-Agent": AGENT}
+    headers = {"Authorization": f"Bot {token}", "User-Agent": USER_AGENT}
     try:
         async with asyncio.timeout(seconds):
-            with mapped():
-                answer = await _asked(f"{base_url.rstrip('/')}/oauth2/applications/@me", headers)
+            with translate_errors():
+                answer = await _get_json(f"{base_url.rstrip('/')}/oauth2/applications/@me", headers)
     except TimeoutError:
         msg = f"Discord did not answer within {seconds:g} s"
         raise Unavailable(msg) from None
@@ -30,12 +32,12 @@ async def invitation(token: str, base_url: str, seconds: float = PATIENCE_SECOND
     return invite_link(application)
 
 
-async def _asked(url: str, headers: dict[str, str]) -> object:
+async def _get_json(url: str, headers: dict[str, str]) -> object:
     async with (
         aiohttp.ClientSession(headers=headers) as session,
         session.get(url, allow_redirects=False) as response,  # the token goes nowhere else
     ):
         if response.status != _OK:
-            raise of_answer(response.status, 0, response.reason or "")
+            raise error_for_response(response.status, 0, response.reason or "")
         answer: object = await response.json(content_type=None)
         return answer

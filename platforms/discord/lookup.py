@@ -5,32 +5,32 @@ import logging
 from typing import Any
 
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
-from platforms.discord.connection import Client
+from platforms.discord.connection import DiscordClient
 from platforms.discord.decode import membership_of
-from platforms.discord.errors import mapped
-from platforms.discord.rooms import Payload, Room, Rooms, room_of
+from platforms.discord.errors import translate_errors
+from platforms.discord.rooms import ChannelDirectory, DiscordChannel, Payload, parse_channel
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-PAGE = 100
-LOOK_SECONDS = 2.0
+PAGE_SIZE = 100
+LOOKUP_TIMEOUT_SECONDS = 2.0
 _HISTORY_PAUSES = (0.2, 1.0)
 """Seconds that somebody's message may wait for what only makes it better understood."""
 
-_MEMBER_SECONDS = 300.0
-_UNSURE_SECONDS = 15.0
-_MOST_SERVERS_ASKED = 10
-_MOST_PEOPLE = 1_000
+_MEMBER_CACHE_SECONDS = 300.0
+_PARTIAL_CACHE_SECONDS = 15.0
+_MAX_SERVERS_ASKED = 10
+_MAX_CACHED_PEOPLE = 1_000
 
 
-class Lookup:
+class DiscordLookup:
     """One connection's questions; answers that last are remembered."""
 
-    def __init__(self, client: Client, clock: Clock, rooms: Rooms) -> None:
+    def __init__(self, client: DiscordClient, clock: Clock, rooms: ChannelDirectory) -> None:
         self._client = client
         self._clock = clock
-        self._rooms = rooms
+        self._channels = rooms
         self._memberships: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     async def history(
@@ -39,7 +39,7 @@ class Lookup:
         *,
         after: int | None = None,
         before: int | None = None,
-        limit: int = PAGE,
+        limit: int = PAGE_SIZE,
     ) -> list[Payload]:
         """Read messages, the oldest first, waiting as long as Discord wants.
 
@@ -48,7 +48,7 @@ class Lookup:
         pauses = iter(_HISTORY_PAUSES)
         while True:
             try:
-                with mapped():
+                with translate_errors():
                     found: list[Any] = list(
                         await self._client.http.logs_from(
                             int(channel), limit, before=before, after=after
@@ -63,27 +63,29 @@ class Lookup:
             else:
                 return sorted(found, key=lambda message: int(message["id"]))
 
-    async def room(self, channel: str, guild: str, told: Payload | None = None) -> Room:
+    async def channel(
+        self, channel_id: str, guild: str, payload: Payload | None = None
+    ) -> DiscordChannel:
         """Find out whether a channel is a thread; asks only about unknown ones."""
-        found = self._rooms.find(channel, guild)
+        found = self._channels.find(channel_id, guild)
         if found:
             return found
-        if not told or "type" not in told:
+        if not payload or "type" not in payload:
             try:
-                with mapped():
-                    told = dict(await self._client.http.get_channel(int(channel)))
+                with translate_errors():
+                    payload = dict(await self._client.http.get_channel(int(channel_id)))
             except PlatformError as error:
-                log.info("nothing is known of the channel %s: %s", channel, error)
-                return Room(guild)  # is asked for again next time
-        found = room_of(told, guild)
-        self._rooms.put(channel, found)
+                log.info("nothing is known of the channel %s: %s", channel_id, error)
+                return DiscordChannel(guild)  # is asked for again next time
+        found = parse_channel(payload, guild)
+        self._channels.put(channel_id, found)
         return found
 
     async def member(self, guild: str, person: str) -> Payload | None:
         """What somebody is in a server; None when that cannot be known."""
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                with mapped():
+            async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
+                with translate_errors():
                     return dict(await self._client.http.get_member(int(guild), int(person)))
         except (PlatformError, TimeoutError):
             return None
@@ -95,16 +97,18 @@ class Lookup:
         if known and now < known[0]:
             return known[1]
         found: list[str] = []
-        good_for = _MEMBER_SECONDS
+        good_for = _MEMBER_CACHE_SECONDS
         try:
-            async with asyncio.timeout(LOOK_SECONDS):  # over all: their message waits for it
-                for guild in guilds[:_MOST_SERVERS_ASKED]:
+            async with asyncio.timeout(
+                LOOKUP_TIMEOUT_SECONDS
+            ):  # over all: their message waits for it
+                for guild in guilds[:_MAX_SERVERS_ASKED]:
                     if member := await self.member(guild, person):
                         found += membership_of(guild, member)
         except TimeoutError:
             log.warning("Discord takes too long to say in which servers %s is", person)
-            good_for = _UNSURE_SECONDS
-        if len(self._memberships) >= _MOST_PEOPLE:
+            good_for = _PARTIAL_CACHE_SECONDS
+        if len(self._memberships) >= _MAX_CACHED_PEOPLE:
             self._memberships.clear()
         self._memberships[person] = (now + good_for, tuple(found))
         return tuple(found)

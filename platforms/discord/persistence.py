@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from platforms.core.errors import Unavailable, Unconfirmed
 
 
-async def persist(call: Callable[[], Awaitable[object]], pauses: Sequence[float]) -> None:
+async def retry_call(call: Callable[[], Awaitable[object]], pauses: Sequence[float]) -> None:
     """Make a call that may be repeated, once more after each pause; raises the last error."""
     for pause in pauses:
         try:

@@ -5,16 +5,16 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from platforms.core.asking import answered_by
+from platforms.core.asking import probe_session
 from platforms.core.errors import Unavailable
-from platforms.core.probed import Finding, Probed
+from platforms.core.probed import Finding, ProbeResult
 from platforms.discord import DiscordConfig
-from platforms.discord.errors import mapped, of_answer
-from platforms.discord.invite import AGENT
+from platforms.discord.errors import error_for_response, translate_errors
+from platforms.discord.invite import USER_AGENT
 from platforms.discord.payloads import invite_link
 from sessions.values.finding import fail, ok, warn
 
-SECONDS = 8.0
+TIMEOUT_SECONDS = 8.0
 _OK = 200
 
 _CONTENT = 1 << 18
@@ -22,7 +22,7 @@ _CONTENT_LIMITED = 1 << 19
 """Flags of an application: it may read messages; the second is of bots in fewer than 100 servers."""
 
 _PORTAL = "https://discord.com/developers/applications"
-_FEW_STARTS = 50
+_LOW_CONNECTIONS = 50
 
 
 class _User(msgspec.Struct, frozen=True):
@@ -55,13 +55,15 @@ class _Gateway(msgspec.Struct, frozen=True):
     session_start_limit: _Starts
 
 
-async def probe(config: DiscordConfig, *, alone: bool = False, seconds: float = SECONDS) -> Probed:
+async def probe(
+    config: DiscordConfig, *, alone: bool = False, seconds: float = TIMEOUT_SECONDS
+) -> ProbeResult:
     """See `Probe`."""
     del alone  # nothing that is asked here disturbs anybody
     base = config.base_url.rstrip("/")
-    headers = {"Authorization": f"Bot {config.token.reveal()}", "User-Agent": AGENT}
-    async with answered_by("Discord", base, seconds):
-        with mapped():
+    headers = {"Authorization": f"Bot {config.token.reveal()}", "User-Agent": USER_AGENT}
+    async with probe_session("Discord", base, seconds):
+        with translate_errors():
             async with aiohttp.ClientSession(headers=headers) as session:
                 user = await _get(session, f"{base}/users/@me", _User)
                 application = await _get(session, f"{base}/applications/@me", _Application)
@@ -69,18 +71,18 @@ async def probe(config: DiscordConfig, *, alone: bool = False, seconds: float = 
     name = user.global_name or user.username
     findings = (
         ok("token", f"Discord knows the bot as {name} ({user.handle})"),
-        _intent(application),
-        _servers(application),
-        *_endpoint(application),
-        _starts(gateway.session_start_limit),
+        _intent_finding(application),
+        _servers_finding(application),
+        *_endpoint_findings(application),
+        _connections_finding(gateway.session_start_limit),
     )
-    return Probed(name, user.handle, invite_link(application.id), findings)
+    return ProbeResult(name, user.handle, invite_link(application.id), findings)
 
 
 async def _get(session: aiohttp.ClientSession, url: str, kind: type[Any]) -> Any:  # noqa: ANN401 - an object of this kind
     async with session.get(url, allow_redirects=False) as response:  # the token goes nowhere else
         if response.status != _OK:
-            raise of_answer(response.status, 0, response.reason or "")
+            raise error_for_response(response.status, 0, response.reason or "")
         try:
             return msgspec.json.decode(await response.read(), type=kind)
         except msgspec.DecodeError as error:
@@ -91,7 +93,7 @@ async def _get(session: aiohttp.ClientSession, url: str, kind: type[Any]) -> Any
 # --- what the answers mean -----------------------------------------------------------------------
 
 
-def _intent(application: _Application) -> Finding:
+def _intent_finding(application: _Application) -> Finding:
     if application.flags & _CONTENT:
         return ok("message content", "the bot may read messages (Message Content Intent)")
     if application.flags & _CONTENT_LIMITED:
@@ -106,7 +108,7 @@ def _intent(application: _Application) -> Finding:
     )
 
 
-def _servers(application: _Application) -> Finding:
+def _servers_finding(application: _Application) -> Finding:
     count = application.approximate_guild_count
     if count == 0:
         return warn(
@@ -117,7 +119,7 @@ def _servers(application: _Application) -> Finding:
     return ok("servers", "in some server" if count is None else f"the bot is in {count}")
 
 
-def _endpoint(application: _Application) -> tuple[Finding, ...]:
+def _endpoint_findings(application: _Application) -> tuple[Finding, ...]:
     if not application.interactions_endpoint_url:
         return ()
     found = fail(
@@ -128,7 +130,7 @@ def _endpoint(application: _Application) -> tuple[Finding, ...]:
     return (found,)
 
 
-def _starts(starts: _Starts) -> Finding:
+def _connections_finding(starts: _Starts) -> Finding:
     text = f"{starts.remaining} of {starts.total} connections left for today"
     again = f"in {max(1, round(starts.reset_after / 60_000))} min"
     if starts.remaining == 0:
@@ -137,7 +139,7 @@ def _starts(starts: _Starts) -> Finding:
             f"{text}: Discord refuses new ones",
             f"Wait: Discord allows them again {again}; meanwhile do not restart what is connected.",
         )
-    if starts.remaining < min(_FEW_STARTS, starts.total // 2):
+    if starts.remaining < min(_LOW_CONNECTIONS, starts.total // 2):
         return warn(
             "connections",
             text,

@@ -9,63 +9,65 @@ import msgspec
 from platforms.discord.rooms import Payload
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ChannelEvent(msgspec.Struct, frozen=True):
     """An event of the gateway, in its order."""
 
     kind: str
     data: Payload
-    signed: "asyncio.Task[None] | None" = None  # the first answer to an interaction
+    acknowledgement: "asyncio.Task[None] | None" = None  # the first answer to an interaction
 
 
-class Line:
+class ChannelQueue:
     """What waits in one channel."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Heard] = deque()
-        self._news = asyncio.Event()
+        self._waiting: deque[ChannelEvent] = deque()
+        self._event_added = asyncio.Event()
 
-    def put(self, heard: Heard) -> None:
+    def put(self, heard: ChannelEvent) -> None:
         """Add an event."""
         self._waiting.append(heard)
-        self._news.set()
+        self._event_added.set()
 
-    def take(self) -> Heard | None:
+    def take(self) -> ChannelEvent | None:
         """Take the next event, if there is one."""
         return self._waiting.popleft() if self._waiting else None
 
-    async def follower(self, belongs: Callable[[Heard], bool], seconds: float) -> Heard | None:
+    async def take_follower(
+        self, belongs: Callable[[ChannelEvent], bool], seconds: float
+    ) -> ChannelEvent | None:
         """Wait for the next event, and take it if it belongs to what was taken before."""
-        self._news.clear()
+        self._event_added.clear()
         try:
             async with asyncio.timeout(seconds):
                 while not self._waiting:
-                    await self._news.wait()
-                    self._news.clear()
+                    await self._event_added.wait()
+                    self._event_added.clear()
         except TimeoutError:
             return None
         return self._waiting.popleft() if belongs(self._waiting[0]) else None
 
 
-Work = Callable[[str, Line, Heard], Awaitable[None]]
+ChannelEventHandler = Callable[[str, ChannelQueue, ChannelEvent], Awaitable[None]]
 
 
-class Lines:
+class ChannelQueues:
     """All channels in which something happens at this moment."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, work: Work) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, handle: ChannelEventHandler) -> None:
         self._tasks = tasks
-        self._work = work
-        self._lines: dict[str, Line] = {}
+        self._handle = handle
+        self._queues: dict[str, ChannelQueue] = {}
 
-    def put(self, channel: str, heard: Heard) -> None:
+    def put(self, channel: str, heard: ChannelEvent) -> None:
         """Let an event be worked on after those that came before it in its channel."""
-        line = self._lines.get(channel)
+        line = self._queues.get(channel)
         if line is None:
-            line = self._lines[channel] = Line()
-            self._tasks.create_task(self._attend(channel, line), name=f"discord {channel}")
+            line = self._queues[channel] = ChannelQueue()
+            self._tasks.create_task(self._work_off(channel, line), name=f"discord {channel}")
         line.put(heard)
 
-    async def _attend(self, channel: str, line: Line) -> None:
+    async def _work_off(self, channel: str, line: ChannelQueue) -> None:
         while heard := line.take():
-            await self._work(channel, line, heard)
-        del self._lines[channel]
+            await self._handle(channel, line, heard)
+        del self._queues[channel]

@@ -13,57 +13,63 @@ from contextlib import contextmanager
 PER_SECOND = 40.0
 """Calls a second over everything. Discord allows 50, and some may come late and be counted with others."""
 
-_AT_ONCE = 4.0
+_BURST = 4.0
 """Calls that may go together after a silence."""
 
 _ROUNDING = 1e-6  # of a call
-_MOST_BUCKETS = 2_000
+_MAX_BUCKETS = 2_000
 
 
-class Bucket:
+class RouteBucket:
     """The calls of one route in one channel, as far as Discord has told."""
 
     def __init__(self) -> None:
-        self._left: int | None = None  # unknown until Discord has answered once
-        self._renews_at = 0.0
+        self._remaining: int | None = None  # unknown until Discord has answered once
+        self._resets_at = 0.0
 
-    def wait(self, now: float) -> float:
+    def wait_seconds(self, now: float) -> float:
         """Seconds until a call may go."""
-        if now >= self._renews_at:
-            self._left = None
-        return 0.0 if self._left is None or self._left > 0 else self._renews_at - now
+        if now >= self._resets_at:
+            self._remaining = None
+        return 0.0 if self._remaining is None or self._remaining > 0 else self._resets_at - now
 
     def take(self) -> None:
         """Count a call that goes now."""
-        if self._left is not None:
-            self._left -= 1
+        if self._remaining is not None:
+            self._remaining -= 1
 
-    def learn(self, left: int, reset_after: float, now: float) -> None:
+    def update(self, remaining: int, reset_after: float, now: float) -> None:
         """Take over what an answer said; answers of calls side by side come in any order."""
-        same_window = self._left is not None and now < self._renews_at
-        self._left = min(left, self._left) if same_window and self._left is not None else left
-        self._renews_at = now + reset_after
+        same_window = self._remaining is not None and now < self._resets_at
+        self._remaining = (
+            min(remaining, self._remaining)
+            if same_window and self._remaining is not None
+            else remaining
+        )
+        self._resets_at = now + reset_after
 
 
-class Gate:
+class RestRateLimit:
     """All calls of one bot: those that go, in their order, and those that stand in line."""
 
     def __init__(self, now: float) -> None:
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
-        self._free = 0.0  # calls that could go at `_at`: the gate before us may have let as many by
-        self._at = now
+        self._buckets: OrderedDict[str, RouteBucket] = OrderedDict()
+        self._tokens = (
+            0.0  # calls that could go at `_at`: the gate before us may have let as many by
+        )
+        self._refilled_at = now
         self._blocked_until = 0.0
         self._waiting = 0
 
-    def bucket(self, key: str) -> Bucket:
+    def bucket(self, key: str) -> RouteBucket:
         """The bucket that a call draws from; the longest unused are forgotten."""
-        found = self._buckets.setdefault(key, Bucket())
+        found = self._buckets.setdefault(key, RouteBucket())
         self._buckets.move_to_end(key)
-        if len(self._buckets) > _MOST_BUCKETS:
+        if len(self._buckets) > _MAX_BUCKETS:
             self._buckets.popitem(last=False)
         return found
 
-    def blocked(self, now: float) -> float:
+    def blocked_seconds(self, now: float) -> float:
         """Seconds for which Discord has refused everything."""
         return max(0.0, self._blocked_until - now)
 
@@ -72,7 +78,7 @@ class Gate:
         self._blocked_until = max(self._blocked_until, now + seconds)
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
+    def queued(self) -> Iterator[None]:
         """Count a call that stands in line."""
         self._waiting += 1
         try:
@@ -80,22 +86,22 @@ class Gate:
         finally:
             self._waiting -= 1
 
-    def ahead(self) -> float:
+    def queue_seconds(self) -> float:
         """Seconds that a new call would have to wait."""
         return self._waiting / PER_SECOND
 
-    def wait(self, now: float) -> float:
+    def wait_seconds(self, now: float) -> float:
         """Seconds until the first in line may go.
 
         To be asked again once they are over. Places given away beforehand would all be due at once
         when our loop was busy for a while.
         """
-        missing = 1.0 - self._grown(now)
+        missing = 1.0 - self._tokens_at(now)
         return missing / PER_SECOND if missing > _ROUNDING else 0.0
 
     def take(self, now: float) -> None:
         """Count a call that goes now."""
-        self._free, self._at = self._grown(now) - 1.0, now
+        self._tokens, self._refilled_at = self._tokens_at(now) - 1.0, now
 
-    def _grown(self, now: float) -> float:
-        return min(_AT_ONCE, self._free + (now - self._at) * PER_SECOND)
+    def _tokens_at(self, now: float) -> float:
+        return min(_BURST, self._tokens + (now - self._refilled_at) * PER_SECOND)

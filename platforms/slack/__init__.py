@@ -25,7 +25,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
-from platforms.core.probed import Probed
+from platforms.core.probed import ProbeResult
 from platforms.slack.config import SlackConfig
 from platforms.slack.guide import GUIDE
 
@@ -42,8 +42,8 @@ def _build(config: SlackConfig, surroundings: Surroundings) -> Adapter:
     return adapter
 
 
-async def _probe(config: SlackConfig, *, alone: bool = False) -> Probed:
-    probed: Probed = await import_module("platforms.slack.probe").probe(config, alone=alone)
+async def _probe(config: SlackConfig, *, alone: bool = False) -> ProbeResult:
+    probed: ProbeResult = await import_module("platforms.slack.probe").probe(config, alone=alone)
     return probed
 
 

@@ -23,18 +23,18 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from platforms.slack.format import mentions, plain
-from platforms.slack.read_marks import Place, Places, is_dm, milliseconds
+from platforms.slack.format import has_mention, to_plain_text
+from platforms.slack.read_marks import SlackPlace, SlackPlaces, is_dm, timestamp_ms
 
 Json = Mapping[str, Any]
 
 _COMMAND = re.compile(r"!([A-Za-z]+)(?:\s|\Z)")
-_SPOKEN = {None, "file_share", "thread_broadcast", "me_message", "bot_message"}
-_NOBODY = Sender(id="")
-_DAY = 86_400_000
+_MESSAGE_SUBTYPES = {None, "file_share", "thread_broadcast", "me_message", "bot_message"}
+_UNKNOWN_SENDER = Sender(id="")
+_DAY_MS = 86_400_000
 
 
-class Identity(msgspec.Struct, frozen=True):
+class SlackIdentity(msgspec.Struct, frozen=True):
     """Who we are in the workspace."""
 
     team: str
@@ -42,7 +42,7 @@ class Identity(msgspec.Struct, frozen=True):
     bot: str = ""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SlackEvent(msgspec.Struct, frozen=True):
     """An event, and who did it as far as it says so itself."""
 
     event: Inbound
@@ -53,75 +53,81 @@ class Found(msgspec.Struct, frozen=True):
     thread: str = ""
     ts: str = ""  # to read on from; empty when it says nothing of that
     addressed: bool = True
-    opens: bool = False  # somebody looks at a chat with us; nothing was said
+    opened_chat: bool = False  # somebody looks at a chat with us; nothing was said
 
     @property
-    def in_order(self) -> bool:
+    def is_ordered(self) -> bool:
         """Whether it must not overtake what came before it, as words must not."""
         return self.ts != "" or isinstance(self.event, InboundEdit | InboundDelete)
 
-    def is_in(self, place: Place) -> bool:
+    def is_in(self, place: SlackPlace) -> bool:
         """Whether this is news of a place: in a channel's history stand the roots of its threads."""
         return self.thread == place.thread or (not place.thread and self.thread == self.ts)
 
 
-class Reader:
+class SlackEventDecoder:
     """Reads payloads under one identity."""
 
     def __init__(
         self,
-        us: Identity,
-        places: Places,
+        identity: SlackIdentity,
+        places: SlackPlaces,
         names: Mapping[str, str],
         *,
         platform: str = "slack",
         account: str = "",
         require_mention: bool = True,
-        words: frozenset[str] = frozenset(),
+        command_words: frozenset[str] = frozenset(),
     ) -> None:
-        self._us = us
+        self._identity = identity
         self._places = places
         self._names = names
         self._platform = platform
         self._account = account
         self._require_mention = require_mention
-        self._words = words
+        self._command_words = command_words
 
-    def payload(self, kind: str, payload: Json, now: int) -> Found | None:
+    def decode(self, kind: str, payload: Json, now: int) -> SlackEvent | None:
         """Read what came in an envelope or a request; None when it is nothing for us."""
         match kind:
             case "events_api":
-                return self.event(payload.get("event") or {}, str(payload.get("team_id") or ""))
+                return self.decode_event(
+                    payload.get("event") or {}, str(payload.get("team_id") or "")
+                )
             case "interactive":
-                return self.action(payload)
+                return self.decode_action(payload)
             case "slash_commands":
-                return self.command(payload, now)
+                return self.decode_command(payload, now)
             case _:
                 return None
 
     # --- events -------------------------------------------------------------------------------
 
-    def event(self, event: Json, team: str = "") -> Found | None:
+    def decode_event(self, event: Json, team: str = "") -> SlackEvent | None:
         """Read an event; also a message out of the history, once its channel is put in."""
         kind, subtype = event.get("type"), event.get("subtype")
         if kind == "agent_session_stopped":
-            return self._stopped(event, team)
+            return self._stop_pressed(event, team)
         if kind == "app_home_opened" and event.get("tab") == "messages":
-            return self._opened(str(event.get("channel") or ""), event, team)
+            return self._chat_opened(str(event.get("channel") or ""), event, team)
         if kind == "assistant_thread_started":  # of apps that are not agents yet
             thread = event.get("assistant_thread") or {}
             where = {"user": thread.get("user_id"), "event_ts": event.get("event_ts")}
             ts = str(thread.get("thread_ts") or "")
-            return self._opened(str(thread.get("channel_id") or ""), where, team, ts)
+            return self._chat_opened(str(thread.get("channel_id") or ""), where, team, ts)
         if kind == "message" and subtype == "message_changed":
-            return self._changed(event, team)
+            return self._edit(event, team)
         if kind == "message" and subtype == "message_deleted":
-            return self._deleted(event, event.get("previous_message") or {}, team)
-        if kind in {"message", "app_mention"} and subtype in _SPOKEN and not event.get("hidden"):
-            return self._said(event, team)
+            return self._delete(event, event.get("previous_message") or {}, team)
+        if (
+            kind in {"message", "app_mention"}
+            and subtype in _MESSAGE_SUBTYPES
+            and not event.get("hidden")
+        ):
+            return self._message(event, team)
         return None
 
-    def _said(self, event: Json, team: str) -> Found | None:
+    def _message(self, event: Json, team: str) -> SlackEvent | None:
         channel, ts = str(event.get("channel") or ""), str(event.get("ts") or "")
         if not channel or not ts or self._is_ours(event):
             return None
@@ -129,9 +135,9 @@ class Reader:
         direct = _is_direct(event, channel)
         user = str(event.get("user") or event.get("bot_id") or "")
         command = _COMMAND.match(self._plain(raw))
-        is_command = command is not None and command[1].lower() in self._words
+        is_command = command is not None and command[1].lower() in self._command_words
         thread = _thread_of(event, direct=direct)
-        called = event.get("type") == "app_mention" or mentions(raw, self._us.user)
+        called = event.get("type") == "app_mention" or has_mention(raw, self._identity.user)
         addressed = direct or called or is_command or not self._require_mention
         if not direct and thread and self._places.find(channel, thread):
             addressed = True
@@ -140,15 +146,15 @@ class Reader:
             thread = self._places.last_thread(channel, user) if is_command else ts
         message = InboundMessage(
             id=f"{channel}:{ts}",
-            at=milliseconds(ts),
+            at=timestamp_ms(ts),
             address=self._address(channel, thread),
-            sender=_NOBODY,
+            sender=_UNKNOWN_SENDER,
             parts=self._parts(event),
             direct=direct,
             addressed=addressed,
             context=tuple(self._forwarded(event)),
         )
-        return Found(
+        return SlackEvent(
             message,
             user,
             _team_of(event, team),
@@ -159,10 +165,10 @@ class Reader:
             addressed=addressed,
         )
 
-    def _changed(self, event: Json, team: str) -> Found | None:
+    def _edit(self, event: Json, team: str) -> SlackEvent | None:
         now, before = event.get("message") or {}, event.get("previous_message") or {}
         if now.get("subtype") == "tombstone":  # deleted, but the replies to it are still there
-            return self._deleted({**event, "deleted_ts": now.get("ts")}, before or now, team)
+            return self._delete({**event, "deleted_ts": now.get("ts")}, before or now, team)
         if self._is_ours(now) or "edited" not in now:
             return None
         if before and before.get("text") == now.get("text"):
@@ -173,16 +179,16 @@ class Reader:
         edited = str(now["edited"].get("ts") or event.get("ts"))
         edit = InboundEdit(
             id=f"{channel}:{ts}:edit:{edited}",
-            at=milliseconds(edited),
+            at=timestamp_ms(edited),
             address=self._address(channel, thread),
-            sender=_NOBODY,
+            sender=_UNKNOWN_SENDER,
             message=f"{channel}:{ts}",
             parts=self._parts(now),
             direct=direct,
         )
-        return self._about(edit, now, team)
+        return self._with_author(edit, now, team)
 
-    def _deleted(self, event: Json, before: Json, team: str) -> Found | None:
+    def _delete(self, event: Json, before: Json, team: str) -> SlackEvent | None:
         if not before or self._is_ours(before):
             return None
         channel = str(event.get("channel") or "")
@@ -190,19 +196,19 @@ class Reader:
         direct = _is_direct(event, channel)
         delete = InboundDelete(
             id=f"{channel}:{ts}:delete",
-            at=milliseconds(str(event.get("ts") or event.get("event_ts") or ts)),
+            at=timestamp_ms(str(event.get("ts") or event.get("event_ts") or ts)),
             address=self._address(channel, _thread_of(before, direct=direct)),
-            sender=_NOBODY,
+            sender=_UNKNOWN_SENDER,
             message=f"{channel}:{ts}",
             direct=direct,
         )
-        return self._about(delete, before, team)
+        return self._with_author(delete, before, team)
 
-    def _about(self, event: Inbound, message: Json, team: str) -> Found | None:
+    def _with_author(self, event: Inbound, message: Json, team: str) -> SlackEvent | None:
         user = str(message.get("user") or "")
-        return Found(event, user, _team_of(message, team)) if user else None
+        return SlackEvent(event, user, _team_of(message, team)) if user else None
 
-    def _stopped(self, event: Json, team: str) -> Found | None:
+    def _stop_pressed(self, event: Json, team: str) -> SlackEvent | None:
         """Somebody pressed Slack's own Stop."""
         channel = str(event.get("channel") or event.get("channel_id") or "")
         user = str(event.get("user") or event.get("user_id") or "")
@@ -211,22 +217,24 @@ class Reader:
             return None
         direct = is_dm(channel)
         thread = _thread_of(event, direct=direct)
-        message = self._command("!stop", f"{channel}:{ts}:stop", milliseconds(ts), channel, thread)
-        return Found(message, user, _team_of(event, team))
+        message = self._command("!stop", f"{channel}:{ts}:stop", timestamp_ms(ts), channel, thread)
+        return SlackEvent(message, user, _team_of(event, team))
 
-    def _opened(self, channel: str, event: Json, team: str, thread: str = "") -> Found | None:
+    def _chat_opened(
+        self, channel: str, event: Json, team: str, thread: str = ""
+    ) -> SlackEvent | None:
         """Somebody looks at their chat with us, which counts as a hello; once a day is enough."""
         user, ts = str(event.get("user") or ""), str(event.get("event_ts") or "")
         if not (is_dm(channel) and user):
             return None
-        at = milliseconds(ts if "." in ts else f"{ts[:-6]}.{ts[-6:]}")
-        hello = f"{channel}:hello:{at // _DAY}"
+        at = timestamp_ms(ts if "." in ts else f"{ts[:-6]}.{ts[-6:]}")
+        hello = f"{channel}:hello:{at // _DAY_MS}"
         message = self._command("/start", hello, at, channel, thread)
-        return Found(message, user, team, channel=channel, thread=thread, opens=True)
+        return SlackEvent(message, user, team, channel=channel, thread=thread, opened_chat=True)
 
     # --- what people press and type -----------------------------------------------------------
 
-    def action(self, payload: Json) -> Found | None:
+    def decode_action(self, payload: Json) -> SlackEvent | None:
         """Read a button of ours that somebody pressed."""
         actions = payload.get("actions") or ()
         if payload.get("type") != "block_actions" or not actions:
@@ -242,16 +250,16 @@ class Reader:
         user, at = str(person.get("id") or ""), str(pressed.get("action_ts") or ts)
         action = InboundAction(
             id=f"{channel}:{ts}:press:{at}:{user}",
-            at=milliseconds(at),
+            at=timestamp_ms(at),
             address=self._address(channel, _thread_of(where, direct=direct)),
-            sender=_NOBODY,
+            sender=_UNKNOWN_SENDER,
             action=str(pressed.get("value") or ""),
             message=ts,
             direct=direct,
         )
-        return Found(action, user, str(person.get("team_id") or "")) if user else None
+        return SlackEvent(action, user, str(person.get("team_id") or "")) if user else None
 
-    def command(self, payload: Json, now: int) -> Found | None:
+    def decode_command(self, payload: Json, now: int) -> SlackEvent | None:
         """Read `/holdfast WORD`; Slack tells of no thread, so it acts on the last one there."""
         channel, user = str(payload.get("channel_id") or ""), str(payload.get("user_id") or "")
         trigger = str(payload.get("trigger_id") or "")
@@ -260,14 +268,14 @@ class Reader:
         text = str(payload.get("text") or "").strip().lstrip("/!") or "help"
         thread = "" if is_dm(channel) else self._places.last_thread(channel, user)
         message = self._command(f"/{text}", f"{channel}:command:{trigger}", now, channel, thread)
-        return Found(message, user, str(payload.get("team_id") or ""))
+        return SlackEvent(message, user, str(payload.get("team_id") or ""))
 
     def _command(self, text: str, id_: str, at: int, channel: str, thread: str) -> InboundMessage:
         return InboundMessage(
             id=id_,
             at=at,
             address=self._address(channel, thread),
-            sender=_NOBODY,
+            sender=_UNKNOWN_SENDER,
             parts=(Text(text),),
             direct=is_dm(channel),
             addressed=True,
@@ -281,18 +289,18 @@ class Reader:
         for each in messages:
             text = self._plain(str(each.get("text") or ""))
             ts = str(each.get("ts") or "")
-            if not text or ts == before or each.get("subtype") not in _SPOKEN:
+            if not text or ts == before or each.get("subtype") not in _MESSAGE_SUBTYPES:
                 continue
             user = str(each.get("user") or each.get("bot_id") or "")
             name = "you" if self._is_ours(each) else self._names.get(user) or user
-            found.append((milliseconds(ts), Quote(name, text, ts)))
+            found.append((timestamp_ms(ts), Quote(name, text, ts)))
         return tuple(quote for _, quote in sorted(found, key=lambda pair: pair[0]))
 
     def _address(self, channel: str, thread: str) -> Address:
-        return Address(self._platform, f"{self._us.team}/{channel}", self._account, thread)
+        return Address(self._platform, f"{self._identity.team}/{channel}", self._account, thread)
 
     def _plain(self, text: str) -> str:
-        return plain(text, self._names, self._us.user)
+        return to_plain_text(text, self._names, self._identity.user)
 
     def _parts(self, event: Json) -> tuple[Part, ...]:
         text = self._plain(str(event.get("text") or ""))
@@ -317,7 +325,7 @@ class Reader:
         ]
 
     def _is_ours(self, message: Json) -> bool:
-        us = self._us
+        us = self._identity
         return message.get("user") == us.user or (us.bot != "" and message.get("bot_id") == us.bot)
 
 

@@ -10,76 +10,76 @@ from yarl import URL
 
 from platforms.core.contract import File, Receipt, Upload
 from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
-from platforms.slack.calls import Calls, Json, retry_after, translated
-from platforms.slack.format import fallback
-from platforms.slack.send import Show
+from platforms.slack.calls import Json, SlackClient, retry_after, translate_error
+from platforms.slack.format import fallback_text
+from platforms.slack.send import SlackSender
 
-LARGEST = 100 * 1024 * 1024
+MAX_FILE_BYTES = 100 * 1024 * 1024
 """Slack takes a gigabyte; this is what gets through in the time that an op has."""
 
-_PIECE = 64 * 1024
-_REMEMBERED = 1_000
-_CLOCKS_DIFFER = 120.0
-_PATIENT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
-_OURS = ("slack.com", "slack-files.com")
+_CHUNK_BYTES = 64 * 1024
+_MAX_REMEMBERED = 1_000
+_CLOCK_SKEW_SECONDS = 120.0
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
+_SLACK_HOSTS = ("slack.com", "slack-files.com")
 
 
-class Files:
+class SlackFiles:
     """Sends and reads files."""
 
-    def __init__(self, calls: Calls, show: Show) -> None:
+    def __init__(self, calls: SlackClient, show: SlackSender) -> None:
         self._calls = calls
-        self._show = show
+        self._sender = show
         self._sent: OrderedDict[str, str] = OrderedDict()  # the file of an op that may be shown
 
     async def upload(self, op: Upload, channel: str, us: str) -> Receipt:
         """Send a file; only the last step shows it, so what fails before can be repeated."""
-        if op.again and (found := await self._find(op, channel, us)):
+        if op.again and (found := await self._find_sent(op, channel, us)):
             return Receipt(found)
-        file, size = _opened(op.path)
+        file, size = _open_file(op.path)
         with file:
             try:
                 ticket = await self._calls.call(
                     "files.getUploadURLExternal", filename=op.name, length=size
                 )
-                await self._put(str(ticket["upload_url"]), file, op.media_type)
+                await self._upload_content(str(ticket["upload_url"]), file, op.media_type)
             except Unconfirmed as error:
                 raise Unavailable(str(error)) from error
         file_id = str(ticket["file_id"])
         self._sent[op.op] = file_id
-        if len(self._sent) > _REMEMBERED:
+        if len(self._sent) > _MAX_REMEMBERED:
             self._sent.popitem(last=False)
         await self._calls.call(
             "files.completeUploadExternal",
-            where=channel,
+            about_channel=channel,
             files=[{"id": file_id, "title": op.name}],
             channel_id=channel,
             thread_ts=op.address.thread or None,
-            initial_comment=fallback(op.caption) if op.caption else None,
+            initial_comment=fallback_text(op.caption) if op.caption else None,
         )
         return Receipt(file_id)
 
-    async def _put(self, url: str, file: BinaryIO, media_type: str) -> None:
+    async def _upload_content(self, url: str, file: BinaryIO, media_type: str) -> None:
         try:
             async with (
-                self._calls.http() as session,
+                self._calls.session() as session,
                 session.post(
-                    url, data=file, headers={"Content-Type": media_type}, timeout=_PATIENT
+                    url, data=file, headers={"Content-Type": media_type}, timeout=_TIMEOUT
                 ) as answer,
             ):
                 await answer.read()
         except (aiohttp.ClientError, OSError) as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
         if answer.status != 200:  # noqa: PLR2004
             msg = f"Slack did not take the file ({answer.status})."
             limited = answer.status == 429  # noqa: PLR2004
             raise Unavailable(msg, retry_after(answer.headers) if limited else None)
 
-    async def _find(self, op: Upload, channel: str, us: str) -> str | None:
+    async def _find_sent(self, op: Upload, channel: str, us: str) -> str | None:
         """Look whether an earlier try shows the file: by its id, after a restart by its name."""
         known = self._sent.get(op.op)
-        for message in await self._show.history(
-            channel, op.address.thread, op.since / 1000 - _CLOCKS_DIFFER
+        for message in await self._sender.history(
+            channel, op.address.thread, op.since / 1000 - _CLOCK_SKEW_SECONDS
         ):
             for file in message.get("files") or ():
                 same = file.get("id") == known if known else file.get("name") == op.name
@@ -90,33 +90,33 @@ class Files:
     async def fetch(self, file: File) -> AsyncIterator[bytes]:
         """Read a file that somebody sent."""
         found = (await self._calls.read("files.info", file=file.ref)).get("file") or {}
-        url = self._address(found, file.name)
+        url = self._download_url(found, file.name)
         headers = {"Authorization": f"Bearer {self._calls.token.reveal()}"}
         try:
             async with (
-                self._calls.http() as session,
-                session.get(url, headers=headers, timeout=_PATIENT) as answer,
+                self._calls.session() as session,
+                session.get(url, headers=headers, timeout=_TIMEOUT) as answer,
             ):
-                _check(answer, found, file.name)
-                async for piece in answer.content.iter_chunked(_PIECE):
+                _check_response(answer, found, file.name)
+                async for piece in answer.content.iter_chunked(_CHUNK_BYTES):
                     yield piece
         except (aiohttp.ClientError, OSError) as error:
-            problem = translated(error)
-            raise _readable(problem) from error
+            problem = translate_error(error)
+            raise _as_retryable(problem) from error
 
-    def _address(self, found: Json, name: str) -> str:
+    def _download_url(self, found: Json, name: str) -> str:
         """Name where a file lies; the token must go to nobody but Slack."""
         url = str(found.get("url_private_download") or found.get("url_private") or "")
         host = URL(url).host or ""
         own = URL(self._calls.base_url).host
-        slack = any(host == each or host.endswith(f".{each}") for each in _OURS)
+        slack = any(host == each or host.endswith(f".{each}") for each in _SLACK_HOSTS)
         if found.get("mode") == "external" or not (host == own or slack):
             msg = f"{name} does not lie on Slack; it can only be opened by its link."
             raise Rejected(msg)
         return url
 
 
-def _opened(path: str) -> tuple[BinaryIO, int]:
+def _open_file(path: str) -> tuple[BinaryIO, int]:
     try:
         size = Path(path).stat().st_size
         return Path(path).open("rb"), size
@@ -125,7 +125,7 @@ def _opened(path: str) -> tuple[BinaryIO, int]:
         raise Rejected(msg) from error
 
 
-def _check(answer: aiohttp.ClientResponse, found: Json, name: str) -> None:
+def _check_response(answer: aiohttp.ClientResponse, found: Json, name: str) -> None:
     if answer.status in {403, 404, 410}:
         msg = f"{name} is not there, or not for us ({answer.status})."
         raise Rejected(msg)
@@ -137,6 +137,6 @@ def _check(answer: aiohttp.ClientResponse, found: Json, name: str) -> None:
         raise Rejected(msg)
 
 
-def _readable(problem: PlatformError) -> PlatformError:
+def _as_retryable(problem: PlatformError) -> PlatformError:
     """Reading changes nothing, so it can always be tried again."""
     return Unavailable(str(problem)) if isinstance(problem, Unconfirmed) else problem

@@ -11,17 +11,17 @@ from typing import Any
 
 from platforms.core.contract import Button
 
-LONGEST_LABEL = 75
-LONGEST_SECTION = 3000
-MOST_IN_A_ROW = 25  # buttons of one block
-_LONGEST_FALLBACK = 3900  # bytes; chat.update refuses more than 4,000
+MAX_LABEL_CHARS = 75
+MAX_SECTION_CHARS = 3000
+MAX_BUTTONS_PER_BLOCK = 25  # buttons of one block
+_MAX_FALLBACK_BYTES = 3900  # bytes; chat.update refuses more than 4,000
 
 _ZERO_WIDTH_SPACE = "\u200b"
-_MASS = re.compile(
+_MENTION = re.compile(
     r"<(?=!(?:channel|here|everyone|subteam\^)|@[UWB][A-Z0-9])|@(?=(?:channel|here|everyone)\b)",
     re.IGNORECASE,
 )
-_UNSETTLED = re.compile(r"(?:<!?[a-z^]{0,9}|<?@[a-z]{0,8})\Z", re.IGNORECASE)
+_PARTIAL_MENTION = re.compile(r"(?:<!?[a-z^]{0,9}|<?@[a-z]{0,8})\Z", re.IGNORECASE)
 _MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 _TABLE = re.compile(
     r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(\|[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*$", re.MULTILINE
@@ -33,18 +33,22 @@ Blocks = list[dict[str, Any]]
 # --- what people write -------------------------------------------------------------------------
 
 
-def mentions(text: str, user: str) -> bool:
+def has_mention(text: str, user: str) -> bool:
     """Tell whether a text names this user."""
     return f"<@{user}>" in text or f"<@{user}|" in text
 
 
-def plain(text: str, names: Mapping[str, str], us: str) -> str:
+def to_plain_text(text: str, names: Mapping[str, str], own_user: str) -> str:
     """Read Slack's markup; our own name at the beginning is how people call us, not a word."""
-    text = re.sub(rf"\A\s*<@{re.escape(us)}(?:\|[^<>]*)?>[\s:,]*", "", text) if us else text
-    return html.unescape(_MARKUP.sub(lambda found: _read(found, names), text)).strip()
+    text = (
+        re.sub(rf"\A\s*<@{re.escape(own_user)}(?:\|[^<>]*)?>[\s:,]*", "", text)
+        if own_user
+        else text
+    )
+    return html.unescape(_MARKUP.sub(lambda found: _markup_text(found, names), text)).strip()
 
 
-def _read(found: re.Match[str], names: Mapping[str, str]) -> str:
+def _markup_text(found: re.Match[str], names: Mapping[str, str]) -> str:
     target, label = found[1], found[2] or ""
     if target.startswith("@"):
         return f"@{names.get(target[1:]) or label or target[1:]}"
@@ -61,14 +65,14 @@ def _read(found: re.Match[str], names: Mapping[str, str]) -> str:
 # --- what we show ------------------------------------------------------------------------------
 
 
-def inert(text: str) -> str:
+def defuse_mentions(text: str) -> str:
     """Let nothing in a text call a whole channel, a group, or somebody whose name a model was told."""
-    return _MASS.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, text)
+    return _MENTION.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, text)
 
 
-def settled(text: str) -> str:
+def without_partial_mention(text: str) -> str:
     """Leave off an end that may turn into a call once more comes, so that what is shown only grows."""
-    found = _UNSETTLED.search(text)
+    found = _PARTIAL_MENTION.search(text)
     return text[: found.start()] if found else text
 
 
@@ -77,56 +81,56 @@ def has_table(text: str) -> bool:
     return "|" in text and _TABLE.search(text) is not None
 
 
-def fallback(text: str) -> str:
+def fallback_text(text: str) -> str:
     """Make the short form for notifications and for clients that draw no blocks."""
-    raw = text[:LONGEST_SECTION]
-    while len(_escaped(raw).encode(errors="replace")) > _LONGEST_FALLBACK:
+    raw = text[:MAX_SECTION_CHARS]
+    while len(_escaped(raw).encode(errors="replace")) > _MAX_FALLBACK_BYTES:
         raw = raw[: len(raw) * 3 // 4]
     return _escaped(raw if raw == text else f"{raw}…") or "…"
 
 
 def _escaped(text: str) -> str:
     """Write what Slack would read as markup as what it is: three signs are enough."""
-    return inert(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+    return defuse_mentions(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
 
 
-def blocks(text: str, buttons: Sequence[Button]) -> Blocks:
+def markdown_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
     """Show Markdown, and buttons below it."""
-    shown: Blocks = [{"type": "markdown", "text": inert(text)}] if text.strip() else []
-    return shown + rows(buttons)
+    shown: Blocks = [{"type": "markdown", "text": defuse_mentions(text)}] if text.strip() else []
+    return shown + button_blocks(buttons)
 
 
 def plain_blocks(text: str, buttons: Sequence[Button]) -> Blocks:
     """Show the same when Slack does not take the Markdown: nothing is lost but its looks."""
-    safe = inert(text)  # before it is cut, for it may be longer
+    safe = defuse_mentions(text)  # before it is cut, for it may be longer
     shown: Blocks = [
         {
             "type": "section",
-            "text": {"type": "plain_text", "text": safe[at : at + LONGEST_SECTION]},
+            "text": {"type": "plain_text", "text": safe[at : at + MAX_SECTION_CHARS]},
         }
-        for at in range(0, len(safe), LONGEST_SECTION)
+        for at in range(0, len(safe), MAX_SECTION_CHARS)
     ]
-    return shown + rows(buttons)
+    return shown + button_blocks(buttons)
 
 
-def rows(buttons: Sequence[Button]) -> Blocks:
+def button_blocks(buttons: Sequence[Button]) -> Blocks:
     """Lay out buttons."""
     elements = [
         {
             "type": "button",
             "action_id": f"holdfast.{number}",
-            "text": {"type": "plain_text", "text": button.label[:LONGEST_LABEL], "emoji": True},
+            "text": {"type": "plain_text", "text": button.label[:MAX_LABEL_CHARS], "emoji": True},
             "value": button.action,
         }
         for number, button in enumerate(buttons)
     ]
     return [
-        {"type": "actions", "elements": elements[at : at + MOST_IN_A_ROW]}
-        for at in range(0, len(elements), MOST_IN_A_ROW)
+        {"type": "actions", "elements": elements[at : at + MAX_BUTTONS_PER_BLOCK]}
+        for at in range(0, len(elements), MAX_BUTTONS_PER_BLOCK)
     ]
 
 
-def likeness(text: str) -> str:
+def letters_and_digits(text: str) -> str:
     """Reduce a text to its letters and digits, which are the same however Slack gives it back."""
     return "".join(char for char in text if char.isalnum())
 

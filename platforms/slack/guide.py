@@ -2,7 +2,7 @@
 
 import json
 
-from platforms.core.guide import Guide, Token
+from platforms.core.guide import SetupGuide, TokenGuide
 from platforms.slack.manifest import manifest
 
 
@@ -10,23 +10,23 @@ def _at_length() -> str:
     return json.dumps(manifest(), indent=2)
 
 
-GUIDE = Guide(
+GUIDE = SetupGuide(
     tokens=(
-        Token(
+        TokenGuide(
             key="bot_token",
-            words="bot token",
-            form=r"xoxb-[\w-]+",
-            looks="xoxb-…",
+            label="bot token",
+            pattern=r"xoxb-[\w-]+",
+            example="xoxb-…",
             steps=(
                 "Open https://api.slack.com/apps: Create New App, From a manifest (Enter prints it).",
                 "Then Install App; it shows the Bot User OAuth Token.",
             ),
         ),
-        Token(
+        TokenGuide(
             key="app_token",
-            words="app token",
-            form=r"xapp-[\w-]+",
-            looks="xapp-…",
+            label="app token",
+            pattern=r"xapp-[\w-]+",
+            example="xapp-…",
             steps=(
                 "On the app's page: Basic Information, App-Level Tokens, Generate Token,",
                 "with the scope connections:write.",
@@ -34,5 +34,5 @@ GUIDE = Guide(
             unless_mode="http",
         ),
     ),
-    at_length=_at_length,
+    details=_at_length,
 )

@@ -8,19 +8,19 @@ import msgspec
 
 from platforms.core.contract import Sender, Shelf
 from platforms.core.errors import Rejected, Unavailable
-from platforms.slack.calls import Calls, Json
+from platforms.slack.calls import Json, SlackClient
 
-_SHORTLY, _SOON = 0.2, 1.5
+_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.2, 1.5
 """Seconds; Slack wants an event to be acknowledged within 3."""
 
-FRESH_SECONDS = 600.0
+CACHE_SECONDS = 600.0
 """A member who was made a guest is one to us after this time, too."""
 
-_MOST_PEOPLE = 2_000
-_NAME = "person {}"
+_MAX_USERS = 2_000
+_USER_KEY = "person {}"
 
 
-class Person(msgspec.Struct, frozen=True):
+class SlackUser(msgspec.Struct, frozen=True):
     """What Slack says of a user."""
 
     name: str
@@ -30,18 +30,18 @@ class Person(msgspec.Struct, frozen=True):
     at: int  # when Slack said so, in milliseconds since 1970
 
 
-class People:
+class UserDirectory:
     """Asks Slack about users, and remembers for a while, over a restart, too.
 
     Slack answers a hundred such questions a minute: after one restart and another, people who write
     at the same time would have to wait for who they are.
     """
 
-    def __init__(self, calls: Calls, shelf: Shelf) -> None:
+    def __init__(self, calls: SlackClient, shelf: Shelf) -> None:
         self._calls = calls
         self._shelf = shelf
-        self._known: OrderedDict[str, Person] = OrderedDict()
-        self.names: Mapping[str, str] = _Names(self._known)
+        self._users: OrderedDict[str, SlackUser] = OrderedDict()
+        self.names: Mapping[str, str] = _UserNames(self._users)
 
     async def sender(self, user: str, team: str, home: str, *, is_bot: bool) -> Sender:
         """Tell who a user is; `home` is our workspace, `team` what the event says of theirs.
@@ -49,7 +49,7 @@ class People:
         Raises `Unavailable` when Slack cannot say it now and nothing is remembered: somebody must
         not be taken for a stranger because of that.
         """
-        person = await self._person(user)
+        person = await self._find_user(user)
         where = team or (person.team if person else "") or home
         if person is None:
             return Sender(f"{where}/{user}", is_bot=is_bot)
@@ -61,57 +61,57 @@ class People:
             memberships=(f"{home}/*",) if full else (),
         )
 
-    async def _person(self, user: str) -> Person | None:
+    async def _find_user(self, user: str) -> SlackUser | None:
         if user.startswith("B"):  # a bot of the old kind, which is no user
             return None
         now = self._calls.clock.now()
-        known = self._known.get(user) or await self._kept(user)
-        if known and 0 <= now - known.at < FRESH_SECONDS * 1000:
+        known = self._users.get(user) or await self._load_stored(user)
+        if known and 0 <= now - known.at < CACHE_SECONDS * 1000:
             return known
         try:
-            answer = await self._ask(user)
+            answer = await self._fetch_user(user)
         except Unavailable:
             if known:
                 return known
             raise
         except Rejected:
             return None
-        person = _person(answer.get("user") or {}, now)
+        person = _parse_user(answer.get("user") or {}, now)
         self._remember(user, person)
-        await self._shelf.put(_NAME.format(user), msgspec.json.encode(person).decode())
+        await self._shelf.put(_USER_KEY.format(user), msgspec.json.encode(person).decode())
         return person
 
-    async def _kept(self, user: str) -> Person | None:
-        kept = await self._shelf.get(_NAME.format(user))
+    async def _load_stored(self, user: str) -> SlackUser | None:
+        kept = await self._shelf.get(_USER_KEY.format(user))
         if kept is None:
             return None
-        person = msgspec.json.decode(kept, type=Person)
+        person = msgspec.json.decode(kept, type=SlackUser)
         self._remember(user, person)
         return person
 
-    def _remember(self, user: str, person: Person) -> None:
-        self._known[user] = person
-        self._known.move_to_end(user)
-        if len(self._known) > _MOST_PEOPLE:
-            self._known.popitem(last=False)
+    def _remember(self, user: str, person: SlackUser) -> None:
+        self._users[user] = person
+        self._users.move_to_end(user)
+        if len(self._users) > _MAX_USERS:
+            self._users.popitem(last=False)
 
-    async def _ask(self, user: str) -> Json:
+    async def _fetch_user(self, user: str) -> Json:
         """Ask Slack, and soon once more: a message that waits for this would come again late."""
         try:
             return await self._calls.read("users.info", user=user)
         except Unavailable as error:
-            pause = _SHORTLY if error.retry_after is None else error.retry_after
-            if pause > _SOON:
+            pause = _RETRY_SECONDS if error.retry_after is None else error.retry_after
+            if pause > _MAX_RETRY_SECONDS:
                 raise
         await asyncio.sleep(pause)
         return await self._calls.read("users.info", user=user)
 
 
-def _person(user: Json, now: int) -> Person:
+def _parse_user(user: Json, now: int) -> SlackUser:
     profile = user.get("profile") or {}
     name = profile.get("display_name") or user.get("real_name") or profile.get("real_name")
     limited = ("is_restricted", "is_ultra_restricted", "is_stranger", "deleted", "is_bot")
-    return Person(
+    return SlackUser(
         name=str(name or user.get("name") or ""),
         team=str(user.get("team_id") or ""),
         full=not any(user.get(key) for key in limited),
@@ -120,17 +120,17 @@ def _person(user: Json, now: int) -> Person:
     )
 
 
-class _Names(Mapping[str, str]):
+class _UserNames(Mapping[str, str]):
     """The names of those who are known, by user."""
 
-    def __init__(self, known: Mapping[str, Person]) -> None:
-        self._known = known
+    def __init__(self, known: Mapping[str, SlackUser]) -> None:
+        self._users = known
 
     def __getitem__(self, user: str) -> str:
-        return self._known[user].name
+        return self._users[user].name
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._users)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._users)

@@ -7,64 +7,68 @@ import aiohttp
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from platforms.core.asking import answered_by
+from platforms.core.asking import probe_session
 from platforms.core.errors import Unauthorized, Unavailable
-from platforms.core.probed import Finding, Probed
-from platforms.slack.calls import Calls, Json, Refused, translated
+from platforms.core.probed import Finding, ProbeResult
+from platforms.slack.calls import Json, SlackClient, SlackRefusal, translate_error
 from platforms.slack.config import SlackConfig
 from platforms.slack.manifest import SCOPES
 from sessions.values.clock import SystemClock
 from sessions.values.finding import fail, ok
 
-SECONDS = 8.0
+TIMEOUT_SECONDS = 8.0
 
 _HEADER = "x-oauth-scopes"
 _APPS = "https://api.slack.com/apps"
 
 
-async def probe(config: SlackConfig, *, alone: bool = False, seconds: float = SECONDS) -> Probed:
+async def probe(
+    config: SlackConfig, *, alone: bool = False, seconds: float = TIMEOUT_SECONDS
+) -> ProbeResult:
     """See `Probe`."""
     del alone  # nothing that is asked here disturbs anybody
-    calls = Calls(config.bot_token, config.base_url, SystemClock())
-    async with answered_by("Slack", config.base_url, seconds), calls.connected() as session:
+    calls = SlackClient(config.bot_token, config.base_url, SystemClock())
+    async with probe_session("Slack", config.base_url, seconds), calls.open_session() as session:
         client = AsyncWebClient(
             config.bot_token.reveal(), calls.base_url, session=session, retry_handlers=[]
         )
-        with _translated():
+        with _translate_errors():
             answer = await client.auth_test()
         found = answer.data
         if not isinstance(found, dict) or not found.get("user_id"):
             msg = "what answers there is not Slack"
             raise Unavailable(msg)
-        who = _token(found)
-        scopes = _scopes(dict(answer.headers))
-        events = await _events(config, calls, session)
+        who = _token_finding(found)
+        scopes = _scopes_finding(dict(answer.headers))
+        events = await _events_finding(config, calls, session)
     team, user = str(found.get("team_id", "")), str(found["user_id"])
     name = str(found.get("user") or user)
     link = f"slack://user?team={team}&id={user}" if team else ""
-    return Probed(name, f"@{name}", link, tuple(filter(None, (who, scopes, events))))
+    return ProbeResult(name, f"@{name}", link, tuple(filter(None, (who, scopes, events))))
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except (SlackClientError, aiohttp.ClientError, OSError, AttributeError) as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
 
 
-async def _events(config: SlackConfig, calls: Calls, session: aiohttp.ClientSession) -> Finding:
+async def _events_finding(
+    config: SlackConfig, calls: SlackClient, session: aiohttp.ClientSession
+) -> Finding:
     """Ask for a connection's address, which opens none; or say that requests will be believed."""
     if config.mode == "http" or config.app_token is None:
         return ok("events", "Slack sends requests to /slack/events, and signs them")
     client = AsyncWebClient(base_url=calls.base_url, session=session, retry_handlers=[])
     try:
-        with _translated():
+        with _translate_errors():
             await client.apps_connections_open(app_token=config.app_token.reveal())
     except Unauthorized as error:
         msg = f"{error}; it is the app token (xapp-…) that was refused"
         raise Unauthorized(msg) from error
-    except Refused as error:
+    except SlackRefusal as error:
         if error.code == "missing_scope":
             return fail(
                 "events",
@@ -80,7 +84,7 @@ async def _events(config: SlackConfig, calls: Calls, session: aiohttp.ClientSess
     return ok("events", "Slack accepts the app token, for Socket Mode")
 
 
-def _token(found: Json) -> Finding:
+def _token_finding(found: Json) -> Finding:
     name, team = found.get("user"), found.get("team")
     if not found.get("bot_id"):
         return fail(
@@ -91,7 +95,7 @@ def _token(found: Json) -> Finding:
     return ok("token", f"Slack knows the app as {name} in {team}")
 
 
-def _scopes(headers: dict[str, str]) -> Finding | None:
+def _scopes_finding(headers: dict[str, str]) -> Finding | None:
     """Compare with the manifest; None where the answer does not tell."""
     told = next((text for name, text in headers.items() if name.lower() == _HEADER), None)
     if told is None:

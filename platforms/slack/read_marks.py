@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-MOST_PLACES = 500
+MAX_PLACES = 500
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class SlackPlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """A channel, or a thread in one."""
 
     channel: str
@@ -24,28 +24,28 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     waits: int = 0  # to be read again, since this moment
 
 
-class Places:
+class SlackPlaces:
     """The conversations in use, the last used at the end."""
 
     def __init__(self, kept: str | None = None) -> None:
-        places = msgspec.json.decode(kept, type=list[Place]) if kept else []
+        places = msgspec.json.decode(kept, type=list[SlackPlace]) if kept else []
         self._places = OrderedDict(((place.channel, place.thread), place) for place in places)
         self._gaps = 0
         self.changed = False
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[SlackPlace]:
         """Go through all of them, the last used first."""
         return iter(list(reversed(self._places.values())))
 
-    def gap(self, now: int, since: int) -> None:
+    def mark_gap(self, now: int, since: int) -> None:
         """Something may not have reached us where anything was said `since` then."""
         self._gaps += 1
         for key, place in self._places.items():
-            if milliseconds(place.seen) > since and not place.missed:
+            if timestamp_ms(place.seen) > since and not place.missed:
                 self._places[key] = msgspec.structs.replace(place, missed=place.seen, waits=now)
                 self.changed = True
 
-    def incomplete(self) -> Iterator[tuple[Place, int]]:
+    def with_gaps(self) -> Iterator[tuple[SlackPlace, int]]:
         """Go through the places with a gap, each with what `complete` is to be told of it.
 
         First those that wait longest, so that one restart after the other puts off nobody for ever;
@@ -54,7 +54,7 @@ class Places:
         for place in sorted((each for each in self if each.missed), key=lambda each: each.waits):
             yield place, self._gaps
 
-    def complete(self, place: Place, gaps: int) -> None:
+    def close_gap(self, place: SlackPlace, gaps: int) -> None:
         """Everything said in a place was read, unless there was a gap since that was begun."""
         key = (place.channel, place.thread)
         now = self._places.get(key)
@@ -62,20 +62,20 @@ class Places:
             self._places[key] = msgspec.structs.replace(now, missed="", waits=0)
             self.changed = True
 
-    def find(self, channel: str, thread: str) -> Place | None:
+    def find(self, channel: str, thread: str) -> SlackPlace | None:
         """Find a place that is in use."""
         return self._places.get((channel, thread))
 
-    def use(self, channel: str, thread: str, ts: str, user: str = "", team: str = "") -> None:
+    def update(self, channel: str, thread: str, ts: str, user: str = "", team: str = "") -> None:
         """Note that something was said there."""
         key = (channel, thread)
-        last = self._places.get(key) or Place(channel, thread)
-        seen = max(last.seen, ts, key=moment)
+        last = self._places.get(key) or SlackPlace(channel, thread)
+        seen = max(last.seen, ts, key=parse_timestamp)
         self._places[key] = msgspec.structs.replace(
             last, seen=seen, user=user or last.user, team=team or last.team
         )
         self._places.move_to_end(key)
-        while len(self._places) > MOST_PLACES:
+        while len(self._places) > MAX_PLACES:
             self._places.popitem(last=False)
         self.changed = True
 
@@ -91,7 +91,7 @@ class Places:
                 return place.thread
         return ""
 
-    def kept(self) -> str:
+    def dump(self) -> str:
         """Write down everything."""
         self.changed = False
         return msgspec.json.encode(list(self._places.values())).decode()
@@ -102,12 +102,12 @@ def is_dm(channel: str) -> bool:
     return channel.startswith("D")
 
 
-def is_person(channel: str) -> bool:
+def is_user(channel: str) -> bool:
     """Tell by its id whether what stands for a channel is a person, who can be written to."""
     return channel.startswith(("U", "W"))
 
 
-def moment(ts: str) -> tuple[int, int]:
+def parse_timestamp(ts: str) -> tuple[int, int]:
     """Read a timestamp of Slack, exactly."""
     seconds, _, rest = ts.partition(".")
     try:
@@ -116,7 +116,7 @@ def moment(ts: str) -> tuple[int, int]:
         return 0, 0
 
 
-def milliseconds(ts: str) -> int:
+def timestamp_ms(ts: str) -> int:
     """Give a timestamp of Slack as every record of ours has it."""
-    seconds, micros = moment(ts)
+    seconds, micros = parse_timestamp(ts)
     return seconds * 1000 + micros // 1000

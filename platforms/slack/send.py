@@ -17,95 +17,108 @@ from platforms.core.errors import (
     Unavailable,
     Unconfirmed,
 )
-from platforms.core.markdown import close
-from platforms.slack.calls import Calls, Json, Refused
+from platforms.core.markdown import close_open_marks
+from platforms.slack.calls import Json, SlackClient, SlackRefusal
 from platforms.slack.format import (
     Blocks,
-    blocks,
+    button_blocks,
+    defuse_mentions,
     emoji_name,
-    fallback,
+    fallback_text,
     has_table,
-    inert,
-    likeness,
+    letters_and_digits,
+    markdown_blocks,
     plain_blocks,
-    rows,
-    settled,
+    without_partial_mention,
 )
-from platforms.slack.rate_limit import APPENDS, STOPS, STREAMS, UPDATES
-from platforms.slack.read_marks import Place, is_dm
-from platforms.slack.status import WRITING, Presence, Thread
-from platforms.slack.stream_chunks import Chunks, chunks, ended, line, news, title
+from platforms.slack.rate_limit import APPEND_STREAM, START_STREAM, STOP_STREAM, UPDATE_MESSAGE
+from platforms.slack.read_marks import SlackPlace, is_dm
+from platforms.slack.status import WRITING_STATUS, SlackThread, ThreadStatus
+from platforms.slack.stream_chunks import (
+    Chunks,
+    changed_tasks,
+    finished_tasks,
+    stream_chunks,
+    task_summary,
+    task_title,
+)
 
 _log = logging.getLogger(__name__)
 
-METADATA = "holdfast_op"
-_CLOCKS_DIFFER = 120.0  # seconds that Slack's clock and ours may be apart
-_PAGES, _PAGE = 5, 200
-_FIRST_SIGN = "eyes"  # of a message; before any other one there may be one to take away
-_REMEMBERED = 1_000
-_LONGEST_ENDING = 15.0  # seconds that the last form of a message waits for others
-_TICK = 0.05  # seconds between two looks at whose turn it is
-_LONGEST_SILENCE = 1800.0  # after which a message is not thought to be written any more
+METADATA_TYPE = "holdfast_op"
+_CLOCK_SKEW_SECONDS = 120.0  # seconds that Slack's clock and ours may be apart
+_MAX_PAGES, _PAGE_SIZE = 5, 200
+_FIRST_REACTION = "eyes"  # of a message; before any other one there may be one to take away
+_MAX_REMEMBERED = 1_000
+_MAX_FINAL_WAIT_SECONDS = 15.0  # seconds that the last form of a message waits for others
+_TURN_CHECK_SECONDS = 0.05  # seconds between two looks at whose turn it is
+_LIVE_EXPIRY_SECONDS = 1800.0  # after which a message is not thought to be written any more
 _NOT_STREAMING = {"message_not_in_streaming_state", "stopped_by_user", "streaming_mode_mismatch"}
 _TOO_LONG = "msg_too_long"  # of a stream, though the same text fits into a block
 _BAD_BLOCKS = {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"}
 _NO_ROOM = "Slack's limits leave no room for a live update now."
 
 
-class _Live:
+class _LiveMessage:
     """A message that is still being written."""
 
     def __init__(self, channel: str, thread: str, *, streams: bool, sent: str, at: float) -> None:
         self.channel = channel
         self.thread = thread
-        self.streams = streams
-        self.sent = sent  # what the stream surely shows
+        self.is_stream = streams
+        self.shown_text = sent  # what the stream surely shows
         self.cards: dict[str, Task] = {}  # the same
-        self.at = at  # when it was last shown
-        self.stopped = False  # by Slack, which may show us at work until we say that we are not
-        self.doubtful = False  # the last piece may have arrived or not
-        self.waiting: Edit | None = None  # what it should show as soon as it is its turn
+        self.last_shown_at = at  # when it was last shown
+        self.stopped_by_slack = (
+            False  # by Slack, which may show us at work until we say that we are not
+        )
+        self.is_uncertain = False  # the last piece may have arrived or not
+        self.waiting_edit: Edit | None = None  # what it should show as soon as it is its turn
         self.lock = asyncio.Lock()  # one call about it at a time
 
-    def took(self, text: str, changed: tuple[Task, ...], now: float) -> None:
+    def record_shown(self, text: str, changed: tuple[Task, ...], now: float) -> None:
         """Note what the stream shows from now on."""
-        self.sent, self.at = text, now
+        self.shown_text, self.last_shown_at = text, now
         self.cards.update((task.id, task) for task in changed)
 
 
-class Show:
+class SlackSender:
     """Carries out what is to be shown."""
 
-    def __init__(self, calls: Calls, presence: Presence) -> None:
+    def __init__(self, calls: SlackClient, presence: ThreadStatus) -> None:
         self._calls = calls
-        self._presence = presence
-        self._live: OrderedDict[tuple[str, str], _Live] = OrderedDict()
-        self._someone_waits = asyncio.Event()
+        self._thread_status = presence
+        self._live: OrderedDict[tuple[str, str], _LiveMessage] = OrderedDict()
+        self._edits_waiting = asyncio.Event()
         self._reactions: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._streamless: set[str] = set()  # channels in which Slack has refused to stream
+        self._channels_without_streams: set[str] = (
+            set()
+        )  # channels in which Slack has refused to stream
 
     # --- new messages -------------------------------------------------------------------------
 
-    async def post(self, op: Post | Ask, channel: str, place: Place | None, us: str) -> Receipt:
+    async def post(
+        self, op: Post | Ask, channel: str, place: SlackPlace | None, us: str
+    ) -> Receipt:
         """Show a new message; a repeat first looks whether it is there already."""
         thread = op.address.thread
-        if op.again and (found := await self._find(op, channel, thread, us)):
+        if op.again and (found := await self._find_sent(op, channel, thread, us)):
             return Receipt(found)
         if isinstance(op, Post) and op.streaming:
-            return Receipt(await self._begin(op, channel, place))
-        return Receipt(await self._say(channel, thread, op.text, op.buttons, op.op))
+            return Receipt(await self._begin_answer(op, channel, place))
+        return Receipt(await self._post_message(channel, thread, op.text, op.buttons, op.op))
 
-    async def _say(
+    async def _post_message(
         self, channel: str, thread: str, text: str, buttons: tuple[Button, ...], op: str
     ) -> str:
         async def say(shown: Blocks) -> Json:
-            self._take_room(channel)
+            self._check_post_rate(channel)
             return await self._calls.call(
                 "chat.postMessage",
-                where=channel,
+                about_channel=channel,
                 channel=channel,
                 thread_ts=thread or None,
-                text=fallback(text),
+                text=fallback_text(text),
                 blocks=shown,
                 metadata=_metadata(op),
                 # A model's link must not make Slack visit it.
@@ -114,58 +127,69 @@ class Show:
             )
 
         try:
-            answer = await say(blocks(text, buttons))
-        except Refused as error:
+            answer = await say(markdown_blocks(text, buttons))
+        except SlackRefusal as error:
             if error.code not in _BAD_BLOCKS:
                 raise
             answer = await say(plain_blocks(text, buttons))
-        self._presence.answered(Thread(channel, thread))
+        self._thread_status.on_message_shown(SlackThread(channel, thread))
         return str(answer.get("ts") or "")
 
-    def _take_room(self, channel: str) -> None:
-        if wait := self._calls.budget.post(channel, self._calls.clock.monotonic()):
+    def _check_post_rate(self, channel: str) -> None:
+        if wait := self._calls.rate_limit.take_post(channel, self._calls.clock.monotonic()):
             msg = "A channel takes one post a second."
             raise Unavailable(msg, wait)
 
-    async def _begin(self, op: Post, channel: str, place: Place | None) -> str:
+    async def _begin_answer(self, op: Post, channel: str, place: SlackPlace | None) -> str:
         """Begin an answer, if there is room to go on with it and to close it."""
-        now, budget = self._calls.clock.monotonic(), self._calls.budget
+        now, budget = self._calls.clock.monotonic(), self._calls.rate_limit
         streams = place and place.thread and place.user and not is_dm(channel)
-        if streams and place and channel not in self._streamless and budget.may_stream(now):
+        if (
+            streams
+            and place
+            and channel not in self._channels_without_streams
+            and budget.can_start_stream(now)
+        ):
             try:
-                return await self._start(op, channel, place)
-            except Refused:
-                self._streamless.add(channel)
-        if not budget.may_edit_another(now):
+                return await self._start_stream(op, channel, place)
+            except SlackRefusal:
+                self._channels_without_streams.add(channel)
+        if not budget.can_start_edited(now):
             raise Unavailable(_NO_ROOM)
-        ts = await self._say(channel, op.address.thread, _edited(op), op.buttons, op.op)
-        self._keep(ts, _Live(channel, op.address.thread, streams=False, sent="", at=now))
+        ts = await self._post_message(channel, op.address.thread, _live_text(op), op.buttons, op.op)
+        self._add_live(
+            ts,
+            _LiveMessage(channel, op.address.thread, streams=False, sent="", at=now),
+        )
         return ts
 
-    async def _start(self, op: Post, channel: str, place: Place) -> str:
-        text, changed = inert(settled(op.text)), news(op.tasks, {})
+    async def _start_stream(self, op: Post, channel: str, place: SlackPlace) -> str:
+        text, changed = (
+            defuse_mentions(without_partial_mention(op.text)),
+            changed_tasks(op.tasks, {}),
+        )
         answer = await self._calls.call(
-            STREAMS,
+            START_STREAM,
             channel=channel,
             thread_ts=op.address.thread,
-            chunks=chunks(text, changed, {}) or None,
+            chunks=stream_chunks(text, changed, {}) or None,
             recipient_user_id=place.user,
             recipient_team_id=place.team or None,
             task_display_mode="timeline",
         )
         ts, now = str(answer.get("ts") or ""), self._calls.clock.monotonic()
-        live = _Live(channel, op.address.thread, streams=True, sent="", at=now)
-        live.took(text, changed, now)
-        self._keep(ts, live)
-        self._presence.streams(Thread(channel, op.address.thread))
+        live = _LiveMessage(channel, op.address.thread, streams=True, sent="", at=now)
+        live.record_shown(text, changed, now)
+        self._add_live(ts, live)
+        self._thread_status.on_stream_started(SlackThread(channel, op.address.thread))
         return ts
 
-    async def _find(self, op: Post | Ask, channel: str, thread: str, us: str) -> str | None:
+    async def _find_sent(self, op: Post | Ask, channel: str, thread: str, us: str) -> str | None:
         """Look for a message that an earlier try of this op may have left."""
         candidates: list[Json] = []
-        for message in await self.history(channel, thread, op.since / 1000 - _CLOCKS_DIFFER):
+        for message in await self.history(channel, thread, op.since / 1000 - _CLOCK_SKEW_SECONDS):
             metadata = message.get("metadata") or {}
-            if metadata.get("event_type") == METADATA:
+            if metadata.get("event_type") == METADATA_TYPE:
                 if (metadata.get("event_payload") or {}).get("op") == op.op:
                     return str(message["ts"])
             elif message.get("user") == us and not message.get("files"):
@@ -175,21 +199,21 @@ class Show:
         # A stream carries no metadata before its end: it is known by where it is and what it says.
         for message in reversed(candidates):
             text = str(message.get("text") or "")
-            if _alike(op, text) and (channel, str(message["ts"])) not in self._live:
+            if _may_be_same(op, text) and (channel, str(message["ts"])) not in self._live:
                 return str(message["ts"])
         return None
 
     async def history(self, channel: str, thread: str, oldest: float) -> list[Json]:
         """Read what was said in a place since then, the oldest first."""
-        where: Json = {"channel": channel, "oldest": f"{max(0.0, oldest):.6f}", "limit": _PAGE}
+        where: Json = {"channel": channel, "oldest": f"{max(0.0, oldest):.6f}", "limit": _PAGE_SIZE}
         method = "conversations.history"
         if thread:
             where["ts"], method = thread, "conversations.replies"
         found: list[Json] = []
         cursor = None
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self._calls.read(
-                method, where=channel, **where, cursor=cursor, include_all_metadata=True
+                method, about_channel=channel, **where, cursor=cursor, include_all_metadata=True
             )
             found += page.get("messages") or []
             cursor = (page.get("response_metadata") or {}).get("next_cursor")
@@ -205,188 +229,199 @@ class Show:
         """Let a message show something else."""
         live = self._live.get((channel, op.message))
         if live is None and op.streaming:  # of an earlier process
-            live = _Live(
-                channel, op.address.thread, streams=False, sent="", at=self._calls.clock.monotonic()
+            live = _LiveMessage(
+                channel,
+                op.address.thread,
+                streams=False,
+                sent="",
+                at=self._calls.clock.monotonic(),
             )
-            self._keep(op.message, live)
+            self._add_live(op.message, live)
         if live is None:
-            await self._finish(op, channel, None)
+            await self._show_final(op, channel, None)
             return Receipt(op.message)
-        live.waiting = None
+        live.waiting_edit = None
         async with live.lock:
             if not op.streaming:
-                await self._finish(op, channel, live)
-            elif self._someone_waits.is_set() or not await self._frame(op, live):
-                live.waiting = op
-                self._someone_waits.set()
+                await self._show_final(op, channel, live)
+            elif self._edits_waiting.is_set() or not await self._show_live_state(op, live):
+                live.waiting_edit = op
+                self._edits_waiting.set()
         return Receipt(op.message)
 
-    async def take_turns(self) -> None:
+    async def run_live_edits(self) -> None:
         """Show what had to wait for its turn, the longest unchanged first; runs until cancelled.
 
         Chats share Slack's limits, and none of them can know when it may go on. A later state
         takes the place of what waits; the final form never waits here.
         """
         while True:
-            await self._someone_waits.wait()
-            await asyncio.sleep(_TICK)
-            await self.give_turns()
+            await self._edits_waiting.wait()
+            await asyncio.sleep(_TURN_CHECK_SECONDS)
+            await self.show_waiting_edits()
 
-    async def give_turns(self) -> None:
+    async def show_waiting_edits(self) -> None:
         """Let those go on for whom there is room."""
-        waiting = [live for live in self._live.values() if live.waiting]
-        for live in sorted(waiting, key=lambda each: each.at):
+        waiting = [live for live in self._live.values() if live.waiting_edit]
+        for live in sorted(waiting, key=lambda each: each.last_shown_at):
             async with live.lock:
-                if live.waiting:
-                    await self._take_turn(live.waiting, live)
-        if not any(live.waiting for live in self._live.values()):
-            self._someone_waits.clear()
+                if live.waiting_edit:
+                    await self._show_waiting_edit(live.waiting_edit, live)
+        if not any(live.waiting_edit for live in self._live.values()):
+            self._edits_waiting.clear()
 
-    async def _take_turn(self, op: Edit, live: _Live) -> None:
+    async def _show_waiting_edit(self, op: Edit, live: _LiveMessage) -> None:
         try:
-            if not await self._frame(op, live):
+            if not await self._show_live_state(op, live):
                 return
         except PlatformError as error:
             # It was not more than a glimpse; the next state or the final form makes up for it.
             _log.debug("slack: a live update failed: %s", error)
-        live.waiting = None
+        live.waiting_edit = None
 
-    async def _frame(self, op: Edit, live: _Live) -> bool:
+    async def _show_live_state(self, op: Edit, live: _LiveMessage) -> bool:
         """Show a live state, or tell that there is no room for it now."""
-        now, budget = self._calls.clock.monotonic(), self._calls.budget
-        if live.streams:
-            if not budget.may_append(now):
+        now, budget = self._calls.clock.monotonic(), self._calls.rate_limit
+        if live.is_stream:
+            if not budget.can_append(now):
                 return False
-            if await self._grow(op, live):
+            if await self._append_to_stream(op, live):
                 return True
-        if not budget.may_update(now):
+        if not budget.can_update(now):
             return False
-        await self._take_over(op, live.channel, live, _edited(op))
-        live.at = now
+        await self._replace_text(op, live.channel, live, _live_text(op))
+        live.last_shown_at = now
         return True
 
-    async def _take_over(self, op: Edit, channel: str, live: _Live | None, text: str) -> None:
+    async def _replace_text(
+        self, op: Edit, channel: str, live: _LiveMessage | None, text: str
+    ) -> None:
         """Edit a message, also one that an earlier process left as a stream."""
         try:
-            await self._update(op, channel, text)
-        except Refused as error:
+            await self._update_message(op, channel, text)
+        except SlackRefusal as error:
             if error.code != "streaming_state_conflict":
                 raise
-            await self._stop(channel, op.message, live)
-            await self._update(op, channel, text)
+            await self._stop_stream(channel, op.message, live)
+            await self._update_message(op, channel, text)
 
-    async def _grow(self, op: Edit, live: _Live) -> bool:
+    async def _append_to_stream(self, op: Edit, live: _LiveMessage) -> bool:
         """Append what is new; False when this is a message that is edited from now on."""
-        text, changed = inert(settled(op.text)), news(op.tasks, live.cards)
-        if live.doubtful or not text.startswith(live.sent):
-            await self._stop(live.channel, op.message, live)
+        text, changed = (
+            defuse_mentions(without_partial_mention(op.text)),
+            changed_tasks(op.tasks, live.cards),
+        )
+        if live.is_uncertain or not text.startswith(live.shown_text):
+            await self._stop_stream(live.channel, op.message, live)
             return False
-        new = chunks(text[len(live.sent) :], changed, live.cards)
+        new = stream_chunks(text[len(live.shown_text) :], changed, live.cards)
         if not new:
             return True
         try:
-            await self._calls.call(APPENDS, channel=live.channel, ts=op.message, chunks=new)
+            await self._calls.call(APPEND_STREAM, channel=live.channel, ts=op.message, chunks=new)
         except Unconfirmed:
-            live.doubtful = True
+            live.is_uncertain = True
             raise
-        except Refused as error:
+        except SlackRefusal as error:
             if error.code == _TOO_LONG:
-                await self._stop(live.channel, op.message, live)
+                await self._stop_stream(live.channel, op.message, live)
             elif error.code in _NOT_STREAMING:
-                live.stopped = True
-                self._no_stream(live)
+                live.stopped_by_slack = True
+                self._mark_stream_ended(live)
             else:
                 raise
             return False
-        live.took(text, changed, self._calls.clock.monotonic())
+        live.record_shown(text, changed, self._calls.clock.monotonic())
         # Not with the first words: what goes wrong with it must not put these in doubt.
-        await self._presence.begin(Thread(live.channel, live.thread))
+        await self._thread_status.start_session(SlackThread(live.channel, live.thread))
         return True
 
-    async def _finish(self, op: Edit, channel: str, live: _Live | None) -> None:
+    async def _show_final(self, op: Edit, channel: str, live: _LiveMessage | None) -> None:
         """Show the final form: the rest of the stream, or the whole anew."""
-        text = inert(op.text)
-        if live and live.streams:
-            grows = not live.doubtful and text.startswith(live.sent) and not has_table(text)
+        text = defuse_mentions(op.text)
+        if live and live.is_stream:
+            grows = (
+                not live.is_uncertain and text.startswith(live.shown_text) and not has_table(text)
+            )
             rest: Chunks = []
             if grows:
-                changed = news(ended(op.tasks, live.cards), live.cards)
-                rest = chunks(text[len(live.sent) :], changed, live.cards)
-            whole = await self._stop(channel, op.message, live, rest, op)
+                changed = changed_tasks(finished_tasks(op.tasks, live.cards), live.cards)
+                rest = stream_chunks(text[len(live.shown_text) :], changed, live.cards)
+            whole = await self._stop_stream(channel, op.message, live, rest, op)
             if grows and whole:
-                self._drop(channel, op.message)
+                self._remove_live(channel, op.message)
                 return
         try:
-            await self._room_for_the_last(UPDATES)
-            await self._take_over(op, channel, live, op.text)
+            await self._wait_for_final_call(UPDATE_MESSAGE)
+            await self._replace_text(op, channel, live, op.text)
         except Rejected:  # it is shown anew
-            self._drop(channel, op.message)
+            self._remove_live(channel, op.message)
             raise
-        self._drop(channel, op.message)
-        if live and live.stopped:
-            await self._presence.over(Thread(channel, live.thread))
+        self._remove_live(channel, op.message)
+        if live and live.stopped_by_slack:
+            await self._thread_status.clear(SlackThread(channel, live.thread))
 
-    async def _room_for_the_last(self, method: str) -> None:
+    async def _wait_for_final_call(self, method: str) -> None:
         """Wait when many messages end at once; but not for ever, for Slack may allow more."""
-        until = self._calls.clock.monotonic() + _LONGEST_ENDING
+        until = self._calls.clock.monotonic() + _MAX_FINAL_WAIT_SECONDS
         while (now := self._calls.clock.monotonic()) < until:
-            if not (seconds := self._calls.budget.full(method, now)):
+            if not (seconds := self._calls.rate_limit.seconds_until_free(method, now)):
                 return
             await asyncio.sleep(min(seconds, until - now))
 
-    async def _stop(
+    async def _stop_stream(
         self,
         channel: str,
         ts: str,
-        live: _Live | None,
+        live: _LiveMessage | None,
         rest: Chunks | None = None,
         op: Edit | None = None,
     ) -> bool:
         """End a stream; False when it did not take what was left."""
-        thread = Thread(channel, live.thread) if live else None
-        busy = thread and self._presence.has_session(thread)
+        thread = SlackThread(channel, live.thread) if live else None
+        busy = thread and self._thread_status.has_session(thread)
         try:
             await self._calls.call(
-                STOPS,
+                STOP_STREAM,
                 channel=channel,
                 ts=ts,
                 chunks=rest or None,
-                blocks=rows(op.buttons) or None if op else None,
-                metadata=_metadata(_post_of(op)) if op else None,
+                blocks=button_blocks(op.buttons) or None if op else None,
+                metadata=_metadata(_original_op(op)) if op else None,
                 session_status="active" if busy else None,
             )
-        except Refused as error:
+        except SlackRefusal as error:
             if error.code == _TOO_LONG and rest:
-                await self._stop(channel, ts, live)
+                await self._stop_stream(channel, ts, live)
                 return False
             if error.code not in _NOT_STREAMING:
                 raise
             if live:
-                live.stopped = True
-                self._no_stream(live)
+                live.stopped_by_slack = True
+                self._mark_stream_ended(live)
             return False
         if live:
-            self._no_stream(live)
+            self._mark_stream_ended(live)
         if thread:
-            self._presence.stream_ended(thread)
+            self._thread_status.on_stream_ended(thread)
         return True
 
-    async def _update(self, op: Edit, channel: str, text: str) -> None:
+    async def _update_message(self, op: Edit, channel: str, text: str) -> None:
         async def update(**shown: Any) -> None:  # noqa: ANN401 - as the method takes them
             await self._calls.call(
                 "chat.update",
                 channel=channel,
                 ts=op.message,
-                metadata=_metadata(_post_of(op)),
+                metadata=_metadata(_original_op(op)),
                 **shown,
             )
 
-        short = fallback(text)
+        short = fallback_text(text)
         try:
-            await update(text=short, blocks=blocks(text, op.buttons))
-        except Refused as error:
+            await update(text=short, blocks=markdown_blocks(text, op.buttons))
+        except SlackRefusal as error:
             if error.code == "block_mismatch":  # what was a stream may have to stay rich text
-                await update(markdown_text=inert(text))
+                await update(markdown_text=defuse_mentions(text))
             elif error.code in _BAD_BLOCKS:
                 await update(text=short, blocks=plain_blocks(text, op.buttons))
             else:
@@ -398,23 +433,23 @@ class Show:
             if op.message.startswith("F"):
                 await self._calls.call("files.delete", file=op.message)
             else:
-                await self._remove(op, channel)
-        except Refused as error:
+                await self._delete_message(op, channel)
+        except SlackRefusal as error:
             if error.code not in {"message_not_found", "file_not_found", "file_deleted"}:
                 raise
-        self._drop(channel, op.message)
+        self._remove_live(channel, op.message)
         return Receipt()
 
-    async def _remove(self, op: Delete, channel: str) -> None:
+    async def _delete_message(self, op: Delete, channel: str) -> None:
         live = self._live.get((channel, op.message))
-        if live and live.streams:
-            await self._stop(channel, op.message, live)
+        if live and live.is_stream:
+            await self._stop_stream(channel, op.message, live)
         try:
             await self._calls.call("chat.delete", channel=channel, ts=op.message)
-        except Refused as error:
+        except SlackRefusal as error:
             if error.code != "streaming_state_conflict":  # a stream of an earlier process
                 raise
-            await self._stop(channel, op.message, None)
+            await self._stop_stream(channel, op.message, None)
             await self._calls.call("chat.delete", channel=channel, ts=op.message)
 
     # --- signs --------------------------------------------------------------------------------
@@ -427,7 +462,7 @@ class Show:
             msg = f"Slack has no name for {op.emoji}."
             raise Rejected(msg)
         old = self._reactions.get((channel, ts))
-        if old is None and name != _FIRST_SIGN:  # put there before the process started, perhaps
+        if old is None and name != _FIRST_REACTION:  # put there before the process started, perhaps
             old = await self._own_reaction(channel, ts)
         if old and old != name:
             await self._reaction("reactions.remove", channel, ts, old, "no_reaction")
@@ -435,13 +470,13 @@ class Show:
             await self._reaction("reactions.add", channel, ts, name, "already_reacted")
         self._reactions[channel, ts] = name
         self._reactions.move_to_end((channel, ts))
-        if len(self._reactions) > _REMEMBERED:
+        if len(self._reactions) > _MAX_REMEMBERED:
             self._reactions.popitem(last=False)
         return Receipt()
 
     async def _own_reaction(self, channel: str, ts: str) -> str:
         answer = await self._calls.read(
-            "reactions.get", where=channel, channel=channel, timestamp=ts, full=True
+            "reactions.get", about_channel=channel, channel=channel, timestamp=ts, full=True
         )
         us = (await self._calls.read("auth.test")).get("user_id")
         for reaction in (answer.get("message") or {}).get("reactions") or ():
@@ -451,8 +486,10 @@ class Show:
 
     async def _reaction(self, method: str, channel: str, ts: str, name: str, fine: str) -> None:
         try:
-            await self._calls.call(method, where=channel, channel=channel, timestamp=ts, name=name)
-        except Refused as error:
+            await self._calls.call(
+                method, about_channel=channel, channel=channel, timestamp=ts, name=name
+            )
+        except SlackRefusal as error:
             if error.code != fine:
                 raise
 
@@ -460,60 +497,64 @@ class Show:
         """Say in a thread that an answer is being written, and what goes on, or that it is over."""
         if not op.address.thread:
             return Receipt()
-        thread = Thread(channel, op.address.thread)
+        thread = SlackThread(channel, op.address.thread)
         if op.over:
-            await self._presence.over(thread)
+            await self._thread_status.clear(thread)
         else:
-            seen = any(thread == Thread(live.channel, live.thread) for live in self._live.values())
-            await self._presence.at_work(thread, op.status or ("" if seen else WRITING))
+            seen = any(
+                thread == SlackThread(live.channel, live.thread) for live in self._live.values()
+            )
+            await self._thread_status.show_status(
+                thread, op.status or ("" if seen else WRITING_STATUS)
+            )
         return Receipt()
 
     # --- what is being written ----------------------------------------------------------------
 
-    def _keep(self, ts: str, live: _Live) -> None:
+    def _add_live(self, ts: str, live: _LiveMessage) -> None:
         self._live[live.channel, ts] = live
-        if len(self._live) > _REMEMBERED:
+        if len(self._live) > _MAX_REMEMBERED:
             self._live.popitem(last=False)
-        self._count()
+        self._update_rate_limit()
 
-    def _drop(self, channel: str, ts: str) -> None:
+    def _remove_live(self, channel: str, ts: str) -> None:
         self._live.pop((channel, ts), None)
-        self._count()
+        self._update_rate_limit()
 
-    def _no_stream(self, live: _Live) -> None:
-        live.streams = False
-        self._count()
+    def _mark_stream_ended(self, live: _LiveMessage) -> None:
+        live.is_stream = False
+        self._update_rate_limit()
 
-    def _count(self) -> None:
+    def _update_rate_limit(self) -> None:
         """Tell the budget how many messages still want to be shown and closed."""
-        forgotten = self._calls.clock.monotonic() - _LONGEST_SILENCE
-        for key in [key for key, live in self._live.items() if live.at < forgotten]:
+        forgotten = self._calls.clock.monotonic() - _LIVE_EXPIRY_SECONDS
+        for key in [key for key, live in self._live.items() if live.last_shown_at < forgotten]:
             del self._live[key]
-        streams = sum(live.streams for live in self._live.values())
-        self._calls.budget.open_streams = streams
-        self._calls.budget.open_updates = len(self._live) - streams
+        streams = sum(live.is_stream for live in self._live.values())
+        self._calls.rate_limit.open_streams = streams
+        self._calls.rate_limit.open_updates = len(self._live) - streams
 
 
 def _metadata(op: str) -> Json:
-    return {"event_type": METADATA, "event_payload": {"op": op}}
+    return {"event_type": METADATA_TYPE, "event_payload": {"op": op}}
 
 
-def _edited(op: Post | Edit) -> str:
+def _live_text(op: Post | Edit) -> str:
     """Give the live text of a message that is edited: it has no cards, so a line stands below."""
-    text = close(op.text)
-    return "\n\n".join(filter(str.strip, (text, line(op.tasks)))) if op.tasks else text
+    text = close_open_marks(op.text)
+    return "\n\n".join(filter(str.strip, (text, task_summary(op.tasks)))) if op.tasks else text
 
 
-def _alike(op: Post, text: str) -> bool:
+def _may_be_same(op: Post, text: str) -> bool:
     """Tell whether a text may be what a try of this op has shown; Slack puts the titles into it."""
-    seen, wanted = likeness(text), likeness(op.text)
+    seen, wanted = letters_and_digits(text), letters_and_digits(op.text)
     for task in op.tasks:
-        seen = seen.replace(likeness(title(task)), "", 1)
+        seen = seen.replace(letters_and_digits(task_title(task)), "", 1)
     if not seen:
         return bool(op.tasks) and bool(text.strip())
     return wanted.startswith(seen) or seen.startswith(wanted)
 
 
-def _post_of(op: Edit) -> str:
+def _original_op(op: Edit) -> str:
     """Name the op that showed the message first; an edit of op X is called X.e."""
     return op.op.removesuffix(".e")

@@ -17,93 +17,98 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable, Unconfirmed
-from platforms.slack.calls import Calls, Json, translated
+from platforms.slack.calls import Json, SlackClient, translate_error
 from sessions.values.secret import Secret
 
 _log = logging.getLogger(__name__)
 
-HEARTBEAT = 10.0
+PING_SECONDS = 10.0
 """Seconds between our pings; half of that without a pong, and the connection is taken for dead."""
 
-_PATIENCE = 10.0
-_MOST_RECONNECTS, _WITHIN = 5, 60.0
-_FORGETS = 30.0  # seconds for which Slack may still count a connection that was cut
+_TIMEOUT_SECONDS = 10.0
+_MAX_RECONNECTS, _RECONNECT_WINDOW_SECONDS = 5, 60.0
+_STALE_COUNT_SECONDS = 30.0  # seconds for which Slack may still count a connection that was cut
 
-LOOK_AFTER = 5.0
+FIRST_CHECK_SECONDS = 5.0
 """Seconds after the start until the connections are counted again: of two programs that start
 together the first cannot know of the second."""
 
-LOOK_EVERY, LOOK_AGAIN = 300.0, 60.0
+MAX_CHECK_SECONDS, RECHECK_SECONDS = 300.0, 60.0
 """Longest pause between two counts, to which they grow, and the pause while there is another
 program. Slack tells the number only to a connection that begins, and allows few of those."""
 
-_GROWTH = 4.0
+_CHECK_BACKOFF = 4.0
 
-OTHERS = (
+OTHER_PROGRAM = (
     "another program uses the same app token, and each message reaches only one of the two; stop "
     "it, or give it an app of its own"
 )
 
-_READ_ON = 0.2  # seconds for which a connection that was opened to count is still listened to
+_DRAIN_SECONDS = 0.2  # seconds for which a connection that was opened to count is still listened to
 
-Handle = Callable[[SocketModeRequest, Callable[[], Awaitable[None]]], None]
+EnvelopeHandler = Callable[[SocketModeRequest, Callable[[], Awaitable[None]]], None]
 """Takes an envelope, and what acknowledges it; must not wait."""
 
 
-class Sockets:
+class SocketModeConnection:
     """Keeps a connection open."""
 
     def __init__(
         self,
-        calls: Calls,
+        calls: SlackClient,
         app_token: Secret,
         trouble: Callable[[str], None],
         *,
-        look_after: float = LOOK_AFTER,
-        look_every: float = LOOK_EVERY,
-        look_again: float = LOOK_AGAIN,
+        first_check_seconds: float = FIRST_CHECK_SECONDS,
+        max_check_seconds: float = MAX_CHECK_SECONDS,
+        recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
         self._calls = calls
         self._app_token = app_token
         self._trouble = trouble
-        self._look_after = look_after
-        self._look_every = look_every
-        self._look_again = look_again
-        self._others = False  # another program has connections, too
-        self._ours = 0  # connections of our own
-        self._ended: list[float] = []
+        self._first_check_seconds = first_check_seconds
+        self._max_check_seconds = max_check_seconds
+        self._recheck_seconds = recheck_seconds
+        self._has_other_program = False  # another program has connections, too
+        self._own_connections = 0  # connections of our own
+        self._ended_at: list[float] = []
         self._cut_at: float | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
 
-    async def drop(self) -> None:
+    async def reconnect(self) -> None:
         """Give up a connection that was found to be deaf; the next one is opened at once."""
         if self._socket:
             await self._socket.close()
 
     async def run(
-        self, session: aiohttp.ClientSession, handle: Handle, up: Callable[[], None]
+        self,
+        session: aiohttp.ClientSession,
+        handle: EnvelopeHandler,
+        on_connected: Callable[[], None],
     ) -> None:
         """Stay connected until cancelled; raises when that cannot be done."""
         while True:
-            url = await self._address(session)
+            url = await self._fetch_url(session)
             try:
-                await self._listen(session, url, handle, up)
+                await self._listen(session, url, handle, on_connected)
             except (aiohttp.ClientError, OSError) as error:
-                raise Unavailable(str(translated(error))) from error
+                raise Unavailable(str(translate_error(error))) from error
             now = self._calls.clock.monotonic()
-            self._ended = [at for at in self._ended if at > now - _WITHIN] + [now]
-            if len(self._ended) > _MOST_RECONNECTS:
-                self._ended.clear()
+            self._ended_at = [
+                at for at in self._ended_at if at > now - _RECONNECT_WINDOW_SECONDS
+            ] + [now]
+            if len(self._ended_at) > _MAX_RECONNECTS:
+                self._ended_at.clear()
                 msg = "Slack ends its connections again and again"
                 raise Unavailable(msg)
 
-    async def _address(self, session: aiohttp.ClientSession) -> str:
+    async def _fetch_url(self, session: aiohttp.ClientSession) -> str:
         client = AsyncWebClient(base_url=self._calls.base_url, session=session, retry_handlers=[])
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 answer = await client.apps_connections_open(app_token=self._app_token.reveal())
         except (SlackClientError, aiohttp.ClientError, OSError, AttributeError) as error:
-            ours = translated(error)
+            ours = translate_error(error)
             if isinstance(ours, Unauthorized):
                 msg = f"{ours}; it is the app token (xapp-…) that was refused"
                 raise Unauthorized(msg) from error
@@ -113,10 +118,14 @@ class Sockets:
         return str(answer.get("url"))
 
     async def _listen(
-        self, session: aiohttp.ClientSession, url: str, handle: Handle, up: Callable[[], None]
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        handle: EnvelopeHandler,
+        on_connected: Callable[[], None],
     ) -> None:
-        async with self._opened(session, url) as socket:
-            up()
+        async with self._connect(session, url) as socket:
+            on_connected()
             self._socket = socket
             try:
                 polite = await self._receive(socket, handle)
@@ -125,48 +134,54 @@ class Sockets:
         self._cut_at = None if polite else self._calls.clock.monotonic()
 
     @contextlib.asynccontextmanager
-    async def _opened(
+    async def _connect(
         self, session: aiohttp.ClientSession, url: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open a connection; Slack's hello tells how many there are now."""
         async with session.ws_connect(
             url,
-            heartbeat=HEARTBEAT,
+            heartbeat=PING_SECONDS,
             max_msg_size=0,
             timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
         ) as socket:
-            self._ours += 1
+            self._own_connections += 1
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
                     first = await socket.receive()
-                self._hello(_read(first))
+                self._check_hello(_decode_message(first))
                 yield socket
             finally:
-                self._ours -= 1
+                self._own_connections -= 1
 
-    async def look_for_others(self, session: aiohttp.ClientSession, handle: Handle) -> None:
+    async def watch_for_other_programs(
+        self, session: aiohttp.ClientSession, handle: EnvelopeHandler
+    ) -> None:
         """Count the connections now and then, until cancelled."""
-        pause = self._look_after
+        pause = self._first_check_seconds
         while True:
-            await asyncio.sleep(self._look_again if self._others else pause)
-            pause = min(pause * _GROWTH, self._look_every)
+            await asyncio.sleep(self._recheck_seconds if self._has_other_program else pause)
+            pause = min(pause * _CHECK_BACKOFF, self._max_check_seconds)
             if self._socket:  # else the next hello tells
                 with contextlib.suppress(PlatformError, aiohttp.ClientError, OSError):
-                    await self._look(session, handle)
+                    await self._count_connections(session, handle)
 
-    async def _look(self, session: aiohttp.ClientSession, handle: Handle) -> None:
+    async def _count_connections(
+        self, session: aiohttp.ClientSession, handle: EnvelopeHandler
+    ) -> None:
         """Open a connection besides the one that is open; what comes over it counts as usual."""
-        url = await self._address(session)
-        async with self._opened(session, url) as socket:
+        url = await self._fetch_url(session)
+        async with self._connect(session, url) as socket:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_READ_ON):
+                async with asyncio.timeout(_DRAIN_SECONDS):
                     await self._receive(socket, handle)
         self._cut_at = self._calls.clock.monotonic()  # it may be counted for a moment longer
 
-    async def _receive(self, socket: aiohttp.ClientWebSocketResponse, handle: Handle) -> bool:
+    async def _receive(
+        self, socket: aiohttp.ClientWebSocketResponse, handle: EnvelopeHandler
+    ) -> bool:
         """Hand out envelopes until the connection ends; tells whether Slack said so before."""
         async for message in socket:
-            envelope = _read(message)
+            envelope = _decode_message(message)
             if envelope.get("type") == "disconnect":
                 reason = envelope.get("reason")
                 if reason == "warning":  # the end is near, but not here
@@ -178,10 +193,10 @@ class Sockets:
                 return True
             request = SocketModeRequest.from_dict(envelope)
             if request:
-                handle(request, _acknowledging(socket, request.envelope_id))
+                handle(request, _acknowledgement(socket, request.envelope_id))
         return False
 
-    def _hello(self, hello: Json) -> None:
+    def _check_hello(self, hello: Json) -> None:
         if hello.get("type") != "hello":
             msg = f"Slack did not say hello ({hello.get('type') or 'the connection ended'})"
             raise Unavailable(msg)
@@ -189,16 +204,16 @@ class Sockets:
         if not isinstance(count, int):
             return
         now = self._calls.clock.monotonic()
-        unsure = self._cut_at is not None and now <= self._cut_at + _FORGETS
-        if count > self._ours + unsure:
-            self._others = True
-            self._trouble(OTHERS)
-        elif count <= self._ours and self._others:
-            self._others = False
+        unsure = self._cut_at is not None and now <= self._cut_at + _STALE_COUNT_SECONDS
+        if count > self._own_connections + unsure:
+            self._has_other_program = True
+            self._trouble(OTHER_PROGRAM)
+        elif count <= self._own_connections and self._has_other_program:
+            self._has_other_program = False
             self._trouble("")
 
 
-def _acknowledging(
+def _acknowledgement(
     socket: aiohttp.ClientWebSocketResponse, envelope_id: str
 ) -> Callable[[], Awaitable[None]]:
     async def acknowledge() -> None:
@@ -211,7 +226,7 @@ def _acknowledging(
     return acknowledge
 
 
-def _read(message: aiohttp.WSMessage) -> Json:
+def _decode_message(message: aiohttp.WSMessage) -> Json:
     if message.type is not aiohttp.WSMsgType.TEXT:
         return {}
     try:

@@ -12,19 +12,19 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from platforms.core.errors import PlatformError, Rejected, Unauthorized
-from platforms.slack.calls import Calls, Refused
-from platforms.slack.format import inert
-from platforms.slack.rate_limit import SESSIONS
+from platforms.slack.calls import SlackClient, SlackRefusal
+from platforms.slack.format import defuse_mentions
+from platforms.slack.rate_limit import SET_SESSION_STATUS
 
 _log = logging.getLogger(__name__)
 
-WORDS = "assistant.threads.setStatus"
-WRITING = "is writing…"
-PATIENCE = 5.0
+STATUS_METHOD = "assistant.threads.setStatus"
+WRITING_STATUS = "is writing…"
+STATUS_TIMEOUT_SECONDS = 5.0
 """Seconds; answers wait behind this."""
 
-_LONGEST_STATUS = 150
-_NEVER = {
+_MAX_STATUS_CHARS = 150
+_PERMANENT_REFUSALS = {
     "unknown_method",
     "method_deprecated",
     "feature_disabled",
@@ -36,111 +36,125 @@ _NEVER = {
 }
 """Refusals that are about the app or the channel, so that asking again is useless."""
 
-Keep = Callable[[str], Awaitable[None]]
+SaveSessions = Callable[[str], Awaitable[None]]
 """Stores where it may be seen that we are at work."""
 
 
-class Thread(msgspec.Struct, frozen=True):
+class SlackThread(msgspec.Struct, frozen=True):
     """Where an answer is written."""
 
     channel: str
     ts: str
 
 
-class Presence:
+class ThreadStatus:
     """Says that we are at work, and that we are not any more."""
 
-    def __init__(self, calls: Calls, keep: Keep) -> None:
+    def __init__(self, calls: SlackClient, save: SaveSessions) -> None:
         self._calls = calls
-        self._keep = keep
-        self._busy: dict[Thread, bool] = {}  # whether we have said so ourselves
-        self._left: dict[Thread, None] = {}  # it may still be seen there, and must not
-        self._worded: set[Thread] = set()  # threads that show words
-        self._wordless: set[str] = set()  # channels that have no such line,
-        self._sessionless: set[str] = set()  # and no sessions
+        self._save = save
+        self._sessions: dict[SlackThread, bool] = {}  # whether we have said so ourselves
+        self._to_clear: dict[SlackThread, None] = {}  # it may still be seen there, and must not
+        self._with_status: set[SlackThread] = set()  # threads that show words
+        self._channels_without_status: set[str] = set()  # channels that have no such line,
+        self._channels_without_sessions: set[str] = set()  # and no sessions
         self._changed = False
 
-    def left_by_an_earlier_process(self, kept: str | None) -> None:
+    def restore(self, stored: str | None) -> None:
         """Take over where an earlier process was at work when it ended."""
-        for thread in msgspec.json.decode(kept, type=list[Thread]) if kept else []:
-            self._left[thread] = None
-            self._worded.add(thread)
+        for thread in msgspec.json.decode(stored, type=list[SlackThread]) if stored else []:
+            self._to_clear[thread] = None
+            self._with_status.add(thread)
 
-    async def at_work(self, thread: Thread, words: str) -> None:
+    async def show_status(self, thread: SlackThread, status: str) -> None:
         """Show what goes on; no words: something else shows it."""
-        await self.begin(thread)
-        if not (words or thread in self._worded) or thread.channel in self._wordless:
+        await self.start_session(thread)
+        if (
+            not (status or thread in self._with_status)
+            or thread.channel in self._channels_without_status
+        ):
             return
-        self._worded.add(thread)
-        known = await self._call(WORDS, thread, inert(words)[:_LONGEST_STATUS], self._wordless)
-        if known and (not words or thread.channel in self._wordless):
-            self._worded.discard(thread)
+        self._with_status.add(thread)
+        known = await self._set_status(
+            STATUS_METHOD,
+            thread,
+            defuse_mentions(status)[:_MAX_STATUS_CHARS],
+            self._channels_without_status,
+        )
+        if known and (not status or thread.channel in self._channels_without_status):
+            self._with_status.discard(thread)
 
-    async def begin(self, thread: Thread) -> None:
+    async def start_session(self, thread: SlackThread) -> None:
         """Let Slack show its Stop."""
-        if self._busy.get(thread) or thread.channel in self._sessionless:
+        if self._sessions.get(thread) or thread.channel in self._channels_without_sessions:
             return
         now = self._calls.clock.monotonic()
-        reserved = thread in self._left or thread in self._busy
-        if not reserved and not self._calls.budget.may_begin_session(now):
+        reserved = thread in self._to_clear or thread in self._sessions
+        if not reserved and not self._calls.rate_limit.can_start_session(now):
             return
-        self._left.pop(thread, None)
-        self._busy[thread] = True
+        self._to_clear.pop(thread, None)
+        self._sessions[thread] = True
         await self._store()  # before it can be seen, lest a crash leaves it there
-        await self._call(SESSIONS, thread, "processing", self._sessionless)
+        await self._set_status(
+            SET_SESSION_STATUS, thread, "processing", self._channels_without_sessions
+        )
 
-    async def over(self, thread: Thread) -> None:
+    async def clear(self, thread: SlackThread) -> None:
         """Show no more that we are at work."""
-        await self._no_words(thread)
-        if thread in self._busy:
-            del self._busy[thread]
-            self._left[thread] = None
-            await self._rest(thread)
+        await self._clear_status(thread)
+        if thread in self._sessions:
+            del self._sessions[thread]
+            self._to_clear[thread] = None
+            await self._end_session(thread)
 
-    def answered(self, thread: Thread) -> None:
+    def on_message_shown(self, thread: SlackThread) -> None:
         """A message was shown there: Slack has taken the words away."""
-        self._worded.discard(thread)
+        self._with_status.discard(thread)
 
-    def streams(self, thread: Thread) -> None:
+    def on_stream_started(self, thread: SlackThread) -> None:
         """A stream began there, which may let Slack show its Stop."""
-        self.answered(thread)
-        if thread.channel not in self._sessionless:
-            self._busy.setdefault(thread, False)
-            self._count()
+        self.on_message_shown(thread)
+        if thread.channel not in self._channels_without_sessions:
+            self._sessions.setdefault(thread, False)
+            self._update_rate_limit()
 
-    def has_session(self, thread: Thread) -> bool:
+    def has_session(self, thread: SlackThread) -> bool:
         """Whether it was said there that we are at work."""
-        return self._busy.get(thread, False)
+        return self._sessions.get(thread, False)
 
-    def stream_ended(self, thread: Thread) -> None:
+    def on_stream_ended(self, thread: SlackThread) -> None:
         """A stream came to its end: that puts the session at rest."""
-        self._busy.pop(thread, None)
-        self._left.pop(thread, None)
-        self._count()
+        self._sessions.pop(thread, None)
+        self._to_clear.pop(thread, None)
+        self._update_rate_limit()
 
-    async def tidy(self) -> None:
+    async def retry_clearing(self) -> None:
         """Try again where it may still be seen, and keep where it is."""
-        for thread in list(self._left):
-            if thread in self._left:  # nobody has begun to work there meanwhile
-                await self._no_words(thread)
-                await self._rest(thread)
+        for thread in list(self._to_clear):
+            if thread in self._to_clear:  # nobody has begun to work there meanwhile
+                await self._clear_status(thread)
+                await self._end_session(thread)
         if self._changed:
             await self._store()
 
-    async def _no_words(self, thread: Thread) -> None:
-        if thread in self._worded:
-            self._worded.discard(thread)
-            await self._call(WORDS, thread, "", self._wordless)
+    async def _clear_status(self, thread: SlackThread) -> None:
+        if thread in self._with_status:
+            self._with_status.discard(thread)
+            await self._set_status(STATUS_METHOD, thread, "", self._channels_without_status)
 
-    async def _rest(self, thread: Thread) -> None:
-        if await self._call(SESSIONS, thread, "active", self._sessionless):
-            self._left.pop(thread, None)
-        self._count()
+    async def _end_session(self, thread: SlackThread) -> None:
+        if await self._set_status(
+            SET_SESSION_STATUS, thread, "active", self._channels_without_sessions
+        ):
+            self._to_clear.pop(thread, None)
+        self._update_rate_limit()
 
-    async def _call(self, method: str, thread: Thread, status: str, refused: set[str]) -> bool:
+    async def _set_status(
+        self, method: str, thread: SlackThread, status: str, refused: set[str]
+    ) -> bool:
         """Set a status; False when it is not known what is shown now."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STATUS_TIMEOUT_SECONDS):
                 await self._calls.call(
                     method, channel_id=thread.channel, thread_ts=thread.ts, status=status
                 )
@@ -148,21 +162,21 @@ class Presence:
             raise
         except Rejected as error:
             _log.debug("slack: %s has no %s: %s", thread.channel, method, error)
-            if isinstance(error, Refused) and error.code in _NEVER:
+            if isinstance(error, SlackRefusal) and error.code in _PERMANENT_REFUSALS:
                 refused.add(thread.channel)
-            if method == SESSIONS:
-                self._busy.pop(thread, None)
-                self._count()
+            if method == SET_SESSION_STATUS:
+                self._sessions.pop(thread, None)
+                self._update_rate_limit()
         except (PlatformError, TimeoutError) as error:
             _log.debug("slack: %s: %s", method, error)
             return False
         return True
 
-    def _count(self) -> None:
-        self._calls.budget.open_sessions = len(self._busy) + len(self._left)
+    def _update_rate_limit(self) -> None:
+        self._calls.rate_limit.open_sessions = len(self._sessions) + len(self._to_clear)
         self._changed = True
 
     async def _store(self) -> None:
-        self._count()
+        self._update_rate_limit()
         self._changed = False
-        await self._keep(msgspec.json.encode([*self._busy, *self._left]).decode())
+        await self._save(msgspec.json.encode([*self._sessions, *self._to_clear]).decode())

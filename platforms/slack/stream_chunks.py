@@ -11,26 +11,26 @@ from typing import Any
 import msgspec
 
 from platforms.core.contract import Task, TaskState
-from platforms.slack.format import inert
+from platforms.slack.format import defuse_mentions
 
 Chunks = list[dict[str, Any]]
 
-MOST_CARDS = 30
+MAX_CARDS = 30
 """In one message: Slack takes 50 rows, and counts their titles among the text."""
 
-LONGEST_TITLE = 120  # Slack takes 256
-_LONGEST_LINE = 300
+MAX_TITLE_CHARS = 120  # Slack takes 256
+_MAX_SUMMARY_CHARS = 300
 _STATUS = {
     TaskState.RUNNING: "in_progress",
     TaskState.DONE: "complete",
     TaskState.FAILED: "error",
 }
-_CALL = re.compile(r"<(?=[@#!])")
+_MENTION = re.compile(r"<(?=[@#!])")
 
 
-def news(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Task, ...]:
+def changed_tasks(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Task, ...]:
     """Give the tasks of which a message shows another state, or none though it has room."""
-    room = MOST_CARDS - len(shown)
+    room = MAX_CARDS - len(shown)
     found = []
     for task in tasks:
         if task.id not in shown:
@@ -40,7 +40,7 @@ def news(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Task, ...]:
     return tuple(found)
 
 
-def chunks(growth: str, changed: Iterable[Task], shown: Mapping[str, Task]) -> Chunks:
+def stream_chunks(growth: str, changed: Iterable[Task], shown: Mapping[str, Task]) -> Chunks:
     """Say what is new: a card that is over already was there before the words, others are after."""
     before: Chunks = []
     after: Chunks = []
@@ -51,7 +51,7 @@ def chunks(growth: str, changed: Iterable[Task], shown: Mapping[str, Task]) -> C
     return before + words + after
 
 
-def ended(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Task, ...]:
+def finished_tasks(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Task, ...]:
     """Give all tasks as they are once nothing goes on: what still ran was cut off."""
     last = {**shown, **{task.id: task for task in tasks}}
     return tuple(
@@ -62,24 +62,24 @@ def ended(tasks: Iterable[Task], shown: Mapping[str, Task]) -> tuple[Task, ...]:
     )
 
 
-def line(tasks: Iterable[Task]) -> str:
+def task_summary(tasks: Iterable[Task]) -> str:
     """Say in one line what is being done, for a message that has no cards."""
     found = list(tasks)
     running = [task for task in found if task.state is TaskState.RUNNING]
-    shown = " · ".join(title(task) for task in running or found[-1:])
-    return shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…"
+    shown = " · ".join(task_title(task) for task in running or found[-1:])
+    return shown if len(shown) <= _MAX_SUMMARY_CHARS else f"{shown[: _MAX_SUMMARY_CHARS - 1]}…"
 
 
-def title(task: Task) -> str:
+def task_title(task: Task) -> str:
     """Write a task's title on one line; it must not call anybody."""
-    words = _CALL.sub("<\u200b", inert(" ".join(task.title.split()))) or "…"
-    return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"
+    words = _MENTION.sub("<\u200b", defuse_mentions(" ".join(task.title.split()))) or "…"
+    return words if len(words) <= MAX_TITLE_CHARS else f"{words[: MAX_TITLE_CHARS - 1]}…"
 
 
 def _card(task: Task) -> dict[str, Any]:
     return {
         "type": "task_update",
         "id": task.id,
-        "title": title(task),
+        "title": task_title(task),
         "status": _STATUS[task.state],
     }

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from platforms.core.errors import PlatformError
-from platforms.slack.calls import Calls
+from platforms.slack.calls import SlackClient
 
 _log = logging.getLogger(__name__)
 
-MOST_GREETED = 2_000
+MAX_GREETED = 2_000
 TITLE = "What shall we begin with?"
 PROMPTS = (
     {"title": "What can you do?", "message": "What can you do for me here?"},
@@ -20,24 +20,24 @@ PROMPTS = (
 )
 """Slack takes four; a press sends the message in the person's name."""
 
-_PATIENCE = 1.5
+_TIMEOUT_SECONDS = 1.5
 
-Keep = Callable[[str], Awaitable[None]]
+SaveGreeted = Callable[[str], Awaitable[None]]
 
 
-class Home:
+class WelcomePrompts:
     """Remembers who was greeted."""
 
-    def __init__(self, calls: Calls, keep: Keep) -> None:
+    def __init__(self, calls: SlackClient, save: SaveGreeted) -> None:
         self._calls = calls
-        self._keep = keep
+        self._save = save
         self._greeted: dict[str, None] = {}
 
-    def read(self, kept: str | None) -> None:
+    def restore(self, stored: str | None) -> None:
         """Take over what an earlier process knew."""
-        self._greeted = dict.fromkeys(msgspec.json.decode(kept, type=list[str]) if kept else ())
+        self._greeted = dict.fromkeys(msgspec.json.decode(stored, type=list[str]) if stored else ())
 
-    def knows(self, channel: str) -> bool:
+    def is_greeted(self, channel: str) -> bool:
         """Whether the person of this chat was greeted."""
         return channel in self._greeted
 
@@ -45,17 +45,17 @@ class Home:
         """The person is not let in any more."""
         if channel in self._greeted:
             del self._greeted[channel]
-            await self._keep(self._kept())
+            await self._save(self._dump())
 
-    async def welcome(self, channel: str, thread: str) -> None:
+    async def show_prompts(self, channel: str, thread: str) -> None:
         """Suggest what to ask, in a thread only where each conversation is one."""
         if channel not in self._greeted:
             self._greeted[channel] = None
-            if len(self._greeted) > MOST_GREETED:
+            if len(self._greeted) > MAX_GREETED:
                 del self._greeted[next(iter(self._greeted))]
-            await self._keep(self._kept())
+            await self._save(self._dump())
         try:
-            async with asyncio.timeout(_PATIENCE):  # Slack waits for us to take the event
+            async with asyncio.timeout(_TIMEOUT_SECONDS):  # Slack waits for us to take the event
                 await self._calls.call(
                     "assistant.threads.setSuggestedPrompts",
                     channel_id=channel,
@@ -66,5 +66,5 @@ class Home:
         except (PlatformError, TimeoutError) as error:  # nobody misses them
             _log.debug("slack: no suggestions in %s: %s", channel, error)
 
-    def _kept(self) -> str:
+    def _dump(self) -> str:
         return msgspec.json.encode(list(self._greeted)).decode()

@@ -28,7 +28,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from platforms.core.contract import Adapter, PlatformSpec, Surroundings
-from platforms.core.probed import Probed
+from platforms.core.probed import ProbeResult
 from platforms.telegram.config import TelegramConfig
 from platforms.telegram.guide import GUIDE
 
@@ -48,7 +48,7 @@ def _build(config: Any, surroundings: Surroundings) -> Adapter:  # noqa: ANN401 
     return TelegramAdapter(config, surroundings)
 
 
-async def _probe(config: Any, *, alone: bool = False) -> Probed:  # noqa: ANN401 - as above
+async def _probe(config: Any, *, alone: bool = False) -> ProbeResult:  # noqa: ANN401 - as above
     with _left_out("cryptography"):
         from platforms.telegram.probe import probe  # noqa: PLC0415 - loads the library
 

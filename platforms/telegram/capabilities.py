@@ -6,10 +6,10 @@ from platforms.core.contract import Capabilities, Live, Repeat, Unit
 
 TEXT_LIMIT = 4096
 CAPTION_LIMIT = 1024
-ACTION_BYTES = 64
-LARGEST_UPLOAD = 50_000_000
-LARGEST_PHOTO = 10_000_000
-LARGEST_DOWNLOAD = 20_000_000
+MAX_ACTION_BYTES = 64
+MAX_UPLOAD_BYTES = 50_000_000
+MAX_PHOTO_BYTES = 10_000_000
+MAX_DOWNLOAD_BYTES = 20_000_000
 
 PRIVATE = Capabilities(
     text_limit=TEXT_LIMIT,
@@ -24,12 +24,12 @@ PRIVATE = Capabilities(
     typing_interval=4.5,
     buttons=8,
     reactions=True,
-    files=LARGEST_UPLOAD,
+    files=MAX_UPLOAD_BYTES,
     caption_limit=CAPTION_LIMIT,
 )
 """A chat with one person."""
 
-EDITED = msgspec.structs.replace(
+PRIVATE_WITHOUT_DRAFTS = msgspec.structs.replace(
     PRIVATE,
     live=Live.EDIT,
     live_interval=1.5,

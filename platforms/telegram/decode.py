@@ -17,12 +17,20 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from platforms.telegram.payloads import Attachment, Callback, Chat, Message, Span, Stopped, Update
+from platforms.telegram.payloads import (
+    CallbackQuery,
+    MessageEntityPayload,
+    StoppedGeneration,
+    TelegramChat,
+    TelegramFile,
+    TelegramMessage,
+    TelegramUpdate,
+)
 
-MOST_QUOTED = 4000
+MAX_QUOTE_CHARS = 4000
 
 _COMMAND = re.compile(r"/(?P<word>[A-Za-z0-9_]+)(?:@(?P<bot>[A-Za-z0-9_]+))?")
-_ENDINGS = {
+_EXTENSIONS = {
     "image/jpeg": ".jpg",
     "image/webp": ".webp",
     "audio/ogg": ".ogg",
@@ -31,29 +39,29 @@ _ENDINGS = {
 }
 
 
-class Me(msgspec.Struct, frozen=True):
+class TelegramBot(msgspec.Struct, frozen=True):
     """Who we are there."""
 
     id: int
     username: str = ""
 
 
-class Reader(msgspec.Struct, frozen=True):
+class UpdateDecoder(msgspec.Struct, frozen=True):
     """Turns updates into events."""
 
     platform: str
     account: str
-    me: Me
+    bot: TelegramBot
     require_mention: bool = True
     commands: frozenset[str] = frozenset()
     """Words of ours; in a group a bare command counts only when it is one of them."""
 
-    def read(
-        self, update: Update, now: int, known_threads: Collection[tuple[str, str]] = ()
+    def decode(
+        self, update: TelegramUpdate, now: int, active_threads: Collection[tuple[str, str]] = ()
     ) -> Inbound | None:
         """Give the event; None when an update means nothing to us."""
         if update.message:
-            return self._message(update.message, known_threads)
+            return self._message(update.message, active_threads)
         if update.edited_message:
             return self._edit(update.edited_message, update.update_id)
         if update.callback_query:
@@ -65,7 +73,7 @@ class Reader(msgspec.Struct, frozen=True):
     # --- messages
 
     def _message(
-        self, message: Message, known_threads: Collection[tuple[str, str]]
+        self, message: TelegramMessage, known_threads: Collection[tuple[str, str]]
     ) -> InboundMessage | None:
         parts = self._parts(message)
         sender = self._sender(message)
@@ -79,12 +87,12 @@ class Reader(msgspec.Struct, frozen=True):
             address=address,
             sender=sender,
             parts=parts,
-            direct=message.chat.private,
-            addressed=message.chat.private or self._addressed(message, known=known),
+            direct=message.chat.is_private,
+            addressed=message.chat.is_private or self._is_addressed(message, known=known),
             reply_to=self._quote(message),
         )
 
-    def _edit(self, message: Message, number: int) -> InboundEdit | None:
+    def _edit(self, message: TelegramMessage, number: int) -> InboundEdit | None:
         parts = self._parts(message)
         sender = self._sender(message)
         if not parts or sender is None or message.chat.type == "channel":
@@ -96,22 +104,22 @@ class Reader(msgspec.Struct, frozen=True):
             sender=sender,
             message=str(message.message_id),
             parts=parts,
-            direct=message.chat.private,
+            direct=message.chat.is_private,
         )
 
-    def address(self, chat: Chat, thread: int | None) -> Address:
+    def address(self, chat: TelegramChat, thread: int | None) -> Address:
         """Name a place."""
         return Address(self.platform, str(chat.id), self.account, str(thread) if thread else "")
 
-    def _sender(self, message: Message) -> Sender | None:
+    def _sender(self, message: TelegramMessage) -> Sender | None:
         """Say who it was; whoever writes as a group or channel is that, and not a person."""
         if chat := message.sender_chat:
             return Sender(str(chat.id), chat.name, is_bot=message.is_automatic_forward)
         user = message.sender
         return Sender(str(user.id), user.name, user.is_bot) if user else None
 
-    def _parts(self, message: Message) -> tuple[Part, ...]:
-        words = self._words(message)
+    def _parts(self, message: TelegramMessage) -> tuple[Part, ...]:
+        words = self._text(message)
         parts: list[Part] = [Text(words)] if words else []
         parts += _files(message)
         if parts and message.forward_origin:
@@ -119,10 +127,10 @@ class Reader(msgspec.Struct, frozen=True):
             parts.insert(0, Text(f"[Forwarded from {message.forward_origin.name or 'somebody'}]"))
         return tuple(parts)
 
-    def _words(self, message: Message) -> str:
-        text = marked(message.words, message.spans)
-        if text and not message.chat.private and not message.forward_origin:
-            text = self._without_our_name(text)
+    def _text(self, message: TelegramMessage) -> str:
+        text = restore_markup(message.text_or_caption, message.all_entities)
+        if text and not message.chat.is_private and not message.forward_origin:
+            text = self._strip_mention(text)
         others = []
         if sticker := message.sticker:
             others.append(f"[Sticker {sticker.emoji}]".replace(" ]", "]"))
@@ -137,11 +145,11 @@ class Reader(msgspec.Struct, frozen=True):
             others.append(f"[Poll: {message.poll.question}]")
         return "\n".join(filter(None, (text, *others)))
 
-    def _without_our_name(self, text: str) -> str:
+    def _strip_mention(self, text: str) -> str:
         """Take our name off the front, so that what follows may be a command."""
-        name = f"@{self.me.username}".lower()
+        name = f"@{self.bot.username}".lower()
         bare = text.lstrip()
-        if self.me.username and bare.lower().startswith(name):
+        if self.bot.username and bare.lower().startswith(name):
             rest = bare[len(name) :]
             if rest.strip() and not (rest[0].isalnum() or rest[0] == "_"):
                 return rest.lstrip(" ,:\n")
@@ -149,63 +157,65 @@ class Reader(msgspec.Struct, frozen=True):
 
     # --- meant for us?
 
-    def _addressed(self, message: Message, *, known: bool) -> bool:
+    def _is_addressed(self, message: TelegramMessage, *, known: bool) -> bool:
         if message.is_automatic_forward:
             return False
-        command = self._command(message)
+        command = self._is_our_command(message)
         if command is not None:
             return command
         if known or not self.require_mention:
             return True
-        return self._mentioned(message) or self._answers_us(message)
+        return self._is_mentioned(message) or self._is_reply_to_us(message)
 
-    def _command(self, message: Message) -> bool | None:
+    def _is_our_command(self, message: TelegramMessage) -> bool | None:
         """Tell whether the first word is a command of ours, or of another; None: it is none."""
-        found = _COMMAND.match(message.words)
+        found = _COMMAND.match(message.text_or_caption)
         if found is None or message.forward_origin:
             return None
         if found["bot"]:
-            return found["bot"].lower() == self.me.username.lower()
+            return found["bot"].lower() == self.bot.username.lower()
         if self.commands and found["word"].lower() not in self.commands:
             return None
         return True
 
-    def _mentioned(self, message: Message) -> bool:
-        words = message.words
-        for span in message.spans:
-            if span.type == "text_mention" and span.user and span.user.id == self.me.id:
+    def _is_mentioned(self, message: TelegramMessage) -> bool:
+        words = message.text_or_caption
+        for span in message.all_entities:
+            if span.type == "text_mention" and span.user and span.user.id == self.bot.id:
                 return True
             if span.type == "mention":
-                said = cut(words, span.offset, span.length)
-                if said.lower() == f"@{self.me.username}".lower():
+                said = slice_utf16(words, span.offset, span.length)
+                if said.lower() == f"@{self.bot.username}".lower():
                     return True
         return False
 
-    def _answers_us(self, message: Message) -> bool:
-        answered = _answered(message)
-        return bool(answered and answered.sender and answered.sender.id == self.me.id)
+    def _is_reply_to_us(self, message: TelegramMessage) -> bool:
+        answered = _replied_message(message)
+        return bool(answered and answered.sender and answered.sender.id == self.bot.id)
 
-    def _quote(self, message: Message) -> Quote | None:
-        answered = _answered(message)
+    def _quote(self, message: TelegramMessage) -> Quote | None:
+        answered = _replied_message(message)
         excerpt = message.quote.text if message.quote else ""
         if answered is None:
             origin = message.external_reply.origin if message.external_reply else None
             if not excerpt:
                 return None
-            return Quote(origin.name if origin else "", excerpt[:MOST_QUOTED])
+            return Quote(origin.name if origin else "", excerpt[:MAX_QUOTE_CHARS])
         sender = self._sender(answered)
         text = (
             excerpt
-            or self._words(answered)
+            or self._text(answered)
             or "".join(f"[{each.name}]" for each in _files(answered))
         )
         if not text:
             return None
-        return Quote(sender.name if sender else "", text[:MOST_QUOTED], str(answered.message_id))
+        return Quote(
+            sender.name if sender else "", text[:MAX_QUOTE_CHARS], str(answered.message_id)
+        )
 
     # --- buttons
 
-    def _action(self, callback: Callback, now: int) -> InboundAction | None:
+    def _action(self, callback: CallbackQuery, now: int) -> InboundAction | None:
         message = callback.message
         if message is None or not callback.data:
             return None
@@ -216,10 +226,10 @@ class Reader(msgspec.Struct, frozen=True):
             sender=Sender(str(callback.sender.id), callback.sender.name, callback.sender.is_bot),
             action=callback.data,
             message=str(message.message_id),
-            direct=message.chat.private,
+            direct=message.chat.is_private,
         )
 
-    def _stop(self, stopped: Stopped, number: int, now: int) -> InboundAction:
+    def _stop(self, stopped: StoppedGeneration, number: int, now: int) -> InboundAction:
         """The button below a draft: only in private chats, so the chat is the person."""
         return InboundAction(
             id=f"u{number}",
@@ -231,13 +241,13 @@ class Reader(msgspec.Struct, frozen=True):
         )
 
 
-def cut(text: str, offset: int, length: int) -> str:
+def slice_utf16(text: str, offset: int, length: int) -> str:
     """Take a part of a text, counted in UTF-16 units."""
     raw = text.encode("utf-16-le", "replace")
     return raw[2 * offset : 2 * (offset + length)].decode("utf-16-le", "replace")
 
 
-def marked(text: str, spans: tuple[Span, ...]) -> str:
+def restore_markup(text: str, spans: tuple[MessageEntityPayload, ...]) -> str:
     """Write the code and the links of a message as the person had typed them."""
     marks: list[tuple[int, str]] = []
     for span in spans:
@@ -257,12 +267,12 @@ def marked(text: str, spans: tuple[Span, ...]) -> str:
     return written + raw[2 * last :].decode("utf-16-le", "replace")
 
 
-def _thread(message: Message) -> int | None:
+def _thread(message: TelegramMessage) -> int | None:
     """Name the topic; outside of topics the same field only says what an answer is about."""
     return message.message_thread_id if message.is_topic_message else None
 
 
-def _answered(message: Message) -> Message | None:
+def _replied_message(message: TelegramMessage) -> TelegramMessage | None:
     """Give what a message answers; the first message of a topic is not meant by those in it."""
     answered = message.reply_to_message
     if answered is None or answered.forum_topic_created is not None:
@@ -272,7 +282,7 @@ def _answered(message: Message) -> Message | None:
     return answered
 
 
-def _files(message: Message) -> list[File]:
+def _files(message: TelegramMessage) -> list[File]:
     found: list[File] = []
     if message.photo:
         largest = max(message.photo, key=lambda each: each.width * each.height)
@@ -292,7 +302,7 @@ def _files(message: Message) -> list[File]:
     return found
 
 
-def _file(message: Message, attachment: Attachment, kind: str, media_type: str) -> File:
+def _file(message: TelegramMessage, attachment: TelegramFile, kind: str, media_type: str) -> File:
     used = attachment.mime_type or media_type
-    name = attachment.file_name or f"{kind}_{message.message_id}{_ENDINGS.get(used, '')}"
+    name = attachment.file_name or f"{kind}_{message.message_id}{_EXTENSIONS.get(used, '')}"
     return File(name, used, attachment.file_id, attachment.file_size, voice=kind == "voice")

@@ -10,104 +10,106 @@ import html
 from platforms.core.document import (
     Block,
     BlockQuote,
-    Code,
-    Display,
-    Formula,
+    CodeBlock,
     Heading,
+    HorizontalRule,
     Inline,
+    InlineCode,
+    InlineMath,
     Inlines,
     Link,
-    Listing,
-    Mono,
+    ListBlock,
+    MathBlock,
     Paragraph,
-    Plain,
-    Rule,
+    PlainText,
     Styled,
     Table,
 )
 
-LONGEST = 32_768
-MOST_BLOCKS = 500
-MOST_COLUMNS = 20
-DEEPEST = 16
+MAX_HTML_CHARS = 32_768
+MAX_BLOCKS = 500
+MAX_COLUMNS = 20
+MAX_DEPTH = 16
 
 _TAGS = {"bold": "b", "italic": "i", "strikethrough": "s", "spoiler": "tg-spoiler"}
 
 
-def gains(blocks: tuple[Block, ...]) -> bool:
+def needs_rich_format(blocks: tuple[Block, ...]) -> bool:
     """Tell whether a rich message shows something that entities can only imitate.
 
     Everything else is sent as a plain message with entities: older clients show nothing at all of a
     rich one.
     """
-    return any(_gains(block) for block in blocks)
+    return any(_block_needs_rich(block) for block in blocks)
 
 
-def _gains(block: Block) -> bool:
+def _block_needs_rich(block: Block) -> bool:
     match block:
         case Heading():
-            return bool(block.inside)
-        case Display():
+            return bool(block.children)
+        case MathBlock():
             return bool(block.text)
         case Table():
             return True
         case Paragraph():
-            return any(map(_has_formula, block.inside))
+            return any(map(_has_formula, block.children))
         case BlockQuote():
-            return gains(block.blocks)
-        case Listing():
+            return needs_rich_format(block.blocks)
+        case ListBlock():
             return any(
                 entry.done is not None
-                or gains(entry.blocks)
-                or any(isinstance(each, Listing) for each in entry.blocks)
-                for entry in block.entries
+                or needs_rich_format(entry.blocks)
+                or any(isinstance(each, ListBlock) for each in entry.blocks)
+                for entry in block.items
             )
-        case Code() | Rule():
+        case CodeBlock() | HorizontalRule():
             return False
 
 
 def _has_formula(node: Inline) -> bool:
     if isinstance(node, Styled | Link):
-        return any(map(_has_formula, node.inside))
-    return isinstance(node, Formula)
+        return any(map(_has_formula, node.children))
+    return isinstance(node, InlineMath)
 
 
-def fits(blocks: tuple[Block, ...]) -> bool:
+def fits_limits(blocks: tuple[Block, ...]) -> bool:
     """Tell whether a text stays within the limits of a rich message."""
-    return _count(blocks) <= MOST_BLOCKS and _depth(blocks) <= DEEPEST and _narrow(blocks)
+    return (
+        _count_blocks(blocks) <= MAX_BLOCKS and _depth(blocks) <= MAX_DEPTH and _tables_fit(blocks)
+    )
 
 
-def draw(blocks: tuple[Block, ...]) -> str:
+def format_html(blocks: tuple[Block, ...]) -> str:
     """Write a text as rich HTML."""
-    return "".join(map(_block, blocks))
+    return "".join(map(_format_block, blocks))
 
 
-def _block(block: Block) -> str:
+def _format_block(block: Block) -> str:
     match block:
         case Paragraph():
-            return f"<p>{_inlines(block.inside)}</p>"
+            return f"<p>{_inlines(block.children)}</p>"
         case Heading():
-            return f"<h{block.level}>{_inlines(block.inside)}</h{block.level}>"
-        case Code():
+            return f"<h{block.level}>{_inlines(block.children)}</h{block.level}>"
+        case CodeBlock():
             if not block.language:
                 return f"<pre>{_text(block.text)}</pre>"
             language = html.escape(block.language)
             return f'<pre><code class="language-{language}">{_text(block.text)}</code></pre>'
-        case Display():
+        case MathBlock():
             return f"<tg-math-block>{_text(block.text)}</tg-math-block>"
-        case Rule():
+        case HorizontalRule():
             return "<hr/>"
         case BlockQuote():
-            return f"<blockquote>{draw(block.blocks)}</blockquote>"
-        case Listing():
+            return f"<blockquote>{format_html(block.blocks)}</blockquote>"
+        case ListBlock():
             return _listing(block)
         case Table():
             return _table(block)
 
 
-def _listing(block: Listing) -> str:
+def _listing(block: ListBlock) -> str:
     entries = "".join(
-        f"<li>{_box(entry.done)}{_entry(entry.blocks)}</li>" for entry in block.entries
+        f"<li>{_checkbox(entry.done)}{_list_item(entry.blocks)}</li>" for entry in block.items
     )
     if block.start is None:
         return f"<ul>{entries}</ul>"
@@ -115,22 +117,22 @@ def _listing(block: Listing) -> str:
     return f"<ol{start}>{entries}</ol>"
 
 
-def _box(done: bool | None) -> str:
+def _checkbox(done: bool | None) -> str:
     if done is None:
         return ""
     return '<input type="checkbox" checked>' if done else '<input type="checkbox">'
 
 
-def _entry(blocks: tuple[Block, ...]) -> str:
+def _list_item(blocks: tuple[Block, ...]) -> str:
     """A point that is one paragraph needs no block of its own."""
     if blocks and isinstance(blocks[0], Paragraph):
-        return _inlines(blocks[0].inside) + draw(blocks[1:])
-    return draw(blocks)
+        return _inlines(blocks[0].children) + format_html(blocks[1:])
+    return format_html(blocks)
 
 
 def _table(block: Table) -> str:
-    rows = [_row("th", block.header, block.aligned)] if block.header else []
-    rows += [_row("td", row, block.aligned) for row in block.rows]
+    rows = [_row("th", block.header, block.alignments)] if block.header else []
+    rows += [_row("td", row, block.alignments) for row in block.rows]
     return f"<table bordered>{''.join(rows)}</table>"
 
 
@@ -150,17 +152,17 @@ def _inlines(inside: Inlines) -> str:
 
 def _inline(node: Inline) -> str:
     match node:
-        case Plain():
+        case PlainText():
             return _text(node.text).replace("\n", "<br>")
-        case Mono():
+        case InlineCode():
             return f"<code>{_text(node.text)}</code>"
-        case Formula():
+        case InlineMath():
             return f"<tg-math>{_text(node.text)}</tg-math>"
         case Styled():
             tag = _TAGS[node.style]
-            return f"<{tag}>{_inlines(node.inside)}</{tag}>"
+            return f"<{tag}>{_inlines(node.children)}</{tag}>"
         case Link():
-            return f'<a href="{html.escape(node.url)}">{_inlines(node.inside)}</a>'
+            return f'<a href="{html.escape(node.url)}">{_inlines(node.children)}</a>'
 
 
 def _text(text: str) -> str:
@@ -170,15 +172,15 @@ def _text(text: str) -> str:
 # --- limits ----------------------------------------------------------------------------------
 
 
-def _count(blocks: tuple[Block, ...]) -> int:
+def _count_blocks(blocks: tuple[Block, ...]) -> int:
     found = 0
     for block in blocks:
         found += 1
         match block:
             case BlockQuote():
-                found += _count(block.blocks)
-            case Listing():
-                found += sum(1 + _count(entry.blocks) for entry in block.entries)
+                found += _count_blocks(block.blocks)
+            case ListBlock():
+                found += sum(1 + _count_blocks(entry.blocks) for entry in block.items)
             case Table():
                 found += 1 + len(block.rows)
             case _:
@@ -194,26 +196,28 @@ def _block_depth(block: Block) -> int:
     match block:
         case BlockQuote():
             return _depth(block.blocks)
-        case Listing():
-            return 1 + max((_depth(entry.blocks) for entry in block.entries), default=0)
+        case ListBlock():
+            return 1 + max((_depth(entry.blocks) for entry in block.items), default=0)
         case Paragraph() | Heading():
-            return max(map(_inline_depth, block.inside), default=0)
+            return max(map(_inline_depth, block.children), default=0)
         case _:
             return 1
 
 
 def _inline_depth(node: Inline) -> int:
     if isinstance(node, Styled | Link):
-        return 1 + max(map(_inline_depth, node.inside), default=0)
+        return 1 + max(map(_inline_depth, node.children), default=0)
     return 1
 
 
-def _narrow(blocks: tuple[Block, ...]) -> bool:
+def _tables_fit(blocks: tuple[Block, ...]) -> bool:
     for block in blocks:
-        if isinstance(block, Table) and len(block.aligned) > MOST_COLUMNS:
+        if isinstance(block, Table) and len(block.alignments) > MAX_COLUMNS:
             return False
-        if isinstance(block, BlockQuote) and not _narrow(block.blocks):
+        if isinstance(block, BlockQuote) and not _tables_fit(block.blocks):
             return False
-        if isinstance(block, Listing) and not all(_narrow(each.blocks) for each in block.entries):
+        if isinstance(block, ListBlock) and not all(
+            _tables_fit(each.blocks) for each in block.items
+        ):
             return False
     return True

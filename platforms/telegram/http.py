@@ -17,26 +17,26 @@ import msgspec
 from telegram.error import NetworkError, TelegramError, TimedOut
 from telegram.request import BaseRequest, RequestData
 
-from platforms.telegram.payloads import Envelope, Refusal
+from platforms.telegram.payloads import RateLimitError, UpdatesEnvelope
 
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 
-CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 30.0
-POOL_SECONDS = 60.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+READ_TIMEOUT_SECONDS = 30.0
+POOL_TIMEOUT_SECONDS = 60.0
 
-_KEEPALIVE = 30.0
-_USUAL = BaseRequest.DEFAULT_NONE
+_KEEPALIVE_SECONDS = 30.0
+_LIBRARY_DEFAULT = BaseRequest.DEFAULT_NONE
 _NOT_IN_NAMES = {ord(sign): quote(sign) for sign in ('"', *map(chr, range(32)))}
 """What would end the name of a file, or its line, is written as browsers do."""
 
-_MOST_BLOCKED = 1_000
-_read_envelope = msgspec.json.Decoder(Envelope).decode
+_MAX_BLOCKED = 1_000
+_read_envelope = msgspec.json.Decoder(UpdatesEnvelope).decode
 _read_json = msgspec.json.Decoder().decode
-_read_refusal = msgspec.json.Decoder(Refusal).decode
+_read_refusal = msgspec.json.Decoder(RateLimitError).decode
 
 
-class TooMany(TelegramError):
+class TooManyRequests(TelegramError):
     """Telegram asks to wait.
 
     Raised here before the library raises its own, which warns that its attributes will change.
@@ -47,14 +47,14 @@ class TooMany(TelegramError):
         self.seconds = seconds
 
 
-def trust(base_url: str) -> ssl.SSLContext | bool:
+def create_ssl_context(base_url: str) -> ssl.SSLContext | bool:
     """Read the certificates once for all connections; that takes longer than all the rest."""
     if not base_url.startswith("https"):
         return False
     return httpx.create_ssl_context()  # as the library would
 
 
-class Connections(BaseRequest):
+class AiohttpRequest(BaseRequest):
     """The way to Telegram; opened when first used, and again after it was shut.
 
     Whatever met a 429 in a chat, nothing more is sent about this chat before its time is over:
@@ -67,7 +67,7 @@ class Connections(BaseRequest):
         self,
         trusted: ssl.SSLContext | bool,
         now: Callable[[], float],
-        most: int = MOST_CONNECTIONS,
+        most: int = MAX_CONNECTIONS,
     ) -> None:
         self._trusted = trusted
         self._now = now  # monotonic
@@ -78,7 +78,7 @@ class Connections(BaseRequest):
     @property
     def read_timeout(self) -> float | None:
         """See `BaseRequest`."""
-        return ANSWER_SECONDS
+        return READ_TIMEOUT_SECONDS
 
     async def initialize(self) -> None:
         """See `BaseRequest`. Connections are opened when they are needed."""
@@ -94,28 +94,28 @@ class Connections(BaseRequest):
         url: str,
         method: str,
         request_data: RequestData | None = None,
-        read_timeout: Any = _USUAL,  # noqa: ANN401 - a number, none, or the library's own mark
-        write_timeout: Any = _USUAL,  # noqa: ANN401, ARG002 - there is a deadline for all of an op
-        connect_timeout: Any = _USUAL,  # noqa: ANN401
-        pool_timeout: Any = _USUAL,  # noqa: ANN401
+        read_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401 - a number, none, or the library's own mark
+        write_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401, ARG002 - there is a deadline for all of an op
+        connect_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401
+        pool_timeout: Any = _LIBRARY_DEFAULT,  # noqa: ANN401
     ) -> tuple[int, bytes]:
-        """See `BaseRequest`; raises `TooMany`."""
+        """See `BaseRequest`; raises `TooManyRequests`."""
         chat = request_data.parameters.get("chat_id", "") if request_data else ""
         what = str(chat) or url.rpartition("/")[2]
         left = self._blocked.get(what, 0.0) - self._now()
         if left > 0:
-            raise TooMany(left)
+            raise TooManyRequests(left)
         timeout = aiohttp.ClientTimeout(
             total=None,
-            connect=_seconds(pool_timeout, POOL_SECONDS),
-            sock_connect=_seconds(connect_timeout, CONNECT_SECONDS),
-            sock_read=_seconds(read_timeout, ANSWER_SECONDS),
+            connect=_timeout(pool_timeout, POOL_TIMEOUT_SECONDS),
+            sock_connect=_timeout(connect_timeout, CONNECT_TIMEOUT_SECONDS),
+            sock_read=_timeout(read_timeout, READ_TIMEOUT_SECONDS),
         )
         try:
-            async with self._opened().request(
+            async with self._get_session().request(
                 method,
                 url,
-                data=_form(request_data) if request_data else None,
+                data=_request_body(request_data) if request_data else None,
                 timeout=timeout,
                 allow_redirects=False,
             ) as answer:
@@ -126,9 +126,9 @@ class Connections(BaseRequest):
             # Only its kind: the words may name the address, which holds the token.
             raise NetworkError(type(error).__name__) from error
         if status == HTTPStatus.TOO_MANY_REQUESTS:
-            seconds = _pause_in(payload)
+            seconds = _retry_after(payload)
             self._block(what, seconds)
-            raise TooMany(seconds)
+            raise TooManyRequests(seconds)
         return status, payload
 
     @staticmethod
@@ -146,33 +146,35 @@ class Connections(BaseRequest):
 
     def _block(self, what: str, seconds: float) -> None:
         now = self._now()
-        if len(self._blocked) >= _MOST_BLOCKED:
+        if len(self._blocked) >= _MAX_BLOCKED:
             self._blocked = {key: end for key, end in self._blocked.items() if end > now}
         self._blocked[what] = max(now + seconds, self._blocked.get(what, 0.0))
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _get_session(self) -> aiohttp.ClientSession:
         if self._client is None:
-            self._client = client_of(self._trusted, self._most)
+            self._client = create_session(self._trusted, self._most)
         return self._client
 
 
-def client_of(trusted: ssl.SSLContext | bool, most: int) -> aiohttp.ClientSession:
+def create_session(
+    ssl_context: ssl.SSLContext | bool, max_connections: int
+) -> aiohttp.ClientSession:
     """Make a client with at most so many connections; to be closed by whoever asked for it."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=most, keepalive_timeout=_KEEPALIVE, ssl=trusted or True
+            limit=max_connections, keepalive_timeout=_KEEPALIVE_SECONDS, ssl=ssl_context or True
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=bool(getproxies()),  # else it would look for a proxy with every request
     )
 
 
-def _seconds(given: Any, usual: float) -> float | None:  # noqa: ANN401
+def _timeout(given: Any, usual: float) -> float | None:  # noqa: ANN401
     """Give a timeout as the caller wants it, or else as usual."""
-    return usual if given is _USUAL else given
+    return usual if given is _LIBRARY_DEFAULT else given
 
 
-def _form(data: RequestData) -> aiohttp.BytesPayload | aiohttp.FormData:
+def _request_body(data: RequestData) -> aiohttp.BytesPayload | aiohttp.FormData:
     if not data.contains_files:
         return aiohttp.BytesPayload(
             urlencode(data.json_parameters).encode(),
@@ -187,15 +189,15 @@ def _form(data: RequestData) -> aiohttp.BytesPayload | aiohttp.FormData:
     return form
 
 
-def _pause_in(payload: bytes) -> float:
+def _retry_after(payload: bytes) -> float:
     try:
         refusal = _read_refusal(payload)
     except msgspec.DecodeError:
-        refusal = Refusal()
+        refusal = RateLimitError()
     return float(refusal.parameters.retry_after)
 
 
-class Updates(Connections):
+class UpdatesRequest(AiohttpRequest):
     """The connection on which updates come; they are handed on unread, one by one.
 
     One that cannot be read would otherwise make all that came with it unreadable, for ever.

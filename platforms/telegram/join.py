@@ -10,20 +10,20 @@ from collections.abc import Iterable
 import msgspec
 
 from platforms.core.contract import InboundEdit, InboundMessage, Part, Text, Unit
-from platforms.core.split import size
+from platforms.core.split import text_length
 
-LONG_TEXT = 4000
+LONG_TEXT_UNITS = 4000
 """UTF-16 units; a text of at least this was probably cut by the client, and goes on."""
 
-LONGEST_TEXT = 4096
+MAX_TEXT_UNITS = 4096
 
-WINDOW = 1.0
-ALBUM_WINDOW = 0.6
-_REMEMBERED = 200
-_MOST_PARTS = 50
+JOIN_SECONDS = 1.0
+ALBUM_JOIN_SECONDS = 0.6
+_MAX_REMEMBERED = 200
+_MAX_PARTS = 50
 
 
-class Piece(msgspec.Struct, frozen=True):
+class MessagePiece(msgspec.Struct, frozen=True):
     """A message, and what it may be a part of."""
 
     message: InboundMessage
@@ -31,7 +31,7 @@ class Piece(msgspec.Struct, frozen=True):
     forwarded: bool = False
 
     @property
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether another message may belong to it."""
         return bool(self.album) or self.forwarded or self.is_long
 
@@ -40,47 +40,49 @@ class Piece(msgspec.Struct, frozen=True):
         """Whether it is a text that the client may have cut."""
         message = self.message
         only_words = len(message.parts) == 1 and isinstance(message.parts[0], Text)
-        return only_words and size(message.text, Unit.UTF16) >= LONG_TEXT
+        return only_words and text_length(message.text, Unit.UTF16) >= LONG_TEXT_UNITS
 
 
-class Held(msgspec.Struct):
+class HeldPieces(msgspec.Struct):
     """Pieces of one utterance, so far."""
 
-    pieces: list[Piece]
-    until: float
+    pieces: list[MessagePiece]
+    deadline: float
 
 
-class Joiner:
+class MessageJoiner:
     """Holds what may go on; moments are seconds of one monotonic clock."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self._scale = scale
-        self._held: dict[tuple[str, str, str], Held] = {}
-        self._leaving: dict[tuple[str, str], list[Piece]] = {}  # given, and not stored yet
-        self._recent: OrderedDict[tuple[str, str], tuple[InboundMessage, ...]] = OrderedDict()
+        self._held: dict[tuple[str, str, str], HeldPieces] = {}
+        self._unstored: dict[tuple[str, str], list[MessagePiece]] = {}  # given, and not stored yet
+        self._joined_groups: OrderedDict[tuple[str, str], tuple[InboundMessage, ...]] = (
+            OrderedDict()
+        )
 
-    def add(self, piece: Piece, now: float) -> list[InboundMessage]:
+    def add(self, piece: MessagePiece, now: float) -> list[InboundMessage]:
         """Take a message; gives what is whole now, in order."""
         key = _key(piece.message)
         held = self._held.get(key)
-        if held and _continues(held.pieces[-1], piece) and len(held.pieces) < _MOST_PARTS:
+        if held and _continues(held.pieces[-1], piece) and len(held.pieces) < _MAX_PARTS:
             held.pieces.append(piece)
-            if piece.goes_on:
-                held.until = now + self._window(piece)
+            if piece.may_continue:
+                held.deadline = now + self._window(piece)
                 return []
             return self._release(key)
         whole = self._release(key) if held else []
-        if piece.goes_on:
-            self._held[key] = Held([piece], now + self._window(piece))
+        if piece.may_continue:
+            self._held[key] = HeldPieces([piece], now + self._window(piece))
             return whole
         return [*whole, piece.message]
 
-    def due(self, now: float) -> list[InboundMessage]:
+    def release_due(self, now: float) -> list[InboundMessage]:
         """Give what nothing was added to in time."""
-        keys = [key for key, held in self._held.items() if held.until <= now]
+        keys = [key for key, held in self._held.items() if held.deadline <= now]
         return [message for key in keys for message in self._release(key)]
 
-    def before(self, chat: str, sender: str) -> list[InboundMessage]:
+    def release_of(self, chat: str, sender: str) -> list[InboundMessage]:
         """Give what somebody has said in a chat so far: something else follows it."""
         keys = [key for key in self._held if key[0] == chat and key[2] == sender]
         return [message for key in keys for message in self._release(key)]
@@ -88,28 +90,28 @@ class Joiner:
     @property
     def next_due(self) -> float | None:
         """When something held is due."""
-        return min((held.until for held in self._held.values()), default=None)
+        return min((held.deadline for held in self._held.values()), default=None)
 
-    def stored(self, message: InboundMessage) -> None:
+    def on_stored(self, message: InboundMessage) -> None:
         """A message that was given is safe now."""
-        self._leaving.pop((message.address.chat, message.id), None)
+        self._unstored.pop((message.address.chat, message.id), None)
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[MessagePiece]:
         """Everything that was held and is not stored yet."""
         held = (each.pieces for each in self._held.values())
-        return [piece for pieces in (*self._leaving.values(), *held) for piece in pieces]
+        return [piece for pieces in (*self._unstored.values(), *held) for piece in pieces]
 
-    def restore(self, pieces: Iterable[Piece]) -> list[InboundMessage]:
+    def restore(self, pieces: Iterable[MessagePiece]) -> list[InboundMessage]:
         """Give what an earlier run held; its time is over."""
         self._held.clear()
-        self._leaving.clear()
+        self._unstored.clear()
         whole = []
         for piece in pieces:
             whole += self.add(piece, 0.0)
-        return [*whole, *self.due(float("inf"))]
+        return [*whole, *self.release_due(float("inf"))]
 
-    def changed(self, edit: InboundEdit) -> InboundEdit:
+    def redirect_edit(self, edit: InboundEdit) -> InboundEdit:
         """Let the edit of one piece be an edit of the whole that it became a part of."""
         place = edit.address
         for held in self._held.values():
@@ -117,7 +119,7 @@ class Joiner:
                 if piece.message.id == edit.message and piece.message.address == place:
                     changed = msgspec.structs.replace(piece.message, parts=edit.parts)
                     held.pieces[number] = msgspec.structs.replace(piece, message=changed)
-        group = self._recent.get((place.chat, edit.message))
+        group = self._joined_groups.get((place.chat, edit.message))
         if group is None:
             return edit
         group = tuple(
@@ -125,39 +127,39 @@ class Joiner:
             for each in group
         )
         for each in group:
-            self._recent[place.chat, each.id] = group
-        return msgspec.structs.replace(edit, message=group[0].id, parts=_parts(group))
+            self._joined_groups[place.chat, each.id] = group
+        return msgspec.structs.replace(edit, message=group[0].id, parts=_join_parts(group))
 
-    def _window(self, piece: Piece) -> float:
-        return self._scale * (ALBUM_WINDOW if piece.album else WINDOW)
+    def _window(self, piece: MessagePiece) -> float:
+        return self._scale * (ALBUM_JOIN_SECONDS if piece.album else JOIN_SECONDS)
 
     def _release(self, key: tuple[str, str, str]) -> list[InboundMessage]:
         held = self._held.pop(key)
-        self._leaving[key[0], held.pieces[0].message.id] = held.pieces
+        self._unstored[key[0], held.pieces[0].message.id] = held.pieces
         group = tuple(piece.message for piece in held.pieces)
         if len(group) > 1:
             for each in group:
-                self._recent[each.address.chat, each.id] = group
-            while len(self._recent) > _REMEMBERED:
-                self._recent.popitem(last=False)
-        return [joined(group)]
+                self._joined_groups[each.address.chat, each.id] = group
+            while len(self._joined_groups) > _MAX_REMEMBERED:
+                self._joined_groups.popitem(last=False)
+        return [join_messages(group)]
 
 
-def joined(group: tuple[InboundMessage, ...]) -> InboundMessage:
+def join_messages(group: tuple[InboundMessage, ...]) -> InboundMessage:
     """Make one message; it is called like its first piece."""
     first = group[0]
     if len(group) == 1:
         return first
     return msgspec.structs.replace(
         first,
-        parts=_parts(group),
+        parts=_join_parts(group),
         addressed=any(each.addressed for each in group),
         reply_to=next((each.reply_to for each in group if each.reply_to), None),
         context=next((each.context for each in group if each.context), ()),
     )
 
 
-def _parts(group: tuple[InboundMessage, ...]) -> tuple[Part, ...]:
+def _join_parts(group: tuple[InboundMessage, ...]) -> tuple[Part, ...]:
     """Put the pieces together.
 
     A client cuts at a line's end where it can, and leaves the line break out; where it could not,
@@ -168,14 +170,14 @@ def _parts(group: tuple[InboundMessage, ...]) -> tuple[Part, ...]:
         for part in message.parts:
             before = parts[-1] if parts else None
             if isinstance(part, Text) and isinstance(before, Text):
-                torn = size(before.text, Unit.UTF16) % LONGEST_TEXT == 0
+                torn = text_length(before.text, Unit.UTF16) % MAX_TEXT_UNITS == 0
                 parts[-1] = Text(before.text + ("" if torn else "\n") + part.text)
             else:
                 parts.append(part)
     return tuple(parts)
 
 
-def _continues(last: Piece, piece: Piece) -> bool:
+def _continues(last: MessagePiece, piece: MessagePiece) -> bool:
     if last.album or piece.album:
         return last.album == piece.album
     if last.forwarded or piece.forwarded:

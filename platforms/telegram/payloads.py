@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 
-class User(msgspec.Struct, frozen=True):
+class TelegramUser(msgspec.Struct, frozen=True):
     """A person or a program."""
 
     id: int
@@ -20,7 +20,7 @@ class User(msgspec.Struct, frozen=True):
         return f"{self.first_name} {self.last_name}".strip() or self.username
 
 
-class Chat(msgspec.Struct, frozen=True):
+class TelegramChat(msgspec.Struct, frozen=True):
     """A private chat, a group or a channel."""
 
     id: int
@@ -31,7 +31,7 @@ class Chat(msgspec.Struct, frozen=True):
     last_name: str = ""
 
     @property
-    def private(self) -> bool:
+    def is_private(self) -> bool:
         """Whether this is a chat with one person alone."""
         return self.type == "private"
 
@@ -41,18 +41,18 @@ class Chat(msgspec.Struct, frozen=True):
         return self.title or f"{self.first_name} {self.last_name}".strip() or self.username
 
 
-class Span(msgspec.Struct, frozen=True):
+class MessageEntityPayload(msgspec.Struct, frozen=True):
     """A part of a text that means something; counted in UTF-16 units."""
 
     type: str
     offset: int
     length: int
-    user: User | None = None
+    user: TelegramUser | None = None
     url: str = ""
     language: str = ""
 
 
-class Attachment(msgspec.Struct, frozen=True):
+class TelegramFile(msgspec.Struct, frozen=True):
     """A file of any kind."""
 
     file_id: str
@@ -65,7 +65,7 @@ class Attachment(msgspec.Struct, frozen=True):
     emoji: str = ""  # of a sticker
 
 
-class Place(msgspec.Struct, frozen=True):
+class TelegramLocation(msgspec.Struct, frozen=True):
     """Somewhere on earth."""
 
     latitude: float
@@ -93,13 +93,13 @@ class Poll(msgspec.Struct, frozen=True):
     question: str = ""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ForwardOrigin(msgspec.Struct, frozen=True):
     """Where something that was passed on comes from."""
 
-    sender_user: User | None = None
+    sender_user: TelegramUser | None = None
     sender_user_name: str = ""
-    sender_chat: Chat | None = None
-    chat: Chat | None = None
+    sender_chat: TelegramChat | None = None
+    chat: TelegramChat | None = None
 
     @property
     def name(self) -> str:
@@ -110,7 +110,7 @@ class Origin(msgspec.Struct, frozen=True):
         return chat.name if chat else self.sender_user_name
 
 
-class Excerpt(msgspec.Struct, frozen=True):
+class TextQuote(msgspec.Struct, frozen=True):
     """The part of a message that an answer is about."""
 
     text: str = ""
@@ -119,17 +119,17 @@ class Excerpt(msgspec.Struct, frozen=True):
 class ExternalReply(msgspec.Struct, frozen=True):
     """A message of another chat that this one answers."""
 
-    origin: Origin | None = None
+    origin: ForwardOrigin | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
+class TelegramMessage(msgspec.Struct, frozen=True):
     """A message; `from` is spelled `sender`."""
 
     message_id: int
-    chat: Chat
+    chat: TelegramChat
     date: int = 0
-    sender: User | None = msgspec.field(default=None, name="from")
-    sender_chat: Chat | None = None
+    sender: TelegramUser | None = msgspec.field(default=None, name="from")
+    sender_chat: TelegramChat | None = None
     message_thread_id: int | None = None
     is_topic_message: bool = False
     is_automatic_forward: bool = False
@@ -137,21 +137,21 @@ class Message(msgspec.Struct, frozen=True):
     media_group_id: str = ""
     text: str = ""
     caption: str = ""
-    entities: tuple[Span, ...] = ()
-    caption_entities: tuple[Span, ...] = ()
-    reply_to_message: "Message | None" = None
+    entities: tuple[MessageEntityPayload, ...] = ()
+    caption_entities: tuple[MessageEntityPayload, ...] = ()
+    reply_to_message: "TelegramMessage | None" = None
     external_reply: ExternalReply | None = None
-    quote: Excerpt | None = None
-    forward_origin: Origin | None = None
-    photo: tuple[Attachment, ...] = ()
-    document: Attachment | None = None
-    audio: Attachment | None = None
-    voice: Attachment | None = None
-    video: Attachment | None = None
-    video_note: Attachment | None = None
-    animation: Attachment | None = None
-    sticker: Attachment | None = None
-    location: Place | None = None
+    quote: TextQuote | None = None
+    forward_origin: ForwardOrigin | None = None
+    photo: tuple[TelegramFile, ...] = ()
+    document: TelegramFile | None = None
+    audio: TelegramFile | None = None
+    voice: TelegramFile | None = None
+    video: TelegramFile | None = None
+    video_note: TelegramFile | None = None
+    animation: TelegramFile | None = None
+    sticker: TelegramFile | None = None
+    location: TelegramLocation | None = None
     venue: Venue | None = None
     contact: Contact | None = None
     poll: Poll | None = None
@@ -159,54 +159,54 @@ class Message(msgspec.Struct, frozen=True):
     forum_topic_created: Any = None
 
     @property
-    def words(self) -> str:
+    def text_or_caption(self) -> str:
         """What is written, above a file or alone."""
         return self.text or self.caption
 
     @property
-    def spans(self) -> tuple[Span, ...]:
+    def all_entities(self) -> tuple[MessageEntityPayload, ...]:
         """What parts of the words mean something."""
         return self.entities or self.caption_entities
 
 
-class Callback(msgspec.Struct, frozen=True):
+class CallbackQuery(msgspec.Struct, frozen=True):
     """A button was pressed."""
 
     id: str
-    sender: User = msgspec.field(name="from")
-    message: Message | None = None
+    sender: TelegramUser = msgspec.field(name="from")
+    message: TelegramMessage | None = None
     data: str = ""
 
 
-class Stopped(msgspec.Struct, frozen=True):
+class StoppedGeneration(msgspec.Struct, frozen=True):
     """Somebody pressed Stop below an answer that was being written."""
 
-    chat: Chat
+    chat: TelegramChat
     draft_id: int = 0
     message_thread_id: int | None = None
 
 
-class Update(msgspec.Struct, frozen=True):
+class TelegramUpdate(msgspec.Struct, frozen=True):
     """Something happened."""
 
     update_id: int
-    message: Message | None = None
-    edited_message: Message | None = None
-    callback_query: Callback | None = None
-    stopped_message_generation: Stopped | None = None
+    message: TelegramMessage | None = None
+    edited_message: TelegramMessage | None = None
+    callback_query: CallbackQuery | None = None
+    stopped_message_generation: StoppedGeneration | None = None
 
 
-KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
+UPDATE_TYPES = ("message", "edited_message", "callback_query", "stopped_message_generation")
 """The updates that we want; Telegram keeps the others to itself."""
 
 
-class Numbered(msgspec.Struct, frozen=True):
+class UpdateNumber(msgspec.Struct, frozen=True):
     """The least that every update has."""
 
     update_id: int
 
 
-class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
+class UpdatesEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
     """An answer of the Bot API whose updates are still unread."""
 
     ok: bool = False
@@ -215,17 +215,17 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: dict[str, Any] = {}
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ErrorParameters(msgspec.Struct, frozen=True):
     """What an error says beside its words."""
 
     retry_after: int = 1
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RateLimitError(msgspec.Struct, frozen=True):
     """An answer that says to wait."""
 
-    parameters: Limits = Limits()
+    parameters: ErrorParameters = ErrorParameters()
 
 
-read_update = msgspec.json.Decoder(Update).decode
-read_number = msgspec.json.Decoder(Numbered).decode
+read_update = msgspec.json.Decoder(TelegramUpdate).decode
+read_number = msgspec.json.Decoder(UpdateNumber).decode

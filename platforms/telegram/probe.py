@@ -6,22 +6,22 @@ from collections.abc import AsyncIterator, Iterator
 from telegram import Bot, User, WebhookInfo
 from telegram.error import Conflict
 
-from platforms.core.asking import answered_by, host_of
+from platforms.core.asking import host_of, probe_session
 from platforms.core.errors import Unavailable
-from platforms.core.probed import Finding, Probed
+from platforms.core.probed import Finding, ProbeResult
 from platforms.telegram.config import TelegramConfig
-from platforms.telegram.errors import mapped
-from platforms.telegram.http import Connections, trust
+from platforms.telegram.errors import translate_errors
+from platforms.telegram.http import AiohttpRequest, create_ssl_context
 from sessions.values.clock import Clock, SystemClock, rfc3339
 from sessions.values.finding import fail, ok, warn
 
-SECONDS = 8.0
+TIMEOUT_SECONDS = 8.0
 """Until Telegram must have answered everything."""
 
-RIVAL_SECONDS = 5
+CONFLICT_POLL_SECONDS = 5
 """For which a question for updates stays open: another program that asks ends it by asking again."""
 
-_LATELY = 3_600_000  # milliseconds: older complaints are history
+_RECENT_MS = 3_600_000  # milliseconds: older complaints are history
 REMOVE_WEBHOOK = "telegram: remove the webhook"
 
 
@@ -30,39 +30,49 @@ async def probe(
     *,
     alone: bool = False,
     clock: Clock | None = None,
-    seconds: float = SECONDS,
-    rival_seconds: int = RIVAL_SECONDS,
-) -> Probed:
+    seconds: float = TIMEOUT_SECONDS,
+    conflict_poll_seconds: int = CONFLICT_POLL_SECONDS,
+) -> ProbeResult:
     """See `Probe`."""
     clock = clock or SystemClock()
-    async with _bot(config, clock, seconds) as bot:
+    async with _open_bot(config, clock, seconds) as bot:
         me = await bot.get_me()
         webhook = await bot.get_webhook_info()
-    findings = [_token(me), _groups(me, config), *_webhook(webhook, config, clock.now())]
+    findings = [
+        _token_finding(me),
+        _groups_finding(me, config),
+        *_webhook_findings(webhook, config, clock.now()),
+    ]
     if alone and config.mode == "polling" and not webhook.url:
         waiting = webhook.pending_update_count
-        findings.append(await _rival(config, clock, waiting, seconds, rival_seconds))
+        findings.append(
+            await _check_competing_poller(config, clock, waiting, seconds, conflict_poll_seconds)
+        )
     handle = f"@{me.username}"
-    return Probed(me.full_name, handle, f"https://t.me/{me.username}", tuple(findings))
+    return ProbeResult(me.full_name, handle, f"https://t.me/{me.username}", tuple(findings))
 
 
 async def mend(
-    config: TelegramConfig, mend: str, *, clock: Clock | None = None, seconds: float = SECONDS
+    config: TelegramConfig,
+    mend: str,
+    *,
+    clock: Clock | None = None,
+    seconds: float = TIMEOUT_SECONDS,
 ) -> str:
-    """See `Mend`."""
+    """See `FixFunction`."""
     if mend != REMOVE_WEBHOOK or config.mode != "polling":
         msg = f"nothing is known about {mend!r}"
         raise Unavailable(msg)
-    async with _bot(config, clock or SystemClock(), seconds) as bot:
+    async with _open_bot(config, clock or SystemClock(), seconds) as bot:
         await bot.delete_webhook(drop_pending_updates=False)
     return "removed the webhook; what was waiting there comes by polling now"
 
 
 @contextlib.asynccontextmanager
-async def _bot(config: TelegramConfig, clock: Clock, seconds: float) -> AsyncIterator[Bot]:
+async def _open_bot(config: TelegramConfig, clock: Clock, seconds: float) -> AsyncIterator[Bot]:
     """Give the library's bot over connections like the adapter's, for one block of questions."""
     base = config.base_url.rstrip("/")
-    connections = Connections(trust(base), clock.monotonic)
+    connections = AiohttpRequest(create_ssl_context(base), clock.monotonic)
     bot = Bot(
         config.token.reveal(),
         base_url=f"{base}/bot",
@@ -70,8 +80,8 @@ async def _bot(config: TelegramConfig, clock: Clock, seconds: float) -> AsyncIte
         get_updates_request=connections,
     )
     try:
-        async with answered_by("Telegram", base, seconds):
-            with mapped():
+        async with probe_session("Telegram", base, seconds):
+            with translate_errors():
                 yield bot
     finally:
         await connections.shutdown()
@@ -80,11 +90,11 @@ async def _bot(config: TelegramConfig, clock: Clock, seconds: float) -> AsyncIte
 # --- what the answers mean -----------------------------------------------------------------------
 
 
-def _token(me: User) -> Finding:
+def _token_finding(me: User) -> Finding:
     return ok("token", f"Telegram knows the bot as {me.full_name} (@{me.username})")
 
 
-def _groups(me: User, config: TelegramConfig) -> Finding:
+def _groups_finding(me: User, config: TelegramConfig) -> Finding:
     if not me.can_join_groups:
         return ok("groups", "the bot cannot be added to groups (@BotFather, /setjoingroups)")
     if me.can_read_all_group_messages:
@@ -100,7 +110,7 @@ def _groups(me: User, config: TelegramConfig) -> Finding:
     )
 
 
-def _webhook(found: WebhookInfo, config: TelegramConfig, now: int) -> Iterator[Finding]:
+def _webhook_findings(found: WebhookInfo, config: TelegramConfig, now: int) -> Iterator[Finding]:
     shown = host_of(found.url) if found.url else ""  # the rest of the address may be a secret
     if config.mode == "polling":
         if found.url:
@@ -126,7 +136,7 @@ def _webhook(found: WebhookInfo, config: TelegramConfig, now: int) -> Iterator[F
     else:
         yield ok("webhook", f"Telegram sends messages to {shown}")
     at = found.last_error_date
-    if found.url == config.webhook_url and at and now - at.timestamp() * 1000 < _LATELY:
+    if found.url == config.webhook_url and at and now - at.timestamp() * 1000 < _RECENT_MS:
         moment = rfc3339(int(at.timestamp() * 1000))[:19]
         yield warn(
             "webhook",
@@ -137,8 +147,8 @@ def _webhook(found: WebhookInfo, config: TelegramConfig, now: int) -> Iterator[F
         )
 
 
-async def _rival(
-    config: TelegramConfig, clock: Clock, waiting: int, seconds: float, rival_seconds: int
+async def _check_competing_poller(
+    config: TelegramConfig, clock: Clock, waiting: int, seconds: float, conflict_poll_seconds: int
 ) -> Finding:
     """Ask for updates and let the question stay open: acknowledges nothing, changes no setting.
 
@@ -147,8 +157,8 @@ async def _rival(
     if waiting:
         return ok("other programs", f"not looked for: {waiting} messages wait to be fetched")
     try:
-        async with _bot(config, clock, seconds + rival_seconds) as bot:
-            await bot.get_updates(limit=1, timeout=rival_seconds)
+        async with _open_bot(config, clock, seconds + conflict_poll_seconds) as bot:
+            await bot.get_updates(limit=1, timeout=conflict_poll_seconds)
     except Unavailable as error:
         if _is_conflict(error):
             return fail(
@@ -157,7 +167,9 @@ async def _rival(
                 "Stop the other program, or make a bot of its own for it with @BotFather.",
             )
         raise
-    return ok("other programs", f"none asked for this bot's messages within {rival_seconds} s")
+    return ok(
+        "other programs", f"none asked for this bot's messages within {conflict_poll_seconds} s"
+    )
 
 
 def _is_conflict(error: BaseException | None) -> bool:

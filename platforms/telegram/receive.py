@@ -23,134 +23,134 @@ from platforms.core.contract import (
     Sender,
     Shelf,
 )
-from platforms.telegram.decode import Reader
-from platforms.telegram.join import Joiner, Piece
-from platforms.telegram.payloads import Chat, Update, read_number, read_update
-from platforms.telegram.room_context import Overheard
+from platforms.telegram.decode import UpdateDecoder
+from platforms.telegram.join import MessageJoiner, MessagePiece
+from platforms.telegram.payloads import TelegramChat, TelegramUpdate, read_number, read_update
+from platforms.telegram.room_context import RoomContext
 from sessions.values.clock import Clock
 
 log = logging.getLogger(__name__)
 
-_HELD = "held"
-_THREADS = "threads"
-_MOST_THREADS = 500
+_HELD_KEY = "held"
+_THREADS_KEY = "threads"
+_MAX_THREADS = 500
 
-_read_pieces = msgspec.json.Decoder(list[Piece]).decode
+_read_pieces = msgspec.json.Decoder(list[MessagePiece]).decode
 _read_threads = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 _T = TypeVar("_T")
 
-Members = Callable[[Chat, str], Awaitable[bool]]
+MembershipCheck = Callable[[TelegramChat, str], Awaitable[bool]]
 """Tells whether somebody belongs to a group; None, where nobody needs to know."""
 
 
-class Intake:
+class TelegramReceiver:
     """What comes in, on its way to the inbox."""
 
     def __init__(
         self,
-        reader: Reader,
+        reader: UpdateDecoder,
         inbox: Inbox,
         shelf: Shelf,
         clock: Clock,
         *,
-        answer: Callable[[str], None],
-        is_member: Members | None,
-        scale: float = 1.0,
+        answer_callback: Callable[[str], None],
+        is_member: MembershipCheck | None,
+        join_scale: float = 1.0,
     ) -> None:
         self._reader = reader
         self._inbox = inbox
         self._shelf = shelf
         self._clock = clock
-        self._answer = answer
+        self._answer_callback = answer_callback
         self._is_member = is_member
-        self._joiner = Joiner(scale)
-        self._overheard = Overheard()
-        self._kept: list[Piece] = []  # as the shelf has them
+        self._joiner = MessageJoiner(join_scale)
+        self._room_context = RoomContext()
+        self._saved_pieces: list[MessagePiece] = []  # as the shelf has them
         self._threads: dict[tuple[str, str], None] = {}  # topics in which we were addressed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._shelving = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._pieces_changed = asyncio.Event()
 
     async def restore(self) -> None:
         """Hand in what an earlier run held, and remember its topics."""
-        threads = _decoded(await self._shelf.get(_THREADS), _read_threads)
+        threads = _decode_saved(await self._shelf.get(_THREADS_KEY), _read_threads)
         self._threads = dict.fromkeys(threads)
-        self._kept = _decoded(await self._shelf.get(_HELD), _read_pieces)
-        for message in self._joiner.restore(self._kept):
-            await self._hand_in(message)
-        await self._keep()
+        self._saved_pieces = _decode_saved(await self._shelf.get(_HELD_KEY), _read_pieces)
+        for message in self._joiner.restore(self._saved_pieces):
+            await self._submit(message)
+        await self._save_pieces()
 
-    async def take(self, updates: Sequence[bytes]) -> None:
+    async def receive(self, updates: Sequence[bytes]) -> None:
         """Take updates in; raises when something could not be stored."""
-        chats: dict[str, list[Update]] = defaultdict(list)
+        chats: dict[str, list[TelegramUpdate]] = defaultdict(list)
         for raw in updates:
-            if update := _read(raw):
+            if update := _decode_update(raw):
                 if update.callback_query:
-                    self._answer(update.callback_query.id)
-                chats[_chat_of(update)].append(update)
+                    self._answer_callback(update.callback_query.id)
+                chats[_chat_id(update)].append(update)
         if len(chats) == 1:
             for chat, waiting in chats.items():
-                await self._in_order(chat, waiting)
+                await self._receive_chat(chat, waiting)
         else:
             async with asyncio.TaskGroup() as group:
                 for chat, waiting in chats.items():
-                    group.create_task(self._in_order(chat, waiting))
-        await self._keep()
+                    group.create_task(self._receive_chat(chat, waiting))
+        await self._save_pieces()
 
-    async def hand_in_what_is_due(self) -> None:
+    async def submit_due_forever(self) -> None:
         """Hand in what was held, when its time has come; runs until cancelled."""
         while True:
-            self._news.clear()
+            self._pieces_changed.clear()
             due = self._joiner.next_due
             left = None if due is None else max(0.0, due - self._clock.monotonic())
             try:
                 async with asyncio.timeout(left):
-                    await self._news.wait()
+                    await self._pieces_changed.wait()
             except TimeoutError:
-                await self._hand_in_due()
+                await self._submit_due()
 
-    async def _hand_in_due(self) -> None:
-        for message in self._joiner.due(self._clock.monotonic()):
+    async def _submit_due(self) -> None:
+        for message in self._joiner.release_due(self._clock.monotonic()):
             async with self._lock(message.address.chat):
-                await self._hand_in(message)
-        await self._keep()
+                await self._submit(message)
+        await self._save_pieces()
 
-    async def _in_order(self, chat: str, updates: list[Update]) -> None:
+    async def _receive_chat(self, chat: str, updates: list[TelegramUpdate]) -> None:
         async with self._lock(chat):
             for update in updates:
-                await self._one(update)
+                await self._receive_update(update)
 
     def _lock(self, chat: str) -> asyncio.Lock:
         return self._locks.setdefault(chat, asyncio.Lock())
 
-    async def _one(self, update: Update) -> None:
-        event = self._reader.read(update, self._clock.now(), self._threads)
+    async def _receive_update(self, update: TelegramUpdate) -> None:
+        event = self._reader.decode(update, self._clock.now(), self._threads)
         if event is None:
             log.debug("update %d means nothing to us", update.update_id)
             return
-        event = await self._vouched(update, event)
-        for each in self._whole(update, event):
-            await self._hand_in(each)
+        event = await self._with_membership(update, event)
+        for each in self._complete_events(update, event):
+            await self._submit(each)
 
-    def _whole(self, update: Update, event: Inbound) -> Sequence[Inbound]:
+    def _complete_events(self, update: TelegramUpdate, event: Inbound) -> Sequence[Inbound]:
         """Give what can be handed in now."""
         if isinstance(event, InboundMessage):
             message = update.message
             assert message is not None  # noqa: S101 - the event was read out of it
-            event = self._overheard.hear(event)
-            piece = Piece(event, message.media_group_id, message.forward_origin is not None)
+            event = self._room_context.add_context(event)
+            piece = MessagePiece(event, message.media_group_id, message.forward_origin is not None)
             found = self._joiner.add(piece, self._clock.monotonic())
-            if piece.goes_on:
-                self._news.set()
+            if piece.may_continue:
+                self._pieces_changed.set()
             return found
         if isinstance(event, InboundEdit):
-            event = self._joiner.changed(event)
-        return [*self._joiner.before(event.address.chat, event.sender.id), event]
+            event = self._joiner.redirect_edit(event)
+        return [*self._joiner.release_of(event.address.chat, event.sender.id), event]
 
-    async def _vouched(self, update: Update, event: Inbound) -> Inbound:
+    async def _with_membership(self, update: TelegramUpdate, event: Inbound) -> Inbound:
         """Say of whom writes in a group, and means us, whether they belong to it."""
-        chat, is_member = _whole_chat(update), self._is_member
+        chat, is_member = _chat_in(update), self._is_member
         if is_member is None or chat is None or chat.type not in {"group", "supergroup"}:
             return event
         if isinstance(event, InboundMessage) and not event.addressed:
@@ -161,30 +161,30 @@ class Intake:
         vouched = Sender(sender.id, sender.name, sender.is_bot, (str(chat.id),))
         return msgspec.structs.replace(event, sender=vouched)
 
-    async def _hand_in(self, event: Inbound) -> None:
+    async def _submit(self, event: Inbound) -> None:
         accepted = await self._inbox(event)
         if isinstance(event, InboundMessage):
-            self._joiner.stored(event)
+            self._joiner.on_stored(event)
         if not isinstance(event, InboundMessage | InboundAction) or accepted is Accepted.IGNORED:
             return
         place = event.address
         addressed = isinstance(event, InboundMessage) and event.addressed and not event.direct
         if place.thread and addressed and (place.chat, place.thread) not in self._threads:
             self._threads[place.chat, place.thread] = None
-            while len(self._threads) > _MOST_THREADS:
+            while len(self._threads) > _MAX_THREADS:
                 del self._threads[next(iter(self._threads))]
-            await self._shelf.put(_THREADS, msgspec.json.encode(list(self._threads)).decode())
+            await self._shelf.put(_THREADS_KEY, msgspec.json.encode(list(self._threads)).decode())
 
-    async def _keep(self) -> None:
+    async def _save_pieces(self) -> None:
         """Let the shelf have what is held."""
         async with self._shelving:
             pieces = self._joiner.pieces
-            if pieces != self._kept:
-                await self._shelf.put(_HELD, msgspec.json.encode(pieces).decode())
-                self._kept = pieces
+            if pieces != self._saved_pieces:
+                await self._shelf.put(_HELD_KEY, msgspec.json.encode(pieces).decode())
+                self._saved_pieces = pieces
 
 
-def _read(raw: bytes) -> Update | None:
+def _decode_update(raw: bytes) -> TelegramUpdate | None:
     """Read an update; one that cannot be read must not hold up the others."""
     try:
         return read_update(raw)
@@ -193,7 +193,7 @@ def _read(raw: bytes) -> Update | None:
         return None
 
 
-def number_of(raw: bytes) -> int | None:
+def update_number(raw: bytes) -> int | None:
     """Give an update's number; that can be read even when the update cannot."""
     try:
         return read_number(raw).update_id
@@ -201,7 +201,7 @@ def number_of(raw: bytes) -> int | None:
         return None
 
 
-def _decoded(text: str | None, read: Callable[[str], list[_T]]) -> list[_T]:
+def _decode_saved(text: str | None, read: Callable[[str], list[_T]]) -> list[_T]:
     try:
         return read(text) if text else []
     except msgspec.DecodeError as error:
@@ -209,14 +209,14 @@ def _decoded(text: str | None, read: Callable[[str], list[_T]]) -> list[_T]:
         return []
 
 
-def _whole_chat(update: Update) -> Chat | None:
+def _chat_in(update: TelegramUpdate) -> TelegramChat | None:
     callback = update.callback_query
     message = update.message or update.edited_message or (callback.message if callback else None)
     return message.chat if message else None
 
 
-def _chat_of(update: Update) -> str:
-    chat = _whole_chat(update)
+def _chat_id(update: TelegramUpdate) -> str:
+    chat = _chat_in(update)
     if update.stopped_message_generation:
         chat = update.stopped_message_generation.chat
     return str(chat.id) if chat else ""

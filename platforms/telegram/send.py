@@ -37,41 +37,47 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import ChatGone, Rejected
-from platforms.core.split import size
+from platforms.core.split import text_length
 from platforms.telegram import format_entities, format_rich
 from platforms.telegram.capabilities import (
-    ACTION_BYTES,
     CAPTION_LIMIT,
-    LARGEST_PHOTO,
-    LARGEST_UPLOAD,
+    MAX_ACTION_BYTES,
+    MAX_PHOTO_BYTES,
+    MAX_UPLOAD_BYTES,
     TEXT_LIMIT,
 )
-from platforms.telegram.errors import NOT_THERE, UNCHANGED, Moved, known_methods, mapped
+from platforms.telegram.errors import (
+    DELETE_NOT_FOUND,
+    NOT_MODIFIED,
+    GroupMigrated,
+    detect_missing_method,
+    translate_errors,
+)
 
 log = logging.getLogger(__name__)
 
-UPLOAD_SECONDS = 600.0
+UPLOAD_TIMEOUT_SECONDS = 600.0
 
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 """A preview makes Telegram fetch an address that a model wrote."""
 
-_NO_METHOD = re.compile(r"endpoint .* not found", re.IGNORECASE)
-_NO_DRAFT_HERE = re.compile(r"DRAFT_PEER", re.IGNORECASE)
+_METHOD_NOT_FOUND = re.compile(r"endpoint .* not found", re.IGNORECASE)
+_DRAFTS_NOT_ALLOWED = re.compile(r"DRAFT_PEER", re.IGNORECASE)
 _NOT_ABOUT_THE_TEXT = re.compile(
     r"message to (?:edit|delete|be replied|react) |can't be (?:edited|deleted)|MESSAGE_ID_INVALID|"
     r"message thread not found|TOPIC_|message identifier|BUTTON_|reply markup|DRAFT_PEER",
     re.IGNORECASE,
 )
-_PHOTOS = {"image/jpeg", "image/png", "image/webp"}
+_PHOTO_TYPES = {"image/jpeg", "image/png", "image/webp"}
 _REACTIONS = {"✅": "👍", "❌": "👎"}
 """Telegram takes only some signs as reactions; these stand for the usual receipts."""
 
-_REMEMBERED = 500
+_MAX_REMEMBERED = 500
 _WIDE_LABEL = 14
-_ROW = 3
+_BUTTONS_PER_ROW = 3
 
 
-class Words(NamedTuple):
+class MessageForm(NamedTuple):
     """A text in one form."""
 
     text: str = ""
@@ -79,43 +85,43 @@ class Words(NamedTuple):
     html: str = ""  # of a rich message; then the others are empty
 
 
-class Show:
+class TelegramSender:
     """Knows how each op is said to Telegram."""
 
-    def __init__(self, bot: Bot, moved: Callable[[int, int], Awaitable[None]]) -> None:
+    def __init__(self, bot: Bot, on_migrated: Callable[[int, int], Awaitable[None]]) -> None:
         self._bot = bot
-        self._moved = moved
-        self._chats: dict[int, int] = {}  # groups that have become supergroups
-        self._rich = True  # until the server turns out not to know of it
-        self._drafts = True  # the same
-        self._draftless: OrderedDict[str, None] = OrderedDict()  # chats that show none
-        self._not_rich: OrderedDict[str, None] = OrderedDict()  # messages that must be plainer
+        self._on_migrated = on_migrated
+        self._migrated_chats: dict[int, int] = {}  # groups that have become supergroups
+        self._supports_rich = True  # until the server turns out not to know of it
+        self._supports_drafts = True  # the same
+        self._chats_without_drafts: OrderedDict[str, None] = OrderedDict()  # chats that show none
+        self._rich_refused: OrderedDict[str, None] = OrderedDict()  # messages that must be plainer
 
-    def follow(self, chats: dict[int, int]) -> None:
+    def add_migrated_chats(self, chats: dict[int, int]) -> None:
         """Take over which groups have another id now."""
-        self._chats.update(chats)
+        self._migrated_chats.update(chats)
 
-    def refresh(self) -> None:
+    def on_connected(self) -> None:
         """Connected anew: the server may have learnt something."""
-        self._rich = self._drafts = True
-        self._draftless.clear()
+        self._supports_rich = self._supports_drafts = True
+        self._chats_without_drafts.clear()
 
     def has_drafts(self, address: Address) -> bool:
         """Tell whether a chat shows drafts, as far as we know."""
-        return self._drafts and address.chat not in self._draftless
+        return self._supports_drafts and address.chat not in self._chats_without_drafts
 
     async def deliver(self, op: Op) -> Receipt:
         """See `Adapter`."""
         chat = self._chat(op.address)
         try:
             return await self._carry_out(op, chat)
-        except Moved as error:
+        except GroupMigrated as error:
             # Nothing was carried out there, so this is no repetition.
-            self._chats[chat] = error.chat
-            await self._moved(chat, error.chat)
+            self._migrated_chats[chat] = error.chat
+            await self._on_migrated(chat, error.chat)
         try:
-            return await self._carry_out(op, self._chats[chat])
-        except Moved as error:
+            return await self._carry_out(op, self._migrated_chats[chat])
+        except GroupMigrated as error:
             msg = f"the group {chat} has moved again, to {error.chat}"
             raise ChatGone(msg) from error
 
@@ -125,7 +131,7 @@ class Show:
         except ValueError:
             msg = f"{address.chat!r} is no chat of Telegram."
             raise ChatGone(msg) from None
-        return self._chats.get(chat, chat)
+        return self._migrated_chats.get(chat, chat)
 
     async def _carry_out(self, op: Op, chat: int) -> Receipt:
         match op:
@@ -138,17 +144,17 @@ class Show:
             case Draft():
                 await self._draft(op, chat)
             case Delete():
-                await self._delete(chat, _number(op.message))
+                await self._delete(chat, _message_id(op.message))
             case Upload():
                 return await self._upload(op, chat)
             case React():
                 emoji = _REACTIONS.get(op.emoji, op.emoji)
-                with mapped():
+                with translate_errors():
                     await self._bot.set_message_reaction(
-                        chat, _number(op.message), [emoji] if emoji else []
+                        chat, _message_id(op.message), [emoji] if emoji else []
                     )
             case Typing():
-                await self._action(op.address, chat, "typing")
+                await self._send_chat_action(op.address, chat, "typing")
         return Receipt()
 
     # --- texts
@@ -160,7 +166,7 @@ class Show:
         if reply_to and reply_to.isdigit():
             reply = ReplyParameters(int(reply_to), allow_sending_without_reply=True)
 
-        async def send(words: Words) -> str:
+        async def send(words: MessageForm) -> str:
             if words.html:
                 made = await self._bot.do_api_request(
                     "sendRichMessage",
@@ -184,12 +190,12 @@ class Show:
             )
             return str(message.message_id)
 
-        return Receipt(await self._say(op.text, send))
+        return Receipt(await self._send_text(op.text, send))
 
     async def _edit(self, op: Edit, chat: int) -> None:
-        message, keyboard = _number(op.message), _keyboard(op.buttons)
+        message, keyboard = _message_id(op.message), _keyboard(op.buttons)
 
-        async def change(words: Words) -> str:
+        async def change(words: MessageForm) -> str:
             more = {"rich_message": {"html": words.html}} if words.html else None
             await self._bot.edit_message_text(
                 words.text or cast("str", None),  # a rich message has no text
@@ -202,11 +208,11 @@ class Show:
             )
             return op.message
 
-        await self._say(op.text, change, key=f"{chat}:{message}")
+        await self._send_text(op.text, change, key=f"{chat}:{message}")
 
     async def _draft(self, op: Draft, chat: int) -> None:
         if not op.text and not op.status:
-            await self._action(op.address, chat, "cancel")
+            await self._send_chat_action(op.address, chat, "cancel")
             return
         if not self.has_drafts(op.address):
             msg = "Telegram shows no drafts there."
@@ -214,7 +220,7 @@ class Show:
         thread = _thread(op.address)
         number = zlib.crc32(op.draft.encode()) & 0x7FFFFFFF or 1
 
-        async def show(words: Words) -> str:
+        async def show(words: MessageForm) -> str:
             if words.html:
                 await self._bot.do_api_request(
                     "sendRichMessageDraft",
@@ -227,7 +233,7 @@ class Show:
                     },
                 )
             else:
-                with known_methods():
+                with detect_missing_method():
                     await self._bot.send_message_draft(
                         chat,
                         number,
@@ -239,71 +245,78 @@ class Show:
             return ""
 
         try:
-            await self._say(op.text, show, op.status, key=f"{chat}:d{number}")
+            await self._send_text(op.text, show, op.status, key=f"{chat}:d{number}")
         except Rejected as error:
-            self._learn_of_drafts(op.address, str(error))
+            self._on_draft_refused(op.address, str(error))
             raise
 
-    def _learn_of_drafts(self, address: Address, refusal: str) -> None:
+    def _on_draft_refused(self, address: Address, error_text: str) -> None:
         """From here on an answer is a message that is edited, where drafts cannot be had."""
-        if _NO_METHOD.search(refusal):
+        if _METHOD_NOT_FOUND.search(error_text):
             log.info("this Telegram knows no drafts; answers that are written are edited")
-            self._drafts = False
-        elif _NO_DRAFT_HERE.search(refusal):
-            self._draftless[address.chat] = None
-            while len(self._draftless) > _REMEMBERED:
-                self._draftless.popitem(last=False)
+            self._supports_drafts = False
+        elif _DRAFTS_NOT_ALLOWED.search(error_text):
+            self._chats_without_drafts[address.chat] = None
+            while len(self._chats_without_drafts) > _MAX_REMEMBERED:
+                self._chats_without_drafts.popitem(last=False)
 
-    async def _say(
-        self, md: str, say: Callable[[Words], Awaitable[str]], status: str = "", key: str = ""
+    async def _send_text(
+        self,
+        md: str,
+        send: Callable[[MessageForm], Awaitable[str]],
+        status: str = "",
+        key: str = "",
     ) -> str:
         """Try one form after the other; a text is never lost to how it should look.
 
         `key` names what will be changed again, so that a refusal is met only once.
         """
         refusal = Rejected("There is nothing to show.")
-        for words in self._forms(md, status, rich_too=key not in self._not_rich):
+        for words in self._forms(md, status, rich_too=key not in self._rich_refused):
             try:
-                with mapped():
-                    return await say(words)
+                with translate_errors():
+                    return await send(words)
             except ChatGone:
                 raise
             except Rejected as error:
-                if UNCHANGED.search(str(error)):
+                if NOT_MODIFIED.search(str(error)):
                     return ""
                 if _NOT_ABOUT_THE_TEXT.search(str(error)):
                     raise
-                if _NO_METHOD.search(str(error)):
+                if _METHOD_NOT_FOUND.search(str(error)):
                     if not words.html:
                         raise
-                    self._rich = False
+                    self._supports_rich = False
                 elif words.html and key:
-                    self._not_rich[key] = None
-                    while len(self._not_rich) > _REMEMBERED:
-                        self._not_rich.popitem(last=False)
-                log.info("a text was refused in its %s form: %s", _form(words), error)
+                    self._rich_refused[key] = None
+                    while len(self._rich_refused) > _MAX_REMEMBERED:
+                        self._rich_refused.popitem(last=False)
+                log.info("a text was refused in its %s form: %s", _form_name(words), error)
                 refusal = error
         raise refusal
 
-    def _forms(self, md: str, status: str, *, rich_too: bool) -> Iterator[Words]:
+    def _forms(self, md: str, status: str, *, rich_too: bool) -> Iterator[MessageForm]:
         """Give a text in its forms, the best first; the last is as it was written."""
         blocks = document.parse(md)
         if status:
-            note = document.Styled("italic", (document.Plain(status),))
+            note = document.Styled("italic", (document.PlainText(status),))
             blocks = (*blocks, document.Paragraph((note,)))
-        looser = format_entities.draw(blocks, compact=True)
-        gains = format_rich.gains(blocks) or len(looser.entities) > format_entities.MOST_ENTITIES
-        if rich_too and self._rich and gains and format_rich.fits(blocks):
-            html = format_rich.draw(blocks)
-            if len(html) <= format_rich.LONGEST:
-                yield Words(html=html)
-        formatted = Words()
-        for drawn in (format_entities.draw(blocks), looser):
-            if drawn.text and size(drawn.text, Unit.UTF16) <= TEXT_LIMIT:
-                formatted = Words(drawn.text, tuple(map(_entity, drawn.entities)))
+        looser = format_entities.format_text(blocks, compact=True)
+        gains = (
+            format_rich.needs_rich_format(blocks)
+            or len(looser.entities) > format_entities.MAX_ENTITIES
+        )
+        if rich_too and self._supports_rich and gains and format_rich.fits_limits(blocks):
+            html = format_rich.format_html(blocks)
+            if len(html) <= format_rich.MAX_HTML_CHARS:
+                yield MessageForm(html=html)
+        formatted = MessageForm()
+        for drawn in (format_entities.format_text(blocks), looser):
+            if drawn.text and text_length(drawn.text, Unit.UTF16) <= TEXT_LIMIT:
+                formatted = MessageForm(drawn.text, tuple(map(_entity, drawn.entities)))
                 yield formatted
                 break
-        written = Words(md if md.strip() else status)
+        written = MessageForm(md if md.strip() else status)
         if written.text.strip() and written != formatted:
             yield written
 
@@ -311,26 +324,26 @@ class Show:
 
     async def _delete(self, chat: int, message: int) -> None:
         try:
-            with mapped():
+            with translate_errors():
                 await self._bot.delete_message(chat, message)
         except Rejected as error:
-            if not NOT_THERE.search(str(error)):
+            if not DELETE_NOT_FOUND.search(str(error)):
                 raise
 
-    async def _action(self, address: Address, chat: int, action: str) -> None:
+    async def _send_chat_action(self, address: Address, chat: int, action: str) -> None:
         """Say what we are doing; "cancel" takes that back, and a draft with it."""
-        with mapped():
+        with translate_errors():
             await self._bot.send_chat_action(chat, action, message_thread_id=_thread(address))
 
     async def _upload(self, op: Upload, chat: int) -> Receipt:
         path = Path(op.path)
-        with _readable(op):
+        with _file_errors(op):
             length = (await asyncio.to_thread(path.stat)).st_size
-        if length > LARGEST_UPLOAD:
-            msg = f"{op.name} is larger than the {LARGEST_UPLOAD // 1_000_000} MB Telegram takes."
+        if length > MAX_UPLOAD_BYTES:
+            msg = f"{op.name} is larger than the {MAX_UPLOAD_BYTES // 1_000_000} MB Telegram takes."
             raise Rejected(msg)
         refusal = Rejected("")
-        for kind in dict.fromkeys((_kind(op, length), "document")):
+        for kind in dict.fromkeys((_media_kind(op, length), "document")):
             for caption in _captions(op.caption):
                 try:
                     return await self._send_file(op, chat, path, kind, caption)
@@ -342,9 +355,9 @@ class Show:
         raise refusal
 
     async def _send_file(
-        self, op: Upload, chat: int, path: Path, kind: str, caption: Words
+        self, op: Upload, chat: int, path: Path, kind: str, caption: MessageForm
     ) -> Receipt:
-        with _readable(op):
+        with _file_errors(op):
             handle = await asyncio.to_thread(path.open, "rb")
         try:
             given: dict[str, Any] = {
@@ -352,11 +365,11 @@ class Show:
                 "caption": caption.text or None,
                 "caption_entities": caption.entities or None,
                 "message_thread_id": _thread(op.address),
-                "write_timeout": UPLOAD_SECONDS,
-                "read_timeout": UPLOAD_SECONDS,
+                "write_timeout": UPLOAD_TIMEOUT_SECONDS,
+                "read_timeout": UPLOAD_TIMEOUT_SECONDS,
             }
             send = getattr(self._bot, f"send_{kind}")
-            with mapped():
+            with translate_errors():
                 message = await send(chat, **given)
         finally:
             await asyncio.to_thread(handle.close)
@@ -364,7 +377,7 @@ class Show:
 
 
 @contextlib.contextmanager
-def _readable(op: Upload) -> Iterator[None]:
+def _file_errors(op: Upload) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -372,20 +385,20 @@ def _readable(op: Upload) -> Iterator[None]:
         raise Rejected(msg) from error
 
 
-def _captions(md: str) -> Iterator[Words]:
+def _captions(md: str) -> Iterator[MessageForm]:
     """Give a caption in its forms; one that is too long is cut, for the file would be refused."""
-    drawn = format_entities.draw(document.parse(md), compact=True)
-    if size(drawn.text, Unit.UTF16) <= CAPTION_LIMIT:
-        yield Words(drawn.text, tuple(map(_entity, drawn.entities)))
+    drawn = format_entities.format_text(document.parse(md), compact=True)
+    if text_length(drawn.text, Unit.UTF16) <= CAPTION_LIMIT:
+        yield MessageForm(drawn.text, tuple(map(_entity, drawn.entities)))
     if drawn.text:
         raw = md.encode("utf-16-le", "replace")[: 2 * (CAPTION_LIMIT - 1)]
-        whole = size(md, Unit.UTF16) <= CAPTION_LIMIT
-        yield Words(md if whole else raw.decode("utf-16-le", "ignore") + "…")
+        whole = text_length(md, Unit.UTF16) <= CAPTION_LIMIT
+        yield MessageForm(md if whole else raw.decode("utf-16-le", "ignore") + "…")
 
 
-def _kind(op: Upload, length: int) -> str:
+def _media_kind(op: Upload, length: int) -> str:
     """Say as what a file is shown."""
-    if op.media_type in _PHOTOS and length <= LARGEST_PHOTO:
+    if op.media_type in _PHOTO_TYPES and length <= MAX_PHOTO_BYTES:
         return "photo"
     match op.media_type:
         case "audio/ogg":
@@ -400,7 +413,7 @@ def _kind(op: Upload, length: int) -> str:
             return "document"
 
 
-def _entity(entity: format_entities.Entity) -> MessageEntity:
+def _entity(entity: format_entities.TextEntity) -> MessageEntity:
     return MessageEntity(
         entity.type,
         entity.offset,
@@ -415,11 +428,11 @@ def _keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:
     if not buttons:
         return None
     for button in buttons:
-        if len(button.action.encode()) > ACTION_BYTES:
-            msg = f"the button {button.label!r} carries more than {ACTION_BYTES} bytes."
+        if len(button.action.encode()) > MAX_ACTION_BYTES:
+            msg = f"the button {button.label!r} carries more than {MAX_ACTION_BYTES} bytes."
             raise Rejected(msg)
     drawn = [InlineKeyboardButton(each.label, callback_data=each.action) for each in buttons]
-    width = 1 if any(len(each.label) > _WIDE_LABEL for each in buttons) else _ROW
+    width = 1 if any(len(each.label) > _WIDE_LABEL for each in buttons) else _BUTTONS_PER_ROW
     return InlineKeyboardMarkup([drawn[at : at + width] for at in range(0, len(drawn), width)])
 
 
@@ -427,12 +440,12 @@ def _thread(address: Address) -> int | None:
     return int(address.thread) if address.thread.isdigit() else None
 
 
-def _number(message: str) -> int:
+def _message_id(message: str) -> int:
     if not message.isdigit():
         msg = f"{message!r} is no message of Telegram."
         raise Rejected(msg)
     return int(message)
 
 
-def _form(words: Words) -> str:
+def _form_name(words: MessageForm) -> str:
     return "rich" if words.html else "formatted" if words.entities else "plain"

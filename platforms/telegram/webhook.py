@@ -13,89 +13,91 @@ from starlette.routing import BaseRoute, Route
 from telegram import Bot
 
 from platforms.core.errors import Unavailable
-from platforms.telegram.errors import mapped
-from platforms.telegram.payloads import KINDS
+from platforms.telegram.errors import translate_errors
+from platforms.telegram.payloads import UPDATE_TYPES
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 60.0
-MOST_BYTES = 1_000_000
-CONNECTIONS = 40
+CHECK_INTERVAL_SECONDS = 60.0
+MAX_BODY_BYTES = 1_000_000
+MAX_CONNECTIONS = 40
 
 _HEADER = "x-telegram-bot-api-secret-token"
 
-Take = Callable[[Sequence[bytes]], Awaitable[None]]
+UpdatesHandler = Callable[[Sequence[bytes]], Awaitable[None]]
 
 
 class Webhook:
     """One address on our HTTP port, and what Telegram knows of it."""
 
-    def __init__(self, url: str, secret: str, *, check_every: float = CHECK_SECONDS) -> None:
+    def __init__(
+        self, url: str, secret: str, *, check_seconds: float = CHECK_INTERVAL_SECONDS
+    ) -> None:
         self._url = url
         self._secret = secret
-        self._check_every = check_every
-        self._take: Take | None = None  # while connected
+        self._check_seconds = check_seconds
+        self._on_updates: UpdatesHandler | None = None  # while connected
         self._broken = asyncio.Event()
 
     def routes(self) -> Sequence[BaseRoute]:
         """See `OffersRoutes`."""
-        return [Route(urlsplit(self._url).path or "/", self._received, methods=["POST"])]
+        return [Route(urlsplit(self._url).path or "/", self._on_request, methods=["POST"])]
 
     def hosts(self) -> Sequence[str]:
         """See `OffersHosts`."""
         name = urlsplit(self._url).hostname or ""
         return [f"[{name}]" if ":" in name else name]
 
-    async def run(self, bot: Bot, take: Take, ready: Callable[[], None]) -> None:
+    async def run(self, bot: Bot, on_updates: UpdatesHandler, ready: Callable[[], None]) -> None:
         """Receive until cancelled; raises `Unavailable` when something else gets our messages."""
         self._broken.clear()
-        with mapped():
+        with translate_errors():
             await bot.set_webhook(
                 self._url,
-                allowed_updates=KINDS,
+                allowed_updates=UPDATE_TYPES,
                 secret_token=self._secret,
-                max_connections=CONNECTIONS,
+                max_connections=MAX_CONNECTIONS,
                 drop_pending_updates=False,
             )
-        self._take = take
+        self._on_updates = on_updates
         try:
             ready()
             complained = 0
-            while not await self._breaks_within(self._check_every):
-                complained = await self._check(bot, complained)
+            while not await self._wait_broken(self._check_seconds):
+                complained = await self._check_registration(bot, complained)
         finally:
-            self._take = None
+            self._on_updates = None
         msg = "what came in could not be stored"
         raise Unavailable(msg)
 
-    async def _breaks_within(self, seconds: float) -> bool:
+    async def _wait_broken(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
                 return await self._broken.wait()
         except TimeoutError:
             return False
 
-    async def _check(self, bot: Bot, complained: int) -> int:
+    async def _check_registration(self, bot: Bot, last_complaint: int) -> int:
         """Ask Telegram whether it still sends to us; gives when it last complained."""
-        with mapped():
+        with translate_errors():
             info = await bot.get_webhook_info()
         if info.url != self._url:
             msg = "another program has changed where Telegram sends this bot's messages"
             raise Unavailable(msg)
         at = int(info.last_error_date.timestamp()) if info.last_error_date else 0
-        if at > complained:
+        if at > last_complaint:
             log.warning("Telegram cannot reach %s: %s", self._url, info.last_error_message)
-        return max(at, complained)
+        return max(at, last_complaint)
 
-    async def _received(self, request: Request) -> Response:
+    async def _on_request(self, request: Request) -> Response:
         shown = request.headers.get(_HEADER, "")
         if not hmac.compare_digest(shown.encode(), self._secret.encode()):
             return Response(status_code=403)
-        take = self._take
+        take = self._on_updates
         if take is None:
             return Response(status_code=503, headers={"retry-after": "5"})
         body = await request.body()
-        if len(body) > MOST_BYTES:
+        if len(body) > MAX_BODY_BYTES:
             return Response(status_code=413)
         stored = False
         try:
@@ -107,6 +109,6 @@ class Webhook:
         return Response(status_code=200)
 
 
-def secret_of(token: str) -> str:
+def derive_secret(token: str) -> str:
     """Make the secret for which none is configured; it is the same at every start."""
     return hmac.new(token.encode(), b"holdfast webhook", hashlib.sha256).hexdigest()

@@ -26,10 +26,10 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import ChatGone, Rejected
-from platforms.web.api import Api
-from platforms.web.attachments import Attachments
-from platforms.web.door import Door
-from platforms.web.hub import Hub
+from platforms.web.api import WebApi
+from platforms.web.attachments import UploadFolder
+from platforms.web.door import WebLogin
+from platforms.web.hub import PageHub
 from platforms.web.wire import is_chat
 
 CAPABILITIES = Capabilities(
@@ -59,16 +59,16 @@ class WebAdapter:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.account = surroundings.account
-        self._door = Door(surroundings.clock, surroundings.shelf)
-        self._hub = Hub(surroundings.clock)
-        self._attachments = Attachments(surroundings.folder, surroundings.clock)
-        self._api = Api(
-            surroundings, self._door, self._hub, surroundings.keepalive, self._attachments
+        self._login = WebLogin(surroundings.clock, surroundings.shelf)
+        self._hub = PageHub(surroundings.clock)
+        self._attachments = UploadFolder(surroundings.folder, surroundings.clock)
+        self._api = WebApi(
+            surroundings, self._login, self._hub, surroundings.keepalive, self._attachments
         )
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         """See `Adapter`. When cancelled, every open stream ends by itself."""
-        with self._hub.opened(), self._api.receiving(inbox):
+        with self._hub.accepting_watchers(), self._api.receiving(inbox):
             ready()
             await asyncio.Event().wait()  # the HTTP server does the work; this one only lasts
 
@@ -83,15 +83,15 @@ class WebAdapter:
                 msg = f"{op.name} cannot be read."
                 raise Rejected(msg)
             case Post() | Ask() | Upload():
-                self._hub.posted(chat, _item(op.op))
+                self._hub.on_posted(chat, _item_of(op.op))
             case Edit():
-                self._hub.edited(chat, _item(op.message), op.text, op.buttons)
+                self._hub.on_edited(chat, _item_of(op.message), op.text, op.buttons)
             case Delete():
-                self._hub.deleted(chat, _item(op.message))
+                self._hub.on_deleted(chat, _item_of(op.message))
             case Draft():
-                self._hub.drafted(chat, op.draft, op.text, op.status)
+                self._hub.on_draft(chat, op.draft, op.text, op.status)
             case Typing():
-                self._hub.typing(chat)
+                self._hub.on_typing(chat)
             case React():
                 msg = "The web page shows no reactions."
                 raise Rejected(msg)
@@ -107,9 +107,9 @@ class WebAdapter:
 
     async def new_link(self, base_url: str) -> str:
         """Make a link that lets its first visitor in as the owner, once, within an hour."""
-        return f"{base_url.rstrip('/')}/enter/{await self._door.new_link()}"
+        return f"{base_url.rstrip('/')}/enter/{await self._login.new_link()}"
 
 
-def _item(op: str) -> str:
+def _item_of(op: str) -> str:
     """The k-th message of item X is named X.k; on the page an item is one message."""
     return op.rpartition(".")[0] or op

@@ -11,43 +11,43 @@ from pathlib import Path
 from platforms.core.errors import Rejected
 from sessions.values.clock import Clock
 
-LARGEST = 15_000_000
+MAX_FILE_BYTES = 15_000_000
 """Bytes of a file; the HTTP port takes no body of much more."""
 
-KEPT_SECONDS = 30 * 86_400.0
+RETENTION_SECONDS = 30 * 86_400.0
 """As long as a message may wait with a stopped conversation, and people may look at it."""
 
-_PIECE = 1 << 18
+_CHUNK_BYTES = 1 << 18
 _REF = re.compile(r"[a-f0-9]{32}")
 
 
-class TooLarge(Exception):
+class UploadTooLarge(Exception):
     """A file has more than `LARGEST` bytes."""
 
 
-class Attachments:
+class UploadFolder:
     """The folder; nothing blocks the loop."""
 
     def __init__(self, folder: Path | None, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
 
-    async def take(self, pieces: AsyncIterator[bytes]) -> tuple[str, int]:
+    async def save(self, chunks: AsyncIterator[bytes]) -> tuple[str, int]:
         """Keep a file; gives its name here, and its size."""
         if self._folder is None:
             msg = "There is no place to keep files in."
             raise Rejected(msg)
-        await asyncio.to_thread(self._make_room, self._folder)
+        await asyncio.to_thread(self._delete_expired, self._folder)
         ref = secrets.token_hex(16)
         partial = self._folder / f"{ref}.part"
         try:
-            size = await _written(partial, pieces)
+            size = await _write_file(partial, chunks)
             await asyncio.to_thread(partial.rename, self._folder / ref)
         finally:
             await asyncio.to_thread(partial.unlink, missing_ok=True)
         return ref, size
 
-    def place(self, ref: str) -> Path | None:
+    def path_of(self, ref: str) -> Path | None:
         """Where a file is; None when it is not there, or no more."""
         if self._folder is None or not _REF.fullmatch(ref):
             return None
@@ -56,48 +56,48 @@ class Attachments:
 
     async def read(self, ref: str, name: str) -> AsyncIterator[bytes]:
         """Give a file piece by piece."""
-        path = self.place(ref)
+        path = self.path_of(ref)
         if path is None:
             msg = f"{name} is not there any more."
             raise Rejected(msg)
         file = await asyncio.to_thread(path.open, "rb")
         try:
-            while piece := await asyncio.to_thread(file.read, _PIECE):
+            while piece := await asyncio.to_thread(file.read, _CHUNK_BYTES):
                 yield piece
         finally:
             file.close()
 
-    def _make_room(self, folder: Path) -> None:
+    def _delete_expired(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        before = self._clock.now() / 1000 - KEPT_SECONDS
+        before = self._clock.now() / 1000 - RETENTION_SECONDS
         for each in folder.iterdir():
             with contextlib.suppress(FileNotFoundError):  # another that arrives just now is renamed
                 if each.stat().st_mtime < before:
                     each.unlink()
 
 
-async def _written(path: Path, pieces: AsyncIterator[bytes]) -> int:
+async def _write_file(path: Path, chunks: AsyncIterator[bytes]) -> int:
     size, unwritten = 0, bytearray()
     file = await asyncio.to_thread(path.open, "xb")
     try:
-        async for piece in pieces:
+        async for piece in chunks:
             size += len(piece)
-            if size > LARGEST:  # only who is listened to to the end hears why it is refused
+            if size > MAX_FILE_BYTES:  # only who is listened to to the end hears why it is refused
                 continue
             unwritten += piece
-            if len(unwritten) >= _PIECE:
+            if len(unwritten) >= _CHUNK_BYTES:
                 await asyncio.to_thread(file.write, bytes(unwritten))
                 unwritten.clear()
-        if size > LARGEST:
-            raise TooLarge
+        if size > MAX_FILE_BYTES:
+            raise UploadTooLarge
         await asyncio.to_thread(file.write, bytes(unwritten))
-        await asyncio.to_thread(_settled, file.fileno(), file.flush)
+        await asyncio.to_thread(_flush_to_disk, file.fileno(), file.flush)
     finally:
         file.close()
     return size
 
 
-def _settled(descriptor: int, flush: Callable[[], None]) -> None:
+def _flush_to_disk(descriptor: int, flush: Callable[[], None]) -> None:
     """A message that names a file must find it after a power cut."""
     flush()
     os.fsync(descriptor)

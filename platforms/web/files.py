@@ -30,7 +30,7 @@ PAGE_HEADERS = {
 }
 
 
-class Files:
+class PageFiles:
     """Reads the page's files once."""
 
     def __init__(self) -> None:

@@ -8,16 +8,18 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from platforms.core.contract import Address, Archive, TranscriptRow
-from platforms.web.hub import Hub, Watcher
-from platforms.web.scene import Scene, Viewer
-from platforms.web.wire import KEEPALIVE, event
+from platforms.web.hub import PageHub, PageWatcher
+from platforms.web.scene import LiveChatState, PageView
+from platforms.web.wire import KEEPALIVE, encode_event
 
 _log = logging.getLogger(__name__)
 
-PAGE = 100  # rows in one read
-_SEND_TIMEOUT = 30.0  # a reader that takes nothing for so long is let go
-_READ_TIMEOUT = 30.0
-_UNSETTLED = 2.0  # while a message of the user waits or runs, its state is looked at so often
+PAGE_ROWS = 100  # rows in one read
+_SEND_TIMEOUT_SECONDS = 30.0  # a reader that takes nothing for so long is let go
+_READ_TIMEOUT_SECONDS = 30.0
+_RUNNING_POLL_SECONDS = (
+    2.0  # while a message of the user waits or runs, its state is looked at so often
+)
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -31,51 +33,55 @@ class EventStream(msgspec.Struct, frozen=True):
 
     address: Address
     archive: Archive
-    hub: Hub
+    hub: PageHub
     after: int  # the last row the page has; 0 for none
     keepalive: float
-    admitted: Callable[[], Awaitable[bool]]  # whether its reader is still let in
+    is_signed_in: Callable[[], Awaitable[bool]]  # whether its reader is still let in
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
-        with self.hub.watching(self.address.chat) as watcher:
+        with self.hub.watch(self.address.chat) as watcher:
             try:
                 async with asyncio.TaskGroup() as group:
-                    leaving = group.create_task(_wait_until_gone(receive, watcher))
+                    leaving = group.create_task(_watch_disconnect(receive, watcher))
                     await self._write(watcher, send)
                     leaving.cancel()
             except* TimeoutError:
-                _log.info("A page that took nothing for %g s was let go.", _SEND_TIMEOUT)
+                _log.info("A page that took nothing for %g s was let go.", _SEND_TIMEOUT_SECONDS)
 
-    async def _write(self, watcher: Watcher, send: Send) -> None:
+    async def _write(self, watcher: PageWatcher, send: Send) -> None:
         await _send(send, {"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        scene = self.hub.scene(self.address.chat)
-        viewer = Viewer(scene, self.after)
-        chats, departures = self.hub.chats, self.hub.departures
-        async for chunk in self._news(viewer, scene):
+        scene = self.hub.state(self.address.chat)
+        viewer = PageView(scene, self.after)
+        chats, departures = self.hub.chats_version, self.hub.sign_outs
+        async for chunk in self._new_events(viewer, scene):
             await _send(send, _body(chunk))
         # The page now knows everything; a draft that it holds beyond these is out of date.
         drafts = list(scene.drafts(self.hub.now()))
-        await _send(send, _body(event("ready", {"drafts": drafts})))
+        await _send(send, _body(encode_event("ready", {"drafts": drafts})))
         silent = 0.0
-        while not watcher.ended:
-            patience = min(_UNSETTLED, self.keepalive) if viewer.unsettled else self.keepalive
-            called = await _happens(watcher.news, patience)
+        while not watcher.has_ended:
+            patience = (
+                min(_RUNNING_POLL_SECONDS, self.keepalive)
+                if viewer.has_running_message
+                else self.keepalive
+            )
+            called = await _wait_for(watcher.wakeup, patience)
             if not called:
-                viewer.look_again()  # that nobody called proves nothing
+                viewer.force_reread()  # that nobody called proves nothing
                 silent += patience
-            watcher.news.clear()
-            if not called or departures != self.hub.departures:
-                departures = self.hub.departures
-                if not await self.admitted():
+            watcher.wakeup.clear()
+            if not called or departures != self.hub.sign_outs:
+                departures = self.hub.sign_outs
+                if not await self.is_signed_in():
                     break
             wrote = False
-            async for chunk in self._news(viewer, scene):
+            async for chunk in self._new_events(viewer, scene):
                 await _send(send, _body(chunk))
                 wrote = True
-            if chats != self.hub.chats:
-                chats = self.hub.chats
-                await _send(send, _body(event("chats", {})))
+            if chats != self.hub.chats_version:
+                chats = self.hub.chats_version
+                await _send(send, _body(encode_event("chats", {})))
                 wrote = True
             if not wrote and silent >= self.keepalive:
                 await _send(send, _body(KEEPALIVE))
@@ -84,17 +90,17 @@ class EventStream(msgspec.Struct, frozen=True):
                 silent = 0.0
         await _send(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _news(self, viewer: Viewer, scene: Scene) -> AsyncIterator[bytes]:
-        if viewer.wants_rows(scene):
+    async def _new_events(self, viewer: PageView, scene: LiveChatState) -> AsyncIterator[bytes]:
+        if viewer.needs_rows(scene):
             async for rows in self._rows(viewer):
-                for chunk in viewer.rows(rows):
+                for chunk in viewer.row_events(rows):
                     yield chunk
-        for chunk in viewer.news(scene, self.hub.now()):
+        for chunk in viewer.live_events(scene, self.hub.now()):
             yield chunk
 
-    async def _rows(self, viewer: Viewer) -> AsyncIterator[Sequence[TranscriptRow]]:
+    async def _rows(self, viewer: PageView) -> AsyncIterator[Sequence[TranscriptRow]]:
         """Read what the page may not have, page by page, oldest first."""
-        floor, last = viewer.floor, viewer.last
+        floor, last = viewer.reread_after, viewer.last_seq
         rows = await self._read(floor)
         if floor == 0:  # these are the newest; there may be more between them and what it has
             newest = rows
@@ -111,17 +117,17 @@ class EventStream(msgspec.Struct, frozen=True):
             rows = await self._read(rows[-1].seq)
 
     async def _read(self, after: int) -> Sequence[TranscriptRow]:
-        async with asyncio.timeout(_READ_TIMEOUT):
-            return await self.archive.transcript(self.address, after, PAGE)
+        async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
+            return await self.archive.transcript(self.address, after, PAGE_ROWS)
 
 
-async def _wait_until_gone(receive: Receive, watcher: Watcher) -> None:
+async def _watch_disconnect(receive: Receive, watcher: PageWatcher) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     watcher.end()
 
 
-async def _happens(news: asyncio.Event, seconds: float) -> bool:
+async def _wait_for(news: asyncio.Event, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
             return await news.wait()
@@ -130,7 +136,7 @@ async def _happens(news: asyncio.Event, seconds: float) -> bool:
 
 
 async def _send(send: Send, message: Message) -> None:
-    async with asyncio.timeout(_SEND_TIMEOUT):
+    async with asyncio.timeout(_SEND_TIMEOUT_SECONDS):
         await send(message)
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from platforms.core.contract import Button, ChatSummary, File, TranscriptRow
 
-MOST_FILES = 20  # with one message
-SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_FILES = 20  # with one message
+INLINE_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Files that the page shows in place; all others are offered for keeping."""
 
 _CHAT = re.compile(r"[A-Za-z0-9_-]{4,40}")
@@ -17,7 +17,7 @@ _CHAT = re.compile(r"[A-Za-z0-9_-]{4,40}")
 MessageId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
 
-class Attached(msgspec.Struct, frozen=True):
+class UploadRef(msgspec.Struct, frozen=True):
     """A file that was handed over before the message that it belongs to."""
 
     ref: Annotated[str, msgspec.Meta(pattern=r"^[a-f0-9]{32}$")]
@@ -30,10 +30,10 @@ class NewMessage(msgspec.Struct, frozen=True):
 
     id: MessageId
     text: str = ""
-    files: Annotated[tuple[Attached, ...], msgspec.Meta(max_length=MOST_FILES)] = ()
+    files: Annotated[tuple[UploadRef, ...], msgspec.Meta(max_length=MAX_FILES)] = ()
 
 
-class Press(msgspec.Struct, frozen=True):
+class ButtonPress(msgspec.Struct, frozen=True):
     """A button of ours was pressed."""
 
     id: MessageId
@@ -41,7 +41,7 @@ class Press(msgspec.Struct, frozen=True):
     message: Annotated[str, msgspec.Meta(max_length=80)] = ""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class PageError(msgspec.Struct, frozen=True):
     """Why a request was refused: a word for programs and a sentence for people."""
 
     type: str
@@ -53,19 +53,19 @@ def is_chat(name: str) -> bool:
     return _CHAT.fullmatch(name) is not None
 
 
-def clean(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Words as they are stored: no end-of-text byte, which databases refuse, one kind of newline."""
     return text.replace("\r\n", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def failure(kind: str, message: str) -> bytes:
+def encode_error(kind: str, message: str) -> bytes:
     """Write a refusal the way every HTTP answer of ours does."""
-    return msgspec.json.encode({"error": Failure(kind, message)})
+    return msgspec.json.encode({"error": PageError(kind, message)})
 
 
-def event(name: str, data: object, number: int | None = None) -> bytes:
+def encode_event(name: str, data: object, event_id: int | None = None) -> bytes:
     """Write one server-sent event; JSON has no bare newlines, so one data line is enough."""
-    head = f"id: {number}\n" if number is not None else ""
+    head = f"id: {event_id}\n" if event_id is not None else ""
     return f"{head}event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 
@@ -92,7 +92,7 @@ def _file_data(row: TranscriptRow, place: int, file: File) -> dict[str, object]:
         "name": file.name,
         "type": file.media_type,
         "at": f"{row.seq}/{place}",
-        "shown": file.media_type in SHOWN,
+        "shown": file.media_type in INLINE_MEDIA_TYPES,
     }
     return data | ({"ref": file.ref} if row.author == "user" else {})
 

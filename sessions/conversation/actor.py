@@ -1,6 +1,6 @@
 """One conversation's owner: takes its events one by one and makes the machine's decisions true.
 
-It knows neither platforms nor models: what it needs of them it gets as `Hands`.
+It knows neither platforms nor models: what it needs of them it gets as `ActorHost`.
 """
 
 import asyncio
@@ -11,40 +11,40 @@ from typing import Protocol
 
 import msgspec
 
-from sessions.attached import remembering
+from sessions.attached import with_known_transcripts
 from sessions.changes import Change, Checkpoint, SetInbox
 from sessions.conversation.events import (
-    Arrived,
-    Begin,
     CancelTask,
-    Delete,
-    Earlier,
-    Ended,
+    ConversationState,
+    DeleteSession,
+    DeliverSteers,
     Event,
-    GiveSteers,
     LastTurn,
-    Missed,
-    New,
-    Pending,
-    Resume,
-    Retry,
+    MessageArrived,
+    MessageRedelivered,
+    NewSession,
+    PendingMessage,
+    ResumableSession,
+    ResumeSession,
+    RetryTurn,
     RunningTurn,
-    Say,
+    SendNotice,
     StartTask,
-    State,
-    Stop,
-    Undo,
-    Wrecked,
+    StartWaiting,
+    StopTurn,
+    TurnCrashed,
+    TurnEnded,
+    UndoTurn,
 )
-from sessions.conversation.expiry import Expiry
-from sessions.conversation.machine import Env, Result, step
+from sessions.conversation.expiry import ExpiryPolicy
+from sessions.conversation.machine import StepContext, Transition, step
 from sessions.errors import Conflict, StoreCorrupt, StoreError
 from sessions.records import (
-    Conversation,
+    ConversationSnapshot,
     InboxEntry,
     InboxState,
     Message,
-    Reason,
+    SessionReason,
     SessionState,
     Turn,
     TurnState,
@@ -55,31 +55,31 @@ from sessions.values.ids import Ids
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-MOST_CONFLICTS = 3
-GONE_WITHIN = 5.0
+INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
+MAX_CONFLICTS = 3
+SHUTDOWN_TIMEOUT_SECONDS = 5.0
 
 
-class Unhandled(Exception):
+class EventNotHandled(Exception):
     """An event could not be carried out; the log says why."""
 
 
 class TurnHandle(Protocol):
     """A turn under way."""
 
-    async def run(self) -> Ended:
+    async def run(self) -> TurnEnded:
         """Work until the answer is whole or cannot be had; cancelled for `/stop`."""
         ...
 
-    def cut(self, cause: str) -> tuple[Change, ...]:
+    def abort(self, cause: str) -> tuple[Change, ...]:
         """From now on nothing it does counts; what it has so far, as changes."""
         ...
 
-    def crashed(self, error: Exception) -> Ended:
+    def end_after_crash(self, error: Exception) -> TurnEnded:
         """An error nobody expected ended it; the user must still be told."""
         ...
 
-    def partial(self) -> str:
+    def partial_text(self) -> str:
         """The visible text so far."""
         ...
 
@@ -88,30 +88,30 @@ class TurnHandle(Protocol):
         ...
 
 
-class Hands(Protocol):
+class ActorHost(Protocol):
     """What the owner of a conversation needs from outside."""
 
-    def pending(self, entry: InboxEntry) -> Pending:
+    def read_pending(self, entry: InboxEntry) -> PendingMessage:
         """Read a stored message."""
         ...
 
-    def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
+    def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
         """What becomes durable together with the start of a turn."""
         ...
 
-    def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
+    def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
         """Prepare a turn; its `run` is called next. `post` takes what it has for its owner."""
         ...
 
-    async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
+    async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
         """Look at what a dead process left of a turn."""
         ...
 
-    def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
+    def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         """Notices as things to be shown."""
         ...
 
-    def committed(self, changes: tuple[Change, ...]) -> None:
+    def on_committed(self, changes: tuple[Change, ...]) -> None:
         """These are durable now; show what is to be shown."""
         ...
 
@@ -120,17 +120,17 @@ def _never(_key: str) -> bool:
     return False
 
 
-class Shared(msgspec.Struct, frozen=True):
+class ActorServices(msgspec.Struct, frozen=True):
     """What all owners have in common."""
 
     store: SessionStore
-    hands: Hands
+    host: ActorHost
     clock: Clock
     ids: Ids
-    expiry: Callable[[], Expiry]
+    expiry_policy: Callable[[], ExpiryPolicy]
     queue_limit: Callable[[], int]
     tasks: asyncio.TaskGroup
-    goes_on: Callable[[str], bool] = _never  # by key, see `State.goes_on`
+    auto_resumes: Callable[[str], bool] = _never  # by key, see `State.goes_on`
 
 
 class Actor:
@@ -139,47 +139,49 @@ class Actor:
     def __init__(
         self,
         key: str,
-        shared: Shared,
+        shared: ActorServices,
         *,
         draining: Callable[[], bool],
-        rested: Callable[[], None],
+        on_idle: Callable[[], None],
     ) -> None:
         self.key = key
-        self.state: State | None = None
+        self.state: ConversationState | None = None
         self._shared = shared
         self._draining = draining
-        self._rested = rested
-        self._mailbox: deque[tuple[Event, asyncio.Future[State] | None]] = deque()
-        self._awake = self._abandoned = False
+        self._on_idle = on_idle
+        self._mailbox: deque[tuple[Event, asyncio.Future[ConversationState] | None]] = deque()
+        self._working = self._abandoned = False
         self._worker: asyncio.Task[None] | None = None
         self._turn: RunningTurn | None = None  # from its start until its end is carried out
         self._handle: TurnHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._wrecks: list[Wrecked] = []
-        self._read_back: frozenset[str] = frozenset()  # waiting rows that were seen while loading
-        self._cut_turn = ""  # the id of the turn that was cut
-        self._kept: tuple[Change, ...] = ()  # of it, until it is stored
+        self._crashed_turns: list[TurnCrashed] = []
+        self._loaded_ids: frozenset[str] = frozenset()  # waiting rows that were seen while loading
+        self._aborted_turn_id = ""  # the id of the turn that was cut
+        self._unsaved_changes: tuple[Change, ...] = ()  # of it, until it is stored
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether it must be kept: something is under way, or on its way to it."""
-        return self._awake or self._task is not None
+        return self._working or self._task is not None
 
     @property
-    def running(self) -> RunningTurn | None:
+    def running_turn(self) -> RunningTurn | None:
         """The turn whose task is alive."""
         return self._turn if self._task else None
 
-    def post(self, event: Event, handled: asyncio.Future[State] | None = None) -> None:
+    def post(self, event: Event, handled: asyncio.Future[ConversationState] | None = None) -> None:
         """Take an event; the mailbox is worked off in order, by one task at a time."""
         if self._abandoned:
             if handled:
-                handled.set_exception(Unhandled(self.key))
+                handled.set_exception(EventNotHandled(self.key))
             return
         self._mailbox.append((event, handled))
-        if not self._awake:
-            self._awake = True
-            self._worker = self._shared.tasks.create_task(self._work(), name=f"actor {self.key}")
+        if not self._working:
+            self._working = True
+            self._worker = self._shared.tasks.create_task(
+                self._process_mailbox(), name=f"actor {self.key}"
+            )
 
     def abandon(self) -> None:
         """The process is about to end: the journal has what the next one needs."""
@@ -188,40 +190,40 @@ class Actor:
             if task:
                 task.cancel()
 
-    async def _work(self) -> None:
+    async def _process_mailbox(self) -> None:
         try:
             while self._mailbox:
                 event, handled = self._mailbox.popleft()
-                carried_out = await self._carry_out(event)
-                self._let_go(event)
+                carried_out = await self._handle_with_retry(event)
+                self._release_turn(event)
                 if handled is None or handled.done():
                     continue
                 if carried_out and self.state:
                     handled.set_result(self.state)
                 else:
-                    handled.set_exception(Unhandled(self.key))
+                    handled.set_exception(EventNotHandled(self.key))
         finally:
             # No await since the mailbox was seen empty: nothing is overlooked.
-            self._awake, self._worker = False, None
-            self._rested()
+            self._working, self._worker = False, None
+            self._on_idle()
 
-    async def _carry_out(self, event: Event) -> bool:
-        pause, conflicts = FIRST_PAUSE, 0
+    async def _handle_with_retry(self, event: Event) -> bool:
+        pause, conflicts = INITIAL_RETRY_SECONDS, 0
         while True:
             try:
-                await self._decide(event)
+                await self._process_event(event)
             except Conflict:
                 # Not what was expected: look at the conversation anew, then decide again.
                 log.exception("%s: the stored state is not what was expected", self.key)
                 self.state = None
                 conflicts += 1
-                if conflicts == MOST_CONFLICTS:
+                if conflicts == MAX_CONFLICTS:
                     return False
             except StoreCorrupt as error:
                 # Trying again reads no damaged page; what comes next may not need it.
                 log.error("%s: %s", self.key, error)  # noqa: TRY400 - where it was met tells nothing
                 self.state = None
-                await self._tell_of_damage(event)
+                await self._report_damage(event)
                 return False
             except StoreError:
                 log.exception("%s: cannot write, trying again in %.1f s", self.key, pause)
@@ -232,159 +234,165 @@ class Actor:
             else:
                 return True
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_RETRY_SECONDS)
 
-    async def _tell_of_damage(self, event: Event) -> None:
+    async def _report_damage(self, event: Event) -> None:
         """Silence is no answer: whoever asked for this learns why it cannot be had."""
         done: tuple[Change, ...] = ()
-        if isinstance(event, Arrived):
+        if isinstance(event, MessageArrived):
             place, origin = event.pending.address, event.pending.origin
-        elif isinstance(event, Stop | New | Resume | Retry | Undo | Delete):
-            place, origin = event.by.address, event.by.origin
-            if event.by.inbox:
-                done = (SetInbox((event.by.inbox,), InboxState.DONE, self._shared.clock.now()),)
+        elif isinstance(
+            event, StopTurn | NewSession | ResumeSession | RetryTurn | UndoTurn | DeleteSession
+        ):
+            place, origin = event.context.address, event.context.origin
+            if event.context.inbox:
+                done = (
+                    SetInbox((event.context.inbox,), InboxState.DONE, self._shared.clock.now()),
+                )
         else:
             return  # nobody waits for it
-        told = self._shared.hands.say((Say("damaged.here", place, origin=origin),))
+        told = self._shared.host.notice_changes((SendNotice("damaged.here", place, origin=origin),))
         try:
             await self._shared.store.apply(*done, *told)
         except StoreError as error:
             log.warning("%s: nobody can be told of that: %s", self.key, error)
         else:
-            self._shared.hands.committed((*done, *told))
+            self._shared.host.on_committed((*done, *told))
 
-    def _let_go(self, event: Event) -> None:
+    def _release_turn(self, event: Event) -> None:
         """A turn's end was carried out, or cannot be: then the journal has what is known of it."""
-        if isinstance(event, Ended) and self._turn and self._turn.id == event.turn:
+        if isinstance(event, TurnEnded) and self._turn and self._turn.id == event.turn:
             self._turn = None
-            self._kept = ()
+            self._unsaved_changes = ()
 
-    async def _decide(self, event: Event) -> None:
+    async def _process_event(self, event: Event) -> None:
         if self.state is None:
-            self.state = await self._load()
-        while self._wrecks:
-            await self._make_true(self._wrecks[0], self.state)
-            self._wrecks.pop(0)
+            self.state = await self._load_state()
+        while self._crashed_turns:
+            await self._apply_event(self._crashed_turns[0], self.state)
+            self._crashed_turns.pop(0)
         if not self._is_stale(event, self.state):
-            await self._make_true(await self._prepared(event, self.state), self.state)
+            await self._apply_event(await self._enrich(event, self.state), self.state)
 
-    def _is_stale(self, event: Event, state: State) -> bool:
+    def _is_stale(self, event: Event, state: ConversationState) -> bool:
         """Whether a message was read from the store, and taken, before its arrival was told."""
-        if not isinstance(event, Arrived) or event.pending.id not in self._read_back:
+        if not isinstance(event, MessageArrived) or event.pending.id not in self._loaded_ids:
             return False
-        self._read_back -= {event.pending.id}
+        self._loaded_ids -= {event.pending.id}
         return all(event.pending.id != pending.id for pending in state.waiting)
 
-    async def _make_true(self, event: Event, state: State) -> None:
+    async def _apply_event(self, event: Event, state: ConversationState) -> None:
         shared = self._shared
-        env = Env(shared.clock.now(), shared.ids.new, shared.queue_limit())
+        env = StepContext(shared.clock.now(), shared.ids.new, shared.queue_limit())
         result = step(state, event, env)
-        self._cut(result)
-        changes = (*self._kept, *result.changes)
-        for act in result.acts:
+        self._abort_cancelled_turns(result)
+        changes = (*self._unsaved_changes, *result.changes)
+        for act in result.effects:
             if isinstance(act, StartTask):
-                changes = (*changes, *shared.hands.opening(self.key, act))
-        says = [act for act in result.acts if isinstance(act, Say)]
+                changes = (*changes, *shared.host.start_changes(self.key, act))
+        says = [act for act in result.effects if isinstance(act, SendNotice)]
         if says:
-            changes = (*changes, *shared.hands.say(says))
+            changes = (*changes, *shared.host.notice_changes(says))
         if changes:
             await shared.store.apply(*changes)
-        self._kept = ()
+        self._unsaved_changes = ()
         self.state = result.state
-        for act in result.acts:
+        for act in result.effects:
             if isinstance(act, StartTask):
-                self._start(act)
-            elif isinstance(act, GiveSteers) and self._handle:
+                self._start_turn(act)
+            elif isinstance(act, DeliverSteers) and self._handle:
                 self._handle.steer(act.messages, act.reply_to)
         if changes:
-            shared.hands.committed(changes)
+            shared.host.on_committed(changes)
 
-    def _cut(self, result: Result) -> None:
+    def _abort_cancelled_turns(self, result: Transition) -> None:
         """Cancel first, store second: what hangs must not hold up `/stop`."""
-        for act in result.acts:
-            if not isinstance(act, CancelTask) or act.turn.id == self._cut_turn:
+        for act in result.effects:
+            if not isinstance(act, CancelTask) or act.turn.id == self._aborted_turn_id:
                 continue  # what is decided anew after a failure was cut before
             if self._handle and self._task:
-                self._cut_turn = act.turn.id
-                kept = self._handle.cut(act.cause)
-                if act.take_up:
-                    kept = (Checkpoint(act.turn.id, self._handle.partial()),)
-                self._kept = (*self._kept, *kept)
+                self._aborted_turn_id = act.turn.id
+                kept = self._handle.abort(act.cause)
+                if act.resume_after_restart:
+                    kept = (Checkpoint(act.turn.id, self._handle.partial_text()),)
+                self._unsaved_changes = (*self._unsaved_changes, *kept)
                 self._task.cancel()
                 self._turn = act.turn
 
-    def _start(self, act: StartTask) -> None:
+    def _start_turn(self, act: StartTask) -> None:
         turn = act.turn
-        handle = self._shared.hands.begin(self.key, act, self.post)
+        handle = self._shared.host.create_turn(self.key, act, self.post)
         self._handle, self._turn = handle, turn
-        ended: list[Ended] = []
+        ended: list[TurnEnded] = []
         task = self._shared.tasks.create_task(
-            self._run(handle, turn, ended), name=f"turn {turn.id}"
+            self._run_turn(handle, turn, ended), name=f"turn {turn.id}"
         )
         self._task = task
         # A callback, not `finally`: a task cancelled before its first step never enters its body.
-        task.add_done_callback(lambda _: self._gone(turn, ended))
+        task.add_done_callback(lambda _: self._on_turn_task_done(turn, ended))
 
-    async def _run(self, handle: TurnHandle, turn: RunningTurn, ended: list[Ended]) -> None:
+    async def _run_turn(
+        self, handle: TurnHandle, turn: RunningTurn, ended: list[TurnEnded]
+    ) -> None:
         try:
             ended.append(await handle.run())
         except Exception as error:
             log.exception("%s: turn %s broke", self.key, turn.id)
-            ended.append(handle.crashed(error))
+            ended.append(handle.end_after_crash(error))
 
-    def _gone(self, turn: RunningTurn, ended: list[Ended]) -> None:
+    def _on_turn_task_done(self, turn: RunningTurn, ended: list[TurnEnded]) -> None:
         self._task = self._handle = None
-        last = ended[0] if ended else Ended(turn.id, TurnState.INTERRUPTED, "cancelled")
+        last = ended[0] if ended else TurnEnded(turn.id, TurnState.INTERRUPTED, "cancelled")
         self.post(last)
 
     # --- reading ------------------------------------------------------------------------------
 
-    async def _load(self) -> State:
+    async def _load_state(self) -> ConversationState:
         shared = self._shared
         stored = await shared.store.conversation(self.key)
-        waiting = tuple(shared.hands.pending(entry) for entry in stored.waiting)
-        earlier = await self._earlier(stored)
+        waiting = tuple(shared.host.read_pending(entry) for entry in stored.waiting)
+        earlier = await self._resumable_session(stored)
         turn = self._turn
         if turn and all(turn.id != running.id for running in stored.running):
-            turn = msgspec.structs.replace(turn, leaving=True)  # its end is stored already
-            self._kept = ()
+            turn = msgspec.structs.replace(turn, cancelling=True)  # its end is stored already
+            self._unsaved_changes = ()
         session = stored.active
-        person = await self._person(stored)
-        self._wrecks = [
-            await self._wrecked(left, person)
+        person = await self._last_person(stored)
+        self._crashed_turns = [
+            await self._recover_turn(left, person)
             for left in stored.running
             if self._turn is None or self._turn.id != left.id
         ]
-        self._read_back = frozenset(pending.id for pending in waiting)
-        return State(
+        self._loaded_ids = frozenset(pending.id for pending in waiting)
+        return ConversationState(
             self.key,
             session=session.id if session else None,
             session_used_at=session.updated_at if session else 0,
-            earlier=earlier,
+            resumable=earlier,
             turn=turn,
             waiting=waiting,
             person=person,
             draining=self._draining(),
-            fresh_after=None if session else _fresh_after(stored),
-            goes_on=shared.goes_on(self.key),
+            replaced_reason=None if session else _replaced_reason(stored),
+            auto_resume=shared.auto_resumes(self.key),
         )
 
-    async def _person(self, stored: Conversation) -> str:
+    async def _last_person(self, stored: ConversationSnapshot) -> str:
         """Who asked last. What they asked is not read: of turns of old that is the only trace."""
         turn = stored.last_turn
         if turn is None or turn.person:
             return turn.person if turn else ""
         return (await self._read_turn(turn)).person
 
-    async def _earlier(self, stored: Conversation) -> Earlier | None:
+    async def _resumable_session(self, stored: ConversationSnapshot) -> ResumableSession | None:
         """The conversation that can be brought back."""
         left = stored.suspended
         if left is None or left.reason is None:
             return None
         asked = await self._shared.store.last_turn(left.id)
-        return Earlier(left.id, left.reason, asked.request if asked else "", stored.held)
+        return ResumableSession(left.id, left.reason, asked.request if asked else "", stored.held)
 
-    async def _wrecked(self, left: Turn, person: str) -> Wrecked:
+    async def _recover_turn(self, left: Turn, person: str) -> TurnCrashed:
         """Look at a turn that a dead process left."""
         began = await self._read_turn(left)
         running = RunningTurn(
@@ -395,69 +403,73 @@ class Actor:
             left.request,
             left.started_at,
             reply_to=began.reply_to,
-            wishes=began.wishes,
-            once=began.once,
+            request_options=began.request_options,
+            single_turn=began.single_turn,
         )
-        return await self._shared.hands.wrecked(left, running)
+        return await self._shared.host.recover_turn(left, running)
 
-    async def _prepared(self, event: Event, state: State) -> Event:
+    async def _enrich(self, event: Event, state: ConversationState) -> Event:
         """Add to an event what the store knows about what it means."""
         shared = self._shared
-        if isinstance(event, Missed):
-            return await self._prepared(await self._found(event, state), state)
-        if isinstance(event, Arrived):
+        if isinstance(event, MessageRedelivered):
+            return await self._enrich(await self._resolve_redelivery(event, state), state)
+        if isinstance(event, MessageArrived):
             if state.session and state.turn is None:
-                expired = shared.expiry().expired(state.session_used_at, shared.clock.now())
+                expired = shared.expiry_policy().expiry_reason(
+                    state.session_used_at, shared.clock.now()
+                )
                 return msgspec.structs.replace(event, expired=expired)
-        elif isinstance(event, Resume):
-            return await self._prepared_resume(event, state)
-        elif isinstance(event, Undo):
+        elif isinstance(event, ResumeSession):
+            return await self._enrich_resume(event, state)
+        elif isinstance(event, UndoTurn):
             stored = await shared.store.conversation(self.key)
             return msgspec.structs.replace(event, last=await self._last_turn(stored))
-        elif isinstance(event, Retry):
-            return await self._prepared_retry(event, state)
+        elif isinstance(event, RetryTurn):
+            return await self._enrich_retry(event, state)
         return event
 
-    async def _found(self, event: Missed, state: State) -> Event:
+    async def _resolve_redelivery(
+        self, event: MessageRedelivered, state: ConversationState
+    ) -> Event:
         """Nobody but this owner takes what waits, so what the store says now holds."""
         if any(pending.id == event.inbox for pending in state.waiting):
-            return Begin()
+            return StartWaiting()
         entry = await self._shared.store.inbox_entry(event.source, event.event)
         if entry is None or entry.state is not InboxState.WAITING:
-            return Begin()
-        return Arrived(self._shared.hands.pending(entry))
+            return StartWaiting()
+        return MessageArrived(self._shared.host.read_pending(entry))
 
-    async def _prepared_retry(self, event: Retry, state: State) -> Retry:
+    async def _enrich_retry(self, event: RetryTurn, state: ConversationState) -> RetryTurn:
         if event.turn:
-            session = await self._session_of(event.turn)
+            session = await self._session_of_last_turn(event.turn)
             turn = await self._shared.store.turn(event.turn) if session else None
             last = await self._read_turn(turn) if turn else None
         else:
             last = await self._last_turn(await self._shared.store.conversation(self.key))
         away = last is not None and last.session != state.session
-        held = await self._held(last.session) if last and away else ()
+        held = await self._held_messages(last.session) if last and away else ()
         return msgspec.structs.replace(event, last=last, held=held)
 
-    async def _prepared_resume(self, event: Resume, state: State) -> Resume:
+    async def _enrich_resume(self, event: ResumeSession, state: ConversationState) -> ResumeSession:
         store = self._shared.store
-        target = event.session or (state.earlier.session if state.earlier else None)
+        target = event.session or (state.resumable.session if state.resumable else None)
         if event.turn:
-            target = await self._session_of(event.turn)
+            target = await self._session_of_last_turn(event.turn)
         session = await store.session(target) if target else None
         # A turn that failed leaves its session active: its button goes on right there.
-        here = bool(event.turn) and event.go_on and session and session.id == state.session
+        here = bool(event.turn) and event.resume_turn and session and session.id == state.session
         if session is None or not (here or session.state is SessionState.SUSPENDED):
             return msgspec.structs.replace(event, session=None)
         turn = await store.last_turn(session.id)
         return msgspec.structs.replace(
             event,
             session=session.id,
-            held=await self._held(session.id),
+            held=await self._held_messages(session.id),
             last=await self._read_turn(turn) if turn else None,
             title=session.title or "",
         )
 
-    async def _session_of(self, turn_id: str) -> str | None:
+    async def _session_of_last_turn(self, turn_id: str) -> str | None:
         """The session of this conversation whose last turn this is; an old button finds none."""
         store = self._shared.store
         turn = await store.turn(turn_id)
@@ -467,20 +479,20 @@ class Actor:
         last = await store.last_turn(session.id)
         return session.id if last and last.id == turn_id else None
 
-    async def _held(self, session: str) -> tuple[Pending, ...]:
-        entries = await self._shared.store.held(session)
-        return tuple(self._shared.hands.pending(entry) for entry in entries)
+    async def _held_messages(self, session: str) -> tuple[PendingMessage, ...]:
+        entries = await self._shared.store.held_entries(session)
+        return tuple(self._shared.host.read_pending(entry) for entry in entries)
 
-    async def _last_turn(self, stored: Conversation) -> LastTurn | None:
+    async def _last_turn(self, stored: ConversationSnapshot) -> LastTurn | None:
         return await self._read_turn(stored.last_turn) if stored.last_turn else None
 
     async def _read_turn(self, turn: Turn) -> LastTurn:
         shared = self._shared
         entries = await shared.store.turn_inbox(turn.id)
-        pendings = tuple(shared.hands.pending(entry) for entry in entries)
+        pendings = tuple(shared.host.read_pending(entry) for entry in entries)
         messages = tuple(p.message for p in pendings)
         if any(message.files for message in messages):
-            messages = remembering(messages, await shared.store.history(turn.session_id))
+            messages = with_known_transcripts(messages, await shared.store.history(turn.session_id))
         return LastTurn(
             turn.id,
             turn.session_id,
@@ -489,14 +501,14 @@ class Actor:
             messages,
             turn.person or (pendings[-1].person if pendings else ""),
             pendings[-1].reply_to if pendings else "",
-            pendings[-1].wishes if pendings else b"",
-            once=bool(pendings) and pendings[-1].once,
+            pendings[-1].request_options if pendings else b"",
+            single_turn=bool(pendings) and pendings[-1].single_turn,
         )
 
 
-def _fresh_after(stored: Conversation) -> Reason | None:
+def _replaced_reason(stored: ConversationSnapshot) -> SessionReason | None:
     """Why the conversation begins anew: its newest session ended otherwise than by a switch."""
     left, newest = stored.suspended, stored.newest
     if left is None or newest is None or newest.id != left.id:
         return None
-    return None if newest.reason is Reason.SWITCHED else newest.reason
+    return None if newest.reason is SessionReason.SWITCHED else newest.reason

@@ -4,22 +4,22 @@ import datetime as dt
 
 import msgspec
 
-from sessions.records import Reason
+from sessions.records import SessionReason
 
 
-class Expiry(msgspec.Struct, frozen=True):
+class ExpiryPolicy(msgspec.Struct, frozen=True):
     """The reset policy: after so many idle minutes, at an hour of the day, both, or never."""
 
     idle_minutes: int | None = None
     daily_at: dt.time | None = None
     zone: dt.tzinfo | None = None  # None: the machine's own
 
-    def expired(self, used_at: int, now: int) -> Reason | None:
+    def expiry_reason(self, last_used_at: int, now: int) -> SessionReason | None:
         """Why a session last used at `used_at` must not go on at `now` (both milliseconds)."""
-        if self.idle_minutes is not None and now - used_at >= self.idle_minutes * 60_000:
-            return Reason.IDLE
-        if self.daily_at is not None and used_at < self._last_reset(now, self.daily_at):
-            return Reason.DAILY
+        if self.idle_minutes is not None and now - last_used_at >= self.idle_minutes * 60_000:
+            return SessionReason.IDLE
+        if self.daily_at is not None and last_used_at < self._last_reset(now, self.daily_at):
+            return SessionReason.DAILY
         return None
 
     def _last_reset(self, now: int, daily_at: dt.time) -> int:

@@ -10,25 +10,32 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
 
-from sessions.records import ApprovalState, InboxState, ItemState, Reason, SessionState, TurnState
+from sessions.records import (
+    ApprovalState,
+    InboxState,
+    ItemState,
+    SessionReason,
+    SessionState,
+    TurnState,
+)
 from sessions.store.schema import approvals, inbox, outbox, sessions, shelves, turns
 
-WHY = "restored from a backup: it may have been done since"
+RESTORED_REASON = "restored from a backup: it may have been done since"
 SHELF, MOMENT = "restored", "at"
 """Where the moment of a restore stands: what was written before it may be answered already."""
 
 _OPEN_ITEMS = (ItemState.PENDING.value, ItemState.ATTEMPTING.value, ItemState.UNKNOWN.value)
 _NOW = given("now", type_=sa.BigInteger())
-_caught = sa.select(turns.c.session_id).where(turns.c.state == TurnState.RUNNING.value)
-_with_waiting = sa.select(inbox.c.key).where(inbox.c.state == InboxState.WAITING.value)
+_running_sessions = sa.select(turns.c.session_id).where(turns.c.state == TurnState.RUNNING.value)
+_waiting_keys = sa.select(inbox.c.key).where(inbox.c.state == InboxState.WAITING.value)
 
 _SUSPEND = (
     sa.update(sessions)
     .where(
         sessions.c.state == SessionState.ACTIVE.value,
-        sa.or_(sessions.c.id.in_(_caught), sessions.c.key.in_(_with_waiting)),
+        sa.or_(sessions.c.id.in_(_running_sessions), sessions.c.key.in_(_waiting_keys)),
     )
-    .values(state=SessionState.SUSPENDED.value, reason=Reason.CRASH.value, updated_at=_NOW)
+    .values(state=SessionState.SUSPENDED.value, reason=SessionReason.CRASH.value, updated_at=_NOW)
 )
 _END_TURNS = (
     sa.update(turns)
@@ -41,7 +48,7 @@ _END_RUNNING = (
     .values(state=InboxState.DONE.value, settled_at=_NOW)
 )
 # What waited behind a session is brought back with it; what had none has nowhere to be kept.
-_newest = (
+_suspended_session = (
     sa.select(sa.func.max(sessions.c.id))
     .where(
         sessions.c.key == inbox.c.key,
@@ -50,34 +57,34 @@ _newest = (
     )
     .scalar_subquery()
 )
-_HOLD = (
+_HOLD_WAITING = (
     sa.update(inbox)
-    .where(inbox.c.state == InboxState.WAITING.value, _newest.is_not(None))
-    .values(state=InboxState.HELD.value, session_id=_newest)
+    .where(inbox.c.state == InboxState.WAITING.value, _suspended_session.is_not(None))
+    .values(state=InboxState.HELD.value, session_id=_suspended_session)
 )
 _DROP_WAITING = (
     sa.update(inbox)
     .where(inbox.c.state == InboxState.WAITING.value)
-    .values(state=InboxState.DONE.value, decision=WHY, settled_at=_NOW)
+    .values(state=InboxState.DONE.value, decision=RESTORED_REASON, settled_at=_NOW)
 )
 _DROP_COMMANDS = (
     sa.update(inbox)
     .where(inbox.c.state == InboxState.COMMAND.value)
-    .values(state=InboxState.DONE.value, decision=WHY, settled_at=_NOW)
+    .values(state=InboxState.DONE.value, decision=RESTORED_REASON, settled_at=_NOW)
 )
 _END_ITEMS = (
     sa.update(outbox)
     .where(outbox.c.state.in_(_OPEN_ITEMS))
-    .values(state=ItemState.DEAD.value, error=WHY, settled_at=_NOW)
+    .values(state=ItemState.DEAD.value, error=RESTORED_REASON, settled_at=_NOW)
 )
 _END_QUESTIONS = (
     sa.update(approvals)
     .where(approvals.c.state.in_([ApprovalState.OPEN.value, ApprovalState.ALLOWED.value]))
-    .values(state=ApprovalState.EXPIRED.value, reason=WHY, answered_at=_NOW)
+    .values(state=ApprovalState.EXPIRED.value, reason=RESTORED_REASON, answered_at=_NOW)
 )
 
 
-class Over(msgspec.Struct, frozen=True):
+class ClosedWork(msgspec.Struct, frozen=True):
     """How much was under way in a copy and is over now."""
 
     turns: int = 0  # interrupted, their sessions suspended
@@ -87,7 +94,7 @@ class Over(msgspec.Struct, frozen=True):
     questions: int = 0
 
 
-def end_what_was_open(connection: Connection, now: int) -> Over:
+def close_open_work(connection: Connection, now: int) -> ClosedWork:
     """Let nothing of a copy go on by itself."""
     row = {"now": now}
 
@@ -97,30 +104,30 @@ def end_what_was_open(connection: Connection, now: int) -> Over:
     done(_SUSPEND)
     ended = done(_END_TURNS)
     done(_END_RUNNING)
-    over = Over(
+    over = ClosedWork(
         turns=ended,
-        held=done(_HOLD),
+        held=done(_HOLD_WAITING),
         unanswered=done(_DROP_WAITING) + done(_DROP_COMMANDS),
         unsent=done(_END_ITEMS),
         questions=done(_END_QUESTIONS),
     )
-    note(connection, now)
+    record_restore_time(connection, now)
     return over
 
 
-def note(connection: Connection, now: int) -> None:
+def record_restore_time(connection: Connection, now: int) -> None:
     """Keep the moment, behind which messages are new for sure."""
     mark = (shelves.c.shelf == SHELF, shelves.c.name == MOMENT)
     connection.execute(sa.delete(shelves).where(*mark))
     connection.execute(sa.insert(shelves).values(shelf=SHELF, name=MOMENT, value=str(now)))
 
 
-def tidy(connection: Connection) -> None:
+def remove_writer_rows(connection: Connection) -> None:
     """Take out what belongs to the process that wrote the copy: nobody has its names any more."""
     connection.execute(sa.delete(shelves).where(shelves.c.shelf == "writers"))
 
 
-def move_paths(connection: Connection, before: str, after: str) -> None:
+def rewrite_upload_paths(connection: Connection, before: str, after: str) -> None:
     """Let what is shown from files name them where they lie now."""
     found = sa.select(outbox.c.seq, outbox.c.body).where(outbox.c.kind == "upload")
     for seq, body in connection.execute(found).all():

@@ -16,30 +16,32 @@ from sessions.store.schema import shelves
 
 _SHELF = "writers"
 _of_writer = (shelves.c.shelf == _SHELF, shelves.c.name == given("writer"))
-_LAST = sa.select(shelves.c.value).where(*_of_writer).with_for_update()
-_ADD = sa.insert(shelves).values(shelf=_SHELF, name=given("writer"), value=given("number"))
-_MOVE_ON = sa.update(shelves).where(*_of_writer).values(value=given("number"))
-_FORGET = sa.delete(shelves).where(*_of_writer)
+_READ_NUMBER = sa.select(shelves.c.value).where(*_of_writer).with_for_update()
+_ADD_WRITER = sa.insert(shelves).values(shelf=_SHELF, name=given("writer"), value=given("number"))
+_SET_NUMBER = sa.update(shelves).where(*_of_writer).values(value=given("number"))
+_REMOVE_WRITER = sa.delete(shelves).where(*_of_writer)
 _COMMIT = (
     "UPDATE shelves SET value = CASE value WHEN '{before}' THEN '{number}' END "  # noqa: S608 - names and numbers of our own
     f"WHERE shelf = '{_SHELF}' AND name = '{{writer}}'; COMMIT"
 )
 
 
-class Commits:
+class CommitTracker:
     """The commits of one writer, over all its connections, one at a time."""
 
     def __init__(self) -> None:
         self._writer = ""
         self._number = 0  # what the last commit was to leave behind
 
-    def begin_with(self, connection: Connection) -> bool:
+    def resume_on(self, connection: Connection) -> bool:
         """Take a new connection into use; whether the last commit was carried out.
 
         When this raises, nothing is settled, and it is asked again on another connection.
         """
         with connection.begin():
-            found = connection.scalar(_LAST, {"writer": self._writer}) if self._writer else None
+            found = (
+                connection.scalar(_READ_NUMBER, {"writer": self._writer}) if self._writer else None
+            )
             if found == str(self._number):
                 return True
             number = max(int(found or 0), self._number) + 1
@@ -48,7 +50,7 @@ class Commits:
             else:
                 writer = self._writer
             row = {"writer": writer, "number": str(number)}
-            connection.execute(_ADD if found is None else _MOVE_ON, row)
+            connection.execute(_ADD_WRITER if found is None else _SET_NUMBER, row)
         self._writer, self._number = writer, number
         return False
 
@@ -59,7 +61,7 @@ class Commits:
         connection.exec_driver_sql(_COMMIT.format_map(words))
         transaction.commit()  # has nothing left to do on the server
 
-    def end_with(self, connection: Connection) -> None:
+    def close(self, connection: Connection) -> None:
         """Leave nothing behind; there will be no more commits."""
         with connection.begin():
-            connection.execute(_FORGET, {"writer": self._writer})
+            connection.execute(_REMOVE_WRITER, {"writer": self._writer})

@@ -14,35 +14,44 @@ from sqlalchemy.engine import Connection
 
 from sessions.errors import StoreCorrupt, StoreError, StoreUnavailable
 from sessions.store import prepare, soundness
-from sessions.store.engine import Place, copier, migrator, place, reader, translated
+from sessions.store.engine import (
+    DatabaseLocation,
+    copy_engine,
+    migration_engine,
+    parse_url,
+    reader_engine,
+    translate_error,
+)
 from sessions.store.schema import TIMELINE
 
-_AT_ONCE = 500
-_STEPS = "alembic_version"
-_OURS = """
+_BATCH_ROWS = 500
+_VERSION_TABLE = "alembic_version"
+_OTHER_CONNECTIONS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'holdfast' AND pid <> pg_backend_pid()
 """
 
 
-def as_place(file: Path) -> Place:
+def sqlite_location(file: Path) -> DatabaseLocation:
     """A SQLite file as a place."""
-    return place(f"sqlite:///{file}")
+    return parse_url(f"sqlite:///{file}")
 
 
-def snapshot(where: Place, target: Path) -> str:
+def copy_database(where: DatabaseLocation, target: Path) -> str:
     """Copy a database into a new file, as it is at one moment; tells which steps it has seen.
 
     It may be one of an older version, and may be in use. Raises what opening it would.
     """
-    revision = prepare.found_in(where)
+    revision = prepare.read_revision(where)
     if where.file:
         vacuum_into(where.file, target)
     else:
-        prepare.make(as_place(target), revision)
+        prepare.create_database(sqlite_location(target), revision)
         with (
-            prepare.connected(where, reader(where, alone=True)) as source,
-            prepare.connected(as_place(target), migrator(as_place(target))) as copy,
+            prepare.connect(where, reader_engine(where, without_writer=True)) as source,
+            prepare.connect(
+                sqlite_location(target), migration_engine(sqlite_location(target))
+            ) as copy,
             source.begin(),
             copy.begin(),
         ):
@@ -50,28 +59,28 @@ def snapshot(where: Place, target: Path) -> str:
     return revision
 
 
-def as_one_file(file: Path) -> None:
+def merge_wal(file: Path) -> None:
     """Leave nothing of a SQLite database beside its file, so that it can be moved alone."""
-    engine = migrator(as_place(file))
+    engine = migration_engine(sqlite_location(file))
     try:
         raw = engine.raw_connection()
         raw.cursor().execute("PRAGMA journal_mode=DELETE")
         raw.close()
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-        raise translated(error, str(file)) from error
+        raise translate_error(error, str(file)) from error
     finally:
         engine.dispose()
 
 
 def vacuum_into(file: Path, target: Path) -> None:
     """Let SQLite write all that is in a file into another one."""
-    engine = copier(file)
+    engine = copy_engine(file)
     raw = None
     try:
         raw = engine.raw_connection()
         raw.cursor().execute("VACUUM INTO ?", (str(target),))
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
-        raise translated(error, str(file)) from error
+        raise translate_error(error, str(file)) from error
     finally:
         if raw is not None:
             raw.close()
@@ -84,11 +93,11 @@ def copy_rows(source: Connection, target: Connection) -> None:
     from_there.reflect(source)
     to_there.reflect(target)
     for table in to_there.sorted_tables:  # whatever belongs to a row comes after it
-        if table.name == _STEPS:
+        if table.name == _VERSION_TABLE:
             continue
         other = from_there.tables[table.name]
         wanted = sa.select(*(other.c[column.name] for column in table.c))
-        found = source.execution_options(yield_per=_AT_ONCE).execute(wanted)
+        found = source.execution_options(yield_per=_BATCH_ROWS).execute(wanted)
         for rows in found.mappings().partitions():
             target.execute(sa.insert(table), [dict(row) for row in rows])
         counted = [
@@ -100,54 +109,63 @@ def copy_rows(source: Connection, target: Connection) -> None:
             raise StoreError(msg)
 
 
-def fill(where: Place, file: Path, aside: str) -> bool:
+def replace_contents(where: DatabaseLocation, file: Path, old_schema: str) -> bool:
     """Put a copy in place of what is in a PostgreSQL database, all at once or not at all.
 
     What is there goes into a schema of its own, called `aside`; tells whether there was anything.
     The copy must be up to date.
     """
-    copy = as_place(file)
+    copy = sqlite_location(file)
     with (
-        prepare.connected(where, migrator(where)) as target,
-        prepare.alone(target),
-        prepare.connected(copy, reader(copy, alone=True)) as source,
+        prepare.connect(where, migration_engine(where)) as target,
+        prepare.migration_lock(target),
+        prepare.connect(copy, reader_engine(copy, without_writer=True)) as source,
         target.begin(),
         source.begin(),
     ):
-        there = prepare.revision(target) is not None
+        there = prepare.current_revision(target) is not None
         if there:
-            _put_aside(target, aside)
-        prepare.create(target)
+            _move_to_schema(target, old_schema)
+        prepare.create_tables(target)
         copy_rows(source, target)
-        _count_on(target)
+        _advance_sequences(target)
     return there
 
 
-def is_there(where: Place) -> bool:
+def has_tables(where: DatabaseLocation) -> bool:
     """Whether a PostgreSQL database has tables of ours."""
-    with prepare.connected(where, reader(where, alone=True)) as connection, connection.begin():
-        return prepare.revision(connection) is not None
+    with (
+        prepare.connect(where, reader_engine(where, without_writer=True)) as connection,
+        connection.begin(),
+    ):
+        return prepare.current_revision(connection) is not None
 
 
-def check_unused(where: Place) -> None:
+def check_unused(where: DatabaseLocation) -> None:
     """Make sure that no daemon works with a PostgreSQL database."""
-    with prepare.connected(where, reader(where, alone=True)) as connection, connection.begin():
-        if connection.scalar(sa.text(_OURS)):
+    with (
+        prepare.connect(where, reader_engine(where, without_writer=True)) as connection,
+        connection.begin(),
+    ):
+        if connection.scalar(sa.text(_OTHER_CONNECTIONS)):
             msg = f"A Holdfast is connected to {where.name}; stop it first"
             raise StoreUnavailable(msg)
 
 
-def check_sound(file: Path) -> None:
+def check_integrity(file: Path) -> None:
     """Make sure that a copy can be read and that nothing in it contradicts itself."""
-    copy = as_place(file)
-    with prepare.connected(copy, reader(copy, alone=True)) as connection, connection.begin():
-        damage = soundness.damage(connection)
+    copy = sqlite_location(file)
+    with (
+        prepare.connect(copy, reader_engine(copy, without_writer=True)) as connection,
+        connection.begin(),
+    ):
+        damage = soundness.find_damage(connection)
     if damage:
         msg = f"The copy of the database is damaged: {damage[0]}"
         raise StoreCorrupt(msg)
 
 
-def _put_aside(connection: Connection, schema: str) -> None:
+def _move_to_schema(connection: Connection, schema: str) -> None:
     names = sa.inspect(connection).get_table_names()
     quoted = connection.dialect.identifier_preparer.quote
     connection.execute(sa.schema.CreateSchema(schema))
@@ -155,7 +173,7 @@ def _put_aside(connection: Connection, schema: str) -> None:
         connection.exec_driver_sql(f"ALTER {kind} {quoted(name)} SET SCHEMA {quoted(schema)}")
 
 
-def _count_on(connection: Connection) -> None:
+def _advance_sequences(connection: Connection) -> None:
     """Let the counters go on behind the rows that brought their numbers along."""
     connection.exec_driver_sql(
         "SELECT setval(pg_get_serial_sequence('messages', 'id'), max(id)) FROM messages "

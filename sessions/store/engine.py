@@ -20,18 +20,18 @@ from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.pool import NullPool
 
 from sessions.errors import (
+    CommitOutcomeUnknown,
     Conflict,
-    Missing,
-    OutcomeUnknown,
+    RecordNotFound,
     StoreCorrupt,
     StoreError,
     StoreUnavailable,
 )
 
-PATIENCE = 5.0
+LOCK_TIMEOUT_SECONDS = 5.0
 """Seconds to wait for somebody else's lock."""
 
-LONG_PATIENCE = 60.0
+MIGRATION_LOCK_TIMEOUT_SECONDS = 60.0
 """The same while another process brings the database up to date."""
 
 _READER_PRAGMAS = ("temp_store=MEMORY", "query_only=ON", "cache_size=-1000")  # kilobytes
@@ -52,7 +52,7 @@ _POSTGRESQL_ARGUMENTS: dict[str, Any] = {
 }
 
 
-class Place(msgspec.Struct, frozen=True):
+class DatabaseLocation(msgspec.Struct, frozen=True):
     """A database, as its URL names it."""
 
     url: sa.URL
@@ -68,28 +68,30 @@ class Place(msgspec.Struct, frozen=True):
         return shown.render_as_string(hide_password=True)
 
 
-def place(url: str) -> Place:
+def parse_url(url: str) -> DatabaseLocation:
     """Read a URL: `sqlite:///FILE` (four slashes when it begins at the root) or `postgresql://…`."""
     scheme, _, rest = url.partition(":///")
     if scheme == "sqlite" and rest:  # all of it is the path, whatever signs are in it
-        return Place(sa.URL.create("sqlite"), Path(rest).expanduser().absolute())
+        return DatabaseLocation(sa.URL.create("sqlite"), Path(rest).expanduser().absolute())
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         parsed = sa.URL.create("")
     if parsed.drivername == "postgresql" and parsed.database:
-        return Place(parsed.set(drivername="postgresql+psycopg"), None)
+        return DatabaseLocation(parsed.set(drivername="postgresql+psycopg"), None)
     msg = "The database URL cannot be used; write sqlite:///FILE or postgresql://USER@HOST/NAME"
     raise StoreError(msg)
 
 
-FAMILY = ("", "-wal", "-shm", "-journal")
+SQLITE_FILE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 """Endings of the files of one SQLite database."""
 
 
-def is_of_database(path: Path, file: Path | None) -> bool:
+def is_database_file(path: Path, file: Path | None) -> bool:
     """Whether a path is one of the files of a SQLite database."""
-    return file is not None and any(path == file.with_name(file.name + end) for end in FAMILY)
+    return file is not None and any(
+        path == file.with_name(file.name + end) for end in SQLITE_FILE_SUFFIXES
+    )
 
 
 def create_file(file: Path) -> None:
@@ -102,15 +104,15 @@ def create_file(file: Path) -> None:
         raise StoreUnavailable(msg) from error
 
 
-def writer(where: Place) -> Engine:
+def writer_engine(where: DatabaseLocation) -> Engine:
     """An engine whose connections may write, from BEGIN on."""
     if where.file:
         pragmas = (*_WRITER_PRAGMAS, "foreign_keys=ON")
         return _sqlite(where.file, "rw", pragmas, "BEGIN IMMEDIATE")
-    return _postgresql(where, PATIENCE)
+    return _postgresql(where, LOCK_TIMEOUT_SECONDS)
 
 
-def migrator(where: Place) -> Engine:
+def migration_engine(where: DatabaseLocation) -> Engine:
     """An engine for changing tables.
 
     SQLite changes a table by copying it and dropping the old one; with foreign keys in force that
@@ -120,20 +122,20 @@ def migrator(where: Place) -> Engine:
         # Before the first page is written, or it has no effect until the next VACUUM.
         pragmas = ("auto_vacuum=INCREMENTAL", *_WRITER_PRAGMAS)
         return _sqlite(where.file, "rw", pragmas, "BEGIN IMMEDIATE")
-    return _postgresql(where, LONG_PATIENCE)
+    return _postgresql(where, MIGRATION_LOCK_TIMEOUT_SECONDS)
 
 
-def copier(file: Path) -> Engine:
+def copy_engine(file: Path) -> Engine:
     """An engine for `VACUUM INTO`: it writes another file, which `query_only` would not allow."""
     return _sqlite(file, "ro", ("temp_store=MEMORY",), "BEGIN")
 
 
-def reader(where: Place, *, alone: bool = False) -> Engine:
+def reader_engine(where: DatabaseLocation, *, without_writer: bool = False) -> Engine:
     """An engine whose connections cannot write; `alone`: no writer of this process keeps it open."""
     if where.file:
-        return _sqlite(where.file, "ro" if alone else "rw", _READER_PRAGMAS, "BEGIN")
+        return _sqlite(where.file, "ro" if without_writer else "rw", _READER_PRAGMAS, "BEGIN")
     view = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    return _postgresql(where, PATIENCE, view)
+    return _postgresql(where, LOCK_TIMEOUT_SECONDS, view)
 
 
 def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engine:
@@ -142,7 +144,11 @@ def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engi
         # threads read first and then block each other when both want to write.
         uri = f"file:{quote(str(file))}?mode={mode}"
         connection = sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=PATIENCE
+            uri,
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=LOCK_TIMEOUT_SECONDS,
         )
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}").close()
@@ -157,22 +163,26 @@ def _sqlite(file: Path, mode: str, pragmas: tuple[str, ...], begin: str) -> Engi
     return engine
 
 
-def _postgresql(where: Place, patience: float, execution: dict[str, Any] | None = None) -> Engine:
-    options = f"-c synchronous_commit=on -c lock_timeout={int(patience * 1000)}"
+def _postgresql(
+    where: DatabaseLocation,
+    lock_timeout_seconds: float,
+    execution_options: dict[str, Any] | None = None,
+) -> Engine:
+    options = f"-c synchronous_commit=on -c lock_timeout={int(lock_timeout_seconds * 1000)}"
     try:
         return sa.create_engine(
             where.url,
             poolclass=NullPool,
             connect_args=_POSTGRESQL_ARGUMENTS | {"options": options},
             use_native_hstore=False,  # saves a query for each connection
-            execution_options=execution or {},
+            execution_options=execution_options or {},
         )
     except ModuleNotFoundError as error:
         msg = "PostgreSQL needs the package psycopg: install holdfast[pg]"
         raise StoreError(msg) from error
 
 
-def insert_for(dialect: Dialect) -> Callable[[sa.Table], Any]:
+def upsert_insert(dialect: Dialect) -> Callable[[sa.Table], Any]:
     """INSERT with ON CONFLICT, which each dialect brings in a class of its own."""
     if dialect.name == "sqlite":
         from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - only what is used
@@ -186,7 +196,7 @@ def insert_for(dialect: Dialect) -> Callable[[sa.Table], Any]:
 # --- errors ----------------------------------------------------------------------------------
 
 _UNUSABLE = "The database {name} cannot be used: {why}"
-_SQLITE = {
+_SQLITE_ERRORS = {
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "another process has locked it"),
     sqlite3.SQLITE_LOCKED: (StoreUnavailable, "another process has locked it"),
     sqlite3.SQLITE_FULL: (StoreUnavailable, "the disk is full"),
@@ -196,7 +206,7 @@ _SQLITE = {
     sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "it is damaged; restore a backup"),
     sqlite3.SQLITE_NOTADB: (StoreCorrupt, "it is no SQLite database, or damaged"),
 }
-_POSTGRESQL = {  # by the first two characters of an SQLSTATE
+_POSTGRESQL_ERRORS = {  # by the first two characters of an SQLSTATE
     "08": StoreUnavailable,  # connection
     "25": StoreUnavailable,  # read-only transaction: the server is a copy
     "28": StoreUnavailable,  # name or password
@@ -210,31 +220,33 @@ _POSTGRESQL = {  # by the first two characters of an SQLSTATE
 }
 
 
-def translated(error: Exception, name: str, *, committing: bool = False) -> Exception:
+def translate_error(error: Exception, name: str, *, committing: bool = False) -> Exception:
     """Say it in our words; what does not come from the database stays as it is."""
     if not isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
         return error
-    ours = _ours(error, name, committing=committing)
+    ours = _store_error(error, name, committing=committing)
     ours.__cause__ = error
     return ours
 
 
-def _ours(error: Exception, name: str, *, committing: bool) -> StoreError:
+def _store_error(error: Exception, name: str, *, committing: bool) -> StoreError:
     original = getattr(error, "orig", None) or error
     why = next(iter(str(original).splitlines()), type(original).__name__)
     if committing and is_disconnect(error):
-        return OutcomeUnknown(f"The connection to the database {name} broke while it was writing")
+        return CommitOutcomeUnknown(
+            f"The connection to the database {name} broke while it was writing"
+        )
     if isinstance(error, sa.exc.IntegrityError):
         belongs = "foreign key" in str(original).lower()
-        return (Missing if belongs else Conflict)(f"The database {name} refuses it: {why}")
+        return (RecordNotFound if belongs else Conflict)(f"The database {name} refuses it: {why}")
     code = getattr(original, "sqlite_errorcode", None)
     if code is not None:
-        kind, words = _SQLITE.get(code & 0xFF, (StoreError, why))
+        kind, words = _SQLITE_ERRORS.get(code & 0xFF, (StoreError, why))
         return kind(_UNUSABLE.format(name=name, why=words))
     state = getattr(original, "sqlstate", None) or ""
     if is_disconnect(error) or (isinstance(error, sa.exc.OperationalError) and not state):
         return StoreUnavailable(_UNUSABLE.format(name=name, why=why))
-    return _POSTGRESQL.get(state[:2], StoreError)(_UNUSABLE.format(name=name, why=why))
+    return _POSTGRESQL_ERRORS.get(state[:2], StoreError)(_UNUSABLE.format(name=name, why=why))
 
 
 def is_disconnect(error: Exception | None) -> bool:

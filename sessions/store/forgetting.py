@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
 
-from sessions.records import InboxState, ItemState, Reason, SessionState
+from sessions.records import InboxState, ItemState, SessionReason, SessionState
 from sessions.store.database import Database
 from sessions.store.schema import (
     approvals,
@@ -29,22 +29,22 @@ from sessions.store.schema import (
     turns,
 )
 
-AT_ONCE = 100
+BATCH_ROWS = 100
 """Rows of one write; a turn that wants to be stored waits for no more than that."""
-SESSIONS_AT_ONCE = 50
-NAMES_KEPT = 7 * 86_400_000
+BATCH_SESSIONS = 50
+INBOX_ID_RETENTION_MS = 7 * 86_400_000
 """Milliseconds for which it is known that something was received; platforms repeat for hours."""
-PAGES_AT_ONCE = 64
+VACUUM_BATCH_PAGES = 64
 
-_OVER_ITEM = (ItemState.SENT.value, ItemState.DEAD.value)
-_OVER_INBOX = (InboxState.DONE.value, InboxState.REFUSED.value)
-_GONE = "deleted"
+_SETTLED_ITEM_STATES = (ItemState.SENT.value, ItemState.DEAD.value)
+_SETTLED_INBOX_STATES = (InboxState.DONE.value, InboxState.REFUSED.value)
+_DELETED_DECISION = "deleted"
 
 _LIMIT = given("limit", type_=sa.BigInteger())
-_THEM: sa.BindParameter[Sequence[str]] = given("sessions", expanding=True)
-_turn_of_them = sa.select(turns.c.id).where(turns.c.session_id.in_(_THEM))
+_SESSION_IDS: sa.BindParameter[Sequence[str]] = given("sessions", expanding=True)
+_turn_ids = sa.select(turns.c.id).where(turns.c.session_id.in_(_SESSION_IDS))
 
-_IDLE = (
+_IDLE_SESSIONS = (
     sa.select(sessions.c.id, sessions.c.key, sessions.c.address)
     .where(
         sessions.c.state.in_([SessionState.CLOSED.value, SessionState.SUSPENDED.value]),
@@ -53,10 +53,10 @@ _IDLE = (
     .order_by(sessions.c.id)
     .limit(_LIMIT)
 )
-_WITH_WORDS = (
+_UNCLEARED_SESSIONS = (
     sa.select(sessions.c.id)
     .where(
-        sessions.c.reason == Reason.DELETED.value,
+        sessions.c.reason == SessionReason.DELETED.value,
         sa.or_(
             sessions.c.title.is_not(None),
             sessions.c.messages != 0,
@@ -69,29 +69,31 @@ _WITH_WORDS = (
 )
 
 
-def _some(table: sa.Table, key: sa.Column[Any], *where: sa.ColumnElement[bool]) -> sa.Delete:
+def _delete_batch(
+    table: sa.Table, key: sa.Column[Any], *where: sa.ColumnElement[bool]
+) -> sa.Delete:
     return sa.delete(table).where(key.in_(sa.select(key).where(*where).limit(_LIMIT)))
 
 
 # In this order: what is found by a turn goes before the turn.
-_WORDS = (
-    _some(messages, messages.c.id, messages.c.session_id.in_(_THEM)),
-    _some(summaries, summaries.c.session_id, summaries.c.session_id.in_(_THEM)),
+_DELETE_CONTENT = (
+    _delete_batch(messages, messages.c.id, messages.c.session_id.in_(_SESSION_IDS)),
+    _delete_batch(summaries, summaries.c.session_id, summaries.c.session_id.in_(_SESSION_IDS)),
     sa.delete(tool_runs).where(
         sa.tuple_(tool_runs.c.turn_id, tool_runs.c.call_id).in_(
             sa.select(tool_runs.c.turn_id, tool_runs.c.call_id)
-            .where(tool_runs.c.turn_id.in_(_turn_of_them))
+            .where(tool_runs.c.turn_id.in_(_turn_ids))
             .limit(_LIMIT)
         )
     ),
-    _some(approvals, approvals.c.id, approvals.c.turn_id.in_(_turn_of_them)),
+    _delete_batch(approvals, approvals.c.id, approvals.c.turn_id.in_(_turn_ids)),
 )
 _BLANK_ATTEMPTS = (
     sa.update(attempts)
     .where(
         sa.tuple_(attempts.c.turn_id, attempts.c.number).in_(
             sa.select(attempts.c.turn_id, attempts.c.number)
-            .where(attempts.c.turn_id.in_(_turn_of_them), attempts.c.cause != "")
+            .where(attempts.c.turn_id.in_(_turn_ids), attempts.c.cause != "")
             .limit(_LIMIT)
         )
     )
@@ -101,7 +103,7 @@ _BLANK_TURNS = (
     sa.update(turns)
     .where(
         turns.c.id.in_(
-            _turn_of_them.where(
+            _turn_ids.where(
                 sa.or_(turns.c.request != "", turns.c.partial != "", turns.c.cause.is_not(None))
             ).limit(_LIMIT)
         )
@@ -111,67 +113,68 @@ _BLANK_TURNS = (
 _BLANK_SESSION = (
     sa.update(sessions)
     .where(
-        sessions.c.id.in_(_THEM), sa.or_(sessions.c.title.is_not(None), sessions.c.messages != 0)
+        sessions.c.id.in_(_SESSION_IDS),
+        sa.or_(sessions.c.title.is_not(None), sessions.c.messages != 0),
     )
     .values(title=None, messages=0)
 )
 _DROP_ATTEMPTS = sa.delete(attempts).where(
     sa.tuple_(attempts.c.turn_id, attempts.c.number).in_(
         sa.select(attempts.c.turn_id, attempts.c.number)
-        .where(attempts.c.turn_id.in_(_turn_of_them))
+        .where(attempts.c.turn_id.in_(_turn_ids))
         .limit(_LIMIT)
     )
 )
-_DROP_TURNS = _some(turns, turns.c.id, turns.c.session_id.in_(_THEM))
+_DROP_TURNS = _delete_batch(turns, turns.c.id, turns.c.session_id.in_(_SESSION_IDS))
 _DROP_SESSION = sa.delete(sessions).where(
-    sessions.c.id.in_(_THEM), sessions.c.reason == Reason.DELETED.value
+    sessions.c.id.in_(_SESSION_IDS), sessions.c.reason == SessionReason.DELETED.value
 )
 
 # Looked for by a reader, through the whole table.
-_SHOWN_OF = sa.select(outbox.c.seq).where(outbox.c.turn_id.in_(_turn_of_them))
-_RECEIVED_FOR = sa.select(inbox.c.seq).where(
+_OUTBOX_OF_SESSIONS = sa.select(outbox.c.seq).where(outbox.c.turn_id.in_(_turn_ids))
+_INBOX_OF_SESSIONS = sa.select(inbox.c.seq).where(
     sa.or_(
-        inbox.c.turn_id.in_(_turn_of_them),
-        inbox.c.session_id.in_(_THEM),
+        inbox.c.turn_id.in_(_turn_ids),
+        inbox.c.session_id.in_(_SESSION_IDS),
     )
 )
 # Commands and what answered them belong to no turn; in a room they may be other people's.
-_alone = sa.and_(
-    sessions.c.id.in_(_THEM),
+_only_session_in_chat = sa.and_(
+    sessions.c.id.in_(_SESSION_IDS),
     ~sa.exists().where(
         (other := sessions.alias()).c.address == sessions.c.address,
         other.c.key != sessions.c.key,
     ),
 )
-_SAID_BESIDE = (
+_UNLINKED_INBOX = (
     sa.select(inbox.c.seq)
     .join(sessions, sessions.c.address == inbox.c.address)
     .where(
-        _alone,
+        _only_session_in_chat,
         inbox.c.payload.is_not(None),
         inbox.c.turn_id.is_(None),
-        inbox.c.state.in_(_OVER_INBOX),
+        inbox.c.state.in_(_SETTLED_INBOX_STATES),
         inbox.c.received_at.between(sessions.c.created_at, sessions.c.updated_at),
     )
 )
-_SHOWN_BESIDE = (
+_UNLINKED_OUTBOX = (
     sa.select(outbox.c.seq)
     .join(sessions, sessions.c.address == outbox.c.address)
     .where(
-        _alone,
+        _only_session_in_chat,
         outbox.c.turn_id.is_(None),
-        outbox.c.state.in_(_OVER_ITEM),
+        outbox.c.state.in_(_SETTLED_ITEM_STATES),
         outbox.c.created_at.between(sessions.c.created_at, sessions.c.updated_at),
     )
 )
 
 # What belongs to conversations that go on. Rows are numbered in the order in which they came, so
 # the search ends at the first one that is young enough.
-_FIRST_YOUNG = {
+_FIRST_RECENT = {
     table: sa.select(table.c.seq).where(moment >= given("before")).order_by(table.c.seq).limit(1)
     for table, moment in ((inbox, inbox.c.received_at), (outbox, outbox.c.created_at))
 }
-_OLD = {
+_OLD_ROWS = {
     table: sa.select(table.c.seq)
     .where(
         table.c.seq < given("young"),
@@ -179,9 +182,9 @@ _OLD = {
         table.c.settled_at < given("before"),
     )
     .order_by(table.c.seq)
-    for table, over in ((inbox, _OVER_INBOX), (outbox, _OVER_ITEM))
+    for table, over in ((inbox, _SETTLED_INBOX_STATES), (outbox, _SETTLED_ITEM_STATES))
 }
-_OLD_RUNS = (
+_TURNS_WITH_OLD_RUNS = (
     sa.select(turns.c.id)
     .where(
         turns.c.finished_at < given("before"),
@@ -191,11 +194,11 @@ _OLD_RUNS = (
 )
 _DROP_RUNS = sa.delete(tool_runs).where(tool_runs.c.turn_id == given("turn"))
 
-_DROP_SHOWN = sa.delete(outbox).where(outbox.c.seq.in_(given("rows", expanding=True)))
-_DROP_RECEIVED = sa.delete(inbox).where(
+_DROP_OUTBOX = sa.delete(outbox).where(outbox.c.seq.in_(given("rows", expanding=True)))
+_DROP_INBOX = sa.delete(inbox).where(
     inbox.c.seq.in_(given("rows", expanding=True)), inbox.c.received_at < given("repeats")
 )
-_NAME_ONLY = (
+_BLANK_INBOX = (
     sa.update(inbox)
     .where(inbox.c.seq.in_(given("rows", expanding=True)))
     .values(
@@ -203,10 +206,10 @@ _NAME_ONLY = (
         payload=None,
         turn_id=None,
         session_id=None,
-        decision=_GONE,
+        decision=_DELETED_DECISION,
     )
 )
-_NOTES = (
+_ORPHANED_VALUES = (
     sa.select(shelves.c.name)
     .outerjoin(inbox, inbox.c.id == shelves.c.name)
     .where(
@@ -214,12 +217,12 @@ _NOTES = (
         sa.or_(inbox.c.id.is_(None), inbox.c.payload.is_(None)),
     )
 )
-_DROP_NOTES = sa.delete(shelves).where(
+_DROP_VALUES = sa.delete(shelves).where(
     shelves.c.shelf == given("of"), shelves.c.name.in_(given("names", expanding=True))
 )
 
 
-class Idle(msgspec.Struct, frozen=True):
+class IdleSession(msgspec.Struct, frozen=True):
     """A session that nobody has used for long, and is not in use."""
 
     id: str
@@ -227,122 +230,124 @@ class Idle(msgspec.Struct, frozen=True):
     address: str
 
 
-class Forgetting:
+class DataRemoval:
     """The part of the store that forgets."""
 
-    def __init__(self, database: Database, *, pause: float = 0.005) -> None:
+    def __init__(self, database: Database, *, pause_seconds: float = 0.005) -> None:
         self._database = database
-        self._pause = pause
+        self._pause_seconds = pause_seconds
 
-    async def idle(self, before: int) -> tuple[Idle, ...]:
+    async def idle_sessions(self, before: int) -> tuple[IdleSession, ...]:
         """List some sessions that are closed or suspended and were not used since a moment."""
-        row = {"before": before, "limit": SESSIONS_AT_ONCE}
-        found = await self._database.read(lambda c: c.execute(_IDLE, row).all())
-        return tuple(Idle(*each) for each in found)
+        row = {"before": before, "limit": BATCH_SESSIONS}
+        found = await self._database.read(lambda c: c.execute(_IDLE_SESSIONS, row).all())
+        return tuple(IdleSession(*each) for each in found)
 
-    async def with_words(self) -> tuple[str, ...]:
+    async def uncleared_sessions(self) -> tuple[str, ...]:
         """List some deleted sessions of which not everything is gone."""
-        row = {"limit": SESSIONS_AT_ONCE}
-        return await self._database.read(lambda c: tuple(c.scalars(_WITH_WORDS, row)))
+        row = {"limit": BATCH_SESSIONS}
+        return await self._database.read(lambda c: tuple(c.scalars(_UNCLEARED_SESSIONS, row)))
 
-    async def words(self, *session_ids: str, now: int) -> None:
+    async def clear_sessions(self, *session_ids: str, now: int) -> None:
         """Take all words out of sessions that are deleted; what they cost is still known."""
         if not session_ids:
             return
-        await self._around(session_ids, now)
-        for statement in (*_WORDS, _BLANK_ATTEMPTS, _BLANK_TURNS):
-            await self._all(statement, session_ids)
+        await self._remove_messages_of(session_ids, now)
+        for statement in (*_DELETE_CONTENT, _BLANK_ATTEMPTS, _BLANK_TURNS):
+            await self._run_until_done(statement, session_ids)
         await self._write(_BLANK_SESSION, sessions=session_ids)
 
-    async def whole(self, *session_ids: str, now: int) -> None:
+    async def delete_sessions(self, *session_ids: str, now: int) -> None:
         """Take sessions that are deleted out of the store, with everything that belongs to them."""
-        await self.words(*session_ids, now=now)
+        await self.clear_sessions(*session_ids, now=now)
         for statement in (_DROP_ATTEMPTS, _DROP_TURNS):
-            await self._all(statement, session_ids)
+            await self._run_until_done(statement, session_ids)
         await self._write(_DROP_SESSION, sessions=session_ids)
 
-    async def old(self, before: int, now: int) -> int:
+    async def delete_older_than(self, before: int, now: int) -> int:
         """Forget what was received, shown and run before a moment, also of sessions that go on.
 
         Their histories stay. What is not settled stays. Tells how many rows that was.
         """
-        shown = await self._before(outbox, before)
-        received = await self._before(inbox, before)
-        await self._drop(shown, received, now)
-        turns_ = await self._numbers(_OLD_RUNS, before=before)
+        shown = await self._rows_before(outbox, before)
+        received = await self._rows_before(inbox, before)
+        await self._remove_rows(shown, received, now)
+        turns_ = await self._read_scalars(_TURNS_WITH_OLD_RUNS, before=before)
         for turn in turns_:
             await self._write(_DROP_RUNS, turn=turn)
         return len(shown) + len(received) + len(turns_)
 
-    async def notes(self, shelf: str) -> None:
+    async def delete_orphaned_values(self, shelf: str) -> None:
         """Drop values that are named after something received of which only the name is left."""
-        names = await self._numbers(_NOTES, shelf=shelf)
-        for some in _parts(names):
-            await self._write(_DROP_NOTES, of=shelf, names=some)
+        names = await self._read_scalars(_ORPHANED_VALUES, shelf=shelf)
+        for some in _batches(names):
+            await self._write(_DROP_VALUES, of=shelf, names=some)
 
-    async def shrink(self) -> None:
+    async def release_free_pages(self) -> None:
         """Give pages that nothing stands on any more back to the disk, a few at a time."""
         if self._database.dialect.name != "sqlite":
             return
         more = True
         while more:
-            more = await self._database.write(_shrunk)
-            await asyncio.sleep(self._pause)
+            more = await self._database.write(_vacuum_pages)
+            await asyncio.sleep(self._pause_seconds)
 
     # --- inside ---------------------------------------------------------------------------------
 
-    async def _around(self, session_ids: Sequence[str], now: int) -> None:
+    async def _remove_messages_of(self, session_ids: Sequence[str], now: int) -> None:
         """Forget what sessions received and what was shown of them."""
         only = {"sessions": list(session_ids)}
         shown = {
-            *await self._numbers(_SHOWN_OF, **only),
-            *await self._numbers(_SHOWN_BESIDE, **only),
+            *await self._read_scalars(_OUTBOX_OF_SESSIONS, **only),
+            *await self._read_scalars(_UNLINKED_OUTBOX, **only),
         }
         received = {
-            *await self._numbers(_RECEIVED_FOR, **only),
-            *await self._numbers(_SAID_BESIDE, **only),
+            *await self._read_scalars(_INBOX_OF_SESSIONS, **only),
+            *await self._read_scalars(_UNLINKED_INBOX, **only),
         }
-        await self._drop(sorted(shown), sorted(received), now)
+        await self._remove_rows(sorted(shown), sorted(received), now)
 
-    async def _drop(self, shown: Iterable[int], received: Iterable[int], now: int) -> None:
-        for rows in _parts(shown):
-            await self._write(_DROP_SHOWN, rows=rows)
-        for rows in _parts(received):
-            await self._write(_DROP_RECEIVED, rows=rows, repeats=now - NAMES_KEPT)
-            await self._write(_NAME_ONLY, rows=rows)
+    async def _remove_rows(
+        self, outbox_rows: Iterable[int], inbox_rows: Iterable[int], now: int
+    ) -> None:
+        for rows in _batches(outbox_rows):
+            await self._write(_DROP_OUTBOX, rows=rows)
+        for rows in _batches(inbox_rows):
+            await self._write(_DROP_INBOX, rows=rows, repeats=now - INBOX_ID_RETENTION_MS)
+            await self._write(_BLANK_INBOX, rows=rows)
 
-    async def _before(self, table: sa.Table, before: int) -> list[int]:
+    async def _rows_before(self, table: sa.Table, before: int) -> list[int]:
         def look(connection: Connection) -> list[int]:
-            young = connection.scalar(_FIRST_YOUNG[table], {"before": before})
+            young = connection.scalar(_FIRST_RECENT[table], {"before": before})
             row = {"before": before, "young": 2**62 if young is None else young}
-            return list(connection.scalars(_OLD[table], row))
+            return list(connection.scalars(_OLD_ROWS[table], row))
 
         return await self._database.read(look)
 
-    async def _numbers(self, question: sa.Select[Any], **row: Any) -> list[Any]:  # noqa: ANN401
-        return await self._database.read(lambda c: list(c.scalars(question, row)))
+    async def _read_scalars(self, statement: sa.Select[Any], **row: Any) -> list[Any]:  # noqa: ANN401
+        return await self._database.read(lambda c: list(c.scalars(statement, row)))
 
-    async def _all(self, statement: sa.Executable, session_ids: Sequence[str]) -> None:
-        while await self._write(statement, sessions=session_ids, limit=AT_ONCE) >= AT_ONCE:
+    async def _run_until_done(self, statement: sa.Executable, session_ids: Sequence[str]) -> None:
+        while await self._write(statement, sessions=session_ids, limit=BATCH_ROWS) >= BATCH_ROWS:
             pass
 
     async def _write(self, statement: sa.Executable, **row: Any) -> int:  # noqa: ANN401
         done = await self._database.write(lambda c: c.execute(statement, row).rowcount)
-        await asyncio.sleep(self._pause)  # whoever waits meanwhile comes first
+        await asyncio.sleep(self._pause_seconds)  # whoever waits meanwhile comes first
         return done
 
 
-def _parts(rows: Iterable[Any]) -> list[list[Any]]:
+def _batches(rows: Iterable[Any]) -> list[list[Any]]:
     every = list(rows)
-    return [every[start : start + AT_ONCE] for start in range(0, len(every), AT_ONCE)]
+    return [every[start : start + BATCH_ROWS] for start in range(0, len(every), BATCH_ROWS)]
 
 
-def _shrunk(connection: Connection) -> bool:
+def _vacuum_pages(connection: Connection) -> bool:
     """Free some pages; whether there are more."""
     incremental = 2
     if connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() != incremental:
         return False
     left: int = connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0
-    for _ in range(min(left, PAGES_AT_ONCE)):  # Python's driver takes one step of it, one page
+    for _ in range(min(left, VACUUM_BATCH_PAGES)):  # Python's driver takes one step of it, one page
         connection.exec_driver_sql("PRAGMA incremental_vacuum(1)").close()
-    return left > PAGES_AT_ONCE
+    return left > VACUUM_BATCH_PAGES

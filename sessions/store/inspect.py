@@ -12,26 +12,26 @@ import msgspec
 import sqlalchemy as sa
 
 from sessions.errors import StoreError
-from sessions.store.engine import Place, place, reader, translated
+from sessions.store.engine import DatabaseLocation, parse_url, reader_engine, translate_error
 from sessions.store.migrations import HEAD, REVISIONS
 
-_WAL_SAFE = (3, 51, 3)
-_WAL_SINCE = (3, 7, 0)
-_STEPS = 20_000  # of SQLite's machine between two looks at the clock
+_WAL_BUG_FIXED_IN = (3, 51, 3)
+_WAL_BUG_SINCE = (3, 7, 0)
+_PROGRESS_STEPS = 20_000  # of SQLite's machine between two looks at the clock
 
 
-class Examined(msgspec.Struct, frozen=True):
+class DatabaseInspection(msgspec.Struct, frozen=True):
     """What a database looks like."""
 
     name: str  # where it is, without password
-    there: bool = True
+    exists: bool = True
     version: str | None = None  # of its tables; None where there are none of ours
     damage: str = ""  # what SQLite complains about
-    unfinished: bool = False  # there was no time to look at all of it
-    trouble: str = ""  # why it could not be looked at
-    size: int = 0  # bytes, likewise below
-    log_size: int = 0  # of the write-ahead log
-    free: int = 0  # inside of the file
+    incomplete: bool = False  # there was no time to look at all of it
+    error: str = ""  # why it could not be looked at
+    size_bytes: int = 0  # bytes, likewise below
+    wal_bytes: int = 0  # of the write-ahead log
+    free_bytes: int = 0  # inside of the file
 
     @property
     def is_newer(self) -> bool:
@@ -44,69 +44,71 @@ class Examined(msgspec.Struct, frozen=True):
         return self.version in REVISIONS[:-1]
 
     @property
-    def head(self) -> str:
+    def expected_version(self) -> str:
         """The version that this program works with."""
         return HEAD
 
 
-def can_damage_logs(version: tuple[int, ...]) -> bool:
+def has_wal_bug(version: tuple[int, ...]) -> bool:
     """Whether this SQLite can damage a write-ahead log that two connections write at once."""
-    return _WAL_SINCE <= version < _WAL_SAFE
+    return _WAL_BUG_SINCE <= version < _WAL_BUG_FIXED_IN
 
 
-def examine(url: str, *, seconds: float) -> Examined:
+def inspect_database(url: str, *, timeout_seconds: float) -> DatabaseInspection:
     """Look at a database; whatever stands in the way is a part of the answer. Blocks."""
     try:
-        where = place(url)
+        where = parse_url(url)
     except StoreError as error:
-        return Examined("the database", trouble=str(error))
+        return DatabaseInspection("the database", error=str(error))
     if where.file is None:
-        return _postgresql(where)
+        return _inspect_postgresql(where)
     try:
-        return _sqlite(where.file, seconds)
+        return _inspect_sqlite(where.file, timeout_seconds)
     except (OSError, sqlite3.Error) as error:
-        ours = error if isinstance(error, OSError) else translated(error, where.name)
+        ours = error if isinstance(error, OSError) else translate_error(error, where.name)
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-            return Examined(where.name, damage=str(error))
-        return Examined(where.name, trouble=str(ours))
+            return DatabaseInspection(where.name, damage=str(error))
+        return DatabaseInspection(where.name, error=str(ours))
 
 
-def _sqlite(file: Path, seconds: float) -> Examined:
+def _inspect_sqlite(file: Path, timeout_seconds: float) -> DatabaseInspection:
     if not file.exists():
-        return Examined(str(file), there=False)
+        return DatabaseInspection(str(file), exists=False)
     log = file.with_name(f"{file.name}-wal")
     logged = log.stat().st_size if log.exists() else 0
     # Without a log nobody has it open, so nothing can change under our eyes.
     how = "mode=ro" if log.exists() else "mode=ro&immutable=1"
-    deadline = time.monotonic() + seconds
-    connection = sqlite3.connect(f"file:{quote(str(file))}?{how}", uri=True, timeout=seconds)
+    deadline = time.monotonic() + timeout_seconds
+    connection = sqlite3.connect(
+        f"file:{quote(str(file))}?{how}", uri=True, timeout=timeout_seconds
+    )
     try:
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+        connection.set_progress_handler(lambda: time.monotonic() > deadline, _PROGRESS_STEPS)
         pages, free, size = (
             int(connection.execute(f"PRAGMA {name}").fetchone()[0])
             for name in ("page_count", "freelist_count", "page_size")
         )
-        found = Examined(
+        found = DatabaseInspection(
             str(file),
-            version=_version(connection),
-            size=pages * size,
-            log_size=logged,
-            free=free * size,
+            version=_read_version(connection),
+            size_bytes=pages * size,
+            wal_bytes=logged,
+            free_bytes=free * size,
         )
         try:
             said = [row[0] for row in connection.execute("PRAGMA quick_check(5)")]
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
-            return msgspec.structs.replace(found, unfinished=True)
+            return msgspec.structs.replace(found, incomplete=True)
         damage = "" if said == ["ok"] else "; ".join(" ".join(each.split()) for each in said)
         return msgspec.structs.replace(found, damage=damage)
     finally:
         connection.close()
 
 
-def _version(connection: sqlite3.Connection) -> str | None:
+def _read_version(connection: sqlite3.Connection) -> str | None:
     tables = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
     )
@@ -116,19 +118,19 @@ def _version(connection: sqlite3.Connection) -> str | None:
     return str(row[0]) if row else None
 
 
-def _postgresql(where: Place) -> Examined:
+def _inspect_postgresql(where: DatabaseLocation) -> DatabaseInspection:
     try:
-        engine = reader(where, alone=True)
+        engine = reader_engine(where, without_writer=True)
     except StoreError as error:
-        return Examined(where.name, trouble=str(error))
+        return DatabaseInspection(where.name, error=str(error))
     try:
         with engine.connect() as connection, connection.begin():
             version = None
             if sa.inspect(connection).has_table("alembic_version"):
                 version = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
             size = connection.scalar(sa.text("SELECT pg_database_size(current_database())"))
-            return Examined(where.name, version=version, size=int(size or 0))
+            return DatabaseInspection(where.name, version=version, size_bytes=int(size or 0))
     except sa.exc.SQLAlchemyError as error:
-        return Examined(where.name, trouble=str(translated(error, where.name)))
+        return DatabaseInspection(where.name, error=str(translate_error(error, where.name)))
     finally:
         engine.dispose()

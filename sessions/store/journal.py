@@ -12,55 +12,55 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import IntegrityError
 
-from sessions.attached import with_settled
+from sessions.attached import with_fetch_results
 from sessions.changes import (
     AnswerApproval,
     AppendMessages,
+    BudgetLimit,
+    BudgetReservation,
     Change,
     Checkpoint,
-    Compact,
     EndAttempt,
     EndTool,
     EndTurn,
-    Hold,
     OpenSession,
     PutApproval,
     PutItem,
+    PutSummary,
+    SetFileResults,
     SetInbox,
     SetItem,
     SetRequest,
     SetSession,
     SetTitle,
-    Settle,
-    SettleFiles,
+    SettleBudget,
     StartAttempt,
     StartTool,
     StartTurn,
-    TakeBack,
-    Want,
+    TakeBackTurn,
 )
-from sessions.errors import AlreadyStarted, Conflict, Missing
+from sessions.errors import Conflict, RecordNotFound, ToolAlreadyStarted
 from sessions.records import (
     Approval,
     ApprovalState,
     InboxEntry,
     InboxState,
-    Item,
     ItemState,
     Message,
+    OutboxItem,
     SessionState,
     TurnState,
 )
 from sessions.store import statements as sql
-from sessions.store.engine import insert_for
-from sessions.store.schema import MOST_DOLLARS, storable
+from sessions.store.engine import upsert_insert
+from sessions.store.schema import MAX_DOLLARS, make_storable
 
 TITLE_LENGTH = 60
 
-_NO_LIMIT = 2**62
+_UNLIMITED_TOKENS = 2**62
 
-_SETTLED_INBOX = {InboxState.DONE, InboxState.REFUSED, InboxState.IGNORED}
-_SETTLED_ITEM = {ItemState.SENT, ItemState.DEAD}
+_SETTLED_INBOX_STATES = {InboxState.DONE, InboxState.REFUSED, InboxState.IGNORED}
+_SETTLED_ITEM_STATES = {ItemState.SENT, ItemState.DEAD}
 
 _read_message = msgspec.json.Decoder(Message).decode
 
@@ -71,16 +71,16 @@ class Journal:
     """The writing half of the store."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._upserts = sql.Upserts(insert_for(dialect))
+        self._upserts = sql.Upserts(upsert_insert(dialect))
         self._sequence = dialect.supports_sequences
-        self._count: itertools.count[int] | None = None
+        self._next_numbers: itertools.count[int] | None = None
 
     def accept(self, connection: Connection, entry: InboxEntry) -> bool:
         """Keep what was received; False when it is there already."""
         row = msgspec.structs.asdict(entry)
         row["state"] = entry.state.value
         row["seq"] = self._next_seq(connection)
-        return connection.execute(self._upserts.receive, row).rowcount == 1
+        return connection.execute(self._upserts.add_inbox, row).rowcount == 1
 
     def apply(self, connection: Connection, changes: tuple[Change, ...]) -> None:
         """Make all of them true; what has been done when one fails must be rolled back."""
@@ -88,52 +88,54 @@ class Journal:
             try:
                 self._apply(connection, change)
             except IntegrityError as error:
-                raise _refused(change, error) from error
+                raise _integrity_conflict(change, error) from error
 
     def put_value(self, connection: Connection, shelf: str, name: str, value: str | None) -> None:
         """Keep a small value; None forgets it."""
         if value is None:
-            connection.execute(sql.DROP_VALUE, {"of": shelf, "called": name})
+            connection.execute(sql.DELETE_VALUE, {"of": shelf, "called": name})
         else:
             row = {"shelf": shelf, "name": name, "value": value}
             connection.execute(self._upserts.put_value, row)
 
-    def hold(self, connection: Connection, hold: Hold) -> Want | None:
+    def reserve(self, connection: Connection, reservation: BudgetReservation) -> BudgetLimit | None:
         """Hold back from all budgets what a request may use; else say which has not enough."""
-        taken: list[Want] = []
+        taken: list[BudgetLimit] = []
         # In one order, so that two processes never wait for each other.
-        for want in sorted(hold.wants, key=lambda want: want.scope):
-            if not self._hold(connection, hold, want):
+        for want in sorted(reservation.limits, key=lambda want: want.scope):
+            if not self._reserve_one(connection, reservation, want):
                 for each in taken:
-                    _give_back(connection, hold, each)
+                    _release_reservation(connection, reservation, each)
                 return want
             taken.append(want)
         return None
 
-    def _hold(self, connection: Connection, hold: Hold, want: Want) -> bool:
-        if want.tokens is not None and hold.tokens > want.tokens:
+    def _reserve_one(
+        self, connection: Connection, reservation: BudgetReservation, limit: BudgetLimit
+    ) -> bool:
+        if limit.tokens is not None and reservation.tokens > limit.tokens:
             return False
-        if want.cost is not None and hold.cost > want.cost:
+        if limit.cost is not None and reservation.cost > limit.cost:
             return False
         row = {
-            "day": hold.day,
-            "scope": want.scope,
-            "tokens": hold.tokens,
-            "cost": hold.cost,
-            "held_tokens": hold.tokens,
-            "held_cost": hold.cost,
-            "most_tokens": _NO_LIMIT if want.tokens is None else want.tokens,
-            "most_cost": MOST_DOLLARS if want.cost is None else want.cost,
+            "day": reservation.day,
+            "scope": limit.scope,
+            "tokens": reservation.tokens,
+            "cost": reservation.cost,
+            "held_tokens": reservation.tokens,
+            "held_cost": reservation.cost,
+            "most_tokens": _UNLIMITED_TOKENS if limit.tokens is None else limit.tokens,
+            "most_cost": MAX_DOLLARS if limit.cost is None else limit.cost,
         }
-        return connection.execute(self._upserts.hold, row).rowcount == 1
+        return connection.execute(self._upserts.reserve_budget, row).rowcount == 1
 
     def _next_seq(self, connection: Connection) -> int:
         if self._sequence:
-            return int(connection.execute(sql.NEXT_ON_POSTGRESQL).one()[1])
-        if self._count is None:
-            last = (connection.scalar(sql.LAST_IN_INBOX), connection.scalar(sql.LAST_IN_OUTBOX))
-            self._count = itertools.count(max(number or 0 for number in last) + 1)
-        return next(self._count)
+            return int(connection.execute(sql.NEXT_SEQ_POSTGRESQL).one()[1])
+        if self._next_numbers is None:
+            last = (connection.scalar(sql.LAST_INBOX_SEQ), connection.scalar(sql.LAST_OUTBOX_SEQ))
+            self._next_numbers = itertools.count(max(number or 0 for number in last) + 1)
+        return next(self._next_numbers)
 
     def _apply(self, connection: Connection, change: Change) -> None:
         match change:
@@ -142,7 +144,9 @@ class Journal:
             case PutItem():
                 self._put_item(connection, change.item)
             case AppendMessages():
-                _append(connection, change.session_id, change.turn_id, change.messages, change.at)
+                _append_messages(
+                    connection, change.session_id, change.turn_id, change.messages, change.at
+                )
             case StartTurn():
                 self._start_turn(connection, change)
             case EndTurn():
@@ -153,7 +157,7 @@ class Journal:
                 _end_attempt(connection, change)
             case Checkpoint():
                 row = {"turn": change.turn_id, "partial": change.text}
-                _one(connection, sql.CHECKPOINT, row, change.turn_id)
+                _execute_one(connection, sql.CHECKPOINT, row, change.turn_id)
             case StartTool():
                 self._start_tool(connection, change)
             case EndTool():
@@ -164,23 +168,23 @@ class Journal:
                 _open_session(connection, change)
             case SetSession():
                 _set_session(connection, change)
-            case TakeBack():
-                _take_back(connection, change)
-            case SettleFiles():
-                _settle_files(connection, change)
+            case TakeBackTurn():
+                _take_back_turn(connection, change)
+            case SetFileResults():
+                _set_file_results(connection, change)
             case SetRequest():
                 _set_request(connection, change)
-            case Compact():
+            case PutSummary():
                 self._compact(connection, change)
             case PutApproval():
                 _put_approval(connection, change.approval)
             case AnswerApproval():
                 _answer_approval(connection, change)
-            case Settle():
-                _settle(connection, change)
+            case SettleBudget():
+                _settle_budget(connection, change)
             case SetTitle():
                 row = {"session": change.session_id, "title": change.title}
-                _one(connection, sql.SET_TITLE, row, change.session_id)
+                _execute_one(connection, sql.SET_TITLE, row, change.session_id)
             case _:
                 assert_never(change)
 
@@ -196,36 +200,38 @@ class Journal:
             "person": change.person,
         }
         connection.execute(self._upserts.start_turn, row)
-        _many(
+        _execute_many(
             connection,
-            sql.START_INBOX,
+            sql.MARK_INBOX_RUNNING,
             [
                 {"row": row, "turn_id": change.id, "session_id": change.session_id}
                 for row in change.inbox
             ],
         )
         title = _title(change.request)
-        _append(connection, change.session_id, change.id, change.messages, change.at, title)
+        _append_messages(
+            connection, change.session_id, change.id, change.messages, change.at, title
+        )
 
     def _start_tool(self, connection: Connection, change: StartTool) -> None:
         row = msgspec.structs.asdict(change)
         row["started_at"] = row.pop("at")
         if connection.execute(self._upserts.start_tool, row).rowcount == 0:
             msg = f"The tool call {change.call_id} of {change.turn_id} was started before"
-            raise AlreadyStarted(msg)
+            raise ToolAlreadyStarted(msg)
 
-    def _put_item(self, connection: Connection, item: Item) -> None:
+    def _put_item(self, connection: Connection, item: OutboxItem) -> None:
         row = msgspec.structs.asdict(item)
         row["state"] = item.state.value
         row["seq"] = self._next_seq(connection)
         put = self._upserts.put_final_item if item.final else self._upserts.put_item
         connection.execute(put, row)
 
-    def _compact(self, connection: Connection, change: Compact) -> None:
+    def _compact(self, connection: Connection, change: PutSummary) -> None:
         found = {"session": change.session_id, "keep": change.keep}
-        row = connection.execute(sql.TO_COMPACT, found).first()
+        row = connection.execute(sql.COMPACTION_BOUNDS, found).first()
         if row is None:
-            raise _missing(change.session_id)
+            raise _not_found(change.session_id)
         mark, behind, newest_covered = row
         if change.rows not in {None, behind}:
             msg = f"{change.session_id} has {behind} rows behind its summary, not {change.rows}"
@@ -239,25 +245,25 @@ class Journal:
         connection.execute(sql.TOUCH_SESSION, used)
 
 
-def _many(connection: Connection, statement: sa.Executable, rows: list[Row]) -> None:
+def _execute_many(connection: Connection, statement: sa.Executable, rows: list[Row]) -> None:
     if len(rows) == 1:
         connection.execute(statement, rows[0])
     elif rows:
         connection.execute(statement, rows)
 
 
-def _one(connection: Connection, statement: sa.Executable, row: Row, what: str) -> None:
+def _execute_one(connection: Connection, statement: sa.Executable, row: Row, what: str) -> None:
     if connection.execute(statement, row).rowcount == 0:
-        raise _missing(what)
+        raise _not_found(what)
 
 
-def _missing(what: str) -> Missing:
-    return Missing(f"{what} is not in the database")
+def _not_found(what: str) -> RecordNotFound:
+    return RecordNotFound(f"{what} is not in the database")
 
 
-def _refused(change: Change, error: IntegrityError) -> Conflict:
+def _integrity_conflict(change: Change, error: IntegrityError) -> Conflict:
     if "foreign key" in str(error.orig).lower():
-        return Missing(
+        return RecordNotFound(
             f"{type(change).__name__}: it belongs to something that is not in the database"
         )
     if isinstance(change, OpenSession):
@@ -288,10 +294,10 @@ def _set_session(connection: Connection, change: SetSession) -> None:
         "reason": change.reason.value if change.reason else None,
         "updated_at": change.at,
     }
-    _one(connection, sql.SET_SESSION, row, change.id)
+    _execute_one(connection, sql.SET_SESSION, row, change.id)
 
 
-def _append(
+def _append_messages(
     connection: Connection,
     session_id: str,
     turn_id: str,
@@ -300,12 +306,12 @@ def _append(
     title: str | None = None,
 ) -> None:
     rows = [
-        {"session_id": session_id, "turn_id": turn_id, "at": at, "body": encoded(message)}
+        {"session_id": session_id, "turn_id": turn_id, "at": at, "body": encode_message(message)}
         for message in messages
     ]
     grown = {"session": session_id, "more": len(rows), "updated_at": at, "title": title}
-    _one(connection, sql.GROW_SESSION, grown, session_id)
-    _many(connection, sql.ADD_MESSAGE, rows)
+    _execute_one(connection, sql.GROW_SESSION, grown, session_id)
+    _execute_many(connection, sql.ADD_MESSAGE, rows)
 
 
 def _title(request: str) -> str | None:
@@ -314,23 +320,23 @@ def _title(request: str) -> str | None:
     return line[:TITLE_LENGTH].rstrip() or None
 
 
-def _settle_files(connection: Connection, change: SettleFiles) -> None:
+def _set_file_results(connection: Connection, change: SetFileResults) -> None:
     settled = {file.path: file for file in change.files}
     newest = {"session": change.session_id, "limit": change.newest}
     rows = []
     for number, body in connection.execute(sql.NEWEST_MESSAGES, newest).all():
         message = _read_message(body)
-        changed = with_settled(message, settled)
+        changed = with_fetch_results(message, settled)
         if changed is not message:
-            rows.append({"row": number, "body": encoded(changed)})
+            rows.append({"row": number, "body": encode_message(changed)})
     if not rows:
-        raise _missing(change.files[0].path)
-    _many(connection, sql.REPLACE_MESSAGE, rows)
+        raise _not_found(change.files[0].path)
+    _execute_many(connection, sql.REPLACE_MESSAGE, rows)
 
 
 def _set_request(connection: Connection, change: SetRequest) -> None:
     row = {"turn": change.turn_id, "request": change.request}
-    _one(connection, sql.SET_REQUEST, row, change.turn_id)
+    _execute_one(connection, sql.SET_REQUEST, row, change.turn_id)
     named = {
         "session": change.session_id,
         "before": _title(change.before),
@@ -339,28 +345,28 @@ def _set_request(connection: Connection, change: SetRequest) -> None:
     connection.execute(sql.RENAME_SESSION, named)
 
 
-def encoded(message: Message) -> str:
+def encode_message(message: Message) -> str:
     """A history row as it is stored."""
     try:
         return msgspec.json.encode(message).decode()
     except UnicodeEncodeError:  # a lone surrogate, which no JSON can hold
-        return msgspec.json.encode(_storable(msgspec.to_builtins(message))).decode()
+        return msgspec.json.encode(_make_storable(msgspec.to_builtins(message))).decode()
 
 
-def _storable(part: object) -> object:
+def _make_storable(part: object) -> object:
     if isinstance(part, str):
-        return storable(part)
+        return make_storable(part)
     if isinstance(part, dict):
-        return {name: _storable(value) for name, value in part.items()}
-    return [_storable(value) for value in part] if isinstance(part, list | tuple) else part
+        return {name: _make_storable(value) for name, value in part.items()}
+    return [_make_storable(value) for value in part] if isinstance(part, list | tuple) else part
 
 
-def _take_back(connection: Connection, change: TakeBack) -> None:
-    _one(connection, sql.HIDE_TURN, {"turn": change.turn_id}, change.turn_id)
+def _take_back_turn(connection: Connection, change: TakeBackTurn) -> None:
+    _execute_one(connection, sql.RETRACT_TURN, {"turn": change.turn_id}, change.turn_id)
     found = {"session": change.session_id, "turn": change.turn_id}
-    hidden = connection.execute(sql.HIDE_MESSAGES, found).rowcount
+    hidden = connection.execute(sql.RETRACT_MESSAGES, found).rowcount
     grown = {"session": change.session_id, "more": -hidden, "updated_at": change.at, "title": None}
-    _one(connection, sql.GROW_SESSION, grown, change.session_id)
+    _execute_one(connection, sql.GROW_SESSION, grown, change.session_id)
 
 
 def _put_approval(connection: Connection, approval: Approval) -> None:
@@ -381,7 +387,7 @@ def _answer_approval(connection: Connection, change: AnswerApproval) -> None:
     if not done:
         state = connection.scalar(sql.APPROVAL_STATE, {"approval": change.id})
         if state is None:
-            raise _missing(change.id)
+            raise _not_found(change.id)
         msg = f"The question {change.id} is {state}, it cannot become {change.state.value}"
         raise Conflict(msg)
 
@@ -393,12 +399,12 @@ def _end_turn(connection: Connection, change: EndTurn) -> None:
         "finished_at": change.at,
         "cause": change.cause,
     }
-    _one(connection, sql.END_TURN, row, change.id)
-    connection.execute(sql.END_INBOX, {"turn": change.id, "settled_at": change.at})
+    _execute_one(connection, sql.END_TURN, row, change.id)
+    connection.execute(sql.MARK_INBOX_DONE, {"turn": change.id, "settled_at": change.at})
 
 
 def _set_inbox(connection: Connection, change: SetInbox) -> None:
-    settled_at = change.at if change.state in _SETTLED_INBOX else None
+    settled_at = change.at if change.state in _SETTLED_INBOX_STATES else None
     state = change.state.value
     rows = [
         {
@@ -410,7 +416,7 @@ def _set_inbox(connection: Connection, change: SetInbox) -> None:
         }
         for row in change.ids
     ]
-    _many(connection, sql.SET_INBOX, rows)
+    _execute_many(connection, sql.SET_INBOX, rows)
 
 
 def _start_attempt(connection: Connection, change: StartAttempt) -> None:
@@ -425,7 +431,7 @@ def _end_attempt(connection: Connection, change: EndAttempt) -> None:
     row = msgspec.structs.asdict(change)
     row["turn"], row["attempt"] = row.pop("turn_id"), row.pop("number")
     row["finished_at"] = row.pop("at")
-    _one(connection, sql.END_ATTEMPT, row, f"attempt {change.number} of {change.turn_id}")
+    _execute_one(connection, sql.END_ATTEMPT, row, f"attempt {change.number} of {change.turn_id}")
 
 
 def _end_tool(connection: Connection, change: EndTool) -> None:
@@ -436,25 +442,25 @@ def _end_tool(connection: Connection, change: EndTool) -> None:
         "ok": change.ok,
         "result": change.result,
     }
-    _one(connection, sql.END_TOOL, row, f"tool call {change.call_id} of {change.turn_id}")
+    _execute_one(connection, sql.END_TOOL, row, f"tool call {change.call_id} of {change.turn_id}")
 
 
 def _set_item(connection: Connection, change: SetItem) -> None:
     row = {
         "item": change.id,
         "state": change.state.value,
-        "settled_at": change.at if change.state in _SETTLED_ITEM else None,
+        "settled_at": change.at if change.state in _SETTLED_ITEM_STATES else None,
         "shown": change.shown,
         "tries": change.tries,
         "not_before": change.not_before,
         "error": change.error,
     }
-    _one(connection, sql.SET_ITEM, row, change.id)
+    _execute_one(connection, sql.SET_ITEM, row, change.id)
 
 
-def _settle(connection: Connection, change: Settle) -> None:
-    held = change.held
-    for want in sorted(held.wants, key=lambda want: want.scope):
+def _settle_budget(connection: Connection, change: SettleBudget) -> None:
+    held = change.reservation
+    for want in sorted(held.limits, key=lambda want: want.scope):
         row = {
             "of_day": held.day,
             "of_scope": want.scope,
@@ -463,8 +469,12 @@ def _settle(connection: Connection, change: Settle) -> None:
             "more_held_tokens": -held.tokens,
             "more_held_cost": -held.cost,
         }
-        connection.execute(sql.SETTLE, row)
+        connection.execute(sql.SETTLE_BUDGET, row)
 
 
-def _give_back(connection: Connection, hold: Hold, want: Want) -> None:
-    _settle(connection, Settle(msgspec.structs.replace(hold, wants=(want,)), 0, 0.0))
+def _release_reservation(
+    connection: Connection, reservation: BudgetReservation, limit: BudgetLimit
+) -> None:
+    _settle_budget(
+        connection, SettleBudget(msgspec.structs.replace(reservation, limits=(limit,)), 0, 0.0)
+    )

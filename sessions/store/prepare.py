@@ -12,11 +12,17 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from sessions.errors import StoreTooNew, StoreTooOld, StoreUnavailable
-from sessions.store.engine import Place, create_file, migrator, reader, translated
+from sessions.store.engine import (
+    DatabaseLocation,
+    create_file,
+    migration_engine,
+    reader_engine,
+    translate_error,
+)
 from sessions.store.migrations import HEAD, REVISIONS
-from sessions.store.schema import complete, metadata
+from sessions.store.schema import metadata, set_partial_indexes
 
-_LOCK = 0x686F6C65  # a number of ours; it only has to differ from other locks
+_MIGRATION_LOCK = 0x686F6C65  # a number of ours; it only has to differ from other locks
 _version = sa.Table(  # as Alembic makes it
     "alembic_version",
     sa.MetaData(),
@@ -25,7 +31,10 @@ _version = sa.Table(  # as Alembic makes it
 )
 
 
-def prepare(where: Place, before: Callable[[Place, str], None] = lambda *_: None) -> None:
+def prepare(
+    where: DatabaseLocation,
+    before_migration: Callable[[DatabaseLocation, str], None] = lambda *_: None,
+) -> None:
     """Make the database what this version of the program expects.
 
     `before` is told of the steps that a database is found at, if some are missing, before any of
@@ -33,78 +42,84 @@ def prepare(where: Place, before: Callable[[Place, str], None] = lambda *_: None
     """
     if where.file:
         create_file(where.file)
-    with connected(where, migrator(where)) as connection, alone(connection):
+    with connect(where, migration_engine(where)) as connection, migration_lock(connection):
         with connection.begin():
-            found = revision(connection)
+            found = current_revision(connection)
             if found is None:
-                create(connection)
+                create_tables(connection)
                 return
         check_known(where, found)
         if found != HEAD:
-            before(where, found)
+            before_migration(where, found)
             migrate(connection)
 
 
-def check(where: Place) -> None:
+def check_current(where: DatabaseLocation) -> None:
     """Make sure that the database can be read as it is; changes nothing."""
-    if found_in(where) != HEAD:
+    if read_revision(where) != HEAD:
         msg = f"The database {where.name} is of an older version; start the gateway once"
         raise StoreTooOld(msg)
 
 
-def check_fit(where: Place) -> None:
+def check_compatible(where: DatabaseLocation) -> None:
     """Make sure that a start could use the database, or make it; changes nothing."""
     if where.file and not where.file.exists():
         return
-    with connected(where, reader(where, alone=True)) as connection, connection.begin():
-        found = revision(connection)
+    with (
+        connect(where, reader_engine(where, without_writer=True)) as connection,
+        connection.begin(),
+    ):
+        found = current_revision(connection)
     if found is not None:
         check_known(where, found)
 
 
-def found_in(where: Place) -> str:
+def read_revision(where: DatabaseLocation) -> str:
     """Tell which steps a database has seen, an older one's too; changes nothing."""
     if where.file and not where.file.exists():
-        raise _not_there(where)
-    with connected(where, reader(where, alone=True)) as connection, connection.begin():
-        found = revision(connection)
+        raise _no_database(where)
+    with (
+        connect(where, reader_engine(where, without_writer=True)) as connection,
+        connection.begin(),
+    ):
+        found = current_revision(connection)
     if found is None:
-        raise _not_there(where)
+        raise _no_database(where)
     check_known(where, found)
     return found
 
 
-def make(where: Place, at: str) -> None:
+def create_database(where: DatabaseLocation, revision: str) -> None:
     """Make a new database as an earlier version would have, or this one."""
     if where.file:
         create_file(where.file)
-    with connected(where, migrator(where)) as connection:
-        if at != HEAD:
-            migrate(connection, at)
+    with connect(where, migration_engine(where)) as connection:
+        if revision != HEAD:
+            migrate(connection, revision)
             return
         with connection.begin():
-            create(connection)
+            create_tables(connection)
 
 
-def migrate(connection: Connection, to: str = "head") -> None:
+def migrate(connection: Connection, target: str = "head") -> None:
     """Run the steps that are missing, all of them or none."""
     from alembic import command  # noqa: PLC0415 - heavy, and rarely needed
     from alembic.config import Config  # noqa: PLC0415 - likewise
 
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", "sessions.store:migrations")
-    command.upgrade(config, to)
+    command.upgrade(config, target)
 
 
-def create(connection: Connection) -> None:
+def create_tables(connection: Connection) -> None:
     """Make the tables of this version."""
-    complete(connection.dialect)
+    set_partial_indexes(connection.dialect)
     metadata.create_all(connection, checkfirst=False)
     _version.create(connection)
     connection.execute(sa.insert(_version).values(version_num=HEAD))
 
 
-def revision(connection: Connection) -> str | None:
+def current_revision(connection: Connection) -> str | None:
     """Tell which step a database has come to; None: it has no tables of ours."""
     if not sa.inspect(connection).has_table(_version.name):
         return None
@@ -112,7 +127,7 @@ def revision(connection: Connection) -> str | None:
     return version
 
 
-def check_known(where: Place, found: str) -> None:
+def check_known(where: DatabaseLocation, found: str) -> None:
     """Refuse what a newer version wrote."""
     if found not in REVISIONS:
         msg = (
@@ -122,35 +137,37 @@ def check_known(where: Place, found: str) -> None:
         raise StoreTooNew(msg)
 
 
-def _not_there(where: Place) -> StoreUnavailable:
+def _no_database(where: DatabaseLocation) -> StoreUnavailable:
     return StoreUnavailable(f"There is no database at {where.name} yet; start the gateway once")
 
 
 @contextlib.contextmanager
-def connected(where: Place, engine: sa.Engine) -> Iterator[Connection]:
+def connect(where: DatabaseLocation, engine: sa.Engine) -> Iterator[Connection]:
     """Connect, and say in our words what goes wrong."""
     try:
         with engine.connect() as connection:
             yield connection
     except SQLAlchemyError as error:
-        raise translated(error, where.name) from error
+        raise translate_error(error, where.name) from error
     finally:
         engine.dispose()
 
 
 @contextlib.contextmanager
-def alone(connection: Connection) -> Iterator[None]:
+def migration_lock(connection: Connection) -> Iterator[None]:
     """Let no other process do the same at once; a SQLite file has one daemon anyway."""
     if connection.dialect.name == "sqlite":
         yield
         return
-    _lock(connection, sa.func.pg_advisory_lock)
+    _run_lock_function(connection, sa.func.pg_advisory_lock)
     try:
         yield
     finally:
-        _lock(connection, sa.func.pg_advisory_unlock)
+        _run_lock_function(connection, sa.func.pg_advisory_unlock)
 
 
-def _lock(connection: Connection, function: sa.sql.functions._FunctionGenerator) -> None:
+def _run_lock_function(
+    connection: Connection, function: sa.sql.functions._FunctionGenerator
+) -> None:
     with connection.begin():
-        connection.execute(sa.select(function(_LOCK)))
+        connection.execute(sa.select(function(_MIGRATION_LOCK)))

@@ -8,20 +8,20 @@ from pathlib import Path
 
 from sessions.errors import StoreUnavailable
 from sessions.store.copy import vacuum_into
-from sessions.store.engine import Place
+from sessions.store.engine import DatabaseLocation
 from sessions.store.migrations import HEAD
 
 log = logging.getLogger(__name__)
 
-KEPT = 3
-SPARE = 10_000_000
+MAX_COPIES = 3
+MIN_FREE_BYTES = 10_000_000
 """Bytes of the disk that a copy must leave."""
 
 
-def before_steps(folder: Path | None, now: int) -> Callable[[Place, str], None]:
+def copy_before_migration(folder: Path | None, now: int) -> Callable[[DatabaseLocation, str], None]:
     """Make what is to be done before a database is brought up to date; None: no copy is wanted."""
 
-    def keep(where: Place, found: str) -> None:
+    def keep(where: DatabaseLocation, found: str) -> None:
         if folder is None:
             return
         if where.file is None:
@@ -49,39 +49,39 @@ def keep_copy(file: Path, folder: Path, now: int) -> Path:
         for left in folder.glob(".before-*.part*"):  # by a process that died
             left.unlink()
         room = os.statvfs(folder)
-        if room.f_bavail * room.f_frsize < file.stat().st_size + SPARE:
+        if room.f_bavail * room.f_frsize < file.stat().st_size + MIN_FREE_BYTES:
             msg = f"There is no room in {folder} for a copy of {file}"
             raise StoreUnavailable(msg)  # noqa: TRY301 - it gets the same end as one met later
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             vacuum_into(file, unfinished)
-            _settle(unfinished)
+            _fsync(unfinished)
             unfinished.replace(target)
-            _settle(folder)
+            _fsync(folder)
         finally:
             unfinished.unlink(missing_ok=True)
-        for old in sorted(folder.glob("before-*.db"), key=_moment)[:-KEPT]:
+        for old in sorted(folder.glob("before-*.db"), key=_copy_time)[:-MAX_COPIES]:
             old.unlink()
     except StoreUnavailable as error:
-        msg = f"{error}; {_WAY_OUT}"
+        msg = f"{error}; {_ADVICE}"
         raise StoreUnavailable(msg) from error
     except OSError as error:
-        msg = f"The database {file} cannot be copied to {folder}: {error.strerror}; {_WAY_OUT}"
+        msg = f"The database {file} cannot be copied to {folder}: {error.strerror}; {_ADVICE}"
         raise StoreUnavailable(msg) from error
     return target
 
 
-def _moment(file: Path) -> str:
+def _copy_time(file: Path) -> str:
     return file.stem.rpartition("-")[2]
 
 
-_WAY_OUT = (
+_ADVICE = (
     "it is not brought up to date without a copy; "
     "make room, or run: holdfast db upgrade --no-backup"
 )
 
 
-def _settle(path: Path) -> None:
+def _fsync(path: Path) -> None:
     """Let it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -27,7 +27,7 @@ metadata = sa.MetaData(
 )
 
 
-def storable(text: str) -> str:
+def make_storable(text: str) -> str:
     """Replace what a database cannot hold; models, tools and people do send it.
 
     PostgreSQL takes no NUL, and lone surrogates are not UTF-8.
@@ -38,22 +38,22 @@ def storable(text: str) -> str:
 
 
 # Compared byte by byte everywhere, as SQLite does: prefixes are found by an index, order is fixed.
-Name = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+NameType = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 """Text that we make: ids, states, kinds."""
 
 
-class Words(sa.TypeDecorator[str]):
+class SafeText(sa.TypeDecorator[str]):
     """Text that others make."""
 
-    impl: TypeEngine[str] | type[TypeEngine[str]] = Name
+    impl: TypeEngine[str] | type[TypeEngine[str]] = NameType
     cache_ok: bool | None = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         """Make a value fit on its way in."""
-        return None if value is None else storable(value)
+        return None if value is None else make_storable(value)
 
 
-class Exact(sa.TypeDecorator[str]):
+class ExactText(sa.TypeDecorator[str]):
     """Text that others make and of which no sign may become another one: kept as bytes."""
 
     impl: TypeEngine[bytes] | type[TypeEngine[bytes]] = sa.LargeBinary
@@ -68,8 +68,8 @@ class Exact(sa.TypeDecorator[str]):
         return None if value is None else value.decode("utf-8", "surrogatepass")
 
 
-_PARTS_OF_A_DOLLAR = 1_000_000_000  # a token may cost less than a millionth
-MOST_DOLLARS = 1_000_000
+_UNITS_PER_DOLLAR = 1_000_000_000  # a token may cost less than a millionth
+MAX_DOLLARS = 1_000_000
 
 
 class Dollars(sa.TypeDecorator[float]):
@@ -80,32 +80,34 @@ class Dollars(sa.TypeDecorator[float]):
 
     def process_bind_param(self, value: float | None, dialect: Dialect) -> int | None:  # noqa: ARG002
         """Round it; what no request can cost is taken as not known (services send nonsense)."""
-        if value is None or not math.isfinite(value) or abs(value) > MOST_DOLLARS:
+        if value is None or not math.isfinite(value) or abs(value) > MAX_DOLLARS:
             return None
-        return round(value * _PARTS_OF_A_DOLLAR)
+        return round(value * _UNITS_PER_DOLLAR)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> float | None:  # noqa: ANN401, ARG002
         """Read it back; PostgreSQL gives a sum as a decimal number."""
-        return None if value is None else int(value) / _PARTS_OF_A_DOLLAR
+        return None if value is None else int(value) / _UNITS_PER_DOLLAR
 
 
-Moment = sa.BigInteger()
-Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # only this makes it the row's number
+MomentType = sa.BigInteger()
+SerialType = sa.BigInteger().with_variant(
+    sa.Integer(), "sqlite"
+)  # only this makes it the row's number
 
 
 def _id(name: str = "id") -> sa.Column[Any]:
-    return sa.Column(name, Name, primary_key=True)
+    return sa.Column(name, NameType, primary_key=True)
 
 
-def _of(table: str, name: str, *, primary_key: bool = False) -> sa.Column[Any]:
+def _owner_column(table: str, name: str, *, primary_key: bool = False) -> sa.Column[Any]:
     """Belongs to a row of another table and goes with it."""
     owner = sa.ForeignKey(f"{table}.id", ondelete="CASCADE")
-    return sa.Column(name, Name, owner, nullable=False, primary_key=primary_key)
+    return sa.Column(name, NameType, owner, nullable=False, primary_key=primary_key)
 
 
 def _text(name: str, *, empty: bool = False) -> sa.Column[Any]:
     """`empty`: unless something else is given."""
-    return sa.Column(name, Words, nullable=False, server_default="" if empty else None)
+    return sa.Column(name, SafeText, nullable=False, server_default="" if empty else None)
 
 
 def _number(name: str) -> sa.Column[Any]:
@@ -118,7 +120,7 @@ def _partial(name: str, *columns: str, where: str, unique: bool = False) -> sa.I
     )
 
 
-def complete(dialect: Dialect) -> None:
+def set_partial_indexes(dialect: Dialect) -> None:
     """Tell PostgreSQL which indexes are partial, before they are made.
 
     Said in the tables themselves, it would load that dialect (17 ms) whatever the database is.
@@ -136,12 +138,12 @@ sessions = sa.Table(
     _id(),
     _text("key"),
     _text("address"),
-    sa.Column("state", Name, nullable=False),
-    sa.Column("reason", Name),
-    sa.Column("title", Words),
+    sa.Column("state", NameType, nullable=False),
+    sa.Column("reason", NameType),
+    sa.Column("title", SafeText),
     _number("messages"),
-    sa.Column("created_at", Moment, nullable=False),
-    sa.Column("updated_at", Moment, nullable=False),
+    sa.Column("created_at", MomentType, nullable=False),
+    sa.Column("updated_at", MomentType, nullable=False),
     sa.Index("ix_sessions_key", "key", "id"),
     _partial("ux_sessions_active", "key", where="state = 'active'", unique=True),
     _partial("ix_sessions_suspended", "key", "updated_at", where="state = 'suspended'"),
@@ -152,7 +154,7 @@ sessions = sa.Table(
 summaries = sa.Table(
     "summaries",
     metadata,
-    _of("sessions", "session_id", primary_key=True),
+    _owner_column("sessions", "session_id", primary_key=True),
     _number("upto"),  # the newest row that it stands for
     _text("text"),
 )
@@ -160,31 +162,33 @@ summaries = sa.Table(
 messages = sa.Table(
     "messages",
     metadata,
-    sa.Column("id", Serial, primary_key=True),
-    _of("sessions", "session_id"),
-    sa.Column("turn_id", Name, nullable=False),
-    sa.Column("at", Moment, nullable=False),
+    sa.Column("id", SerialType, primary_key=True),
+    _owner_column("sessions", "session_id"),
+    sa.Column("turn_id", NameType, nullable=False),
+    sa.Column("at", MomentType, nullable=False),
     sa.Column("taken_back", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("body", sa.Text, nullable=False),  # a `Message` as JSON: read in one go, many at once
+    sa.Column(
+        "body", sa.Text, nullable=False
+    ),  # a `TelegramMessage` as JSON: read in one go, many at once
     sa.Index("ix_messages_session", "session_id", "id"),
 )
 
 inbox = sa.Table(
     "inbox",
     metadata,
-    sa.Column("seq", Serial, primary_key=True, autoincrement=False),
-    sa.Column("id", Name, nullable=False, unique=True),
+    sa.Column("seq", SerialType, primary_key=True, autoincrement=False),
+    sa.Column("id", NameType, nullable=False, unique=True),
     _text("source"),
     _text("event"),
     _text("key"),
     _text("address"),
-    sa.Column("state", Name, nullable=False),
+    sa.Column("state", NameType, nullable=False),
     sa.Column("payload", sa.LargeBinary),
-    sa.Column("received_at", Moment, nullable=False),
+    sa.Column("received_at", MomentType, nullable=False),
     _text("decision"),
-    sa.Column("turn_id", Name),
-    sa.Column("session_id", Name),
-    sa.Column("settled_at", Moment),
+    sa.Column("turn_id", NameType),
+    sa.Column("session_id", NameType),
+    sa.Column("settled_at", MomentType),
     sa.UniqueConstraint("source", "event"),
     _partial("ix_inbox_waiting", "key", "seq", where="state = 'waiting'"),
     _partial("ix_inbox_command", "seq", where="state = 'command'"),
@@ -198,15 +202,15 @@ turns = sa.Table(
     "turns",
     metadata,
     _id(),
-    _of("sessions", "session_id"),
+    _owner_column("sessions", "session_id"),
     _text("key"),
     _text("address"),
-    sa.Column("state", Name, nullable=False),
+    sa.Column("state", NameType, nullable=False),
     _text("request"),
-    sa.Column("started_at", Moment, nullable=False),
-    sa.Column("finished_at", Moment),
+    sa.Column("started_at", MomentType, nullable=False),
+    sa.Column("finished_at", MomentType),
     _number("attempts"),
-    sa.Column("cause", Words),
+    sa.Column("cause", SafeText),
     _text("partial", empty=True),
     _number("resumed"),
     sa.Column("taken_back", sa.Boolean, nullable=False, server_default=sa.false()),
@@ -219,12 +223,12 @@ turns = sa.Table(
 attempts = sa.Table(
     "attempts",
     metadata,
-    _of("turns", "turn_id", primary_key=True),
+    _owner_column("turns", "turn_id", primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     _text("target"),
-    sa.Column("started_at", Moment, nullable=False),
-    sa.Column("finished_at", Moment),
-    sa.Column("verdict", Words),
+    sa.Column("started_at", MomentType, nullable=False),
+    sa.Column("finished_at", MomentType),
+    sa.Column("verdict", SafeText),
     _text("phase", empty=True),
     _number("received"),
     _text("cause", empty=True),
@@ -240,15 +244,15 @@ attempts = sa.Table(
 tool_runs = sa.Table(
     "tool_runs",
     metadata,
-    _of("turns", "turn_id", primary_key=True),
-    sa.Column("call_id", Words, primary_key=True),
+    _owner_column("turns", "turn_id", primary_key=True),
+    sa.Column("call_id", SafeText, primary_key=True),
     _text("tool"),
     _text("risk"),
     _text("arguments"),
-    sa.Column("started_at", Moment, nullable=False),
-    sa.Column("finished_at", Moment),
+    sa.Column("started_at", MomentType, nullable=False),
+    sa.Column("finished_at", MomentType),
     sa.Column("ok", sa.Boolean),
-    sa.Column("result", Words),
+    sa.Column("result", SafeText),
     _number("attempt"),  # which request of the turn brought the call; 0: not known
 )
 
@@ -257,19 +261,19 @@ approvals = sa.Table(
     metadata,
     _id(),
     _text("key"),
-    sa.Column("session_id", Name, nullable=False),
-    _of("turns", "turn_id"),
+    sa.Column("session_id", NameType, nullable=False),
+    _owner_column("turns", "turn_id"),
     _text("call_id"),
     _text("tool"),
-    sa.Column("arguments", Exact, nullable=False),
+    sa.Column("arguments", ExactText, nullable=False),
     _text("person"),
     sa.Column("by_requester", sa.Boolean, nullable=False),
     _text("address"),
-    sa.Column("asked_at", Moment, nullable=False),
-    sa.Column("expires_at", Moment, nullable=False),
-    sa.Column("state", Name, nullable=False),
+    sa.Column("asked_at", MomentType, nullable=False),
+    sa.Column("expires_at", MomentType, nullable=False),
+    sa.Column("state", NameType, nullable=False),
     _text("answered_by"),
-    sa.Column("answered_at", Moment),
+    sa.Column("answered_at", MomentType),
     _text("reason"),
     _partial("ix_approvals_open", "key", "asked_at", "id", where="state = 'open'"),
     _partial("ix_approvals_allowed", "session_id", "asked_at", "id", where="state = 'allowed'"),
@@ -280,21 +284,21 @@ approvals = sa.Table(
 outbox = sa.Table(
     "outbox",
     metadata,
-    sa.Column("seq", Serial, primary_key=True, autoincrement=False),
-    sa.Column("id", Name, nullable=False, unique=True),
+    sa.Column("seq", SerialType, primary_key=True, autoincrement=False),
+    sa.Column("id", NameType, nullable=False, unique=True),
     _text("address"),
-    sa.Column("kind", Name, nullable=False),
-    sa.Column("state", Name, nullable=False),
+    sa.Column("kind", NameType, nullable=False),
+    sa.Column("state", NameType, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
-    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("created_at", MomentType, nullable=False),
     sa.Column("shown", sa.LargeBinary, nullable=False),
-    sa.Column("turn_id", Name),
-    sa.Column("reply_to", Words),
+    sa.Column("turn_id", NameType),
+    sa.Column("reply_to", SafeText),
     sa.Column("final", sa.Boolean, nullable=False),
     _number("tries"),
-    sa.Column("not_before", Moment, nullable=False),
-    sa.Column("error", Words),
-    sa.Column("settled_at", Moment),
+    sa.Column("not_before", MomentType, nullable=False),
+    sa.Column("error", SafeText),
+    sa.Column("settled_at", MomentType),
     _partial("ix_outbox_open", "seq", where="state IN ('pending', 'attempting', 'unknown')"),
     _partial("ix_outbox_address", "address", "seq", where="final"),
 )
@@ -304,8 +308,8 @@ outbox = sa.Table(
 budgets = sa.Table(
     "budgets",
     metadata,
-    sa.Column("day", Name, primary_key=True),
-    sa.Column("scope", Words, primary_key=True),
+    sa.Column("day", NameType, primary_key=True),
+    sa.Column("scope", SafeText, primary_key=True),
     _number("tokens"),
     sa.Column("cost", Dollars, nullable=False, server_default="0"),
     _number("held_tokens"),
@@ -316,8 +320,8 @@ budgets = sa.Table(
 shelves = sa.Table(
     "shelves",
     metadata,
-    sa.Column("shelf", Words, primary_key=True),
-    sa.Column("name", Words, primary_key=True),
+    sa.Column("shelf", SafeText, primary_key=True),
+    sa.Column("name", SafeText, primary_key=True),
     _text("value"),
     sqlite_with_rowid=False,
 )

@@ -13,8 +13,8 @@ from sqlalchemy.engine import Connection
 
 from sessions.records import Message
 
-_MOST_SHOWN = 3
-_AT_ONCE = 1000
+_MAX_NAMES = 3
+_BATCH_ROWS = 1000
 
 # Each gives the names of what breaks the rule.
 _RULES: tuple[tuple[str, str], ...] = (
@@ -63,31 +63,31 @@ _RULES: tuple[tuple[str, str], ...] = (
 )
 
 # Rows that came with a request are as a program sent them: they stand at the turn's first moment.
-_CALLS = """
+_ENDED_TURN_MESSAGES = """
 SELECT m.session_id, m.turn_id, m.body FROM messages m JOIN turns t ON t.id = m.turn_id
 WHERE NOT m.taken_back AND t.state <> 'running' AND m.at > t.started_at
 ORDER BY m.session_id, m.id
 """
-_read = msgspec.json.Decoder(Message).decode
+_decode_message = msgspec.json.Decoder(Message).decode
 
 
-def findings(connection: Connection) -> tuple[str, ...]:
+def find_problems(connection: Connection) -> tuple[str, ...]:
     """Tell all that is wrong."""
-    broken = damage(connection)
+    broken = find_damage(connection)
     if broken:  # what a damaged file answers to other questions means nothing
         return broken
     found = [
-        _told(what, names)
+        _describe(what, names)
         for what, question in _RULES
         if (names := list(connection.exec_driver_sql(question).scalars()))
     ]
-    unanswered = list(_unanswered(connection))
+    unanswered = list(_calls_without_result(connection))
     if unanswered:
-        found.append(_told("Calls of tools have no result behind them", unanswered))
+        found.append(_describe("Calls of tools have no result behind them", unanswered))
     return tuple(found)
 
 
-def damage(connection: Connection) -> tuple[str, ...]:
+def find_damage(connection: Connection) -> tuple[str, ...]:
     """Tell what the database itself finds wrong; PostgreSQL checks what it reads by itself."""
     if connection.dialect.name != "sqlite":
         connection.execute(sa.select(sa.literal(1)))
@@ -104,17 +104,19 @@ def damage(connection: Connection) -> tuple[str, ...]:
     )
 
 
-def _told(what: str, names: list[Any]) -> str:
-    shown = ", ".join(str(name) for name in names[:_MOST_SHOWN])
-    more = len(names) - _MOST_SHOWN
+def _describe(what: str, names: list[Any]) -> str:
+    shown = ", ".join(str(name) for name in names[:_MAX_NAMES])
+    more = len(names) - _MAX_NAMES
     return f"{what}: {shown} and {more} more" if more > 0 else f"{what}: {shown}"
 
 
-def _unanswered(connection: Connection) -> Iterator[str]:
+def _calls_without_result(connection: Connection) -> Iterator[str]:
     """Find calls in ended turns whose result is not in the rows right behind them."""
     waiting: dict[str, None] = {}
     place: tuple[str, str] | None = None
-    rows = connection.execution_options(yield_per=_AT_ONCE).execute(sa.text(_CALLS))
+    rows = connection.execution_options(yield_per=_BATCH_ROWS).execute(
+        sa.text(_ENDED_TURN_MESSAGES)
+    )
     for session, turn, body in rows:
         # Most rows are neither: they need not be taken apart.
         calls, result = '"tool_calls":[' in body, '"role":"tool"' in body
@@ -123,7 +125,7 @@ def _unanswered(connection: Connection) -> Iterator[str]:
             waiting = {}
         if not (calls or result):
             continue
-        message = _read(body)
+        message = _decode_message(body)
         place = (session, turn)
         if message.role == "tool" and message.tool_call_id:
             waiting.pop(message.tool_call_id, None)

@@ -29,11 +29,11 @@ from sessions.store.schema import (
 _TIMELINE_LOCK = 0x686F6C64  # a number of ours; it only has to differ from other locks
 
 
-def _all_of(table: sa.Table, *but: str) -> dict[str, Any]:
-    return {column.name: given(column.name) for column in table.c if column.name not in but}
+def _bind_columns(table: sa.Table, *exclude: str) -> dict[str, Any]:
+    return {column.name: given(column.name) for column in table.c if column.name not in exclude}
 
 
-def _unless_none(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+def _keep_if_none(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     """The value given for a column; None leaves it as it is."""
     return sa.func.coalesce(given(column.name, type_=column.type), column)
 
@@ -66,7 +66,7 @@ GROW_SESSION = (
         title=sa.func.coalesce(sessions.c.title, given("title", type_=sessions.c.title.type)),
     )
 )
-ADD_MESSAGE = sa.insert(messages).values(_all_of(messages, "id", "taken_back"))
+ADD_MESSAGE = sa.insert(messages).values(_bind_columns(messages, "id", "taken_back"))
 NEWEST_MESSAGES = (
     sa.select(messages.c.id, messages.c.body)
     .where(messages.c.session_id == given("session"), messages.c.taken_back == sa.false())
@@ -81,7 +81,7 @@ RENAME_SESSION = (
     .where(sessions.c.id == given("session"), sessions.c.title == given("before"))
     .values(title=given("title"))
 )
-HIDE_MESSAGES = (
+RETRACT_MESSAGES = (
     sa.update(messages)
     .where(
         messages.c.session_id == given("session"),
@@ -97,7 +97,7 @@ _behind_summary = (
     messages.c.taken_back == sa.false(),
 )
 # The mark of the summary, how many rows stand behind it, and the newest that would be covered.
-TO_COMPACT = (
+COMPACTION_BOUNDS = (
     sa.select(
         sa.func.coalesce(summaries.c.upto, 0),
         sa.select(sa.func.count()).select_from(messages).where(*_behind_summary).scalar_subquery(),
@@ -124,12 +124,12 @@ SET_INBOX = (
     .where(inbox.c.id == given("row"))
     .values(
         state=given("state"),
-        session_id=_unless_none(inbox.c.session_id),
-        turn_id=_unless_none(inbox.c.turn_id),
+        session_id=_keep_if_none(inbox.c.session_id),
+        turn_id=_keep_if_none(inbox.c.turn_id),
         settled_at=given("settled_at"),
     )
 )
-START_INBOX = (
+MARK_INBOX_RUNNING = (
     sa.update(inbox)
     .where(inbox.c.id == given("row"))
     .values(
@@ -139,7 +139,7 @@ START_INBOX = (
         settled_at=sa.null(),
     )
 )
-END_INBOX = (
+MARK_INBOX_DONE = (
     sa.update(inbox)
     .where(inbox.c.turn_id == given("turn"), state_is(inbox.c.state, InboxState.RUNNING))
     .values(state=InboxState.DONE.value, settled_at=given("settled_at"))
@@ -165,7 +165,7 @@ END_TURN = (
     .values(state=given("state"), finished_at=given("finished_at"), cause=given("cause"))
 )
 SET_REQUEST = sa.update(turns).where(turns.c.id == given("turn")).values(request=given("request"))
-HIDE_TURN = sa.update(turns).where(turns.c.id == given("turn")).values(taken_back=sa.true())
+RETRACT_TURN = sa.update(turns).where(turns.c.id == given("turn")).values(taken_back=sa.true())
 CHECKPOINT = sa.update(turns).where(turns.c.id == given("turn")).values(partial=given("partial"))
 ADD_ATTEMPT = sa.insert(attempts).values(
     {name: given(name) for name in ("turn_id", "number", "target", "started_at")}
@@ -176,7 +176,7 @@ COUNT_ATTEMPT = (
 END_ATTEMPT = (
     sa.update(attempts)
     .where(attempts.c.turn_id == given("turn"), attempts.c.number == given("attempt"))
-    .values(_all_of(attempts, "turn_id", "number", "target", "started_at"))
+    .values(_bind_columns(attempts, "turn_id", "number", "target", "started_at"))
 )
 END_TOOL = (
     sa.update(tool_runs)
@@ -186,7 +186,7 @@ END_TOOL = (
 
 # --- writing: questions whether a tool may run -----------------------------------------------
 
-ADD_APPROVAL = sa.insert(approvals).values(_all_of(approvals))
+ADD_APPROVAL = sa.insert(approvals).values(_bind_columns(approvals))
 ANSWER_APPROVAL = (
     sa.update(approvals)
     .where(approvals.c.id == given("approval"), state_is(approvals.c.state, ApprovalState.OPEN))
@@ -208,22 +208,23 @@ SET_ITEM = (
         state=given("state"),
         settled_at=given("settled_at"),
         **{
-            name: _unless_none(outbox.c[name]) for name in ("shown", "tries", "not_before", "error")
+            name: _keep_if_none(outbox.c[name])
+            for name in ("shown", "tries", "not_before", "error")
         },
     )
 )
 
 # --- writing: what may be spent --------------------------------------------------------------
 
-_SPENT = ("tokens", "cost", "held_tokens", "held_cost")
+_BUDGET_COLUMNS = ("tokens", "cost", "held_tokens", "held_cost")
 _budget = (budgets.c.day == given("of_day"), budgets.c.scope == given("of_scope"))
-SETTLE = (
+SETTLE_BUDGET = (
     sa.update(budgets)
     .where(*_budget)
     .values(
         {
             name: budgets.c[name] + given(f"more_{name}", type_=budgets.c[name].type)
-            for name in _SPENT
+            for name in _BUDGET_COLUMNS
         }
     )
 )
@@ -231,32 +232,32 @@ FORGET_BUDGETS = sa.delete(budgets).where(budgets.c.day < given("before"))
 
 # --- writing: the rest -----------------------------------------------------------------------
 
-DROP_VALUE = sa.delete(shelves).where(
+DELETE_VALUE = sa.delete(shelves).where(
     shelves.c.shelf == given("of"), shelves.c.name == given("called")
 )
-NEXT_ON_POSTGRESQL = sa.select(
+NEXT_SEQ_POSTGRESQL = sa.select(
     # Held until the commit: numbers become visible in the order in which they were given.
     sa.func.pg_advisory_xact_lock(_TIMELINE_LOCK),
     timeline.next_value(),
 )
-LAST_IN_INBOX = sa.select(sa.func.max(inbox.c.seq))
-LAST_IN_OUTBOX = sa.select(sa.func.max(outbox.c.seq))
+LAST_INBOX_SEQ = sa.select(sa.func.max(inbox.c.seq))
+LAST_OUTBOX_SEQ = sa.select(sa.func.max(outbox.c.seq))
 
 
 class Upserts:
     """INSERT with a plan for what is there already, which each dialect writes in its own way."""
 
     def __init__(self, insert: Callable[[sa.Table], Any]) -> None:
-        self.receive = (
+        self.add_inbox = (
             insert(inbox)
-            .values(_all_of(inbox))
+            .values(_bind_columns(inbox))
             .on_conflict_do_nothing(index_elements=["source", "event"])
             .execution_options(preserve_rowcount=True)
         )
         self.start_turn = (
             insert(turns)
             .values(
-                _all_of(
+                _bind_columns(
                     turns, "finished_at", "attempts", "cause", "partial", "resumed", "taken_back"
                 )
             )
@@ -272,14 +273,14 @@ class Upserts:
         )
         self.start_tool = (
             insert(tool_runs)
-            .values(_all_of(tool_runs, "finished_at", "ok", "result"))
+            .values(_bind_columns(tool_runs, "finished_at", "ok", "result"))
             .on_conflict_do_nothing(index_elements=["turn_id", "call_id"])
             .execution_options(preserve_rowcount=True)
         )
-        put = insert(summaries).values(_all_of(summaries))
+        put = insert(summaries).values(_bind_columns(summaries))
         news = {name: put.excluded[name] for name in ("upto", "text")}
         self.put_summary = put.on_conflict_do_update(index_elements=["session_id"], set_=news)
-        put = insert(outbox).values(_all_of(outbox))
+        put = insert(outbox).values(_bind_columns(outbox))
         # Never what belongs to a delivery that may be under way: shown, tries, not_before.
         names = ("body", "final", "state", "reply_to", "error", "settled_at")
         news = {name: put.excluded[name] for name in names}
@@ -291,10 +292,10 @@ class Upserts:
         self.put_final_item = put.on_conflict_do_update(
             index_elements=["id"], set_={**news, "seq": became_final}
         )
-        put = insert(budgets).values(_all_of(budgets))
-        self.hold = put.on_conflict_do_update(
+        put = insert(budgets).values(_bind_columns(budgets))
+        self.reserve_budget = put.on_conflict_do_update(
             index_elements=["day", "scope"],
-            set_={name: budgets.c[name] + put.excluded[name] for name in _SPENT},
+            set_={name: budgets.c[name] + put.excluded[name] for name in _BUDGET_COLUMNS},
             # The row is locked before this is looked at: of two requests only one gets the rest.
             where=sa.and_(
                 *(
@@ -304,7 +305,7 @@ class Upserts:
                 )
             ),
         ).execution_options(preserve_rowcount=True)
-        put = insert(shelves).values(_all_of(shelves))
+        put = insert(shelves).values(_bind_columns(shelves))
         self.put_value = put.on_conflict_do_update(
             index_elements=["shelf", "name"], set_={"value": put.excluded.value}
         )

@@ -15,29 +15,29 @@ from typing import Protocol, Self
 
 from sqlalchemy.engine import Connection
 
-from sessions.changes import Change, Hold, Want
-from sessions.errors import Ambiguous, StoreCorrupt
+from sessions.changes import BudgetLimit, BudgetReservation, Change
+from sessions.errors import AmbiguousSession, StoreCorrupt
 from sessions.records import (
     Approval,
-    Around,
-    Budget,
-    Census,
-    Conversation,
+    BudgetUsage,
+    ConversationSnapshot,
+    EntryContext,
     InboxEntry,
-    Item,
     Message,
+    MessageTrace,
+    OutboxItem,
     Session,
-    Spent,
-    Swept,
+    StoreCounts,
+    SweepResult,
     ToolRun,
-    Traced,
     Turn,
+    UsageTotals,
 )
 from sessions.store import prepare, soundness
 from sessions.store import statements as sql
-from sessions.store.database import Counts, Database
-from sessions.store.engine import place
-from sessions.store.forgetting import Forgetting
+from sessions.store.database import Database, QueryCounts
+from sessions.store.engine import parse_url
+from sessions.store.forgetting import DataRemoval
 from sessions.store.journal import Journal
 from sessions.store.queries import (
     approvals,
@@ -51,26 +51,26 @@ from sessions.store.queries import (
     turns,
     values,
 )
-from sessions.store.safety_copy import before_steps
+from sessions.store.safety_copy import copy_before_migration
 from sessions.values.clock import Clock
 
-__all__ = ["Conversation", "SessionStore", "Witness"]
+__all__ = ["ConversationSnapshot", "SessionStore", "StoreObserver"]
 
-_SWEPT_AT_ONCE = 500
-_OWN_SHELF = "store"
+_SWEEP_BATCH_ROWS = 500
+_STORE_SHELF = "store"
 
 
-class Witness(Protocol):
+class StoreObserver(Protocol):
     """Is told what became durable, right after it did, and must be quick about it.
 
     What was committed although nobody waited for it any more is not told.
     """
 
-    def accepted(self, entry: InboxEntry, *, new: bool) -> None:
+    def on_accepted(self, entry: InboxEntry, *, new: bool) -> None:
         """Something was received; not new: it was there already."""
         ...
 
-    def applied(self, changes: tuple[Change, ...]) -> None:
+    def on_applied(self, changes: tuple[Change, ...]) -> None:
         """These are true now."""
         ...
 
@@ -82,12 +82,12 @@ class SessionStore:
         self.database = database
         self._clock = clock
         self._journal = Journal(database.dialect)
-        self.forgetting = Forgetting(database)
-        self.witness: Witness | None = None
+        self.data_removal = DataRemoval(database)
+        self.observer: StoreObserver | None = None
 
     @classmethod
     async def open(
-        cls, url: str, *, clock: Clock, read_only: bool = False, keep_in: Path | None = None
+        cls, url: str, *, clock: Clock, read_only: bool = False, copy_folder: Path | None = None
     ) -> Self:
         """Open a database, made or brought up to date if need be.
 
@@ -95,21 +95,21 @@ class SessionStore:
         must be there and up to date; it may be open elsewhere. Raises `StoreUnavailable`,
         `StoreTooNew`, `StoreTooOld` or `StoreCorrupt`.
         """
-        where = place(url)
+        where = parse_url(url)
         if read_only:
-            await asyncio.to_thread(prepare.check, where)
+            await asyncio.to_thread(prepare.check_current, where)
         else:
-            keep = before_steps(keep_in, clock.now())
+            keep = copy_before_migration(copy_folder, clock.now())
             await asyncio.to_thread(prepare.prepare, where, keep)
         return cls(Database(where, read_only=read_only), clock)
 
     @staticmethod
-    async def check_fit(url: str) -> None:
+    async def check_compatible(url: str) -> None:
         """Make sure that `open` would find what it can use or bring up to date; changes nothing.
 
         It may be open elsewhere. Raises `StoreUnavailable`, `StoreTooNew` or `StoreCorrupt`.
         """
-        await asyncio.to_thread(prepare.check_fit, place(url))
+        await asyncio.to_thread(prepare.check_compatible, parse_url(url))
 
     async def close(self) -> None:
         """Finish what was begun, and take nothing more."""
@@ -121,40 +121,43 @@ class SessionStore:
     async def accept(self, entry: InboxEntry) -> bool:
         """Keep something received; False when it is there already. Then it may be acknowledged."""
         new = await self.database.write(lambda c: self._journal.accept(c, entry))
-        if self.witness:
-            self.witness.accepted(entry, new=new)
+        if self.observer:
+            self.observer.on_accepted(entry, new=new)
         return new
 
     async def apply(self, *changes: Change) -> None:
         """Make changes true, all or none.
 
-        Raises `Conflict` (or `AlreadyStarted`, `Missing`) when what is stored is not what a change
+        Raises `Conflict` (or `ToolAlreadyStarted`, `RecordNotFound`) when what is stored is not what a change
         supposes.
         """
         await self.database.write(lambda c: self._journal.apply(c, changes))
-        if self.witness:
-            self.witness.applied(changes)
+        if self.observer:
+            self.observer.on_applied(changes)
 
-    async def hold(
-        self, hold: Hold, first: Collection[Change] = (), then: Collection[Change] = ()
-    ) -> Want | None:
+    async def reserve_budget(
+        self,
+        reservation: BudgetReservation,
+        before: Collection[Change] = (),
+        if_reserved: Collection[Change] = (),
+    ) -> BudgetLimit | None:
         """Hold back what a request may use; None when that is done.
 
         Else nothing is held back, and this is the first budget that has not enough left. `first`
         becomes true in any case, and before that; `then` only where something is held back.
         """
-        first, then = tuple(first), tuple(then)
+        before, if_reserved = tuple(before), tuple(if_reserved)
 
-        def work(connection: Connection) -> Want | None:
-            self._journal.apply(connection, first)
-            refused = self._journal.hold(connection, hold)
+        def work(connection: Connection) -> BudgetLimit | None:
+            self._journal.apply(connection, before)
+            refused = self._journal.reserve(connection, reservation)
             if refused is None:
-                self._journal.apply(connection, then)
+                self._journal.apply(connection, if_reserved)
             return refused
 
         refused = await self.database.write(work)
-        if self.witness:
-            self.witness.applied(first if refused else (*first, *then))
+        if self.observer:
+            self.observer.on_applied(before if refused else (*before, *if_reserved))
         return refused
 
     async def replace_payload(self, inbox_id: str, payload: bytes | None) -> bool:
@@ -168,108 +171,112 @@ class SessionStore:
         """Keep a small value; None forgets it."""
         await self.database.write(lambda c: self._journal.put_value(c, shelf, name, value))
 
-    async def forget_budgets(self, before: str) -> None:
+    async def delete_budgets(self, before: str) -> None:
         """Forget what was spent before a day."""
         await self.database.write(lambda c: c.execute(sql.FORGET_BUDGETS, {"before": before}))
 
-    async def sweep(self, before: int) -> Swept:
+    async def delete_ignored(self, before: int) -> SweepResult:
         """Forget what was ignored before a moment; a little at a time, so that nobody waits."""
-        row = {"before": before, "limit": _SWEPT_AT_ONCE}
+        row = {"before": before, "limit": _SWEEP_BATCH_ROWS}
         ignored = 0
         while gone := await self.database.write(
             lambda c: c.execute(sql.FORGET_IGNORED, row).rowcount
         ):
             ignored += gone
-        return Swept(ignored)
+        return SweepResult(ignored)
 
-    async def prove_writable(self) -> None:
+    async def check_writable(self) -> None:
         """Commit something, to know that it can be done."""
-        await self.put_value(_OWN_SHELF, "written_at", str(self._clock.now()))
+        await self.put_value(_STORE_SHELF, "written_at", str(self._clock.now()))
 
-    async def prove_answering(self) -> None:
+    async def check_responsive(self) -> None:
         """Hear from the thread that writes, without writing; raises `StoreError` when it cannot."""
         await self.database.write(lambda _: None)
 
     @property
-    def writer_steps(self) -> int:
+    def writer_transactions(self) -> int:
         """What the thread that writes has taken in hand so far: while it grows, it gets on."""
-        return self.database.writer_steps
+        return self.database.writer_transactions
 
     # --- reading: conversations ---------------------------------------------------------------
 
-    async def conversation(self, key: str) -> Conversation:
+    async def conversation(self, key: str) -> ConversationSnapshot:
         """What the owner of a conversation must know to go on with it."""
-        return await self.database.read(lambda c: together.conversation(c, key))
+        return await self.database.read(lambda c: together.read_conversation(c, key))
 
     async def session(self, session_id: str) -> Session | None:
         """A session."""
-        return await self.database.read(lambda c: sessions.session(c, session_id))
+        return await self.database.read(lambda c: sessions.find_session(c, session_id))
 
     async def find_session(self, text: str, key: str | None = None) -> Session | None:
         """The session with this id, or the only one whose id begins so.
 
-        `key` looks among the sessions of one conversation. Raises `Ambiguous`.
+        `key` looks among the sessions of one conversation. Raises `AmbiguousSession`.
         """
-        found = await self.database.read(lambda c: sessions.meant(c, text, key))
+        found = await self.database.read(lambda c: sessions.find_by_prefix(c, text, key))
         if len(found) > 1:
             msg = f"{len(found)} sessions or more are meant by {text}; write more of the id"
-            raise Ambiguous(msg)
+            raise AmbiguousSession(msg)
         return found[0] if found else None
 
     async def sessions(
         self, *, key: str | None = None, platform: str | None = None, limit: int | None = None
     ) -> tuple[Session, ...]:
         """Sessions, the newest first: all, those of a conversation, or those of a platform."""
-        return await self.database.read(lambda c: sessions.listed(c, key, platform, limit))
+        return await self.database.read(lambda c: sessions.list_sessions(c, key, platform, limit))
 
     async def chats(self, platform: str, limit: int) -> tuple[tuple[str, str | None, int], ...]:
         """Chats of a platform, the last used first: address, title, when it was used."""
-        return await self.database.read(lambda c: sessions.chats(c, platform, limit))
+        return await self.database.read(lambda c: sessions.list_chats(c, platform, limit))
 
     async def history(self, session_id: str, limit: int | None = None) -> tuple[Message, ...]:
         """The rows of a session that were not taken back, in order; `limit`: the newest of them."""
-        return await self.database.read(lambda c: sessions.history(c, session_id, limit))
+        return await self.database.read(lambda c: sessions.read_history(c, session_id, limit))
 
     async def history_up_to(self, session_id: str, turn_id: str) -> tuple[Message, ...]:
         """The rows of a session as far as a turn, that one included; none when it left no row."""
-        return await self.database.read(lambda c: sessions.up_to(c, session_id, turn_id))
+        return await self.database.read(
+            lambda c: sessions.read_history_up_to(c, session_id, turn_id)
+        )
 
     async def context(self, session_id: str) -> tuple[str, tuple[Message, ...]]:
         """What a model is to see of a session: a summary of its oldest rows, and the rows behind.
 
         Without a summary ('') these are all rows; never those that were taken back.
         """
-        return await self.database.read(lambda c: sessions.context(c, session_id))
+        return await self.database.read(lambda c: sessions.read_context(c, session_id))
 
     # --- reading: turns -----------------------------------------------------------------------
 
     async def turn(self, turn_id: str) -> Turn | None:
         """A turn."""
-        return await self.database.read(lambda c: turns.turn(c, turn_id))
+        return await self.database.read(lambda c: turns.find_turn(c, turn_id))
 
     async def turns(self, session_id: str) -> tuple[Turn, ...]:
         """The turns of a session, the oldest first, also those that were taken back."""
-        return await self.database.read(lambda c: turns.of_session(c, session_id))
+        return await self.database.read(lambda c: turns.turns_of_session(c, session_id))
 
     async def last_turn(self, session_id: str) -> Turn | None:
         """The newest turn of a session that was not taken back."""
-        return await self.database.read(lambda c: turns.last(c, session_id))
+        return await self.database.read(lambda c: turns.last_turn(c, session_id))
 
     async def running_turns(self) -> tuple[Turn, ...]:
         """Turns under way; right after a start, those that a dead process left."""
-        return await self.database.read(turns.running)
+        return await self.database.read(turns.running_turns)
 
     async def tool_runs(self, turn_id: str) -> tuple[ToolRun, ...]:
         """The tools a turn has started, in that order."""
-        return await self.database.read(lambda c: turns.tools(c, turn_id))
+        return await self.database.read(lambda c: turns.tool_runs(c, turn_id))
 
-    async def runs_of(self, session_id: str, calls: Collection[str]) -> tuple[ToolRun, ...]:
+    async def tool_runs_of_calls(
+        self, session_id: str, calls: Collection[str]
+    ) -> tuple[ToolRun, ...]:
         """What was started of these calls of a session, in that order, whichever turns did."""
         if not calls:
             return ()
-        return await self.database.read(lambda c: turns.tools_of(c, session_id, calls))
+        return await self.database.read(lambda c: turns.tool_runs_of_calls(c, session_id, calls))
 
-    async def spent(
+    async def usage_totals(
         self,
         *,
         turn_id: str | None = None,
@@ -277,7 +284,7 @@ class SessionStore:
         key: str | None = None,
         person: str | None = None,
         since: int | None = None,
-    ) -> Spent:
+    ) -> UsageTotals:
         """What the requests of turns used together, of those that fit all that is given.
 
         `since`: turns that began then or later. Turns that were taken back count as well, and
@@ -291,134 +298,146 @@ class SessionStore:
             "since": since,
         }
         only = {name: value for name, value in given.items() if value is not None}
-        return await self.database.read(lambda c: costs.spent(c, only))
+        return await self.database.read(lambda c: costs.sum_usage(c, only))
 
-    async def budgets(self, day: str, scopes: Collection[str]) -> dict[str, Budget]:
+    async def budget_usage(self, day: str, scopes: Collection[str]) -> dict[str, BudgetUsage]:
         """What was spent of these on a day, by scope; nothing at all counts as `Budget()`."""
-        return await self.database.read(lambda c: budgets.spent(c, day, scopes))
+        return await self.database.read(lambda c: budgets.read_usage(c, day, scopes))
 
     # --- reading: questions whether a tool may run --------------------------------------------
 
     async def approval(self, approval_id: str) -> Approval | None:
         """A question."""
-        return await self.database.read(lambda c: approvals.approval(c, approval_id))
+        return await self.database.read(lambda c: approvals.find_approval(c, approval_id))
 
     async def open_approvals(self, key: str | None = None) -> tuple[Approval, ...]:
         """Questions that nobody has answered, the oldest first; `key`: of one conversation."""
-        return await self.database.read(lambda c: approvals.unanswered(c, key))
+        return await self.database.read(lambda c: approvals.open_approvals(c, key))
 
     async def allowed_approval(
         self, session_id: str, tool: str, arguments: str, since: int
     ) -> Approval | None:
         """The newest permission for exactly this call that was not used, asked since a moment."""
         return await self.database.read(
-            lambda c: approvals.allowed(c, session_id, tool, arguments, since)
+            lambda c: approvals.allowed_approval(c, session_id, tool, arguments, since)
         )
 
     # --- reading: what was received -----------------------------------------------------------
 
     async def inbox_entry(self, source: str, event: str) -> InboxEntry | None:
         """Something received, by what a redelivery of it would repeat."""
-        return await self.database.read(lambda c: inbox.entry(c, source, event))
+        return await self.database.read(lambda c: inbox.find_entry(c, source, event))
 
-    async def received(self, inbox_id: str) -> InboxEntry | None:
+    async def inbox_entry_by_id(self, inbox_id: str) -> InboxEntry | None:
         """Something received, by its id here."""
-        return await self.database.read(lambda c: inbox.received(c, inbox_id))
+        return await self.database.read(lambda c: inbox.find_entry_by_id(c, inbox_id))
 
     async def turn_inbox(self, turn_id: str) -> tuple[InboxEntry, ...]:
         """What a turn answers."""
-        return await self.database.read(lambda c: inbox.of_turn(c, turn_id))
+        return await self.database.read(lambda c: inbox.entries_of_turn(c, turn_id))
 
     async def waiting_keys(self) -> tuple[str, ...]:
         """Conversations in which something waits to be answered."""
         return await self.database.read(inbox.waiting_keys)
 
-    async def held(self, session_id: str) -> tuple[InboxEntry, ...]:
+    async def held_entries(self, session_id: str) -> tuple[InboxEntry, ...]:
         """What a suspended session keeps unanswered."""
-        return await self.database.read(lambda c: inbox.held(c, session_id))
+        return await self.database.read(lambda c: inbox.held_entries(c, session_id))
 
-    async def commands(self) -> tuple[InboxEntry, ...]:
+    async def pending_commands(self) -> tuple[InboxEntry, ...]:
         """Commands that were received and not carried out."""
-        return await self.database.read(inbox.commands)
+        return await self.database.read(inbox.pending_commands)
 
     # --- reading: what is to be shown ---------------------------------------------------------
 
-    async def open_items(self) -> tuple[Item, ...]:
+    async def undelivered_items(self) -> tuple[OutboxItem, ...]:
         """What is not delivered yet, by `seq`."""
-        return await self.database.read(outbox.undelivered)
+        return await self.database.read(outbox.undelivered_items)
 
-    async def turn_items(self, turn_id: str) -> tuple[Item, ...]:
+    async def turn_items(self, turn_id: str) -> tuple[OutboxItem, ...]:
         """What a turn wants to be shown, by `seq`; its answer too, while it is written."""
-        return await self.database.read(lambda c: outbox.of_turn(c, turn_id, -1))
+        return await self.database.read(lambda c: outbox.items_of_turn(c, turn_id, -1))
 
-    async def timeline(self, address: str, after: int, limit: int) -> tuple[InboxEntry | Item, ...]:
+    async def timeline(
+        self, address: str, after: int, limit: int
+    ) -> tuple[InboxEntry | OutboxItem, ...]:
         """What a chat shows, by `seq`: the first rows after a number; after 0, the newest.
 
         An item has its place where it became final, so that nothing appears behind a reader.
         """
         try:
-            return await self.database.read(lambda c: together.timeline(c, address, after, limit))
+            return await self.database.read(
+                lambda c: together.read_timeline(c, address, after, limit)
+            )
         except StoreCorrupt:
-            return await self._readable(address, after, limit)
+            return await self._timeline_row_by_row(address, after, limit)
 
-    async def _readable(
+    async def _timeline_row_by_row(
         self, address: str, after: int, limit: int
-    ) -> tuple[InboxEntry | Item, ...]:
+    ) -> tuple[InboxEntry | OutboxItem, ...]:
         """A damaged row hides no other: each is read by itself."""
-        places = await self.database.read(lambda c: together.places(c, address, after, limit))
-        found = list[InboxEntry | Item]()
+        places = await self.database.read(
+            lambda c: together.timeline_seqs(c, address, after, limit)
+        )
+        found = list[InboxEntry | OutboxItem]()
         for seq in places:
             with contextlib.suppress(StoreCorrupt):
-                found += await self.database.read(partial(together.at, seq=seq))
+                found += await self.database.read(partial(together.rows_at, seq=seq))
         return tuple(found)
 
-    async def trace(self, text: str, limit: int = 20) -> tuple[Traced, ...]:
+    async def trace(self, text: str, limit: int = 20) -> tuple[MessageTrace, ...]:
         """What was received by a key, an address or an id, newest first, and what came of it.
 
         The key of a room finds all conversations in it.
         """
-        return await self.database.read(lambda c: together.trace(c, text, limit))
+        return await self.database.read(lambda c: together.find_traces(c, text, limit))
 
-    async def around(self, entry: InboxEntry, corrected: Collection[str]) -> Around:
+    async def entry_context(
+        self, entry: InboxEntry, correction_decisions: Collection[str]
+    ) -> EntryContext:
         """What something received may wait for; `corrected`: the decisions on edits and deletions."""
-        return await self.database.read(lambda c: together.around(c, entry, corrected))
+        return await self.database.read(
+            lambda c: together.entry_context(c, entry, correction_decisions)
+        )
 
-    async def newest(
-        self, platform: str, limit: int, *, ignored: bool = False
+    async def newest_entries(
+        self, platform: str, limit: int, *, ignored_only: bool = False
     ) -> tuple[InboxEntry, ...]:
         """What came from a platform last, the newest first; `ignored`: only what was."""
-        return await self.database.read(lambda c: inbox.newest(c, platform, limit, ignored=ignored))
+        return await self.database.read(
+            lambda c: inbox.newest_entries(c, platform, limit, ignored_only=ignored_only)
+        )
 
-    async def item(self, item_id: str) -> Item | None:
+    async def item(self, item_id: str) -> OutboxItem | None:
         """Something that was to be shown."""
-        return await self.database.read(lambda c: outbox.item(c, item_id))
+        return await self.database.read(lambda c: outbox.find_item(c, item_id))
 
     # --- the rest -----------------------------------------------------------------------------
 
-    async def census(self) -> Census:
+    async def count_records(self) -> StoreCounts:
         """Count what is there; the sessions are looked at one by one, so do not ask often."""
-        return await self.database.read(census.taken)
+        return await self.database.read(census.count_records)
 
     async def get_value(self, shelf: str, name: str) -> str | None:
         """A small value."""
-        return await self.database.read(lambda c: values.value(c, shelf, name))
+        return await self.database.read(lambda c: values.read_value(c, shelf, name))
 
     async def values(self, shelf: str) -> dict[str, str]:
         """All small values of one owner."""
-        return await self.database.read(lambda c: values.values(c, shelf))
+        return await self.database.read(lambda c: values.read_values(c, shelf))
 
     @property
     def damage(self) -> str:
         """What somebody found to be damaged since the start; empty: nothing so far."""
         return self.database.damage
 
-    async def findings(self) -> tuple[str, ...]:
+    async def find_problems(self) -> tuple[str, ...]:
         """All that is wrong in the database, in sentences."""
         try:
-            return await self.database.read(soundness.findings)
+            return await self.database.read(soundness.find_problems)
         except StoreCorrupt as error:
             return (str(error),)
 
-    def count(self) -> Counts:
+    def count_queries(self) -> QueryCounts:
         """Count statements and commits from now on."""
-        return self.database.count()
+        return self.database.count_queries()

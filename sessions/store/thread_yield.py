@@ -10,15 +10,15 @@ a moment, until one of them is done; the same commits then took at most 20 ms.
 import threading
 from collections.abc import Callable
 
-LATE = 0.004
+LATE_AFTER_SECONDS = 0.004
 """Seconds without an answer of any thread after which the loop stands still."""
-PAUSE = 0.001
+YIELD_SECONDS = 0.001
 """Seconds for which it does so at most."""
-MOST_IN_VAIN = 50
+MAX_FRUITLESS_YIELDS = 50
 """How often: after that it is the disk that is slow, and standing still does not help."""
 
 
-class Courtesy:
+class ThreadYielder:
     """Watches over the jobs that a loop has given to its threads."""
 
     def __init__(
@@ -28,35 +28,35 @@ class Courtesy:
     ) -> None:
         self._call_later = call_later
         self._answered = answered or threading.Event()
-        self._underway = 0
-        self._in_vain = 0
+        self._pending_jobs = 0
+        self._fruitless_yields = 0
         self._watching = False
 
-    def begun(self) -> None:
+    def on_job_submitted(self) -> None:
         """A thread has got a job; called in the loop."""
-        self._underway += 1
+        self._pending_jobs += 1
         if not self._watching:
-            self._watch()
+            self._schedule_check()
 
-    def answered(self) -> None:
+    def on_jobs_done(self) -> None:
         """A thread has done jobs; called there."""
         self._answered.set()
 
-    def ended(self, jobs: int) -> None:
+    def on_results_seen(self, jobs: int) -> None:
         """The loop has seen these answers."""
-        self._underway -= jobs
-        self._in_vain = 0
+        self._pending_jobs -= jobs
+        self._fruitless_yields = 0
 
-    def _watch(self) -> None:
+    def _schedule_check(self) -> None:
         self._watching = True
         self._answered.clear()
-        self._call_later(LATE, self._look)
+        self._call_later(LATE_AFTER_SECONDS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._watching = False
-        if not self._underway:
+        if not self._pending_jobs:
             return
-        if not self._answered.is_set() and self._in_vain < MOST_IN_VAIN:
-            self._in_vain += 1
-            self._answered.wait(PAUSE)
-        self._watch()
+        if not self._answered.is_set() and self._fruitless_yields < MAX_FRUITLESS_YIELDS:
+            self._fruitless_yields += 1
+            self._answered.wait(YIELD_SECONDS)
+        self._schedule_check()

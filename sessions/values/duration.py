@@ -14,7 +14,7 @@ class Duration(float):
     @classmethod
     def parse(cls, written: object) -> "Duration":
         """Read a span; raises `ValueError` with one sentence when it is none."""
-        seconds = _seconds(written)
+        seconds = _parse_seconds(written)
         if not 0 <= seconds < float("inf"):
             raise ValueError(_EXPECTED)
         return cls(seconds)
@@ -31,7 +31,7 @@ class Duration(float):
 _EXPECTED = 'must be a span of time such as "24h", "1h 30m" or a number of seconds'
 
 
-def _seconds(written: object) -> float:
+def _parse_seconds(written: object) -> float:
     if isinstance(written, (int, float)) and not isinstance(written, bool):
         return float(written)
     bare = written.strip().lower() if isinstance(written, str) else ""

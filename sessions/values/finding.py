@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-Level = Literal["ok", "warn", "fail"]
+FindingLevel = Literal["ok", "warn", "fail"]
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -14,7 +14,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     found it can do about it, when asked; empty when that is for people alone.
     """
 
-    level: Level
+    level: FindingLevel
     subject: str
     text: str
     fix: str = ""

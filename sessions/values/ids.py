@@ -27,7 +27,7 @@ class Ids:
         return f"{kind}_{_base32(self._last)}"
 
 
-def made_of(*parts: str) -> str:
+def stable_id(*parts: str) -> str:
     """What an id is made of that must be the same wherever somebody makes it of the same parts."""
     text = "\0".join(parts).encode(errors="surrogatepass")
     return _base32(int.from_bytes(blake2b(text, digest_size=_DIGEST_BYTES).digest()))

@@ -5,25 +5,25 @@ No name but `localhost` counts: what a name means is decided elsewhere, and may 
 
 import ipaddress
 
-NAMES = frozenset({"localhost", "localhost."})
+LOOPBACK_NAMES = frozenset({"localhost", "localhost."})
 
 
-def plain(host: str) -> str:
+def normalize_host(host: str) -> str:
     """Write an address as it is listened on: no brackets, and IPv4 as what it is."""
     bare = host.strip().removeprefix("[").removesuffix("]").lower()
-    address = _address(bare)
+    address = _parse_address(bare)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped) if mapped else bare
 
 
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine can connect to it, or from it."""
-    bare = plain(host)
-    address = _address(bare)
-    return address.is_loopback if address else bare in NAMES
+    bare = normalize_host(host)
+    address = _parse_address(bare)
+    return address.is_loopback if address else bare in LOOPBACK_NAMES
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:

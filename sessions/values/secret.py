@@ -9,12 +9,12 @@ class Secret:
     `source` reads it once more from where it came, and gives "" where nothing is to be had.
     """
 
-    __slots__ = ("_heard", "_source", "_value")
+    __slots__ = ("_listeners", "_read_source", "_value")
 
-    def __init__(self, value: str, source: Callable[[], str] | None = None) -> None:
+    def __init__(self, value: str, read_source: Callable[[], str] | None = None) -> None:
         self._value = value
-        self._source = source
-        self._heard: list[Callable[[Secret], None]] = []
+        self._read_source = read_source
+        self._listeners: list[Callable[[Secret], None]] = []
 
     def reveal(self) -> str:
         """Give the real value; call it only where the value leaves for its service."""
@@ -22,20 +22,20 @@ class Secret:
 
     def reread(self) -> "Secret":
         """Give what stands at its source by now; itself where that is the same. May block."""
-        value = self._source() if self._source else ""
+        value = self._read_source() if self._read_source else ""
         if value in {"", self._value}:
             return self
-        newer = Secret(value, self._source)
-        newer._heard = self._heard
+        newer = Secret(value, self._read_source)
+        newer._listeners = self._listeners
         return newer
 
-    def watch(self, hear: Callable[["Secret"], None]) -> None:
+    def on_replaced(self, listener: Callable[["Secret"], None]) -> None:
         """Have somebody hear of those that come after it."""
-        self._heard.append(hear)
+        self._listeners.append(listener)
 
-    def announce(self) -> None:
+    def notify_listeners(self) -> None:
         """Tell who watches that this one is in use from now on."""
-        for hear in self._heard:
+        for hear in self._listeners:
             hear(self)
 
     def __repr__(self) -> str:

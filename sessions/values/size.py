@@ -11,8 +11,8 @@ _UNITS = {
     "mib": 1024**2,
     "gib": 1024**3,
 }
-_WRITTEN = {"GB": 1000**3, "MB": 1000**2, "KB": 1000}
-_FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?i?b)?")
+_DISPLAY_UNITS = {"GB": 1000**3, "MB": 1000**2, "KB": 1000}
+_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?i?b)?")
 _EXPECTED = 'must be an amount such as "20MB", "512 KB" or a number of bytes'
 
 
@@ -26,24 +26,24 @@ class Size(int):
         """Read an amount; raises `ValueError` with one sentence when it is none."""
         if isinstance(written, int) and not isinstance(written, bool) and written >= 0:
             return cls(written)
-        found = _FORM.fullmatch(written.strip().lower()) if isinstance(written, str) else None
+        found = _PATTERN.fullmatch(written.strip().lower()) if isinstance(written, str) else None
         if found is None or found[2] == "ib":
             raise ValueError(_EXPECTED)
         return cls(round(float(found[1]) * _UNITS[found[2] or "b"]))
 
     def __str__(self) -> str:
-        for unit, size in _WRITTEN.items():
+        for unit, size in _DISPLAY_UNITS.items():
             if self and self % size == 0:
                 return f"{self // size}{unit}"
         return int.__repr__(self)
 
 
-def in_words(size: int) -> str:
+def format_size(size: int) -> str:
     """Say about how much it is: `640 bytes`, `120 KB`, `3.5 MB`."""
     if size == 1:
         return "1 byte"
     # A number that would be rounded up to a thousand is one of the next unit.
-    for unit, worth in _WRITTEN.items():
+    for unit, worth in _DISPLAY_UNITS.items():
         if size >= worth or round(size / (worth // 1000)) == 1000:  # noqa: PLR2004
             return f"{size / worth:.1f}".removesuffix(".0") + f" {unit}"
     return f"{size} bytes"

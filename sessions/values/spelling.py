@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def closest_match(word: str, known: Iterable[str]) -> str | None:
     """Find the known word closest to a misspelt one, or None when nothing is close."""
     lowered = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
@@ -14,5 +14,5 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Write the hint that follows an error about a word: ` (did you mean …?)`, or nothing."""
-    found = nearest(word, known)
+    found = closest_match(word, known)
     return f" (did you mean {found}?)" if found else ""

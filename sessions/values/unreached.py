@@ -5,7 +5,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-_BY_NUMBER = {
+_REASONS_BY_ERRNO = {
     errno.ECONNREFUSED: "the connection is refused: nothing listens there",
     errno.ECONNRESET: "the connection was cut",
     errno.EHOSTUNREACH: "there is no way to that machine",
@@ -14,7 +14,7 @@ _BY_NUMBER = {
 }
 
 
-def why_unreached(error: BaseException) -> str:
+def describe_network_error(error: BaseException) -> str:
     """Find the cause below whatever libraries made of it; empty when it is of no such kind."""
     causes = list(_causes(error))
     if any(isinstance(cause, socket.gaierror) for cause in causes):
@@ -26,8 +26,8 @@ def why_unreached(error: BaseException) -> str:
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
             return f"no TLS can be spoken with it ({getattr(cause, 'reason', '') or 'TLS'})"
-        if isinstance(cause, OSError) and cause.errno in _BY_NUMBER:
-            return _BY_NUMBER[cause.errno]
+        if isinstance(cause, OSError) and cause.errno in _REASONS_BY_ERRNO:
+            return _REASONS_BY_ERRNO[cause.errno]
     slow = any(isinstance(cause, TimeoutError) for cause in causes)
     return "no answer in time" if slow else ""
 

@@ -11,7 +11,7 @@ import re
 import sys
 from itertools import count
 
-from gateway.operate.selftest.plain_http import Connection, listening
+from gateway.operate.selftest.plain_http import Connection, serve
 from tests.fakes.dialects.choose import dialect_for
 from tests.fakes.dialects.steps import Said
 from tests.fakes.model_script import Done, Finish, Head, Text, Usage
@@ -99,7 +99,7 @@ class AnswerService:
     def _write_due(self, now: float) -> None:
         while self._due and self._due[0][0] <= now:
             moment, _, stream = heapq.heappop(self._due)
-            if stream.to.closed:
+            if stream.to.is_closed:
                 continue
             stream.left -= 1
             if stream.left > 0:
@@ -115,7 +115,7 @@ def _now() -> float:
 
 async def _serve() -> None:
     service = AnswerService()
-    async with listening(service.asked) as port:
+    async with serve(service.asked) as port:
         print(port, flush=True)  # noqa: T201 - whoever started this reads it
         await service.run()
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from gateway.operate.selftest.plain_http import Connection, listening
+from gateway.operate.selftest.plain_http import Connection, serve
 from tests.bench.answer_service import question
 from tests.bench.orders import (
     GROUP,
@@ -340,7 +340,7 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async with listening(service.asked) as port:
+    async with serve(service.asked) as port:
         print(port, flush=True)  # noqa: T201 - whoever started this reads it
         while line := await reader.readline():
             report = await service.obey(read_order(line))

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from tests.bench.chat_service import TOKEN
 from tests.bench.orders import Order, Reach, Reached, Report
 
@@ -212,7 +212,9 @@ class Contestant:
         await asyncio.sleep(0.05)  # the order is there before the program is
         began = asyncio.get_running_loop().time()
         environ = {
-            name: value for name, value in environment().items() if not name.startswith(_OTHERS)
+            name: value
+            for name, value in read_environment().items()
+            if not name.startswith(_OTHERS)
         }
         environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
         environ |= {

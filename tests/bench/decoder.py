@@ -32,7 +32,7 @@ from agent.model.contract import (
     TextChunk,
     UsageChunk,
 )
-from agent.providers.registry import build
+from agent.providers.registry import build_provider
 from sessions.records import Message
 from tests.bench.corpus import Recording, as_received, recordings
 from tests.fakes.agent_kit import settings_for
@@ -89,7 +89,7 @@ class Sides:
         }
         self._openai = openai.AsyncOpenAI(base_url=_URL, **options)
         self._anthropic = anthropic.AsyncAnthropic(base_url=_URL, open_telemetry=False, **options)
-        self._ours: Any = build(settings_for(self._protocol, _URL))
+        self._ours: Any = build_provider(settings_for(self._protocol, _URL))
         self._over(self._ours)
 
     def _over(self, provider: Any) -> None:

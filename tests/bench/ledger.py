@@ -7,7 +7,7 @@ six ops. `tests/bench/test_ledger_cost.py` holds the limit.
 import time
 from collections.abc import Callable
 
-from gateway.observe.metrics import Ledger
+from gateway.observe.metrics import Metrics
 from platforms.core.contract import Address, Edit, Op, Post, React, Receipt, Typing
 from sessions.changes import (
     AppendMessages,
@@ -33,7 +33,7 @@ OPS: tuple[Op, ...] = (
 )
 
 
-def turn(number: int) -> Callable[[Ledger], None]:
+def turn(number: int) -> Callable[[Metrics], None]:
     """Make all records of a turn, and give what tells them to a ledger."""
     id_ = f"t{number}"
     received = InboxEntry(
@@ -59,14 +59,14 @@ def turn(number: int) -> Callable[[Ledger], None]:
     )
     receipt = Receipt("m1")
 
-    def tell(ledger: Ledger) -> None:
-        ledger.accepted(received, new=True)
-        ledger.applied(asked)
-        ledger.spoke(id_, 3)
+    def tell(ledger: Metrics) -> None:
+        ledger.on_accepted(received, new=True)
+        ledger.on_applied(asked)
+        ledger.on_first_text(id_, 3)
         for changes in committed:
-            ledger.applied(changes)
+            ledger.on_applied(changes)
         for op in OPS:
-            ledger.delivered("telegram", op, receipt)
+            ledger.on_delivered("telegram", op, receipt)
 
     return tell
 
@@ -92,7 +92,7 @@ def answer(turn_id: str, number: int) -> EndAttempt:
 
 def cost(turns: int = 2_000, rounds: int = 5) -> float:
     """Give the seconds of CPU time that a turn takes; the best round, since others disturb."""
-    ledger, best = Ledger(), float("inf")
+    ledger, best = Metrics(), float("inf")
     for _ in range(rounds):
         told = [turn(number) for number in range(turns)]
         began = time.process_time()

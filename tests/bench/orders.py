@@ -37,7 +37,7 @@ class Say(msgspec.Struct, frozen=True, tag=True):
 
 
 class Heard(msgspec.Struct, frozen=True, tag=True):
-    """Wait until each of some chats has been sent something since the last `Say`, or no longer."""
+    """Wait until each of some chats has been sent something since the last `SendNotice`, or no longer."""
 
     first: int
     chats: int

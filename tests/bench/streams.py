@@ -27,10 +27,10 @@ from msgspec.structs import replace
 
 from agent.events import AgentEvent, TextDelta
 from agent.settings import ModelSettings
-from gateway.operate.cli.run import spare_the_collector
+from gateway.operate.cli.run import tune_garbage_collector
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings, GatewaySettings, LimitSettings, Settings
-from gateway.turns.run import Work
+from gateway.turns.run import TurnRun
 from platforms.core.contract import Live, PlatformSpec, Repeat
 from sessions.records import TurnState
 from tests.bench.model import Report
@@ -144,15 +144,15 @@ class Outcome(msgspec.Struct, frozen=True):
 @contextlib.contextmanager
 def _listening(heard: Heard) -> Iterator[None]:
     """Note each piece of text once the turn is through with it."""
-    emit = Work._emit
+    emit = TurnRun._emit
 
-    def listened(work: Work, event: AgentEvent) -> None:
+    def listened(work: TurnRun, event: AgentEvent) -> None:
         emit(work, event)
         if type(event) is TextDelta:
             heard.take(event.text)
 
     with pytest.MonkeyPatch.context() as probed:
-        probed.setattr(Work, "_emit", listened)  # the only place where all tokens pass
+        probed.setattr(TurnRun, "_emit", listened)  # the only place where all tokens pass
         yield
 
 
@@ -205,7 +205,7 @@ async def stream(
     spec = PlatformSpec("memory", Nothing, lambda _config, _given: screen)
     heard = Heard()
     async with _service(load, core) as (url, report), asyncio.TaskGroup() as group:
-        runner = GatewayRunner(_settings(load, url), home, specs={"memory": spec}, http=False)
+        runner = GatewayRunner(_settings(load, url), home, specs={"memory": spec}, serve_http=False)
         group.create_task(runner.run())
         async with asyncio.timeout(_PATIENCE):
             await runner.ready.wait()
@@ -245,7 +245,7 @@ def _waited() -> float:
 @contextlib.contextmanager
 def _collecting_as_the_daemon() -> Iterator[None]:
     usual = gc.get_threshold()
-    spare_the_collector()
+    tune_garbage_collector()
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.operate.selftest.plain_http import listening
+from gateway.operate.selftest.plain_http import serve
 from tests.bench.chat_service import TOKEN, ChatService
 from tests.bench.contestants import Cores, Floor, Ours, entered
 from tests.bench.measures import Bench, Sizes, kills, new_chats, paced, saturation, streaming
@@ -81,7 +81,7 @@ class Program:
 @contextlib.asynccontextmanager
 async def program() -> AsyncIterator[Program]:
     service = ChatService()
-    async with listening(service.asked) as port, aiohttp.ClientSession() as client:
+    async with serve(service.asked) as port, aiohttp.ClientSession() as client:
         yield Program(client, service, f"http://127.0.0.1:{port}")
 
 

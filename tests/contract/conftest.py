@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessions.store import prepare
-from sessions.store.engine import place
+from sessions.store.engine import parse_url
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.fakes import postgres
@@ -23,7 +23,7 @@ def postgres_server() -> Iterator[postgres.Server]:
 def postgres_url(postgres_server: postgres.Server) -> str:
     """A database with our tables, for one test after the other."""
     url = postgres_server.database()
-    prepare.prepare(place(url))
+    prepare.prepare(parse_url(url))
     return url
 
 

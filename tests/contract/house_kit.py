@@ -55,7 +55,7 @@ async def house(
         scripted(model, {service.name: service.config()}, access, **changes),
         home,
         specs={service.name: service.spec()},
-        http=service.served,
+        serve_http=service.served,
         tools=tools,
         clock=clock_here(),
     )
@@ -70,4 +70,4 @@ async def house(
                 yield House(runner, task, adapter)
         finally:
             runner.stopping.set()
-            runner.hurry.set()
+            runner.skip_drain.set()

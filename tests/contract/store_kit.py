@@ -11,9 +11,9 @@ from sessions.records import (
     ApprovalState,
     InboxEntry,
     InboxState,
-    Item,
     ItemState,
     Message,
+    OutboxItem,
     TurnState,
 )
 from sessions.store.store import SessionStore
@@ -102,8 +102,8 @@ def item(
     final: bool = True,
     turn: str | None = None,
     address: str = ADDRESS,
-) -> Item:
-    return Item(
+) -> OutboxItem:
+    return OutboxItem(
         id=id_,
         address=address,
         kind="answer",

@@ -34,7 +34,7 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
-from platforms.core.split import SMALLEST_LIMIT
+from platforms.core.split import MIN_LIMIT
 from tests.contract.adapter_kit import Stage, available, several, side_by_side, staged
 from tests.contract.services.contract import Service, Trouble
 
@@ -54,7 +54,7 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
 
 async def test_capabilities_leave_room_to_work_with(stage: Stage) -> None:
     can = stage.adapter.capabilities
-    assert can.text_limit >= 2 * SMALLEST_LIMIT  # room for a mark, too
+    assert can.text_limit >= 2 * MIN_LIMIT  # room for a mark, too
     assert can.burst >= 1
     assert can.per_second > 0
     assert can.live_interval >= 0

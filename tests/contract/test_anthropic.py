@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from agent import errors
-from agent.answer.accumulate import Accumulator, Finish, StepResult
-from agent.answer.call_slots import Shape
-from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.answer.accumulate import Accumulator, FinishReason, StepResult
+from agent.answer.call_slots import ArgumentsState
+from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
 from agent.model.contract import (
     CallChunk,
     Chunk,
@@ -31,8 +31,8 @@ from agent.model.contract import (
     ToolSchema,
     UsageChunk,
 )
-from agent.providers.anthropic.messages import Anthropic
-from agent.providers.registry import ListsModels, build
+from agent.providers.anthropic.messages import AnthropicProvider
+from agent.providers.registry import SupportsListModels, build_provider
 from agent.providers.transport.connections import STREAMS_PER_CLIENT
 from agent.settings import TargetSettings
 from sessions.records import Message
@@ -47,13 +47,13 @@ REQUEST = ModelRequest("scripted", "Be kind.", (Message("user", "hello"),), (REA
 OPENED = OpenedChunk("req_scripted")
 
 
-async def collect(provider: Anthropic, request: ModelRequest = REQUEST) -> list[Chunk]:
+async def collect(provider: AnthropicProvider, request: ModelRequest = REQUEST) -> list[Chunk]:
     async with asyncio.timeout(5), provider.stream(request) as chunks:
         return [chunk async for chunk in chunks]
 
 
 async def until_it_breaks(
-    provider: Anthropic, request: ModelRequest
+    provider: AnthropicProvider, request: ModelRequest
 ) -> tuple[list[Chunk], errors.ProviderError | None]:
     """What came, and how it ended."""
     read: list[Chunk] = []
@@ -66,14 +66,16 @@ async def until_it_breaks(
     return read, None
 
 
-async def told(provider: Anthropic, request: ModelRequest = REQUEST) -> list[Chunk]:
+async def told(provider: AnthropicProvider, request: ModelRequest = REQUEST) -> list[Chunk]:
     return [chunk for chunk in await collect(provider, request) if not isinstance(chunk, PingChunk)]
 
 
 @asynccontextmanager
-async def serving(*scripts: Script | Handler) -> AsyncIterator[tuple[Anthropic, ModelServer]]:
+async def serving(
+    *scripts: Script | Handler,
+) -> AsyncIterator[tuple[AnthropicProvider, ModelServer]]:
     async with ModelServer(*scripts) as server:
-        provider = Anthropic(settings_for("anthropic", server.url))
+        provider = AnthropicProvider(settings_for("anthropic", server.url))
         try:
             yield provider, server
         finally:
@@ -157,15 +159,17 @@ async def test_an_answer_in_one_piece_says_the_same_as_a_stream() -> None:
         streamed = put_together(await collect(provider))
         request = msgspec.structs.replace(REQUEST, stream=False)
         whole = put_together(await collect(provider, request))
-        assert whole == msgspec.structs.replace(streamed, received=whole.received, whole=True)
+        assert whole == msgspec.structs.replace(
+            streamed, received_characters=whole.received_characters, unstreamed=True
+        )
         assert [request.stream for request in server.requests] == [True, False]
-    assert (streamed.text, streamed.reasoning, streamed.finish) == (
+    assert (streamed.text, streamed.reasoning, streamed.finish_reason) == (
         "Hello",
         "hm",
-        Finish.TOOL_CALLS,
+        FinishReason.TOOL_CALLS,
     )
-    assert [(made.id, made.shape, made.sealed) for made in streamed.calls] == [
-        ("c1", Shape.WHOLE, True)
+    assert [(made.id, made.arguments_state, made.sealed) for made in streamed.calls] == [
+        ("c1", ArgumentsState.COMPLETE, True)
     ]
 
 
@@ -258,26 +262,29 @@ async def test_the_content_is_what_the_sdk_itself_reads() -> None:
     ("script", "error", "words"),
     [
         pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
-        pytest.param("S401", errors.Unauthorized, "scripted error", id="401"),
+        pytest.param("S401", errors.ApiKeyRejected, "scripted error", id="401"),
         pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
-        pytest.param("S403", errors.Unauthorized, "scripted error", id="403"),
+        pytest.param("S403", errors.ApiKeyRejected, "scripted error", id="403"),
         pytest.param("S404", errors.BadRequest, "scripted error", id="404"),
         pytest.param("S413", errors.ContextTooLong, "scripted error", id="413"),
         pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
         pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
         pytest.param("S529", errors.Overloaded, "scripted error", id="529"),
         pytest.param('S400"credit balance is too low"', errors.OutOfCredit, "low", id="credit"),
-        pytest.param("RST", errors.Cut, "reset by peer", id="reset before the headers"),
-        pytest.param("FIN", errors.Cut, "disconnected", id="closed before the headers"),
-        pytest.param('H T"a" RST', errors.Cut, "reset by peer", id="reset in the body"),
-        pytest.param('H T"a" FIN', errors.Cut, "incomplete", id="closed in the body"),
+        pytest.param("RST", errors.ConnectionLost, "reset by peer", id="reset before the headers"),
+        pytest.param("FIN", errors.ConnectionLost, "disconnected", id="closed before the headers"),
+        pytest.param('H T"a" RST', errors.ConnectionLost, "reset by peer", id="reset in the body"),
+        pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
         pytest.param('H E529"busy" EOF', errors.Overloaded, "busy", id="overloaded inside"),
         pytest.param('H E429"slow" EOF', errors.RateLimited, "slow", id="rate limit inside"),
-        pytest.param('H E401"no" EOF', errors.Unauthorized, "no", id="key refused inside"),
+        pytest.param('H E401"no" EOF', errors.ApiKeyRejected, "no", id="key refused inside"),
         pytest.param(
-            'H X"event: error\ndata: upstream\n\n" EOF', errors.Cut, "upstream", id="in plain text"
+            'H X"event: error\ndata: upstream\n\n" EOF',
+            errors.ConnectionLost,
+            "upstream",
+            id="in plain text",
         ),
-        pytest.param('H X"data: {]\n\n" EOF', errors.Cut, "unreadable", id="no JSON"),
+        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="no JSON"),
     ],
 )
 async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
@@ -313,13 +320,13 @@ async def test_text_that_came_before_an_error_is_given_first() -> None:
     async with serving('H T"half" RST') as (provider, _):
         chunks, broken = await until_it_breaks(provider, REQUEST)
     assert chunks[-1] == TextChunk("half")
-    assert type(broken) is errors.Cut
+    assert type(broken) is errors.ConnectionLost
 
 
 async def test_a_server_that_is_not_there_is_named() -> None:
     async with ModelServer() as server:
         settings = settings_for("anthropic", server.url)
-    provider = Anthropic(settings)
+    provider = AnthropicProvider(settings)
     with pytest.raises(errors.Overloaded, match=f"no connection to {settings.base_url}"):
         await collect(provider)
     with pytest.raises(errors.Overloaded, match=f"no connection to {settings.base_url}"):
@@ -328,7 +335,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
 
 
 async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
-    provider = Anthropic(settings_for("anthropic", "gopher://127.0.0.1"))
+    provider = AnthropicProvider(settings_for("anthropic", "gopher://127.0.0.1"))
     with pytest.raises(
         errors.BadRequest, match=r"gopher://127\.0\.0\.1 is not an address we can use"
     ):
@@ -343,7 +350,7 @@ async def test_an_address_of_nonsense_is_the_operator_s_to_repair() -> None:
 async def test_the_request_says_what_it_must_wherever_the_service_is(ending: str) -> None:
     async with ModelServer(ok("x")) as server:
         settings = settings_for("anthropic", server.url.removesuffix("/v1") + ending)
-        provider = Anthropic(settings)
+        provider = AnthropicProvider(settings)
         await collect(provider)
         await provider.aclose()
         (request,) = server.requests
@@ -368,11 +375,11 @@ async def test_the_environment_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-other")
         monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "other")
         settings = msgspec.structs.replace(settings_for("anthropic", server.url), api_key=None)
-        provider = Anthropic(settings)
+        provider = AnthropicProvider(settings)
         await collect(provider)
         await provider.aclose()
         assert not any("other" in value for value in server.requests[0].headers.values())
-        official = Anthropic(msgspec.structs.replace(settings, base_url=None))
+        official = AnthropicProvider(msgspec.structs.replace(settings, base_url=None))
         with official._clients.lease() as client:
             assert client.base_url.host == "api.anthropic.com"
         await official.aclose()
@@ -435,7 +442,7 @@ async def test_thoughts_that_are_refused_are_left_out_of_that_one_conversation_o
 
     def conversation(signature: str) -> ModelRequest:
         part = {"type": "thinking", "thinking": "Hm.", "signature": signature}
-        row = write_thoughts(Thoughts("anthropic/scripted", parts=(part,)))
+        row = encode_reasoning(ReasoningBlocks("anthropic/scripted", parts=(part,)))
         said = Message("assistant", "Hello.", reasoning=row)
         return msgspec.structs.replace(
             REQUEST, messages=(*REQUEST.messages, said, Message("user", "x"))
@@ -471,8 +478,8 @@ async def test_a_refusal_that_nothing_can_be_left_out_for_is_final() -> None:
 
 async def test_lists_the_models_of_the_server() -> None:
     async with ModelServer(models=["a", "b"]) as server:
-        provider = build(settings_for("anthropic", server.url))
-        assert isinstance(provider, ListsModels)
+        provider = build_provider(settings_for("anthropic", server.url))
+        assert isinstance(provider, SupportsListModels)
         assert await provider.list_models() == ("a", "b")
         await provider.aclose()
 
@@ -482,7 +489,7 @@ async def test_a_server_without_a_list_is_said_to_have_none(path: str) -> None:
     async with ModelServer() as server:
         url = server.url.removesuffix("/v1") + path
         settings = TargetSettings(provider="anthropic", base_url=url, timeouts=SCALED)
-        provider = Anthropic(settings)
+        provider = AnthropicProvider(settings)
         with pytest.raises(errors.BadRequest):
             await provider.list_models()
         await provider.aclose()
@@ -536,10 +543,10 @@ async def test_many_streams_at_once_are_shared_out_over_several_clients() -> Non
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(collect(provider)) for _ in range(count)]
             await server.request(count)
-            assert sorted(provider._clients.loads) == [10, STREAMS_PER_CLIENT]
+            assert sorted(provider._clients.stream_counts) == [10, STREAMS_PER_CLIENT]
             for task in tasks:
                 task.cancel()
-        assert sorted(provider._clients.loads) == [0, 0]
+        assert sorted(provider._clients.stream_counts) == [0, 0]
 
 
 def test_nothing_loads_the_sdk_before_the_provider_is_built() -> None:
@@ -547,7 +554,7 @@ def test_nothing_loads_the_sdk_before_the_provider_is_built() -> None:
         "import sys, agent.providers.registry, agent.providers.anthropic.request, "
         "agent.providers.anthropic.wire; print('anthropic' in sys.modules); "
         "from agent.settings import TargetSettings; "
-        "agent.providers.registry.build(TargetSettings(provider='anthropic')); "
+        "agent.providers.registry.build_provider(TargetSettings(provider='anthropic')); "
         "print('anthropic' in sys.modules, 'openai' in sys.modules)"
     )
     shown = subprocess.run(

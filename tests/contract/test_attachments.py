@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.media.fetch import CANNOT_LISTEN, FAILED, Attachments, Bounds
-from gateway.media.incoming import attachments
-from gateway.media.speech import Listener, NotHeard, Speech
+from gateway.media.fetch import INTERNAL_ERROR, NO_TRANSCRIPTION, AttachmentFetcher, FetchLimits
+from gateway.media.incoming import plan_attachments
+from gateway.media.speech import RecordingReader, SpeechToText, TranscriptionFailed
 from platforms.core.contract import Address, File
 from sessions.records import Attachment
 from sessions.values.clock import SystemClock
@@ -22,7 +22,13 @@ from tests.fakes.senders import PLATFORMS, Sender, Sent
 JPEG = b"\xff\xd8\xff\xe0"
 PNG = b"\x89PNG\r\n\x1a\n"
 CONTENT = bytes(range(256)) * 4_000  # about a megabyte
-BOUNDS = Bounds(largest=2_000_000, silence=0.3, whole=5.0, pause=0.01, reserve=0)
+BOUNDS = FetchLimits(
+    max_bytes=2_000_000,
+    idle_seconds=0.3,
+    file_seconds=5.0,
+    retry_delay_seconds=0.01,
+    reserved_bytes=0,
+)
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -35,14 +41,14 @@ async def received(
     person: Sender,
     workspace: Path,
     sent: Sent,
-    bounds: Bounds = BOUNDS,
-    listener: Listener | None = None,
+    bounds: FetchLimits = BOUNDS,
+    listener: SpeechToText | None = None,
 ) -> Attachment:
     """Send a file and have it fetched; gives what came of it."""
     event = await person.send(sent)
-    service = Attachments(lambda _: person.adapter, SystemClock(), listener, bounds)
-    files = attachments("i_0123456789abcdef", event.parts)
-    (file,) = await service.settle(files, event.address, workspace)
+    service = AttachmentFetcher(lambda _: person.adapter, SystemClock(), listener, bounds)
+    files = plan_attachments("i_0123456789abcdef", event.parts)
+    (file,) = await service.fetch_all(files, event.address, workspace)
     return file
 
 
@@ -62,8 +68,8 @@ class Ears:
         self._heard = heard
         self.listened: list[tuple[bytes, str]] = []
 
-    async def heard(self, speech: Speech, media_type: str, size: int) -> str:
-        self.listened.append((await speech(), media_type))
+    async def transcribe(self, read_recording: RecordingReader, media_type: str, size: int) -> str:
+        self.listened.append((await read_recording(), media_type))
         if isinstance(self._heard, Exception):
             raise self._heard
         return self._heard
@@ -82,7 +88,7 @@ async def test_what_is_attached_lies_in_the_workspace_as_it_was(
     assert file.fetched
     assert (file.media_type, file.size) == (sent.media_type, len(content))
     assert file.voice is (kind == "voice")
-    assert file.trouble == (CANNOT_LISTEN if kind == "voice" else "")
+    assert file.trouble == (NO_TRANSCRIPTION if kind == "voice" else "")
     assert (tmp_path / "w" / file.path).read_bytes() == content
     assert left(tmp_path / "w") == [file.path]
 
@@ -110,14 +116,16 @@ async def test_a_voice_message_is_listened_to_and_a_piece_of_music_is_not(
     assert (music.fetched, music.heard, len(ears.listened)) == (True, "", 1)
 
 
-@pytest.mark.parametrize("error", [NotHeard("it hums"), OSError("a bug")], ids=["said", "a bug"])
+@pytest.mark.parametrize(
+    "error", [TranscriptionFailed("it hums"), OSError("a bug")], ids=["said", "a bug"]
+)
 async def test_what_cannot_be_heard_is_still_a_file(
     person: Sender, tmp_path: Path, error: Exception
 ) -> None:
     file = await received(person, tmp_path, Sent("voice", b"Ogg"), listener=Ears(error))
     assert file.fetched
     assert not file.heard
-    assert "it hums" in file.trouble or file.trouble == FAILED
+    assert "it hums" in file.trouble or file.trouble == INTERNAL_ERROR
     assert (tmp_path / file.path).read_bytes() == b"Ogg"
 
 
@@ -131,8 +139,10 @@ async def test_what_is_there_is_not_asked_for_again(person: Sender, tmp_path: Pa
 async def test_a_file_that_is_gone_is_said_to_be(person: Sender, tmp_path: Path) -> None:
     event = await person.send(Sent("document", CONTENT))
     person.forget()
-    service = Attachments(lambda _: person.adapter, SystemClock(), None, BOUNDS)
-    (file,) = await service.settle(attachments("i_0", event.parts), event.address, tmp_path / "w")
+    service = AttachmentFetcher(lambda _: person.adapter, SystemClock(), None, BOUNDS)
+    (file,) = await service.fetch_all(
+        plan_attachments("i_0", event.parts), event.address, tmp_path / "w"
+    )
     assert not file.fetched
     assert file.trouble
     assert left(tmp_path / "w") == []
@@ -167,7 +177,7 @@ async def test_a_silent_server_is_given_up(person: Sender, tmp_path: Path) -> No
 async def test_a_file_that_takes_too_long_is_given_up(person: Sender, tmp_path: Path) -> None:
     gate = asyncio.Event()
     person.downloads.plan(Going(after=100_000, gate=gate))
-    bounds = Bounds(silence=60.0, whole=0.3, reserve=0)
+    bounds = FetchLimits(idle_seconds=60.0, file_seconds=0.3, reserved_bytes=0)
     file = await received(person, tmp_path, Sent("document", CONTENT), bounds)
     gate.set()
     assert "it did not come within 0.3 s" in file.trouble
@@ -197,12 +207,12 @@ async def test_a_link_in_the_way_is_not_followed(
     outside, workspace = tmp_path / "outside", tmp_path / "w"
     outside.mkdir()
     event = await person.send(Sent("document", CONTENT))
-    (file,) = attachments("i_0123456789abcdef", event.parts)
+    (file,) = plan_attachments("i_0123456789abcdef", event.parts)
     link = workspace / (file.path if where == "the file" else where)
     link.parent.mkdir(parents=True)
     link.symlink_to(outside / "target" if where == "the file" else outside)
-    service = Attachments(lambda _: person.adapter, SystemClock(), None, BOUNDS)
-    (file,) = await service.settle([file], event.address, workspace)
+    service = AttachmentFetcher(lambda _: person.adapter, SystemClock(), None, BOUNDS)
+    (file,) = await service.fetch_all([file], event.address, workspace)
     assert not file.fetched
     assert "link" in file.trouble or "not a folder" in file.trouble
     assert list(outside.iterdir()) == []
@@ -221,17 +231,17 @@ def no_file_over(size: int) -> Iterator[None]:
 
 async def test_a_write_that_fails_is_said_in_a_sentence(person: Sender, tmp_path: Path) -> None:
     event = await person.send(Sent("document", CONTENT))
-    service = Attachments(lambda _: person.adapter, SystemClock(), None, BOUNDS)
-    files = attachments("i_0", event.parts)
+    service = AttachmentFetcher(lambda _: person.adapter, SystemClock(), None, BOUNDS)
+    files = plan_attachments("i_0", event.parts)
     with no_file_over(300_000):
-        (file,) = await service.settle(files, event.address, tmp_path)
+        (file,) = await service.fetch_all(files, event.address, tmp_path)
     assert not file.fetched
     assert "File too large" in file.trouble
     assert left(tmp_path) == []
 
 
 async def test_a_full_disk_is_said_in_a_sentence(person: Sender, tmp_path: Path) -> None:
-    bounds = Bounds(reserve=1 << 62)
+    bounds = FetchLimits(reserved_bytes=1 << 62)
     file = await received(person, tmp_path, Sent("document", CONTENT), bounds)
     assert (file.trouble, left(tmp_path)) == ("the disk is full", [])
 
@@ -242,13 +252,13 @@ async def test_whoever_is_told_to_stop_leaves_nothing_behind(
     gate = asyncio.Event()
     person.downloads.plan(Going(after=600_000, gate=gate))
     event = await person.send(Sent("document", CONTENT))
-    bounds = Bounds(silence=60.0, reserve=0)
-    service = Attachments(lambda _: person.adapter, SystemClock(), None, bounds)
-    files = attachments("i_0", event.parts)
+    bounds = FetchLimits(idle_seconds=60.0, reserved_bytes=0)
+    service = AttachmentFetcher(lambda _: person.adapter, SystemClock(), None, bounds)
+    files = plan_attachments("i_0", event.parts)
     descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(service.settle(files, event.address, tmp_path))
+        task = group.create_task(service.fetch_all(files, event.address, tmp_path))
         await person.downloads.wait(1)
         began = loop.time()
         task.cancel()
@@ -283,14 +293,14 @@ class Slow(MemoryAdapter):
 
 async def test_only_a_few_files_come_at_once(tmp_path: Path) -> None:
     adapter = Slow()
-    bounds = Bounds(at_once=3, reserve=0)
-    service = Attachments(lambda _: adapter, SystemClock(), None, bounds)
+    bounds = FetchLimits(max_concurrent=3, reserved_bytes=0)
+    service = AttachmentFetcher(lambda _: adapter, SystemClock(), None, bounds)
     asyncio.get_running_loop().call_later(0.3, adapter.go.set)
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         for chat in range(4):
             parts = [File("a.txt", "text/plain", f"{chat} {number}") for number in range(5)]
-            files = attachments(f"i_000000000{chat}", parts)
-            group.create_task(service.settle(files, Address("memory", "1"), tmp_path))
+            files = plan_attachments(f"i_000000000{chat}", parts)
+            group.create_task(service.fetch_all(files, Address("memory", "1"), tmp_path))
     assert adapter.most == 3
     assert len(left(tmp_path)) == 20
 
@@ -302,7 +312,9 @@ async def test_a_bug_of_an_adapter_is_no_more_than_a_missing_file(tmp_path: Path
                 raise KeyError(file.ref)
             yield b"fine"
 
-    service = Attachments(lambda _: Broken(), SystemClock(), None, BOUNDS)
+    service = AttachmentFetcher(lambda _: Broken(), SystemClock(), None, BOUNDS)
     parts = [File("a", "x/y", "bad"), File("b", "x/y", "good")]
-    bad, good = await service.settle(attachments("i_0", parts), Address("memory", "1"), tmp_path)
-    assert (bad.trouble, bad.fetched, good.fetched) == (FAILED, False, True)
+    bad, good = await service.fetch_all(
+        plan_attachments("i_0", parts), Address("memory", "1"), tmp_path
+    )
+    assert (bad.trouble, bad.fetched, good.fetched) == (INTERNAL_ERROR, False, True)

@@ -60,14 +60,14 @@ async def asking(
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
     async with listening(answers) as port, httpx2.AsyncClient(timeout=patience) as client:
         if ours:
-            sockets.use(client)
+            sockets.use_socket_backend(client)
         yield client, f"http://127.0.0.1:{port}/"
 
 
 async def fed(client: httpx2.AsyncClient, url: str) -> list[bytes]:
     reader = Pieces()
     async with client.stream("GET", url) as response:
-        async for _ in connections.read(response, reader):
+        async for _ in connections.read_chunks(response, reader):
             pass
     return reader.fed
 
@@ -77,7 +77,7 @@ async def outcome(client: httpx2.AsyncClient, url: str) -> tuple[bytes, str]:
     reader = Pieces()
     try:
         async with client.stream("GET", url) as response:
-            async for _ in connections.read(response, reader):
+            async for _ in connections.read_chunks(response, reader):
                 pass
     except httpx2.HTTPError as error:
         return b"".join(reader.fed), f"{type(error).__name__}: {error}"
@@ -151,7 +151,7 @@ async def test_a_reader_that_is_done_leaves_a_connection_that_can_be_used_again(
         for _ in range(3):
             reader = Impatient()
             async with client.stream("GET", url) as response:
-                async for _chunk in connections.read(response, reader):
+                async for _chunk in connections.read_chunks(response, reader):
                     pass
             assert len(reader.fed) == 1
     assert service.connections == 1
@@ -177,7 +177,7 @@ async def test_it_is_the_same_in_tls_and_through_a_proxy(
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
         async with httpx2.AsyncClient(verify=believing) as client:
-            sockets.use(client)
+            sockets.use_socket_backend(client)
             for _ in range(2):
                 assert await fed(client, f"https://model.test:{port}/") == [b"onetwothree"]
     assert service.connections == 1

@@ -384,7 +384,7 @@ async def test_after_an_invalid_session_the_channels_in_use_are_read_again(life:
 
 async def test_a_socket_that_is_up_but_deaf_is_noticed_and_replaced() -> None:
     async with discord_server(heartbeat=0.1) as discord:
-        life = Life(discord, deaf_seconds=0.3)
+        life = Life(discord, heartbeat_timeout_seconds=0.3)
         async with life.running():
             discord.fall_silent()
             await discord.say(life.direct, life.ann, "can you hear me?")
@@ -397,12 +397,12 @@ async def test_nobody_waits_for_the_goodbye_of_a_silent_discord(life: Life) -> N
         life.discord.door = between.port
         life.config = msgspec.structs.replace(life.config, base_url=between.url)
         async with life.running() as adapter:
-            client = adapter._speaker.client
+            client = adapter._sender.client
             assert client
             between.fall_silent()
             async with asyncio.timeout(10):
                 await client.ws.close(4000)  # as the library does when it hears nothing any more
-                await client.lost.wait()
+                await client.disconnected.wait()
             between.speak_again()
             await life.discord.say(life.direct, life.ann, "can you hear me?")
             assert await life.inbox.texts(1) == ["can you hear me?"]
@@ -411,7 +411,7 @@ async def test_nobody_waits_for_the_goodbye_of_a_silent_discord(life: Life) -> N
 async def test_a_gateway_that_stays_away_ends_the_connection_so_that_it_is_built_anew(
     life: Life,
 ) -> None:
-    life.options["lost_seconds"] = 0.05
+    life.options["reconnect_timeout_seconds"] = 0.05
     async with life.running():
         life.discord.refuses_gateway = True
         await life.discord.cut()
@@ -743,7 +743,7 @@ async def test_a_window_that_is_used_up_is_waited_out_without_a_429() -> None:
 async def test_what_is_to_be_said_while_the_connection_closes_is_kept(life: Life) -> None:
     post = Post("a.0", life.address(life.direct), "Hello")
     async with life.running():
-        client = life.adapter._speaker.client
+        client = life.adapter._sender.client
         assert client
         await client.http.close()
         with pytest.raises(Unavailable):

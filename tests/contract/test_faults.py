@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery.view import MARK
+from gateway.delivery.view import DUPLICATE_MARK
 from tests.contract.adapter_kit import Opened, several, side_by_side
 from tests.contract.house_kit import SLOWLY, answering, house
 from tests.contract.services.contract import Place, Service, Trouble
@@ -192,8 +192,8 @@ def check(service: Service, model: ModelServer, trouble: Trouble) -> None:
         answers += [(places(service)[1], text) for text in ("once more", "short")]
     for place, text in answers:
         shown = copies(service, place, text)
-        marked = [each for each in shown if MARK in each]
-        whole = [each for each in shown if MARK not in each]
+        marked = [each for each in shown if DUPLICATE_MARK in each]
+        whole = [each for each in shown if DUPLICATE_MARK not in each]
         if marked and not whole:  # what was cut off may have been the beginning of a live answer
             whole = [
                 each for each in service.screen(place) if each and text.startswith(each.strip())
@@ -206,7 +206,9 @@ def check(service: Service, model: ModelServer, trouble: Trouble) -> None:
         else:
             assert (len(whole), len(marked)) == (1, 0), shown
     if service.name != "telegram" or trouble is Trouble.LIMITED:
-        assert not any(MARK in text for place in places(service) for text in service.screen(place))
+        assert not any(
+            DUPLICATE_MARK in text for place in places(service) for text in service.screen(place)
+        )
 
 
 @pytest.mark.timeout(60)

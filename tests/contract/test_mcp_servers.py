@@ -45,8 +45,8 @@ class Watched(McpServers):
     async def _nap(self, seconds: float) -> None:
         await asyncio.sleep(seconds / 50)
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _clear_tools(self) -> None:
+        super()._clear_tools()
         self._moved.set()
 
     async def until(self, enough: Callable[[Mapping[str, Tool]], object]) -> dict[str, Tool]:
@@ -344,7 +344,7 @@ async def test_a_server_that_wants_to_ask_its_user_is_told_no() -> None:
 async def test_changes_are_asked_for_again_when_the_server_ends_to_tell_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(session, "_FIRST_PAUSE_SECONDS", 0.01)
     servers = Watched(odd("new"))
     async with servers.running():
         await servers.until(lambda tools: "t2" in tools)

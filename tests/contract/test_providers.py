@@ -24,11 +24,15 @@ from agent.model.contract import (
     UsageChunk,
     WholeChunk,
 )
-from agent.providers.demo import Demo
+from agent.providers.demo import DemoProvider
 from agent.providers.openai.chat import OpenAIChat, build
 from agent.providers.openai.responses import OpenAIResponses
-from agent.providers.registry import ListsModels
-from agent.providers.transport.connections import STREAMS_PER_CLIENT, backstop, keep_alive
+from agent.providers.registry import SupportsListModels
+from agent.providers.transport.connections import (
+    STREAMS_PER_CLIENT,
+    enable_keepalive,
+    socket_timeouts,
+)
 from agent.settings import TargetSettings, Timeouts
 from sessions.records import Message
 from tests.fakes.agent_kit import openai_settings, settings_for
@@ -58,7 +62,7 @@ async def serving(*scripts: Script | Handler) -> AsyncIterator[tuple[OpenAIChat,
 
 @asynccontextmanager
 async def demo() -> AsyncIterator[Provider]:
-    yield Demo(pace=0)
+    yield DemoProvider(word_seconds=0)
 
 
 @asynccontextmanager
@@ -169,18 +173,21 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
     ("script", "error", "words"),
     [
         pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
-        pytest.param("S401", errors.Unauthorized, "scripted error", id="401"),
+        pytest.param("S401", errors.ApiKeyRejected, "scripted error", id="401"),
         pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
         pytest.param("S404", errors.BadRequest, "scripted error", id="404"),
         pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
         pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
         pytest.param("S503", errors.Overloaded, "scripted error", id="503"),
-        pytest.param("RST", errors.Cut, "reset by peer", id="reset before the headers"),
-        pytest.param("FIN", errors.Cut, "disconnected", id="closed before the headers"),
-        pytest.param('H T"a" RST', errors.Cut, "reset by peer", id="reset in the body"),
-        pytest.param('H T"a" FIN', errors.Cut, "incomplete", id="closed in the body"),
+        pytest.param("RST", errors.ConnectionLost, "reset by peer", id="reset before the headers"),
+        pytest.param("FIN", errors.ConnectionLost, "disconnected", id="closed before the headers"),
+        pytest.param('H T"a" RST', errors.ConnectionLost, "reset by peer", id="reset in the body"),
+        pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
         pytest.param(
-            'H J{"error":"connection lost"} EOF', errors.Cut, "lost", id="an error of the network"
+            'H J{"error":"connection lost"} EOF',
+            errors.ConnectionLost,
+            "lost",
+            id="an error of the network",
         ),
         pytest.param('H J{"error":"odd"} EOF', errors.BadRequest, "odd", id="an error as an event"),
         pytest.param('S413"too big"', errors.ContextTooLong, "too big", id="413"),
@@ -191,9 +198,12 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
             'S400"Streaming is not supported"', errors.CannotStream, "Stream", id="no streams"
         ),
         pytest.param(
-            'H X"event: error\ndata: upstream\n\n" EOF', errors.Cut, "upstream", id="in plain text"
+            'H X"event: error\ndata: upstream\n\n" EOF',
+            errors.ConnectionLost,
+            "upstream",
+            id="in plain text",
         ),
-        pytest.param('H X"data: {]\n\n" EOF', errors.Cut, "unreadable", id="no JSON"),
+        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="no JSON"),
     ],
 )
 async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
@@ -240,7 +250,7 @@ async def test_text_that_came_before_an_error_is_given_first() -> None:
     ):
         assert await anext(chunks) == OPENED
         assert await anext(chunks) == TextChunk("half")
-        with pytest.raises(errors.Cut):
+        with pytest.raises(errors.ConnectionLost):
             await anext(chunks)
 
 
@@ -306,7 +316,7 @@ async def test_an_error_after_the_reason_to_stop_comes_after_it() -> None:
                 seen.append(chunk)  # noqa: PERF401 - what came before the error is kept
 
     async with serving('H T"all" F stop RST') as (provider, _):
-        with pytest.raises(errors.Cut):
+        with pytest.raises(errors.ConnectionLost):
             await read(provider)
     assert seen == [OPENED, TextChunk("all"), FinishChunk("stop")]
 
@@ -326,7 +336,7 @@ async def test_a_service_that_wants_the_output_limit_by_its_newer_name_gets_it()
 async def test_openai_itself_is_told_the_output_limit_by_the_newer_name() -> None:
     provider = build(TargetSettings(provider="openai", base_url="https://api.openai.com/v1"))
     request = msgspec.structs.replace(REQUEST, max_output_tokens=9)
-    assert b'"max_completion_tokens":9' in provider._wire.write(request, frozenset())
+    assert b'"max_completion_tokens":9' in provider._protocol.encode_request(request, frozenset())
     await provider.aclose()
 
 
@@ -374,16 +384,16 @@ async def test_many_streams_at_once_are_shared_out_over_several_clients() -> Non
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(collect(provider)) for _ in range(count)]
             await server.request(count)
-            assert sorted(provider._clients.loads) == [10, STREAMS_PER_CLIENT]
+            assert sorted(provider._clients.stream_counts) == [10, STREAMS_PER_CLIENT]
             for task in tasks:
                 task.cancel()
-        assert sorted(provider._clients.loads) == [0, 0]
+        assert sorted(provider._clients.stream_counts) == [0, 0]
 
 
 async def test_lists_the_models_of_the_server() -> None:
     async with ModelServer(models=["a", "b"]) as server:
         provider = OpenAIChat(openai_settings(server.url))
-        assert isinstance(provider, ListsModels)
+        assert isinstance(provider, SupportsListModels)
         assert await provider.list_models() == ("a", "b")
         await provider.aclose()
 
@@ -406,17 +416,17 @@ def test_connections_are_kept_alive_by_the_system() -> None:
             return self.sock if name == "socket" else None
 
     with socket.socket() as sock:
-        keep_alive(httpx2.Response(200, extensions={"network_stream": Stream(sock)}))
+        enable_keepalive(httpx2.Response(200, extensions={"network_stream": Stream(sock)}))
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
     # Behind some proxies there is no such socket; that is no reason to fail.
-    keep_alive(httpx2.Response(200, extensions={"network_stream": Stream(None)}))
-    keep_alive(httpx2.Response(200))
+    enable_keepalive(httpx2.Response(200, extensions={"network_stream": Stream(None)}))
+    enable_keepalive(httpx2.Response(200))
 
 
 def test_the_sockets_clocks_stand_behind_our_own() -> None:
     timeouts = Timeouts(lifetime=30.0, connect=4.0)
-    assert backstop(timeouts).as_dict() == {
+    assert socket_timeouts(timeouts).as_dict() == {
         "connect": 4.0,
         "read": 35.0,
         "write": 35.0,

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from agent.providers.transport import reach
-from agent.providers.transport.reach import Found
+from agent.providers.transport.reach import AddressInfo
 from tests.fakes.deaf import deaf
 
 
@@ -18,7 +18,7 @@ class Heard(asyncio.Protocol):
     """Keeps nothing."""
 
 
-def address(port: int, family: int = socket.AF_INET, host: str = "127.0.0.1") -> Found:
+def address(port: int, family: int = socket.AF_INET, host: str = "127.0.0.1") -> AddressInfo:
     return (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))
 
 
@@ -49,8 +49,8 @@ def nothing_stays_open() -> Iterator[None]:
     assert [str(each.message) for each in seen] == []
 
 
-async def port_of(*found: Found) -> int:
-    transport, heard = await reach.first_of(found, Heard)
+async def port_of(*found: AddressInfo) -> int:
+    transport, heard = await reach.connect_to_first(found, Heard)
     assert isinstance(heard, Heard)
     transport.abort()
     await asyncio.sleep(0)
@@ -60,11 +60,11 @@ async def port_of(*found: Found) -> int:
 async def test_one_that_refuses_gives_way_at_once_and_one_that_is_deaf_a_little_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reach, "NEXT_AFTER", 60)
+    monkeypatch.setattr(reach, "NEXT_ADDRESS_SECONDS", 60)
     async with listening() as port, asyncio.timeout(10):
         with nothing_stays_open():
             assert await port_of(address(refusing()), address(port)) == port
-        monkeypatch.setattr(reach, "NEXT_AFTER", 0.05)
+        monkeypatch.setattr(reach, "NEXT_ADDRESS_SECONDS", 0.05)
         with deaf() as hole, nothing_stays_open():
             assert await port_of(address(hole), address(port)) == port
 
@@ -72,7 +72,7 @@ async def test_one_that_refuses_gives_way_at_once_and_one_that_is_deaf_a_little_
 async def test_of_two_that_answer_at_once_one_is_taken_and_the_other_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reach, "NEXT_AFTER", 0)
+    monkeypatch.setattr(reach, "NEXT_ADDRESS_SECONDS", 0)
     async with listening() as first, listening() as second:
         with nothing_stays_open():
             assert await port_of(address(first), address(second)) in (first, second)
@@ -82,14 +82,14 @@ async def test_of_two_that_answer_at_once_one_is_taken_and_the_other_closed(
 async def test_when_all_refuse_each_reason_is_told_once() -> None:
     port = refusing()
     with nothing_stays_open(), pytest.raises(ConnectionRefusedError) as told:
-        await reach.first_of([address(port), address(port)], Heard)
+        await reach.connect_to_first([address(port), address(port)], Heard)
     assert str(told.value).count(str(port)) == 1
 
 
 async def test_a_place_of_our_own_that_does_not_exist_is_an_error_like_any_other() -> None:
     async with listening() as port:
         with nothing_stays_open(), pytest.raises(OSError, match="assign"):
-            await reach.reach("127.0.0.1", port, Heard, local_address="203.0.113.1")
+            await reach.connect_to_host("127.0.0.1", port, Heard, local_address="203.0.113.1")
 
 
 async def test_called_off_at_any_moment_no_socket_stays_open() -> None:
@@ -98,7 +98,7 @@ async def test_called_off_at_any_moment_no_socket_stays_open() -> None:
         while not over:
             with nothing_stays_open():
                 async with asyncio.TaskGroup() as own:
-                    reached = own.create_task(reach.reach("127.0.0.1", port, Heard))
+                    reached = own.create_task(reach.connect_to_host("127.0.0.1", port, Heard))
                     for _ in range(steps):
                         await asyncio.sleep(0)
                     over = not reached.cancel()
@@ -113,5 +113,5 @@ async def test_called_off_at_any_moment_no_socket_stays_open() -> None:
 def test_the_families_are_tried_by_turns() -> None:
     six = [address(1, socket.AF_INET6, f"::{number}") for number in (1, 2, 3)]
     four = [address(1, host=f"127.0.0.{number}") for number in (1, 2)]
-    tried = reach._in_turns([*six, *four])
+    tried = reach._interleave_families([*six, *four])
     assert tried == [six[0], four[0], six[1], four[1], six[2]]

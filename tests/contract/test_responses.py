@@ -14,7 +14,7 @@ from openai.types import responses as sdk
 
 from agent import errors
 from agent.answer.accumulate import Accumulator, StepResult
-from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
 from agent.model.contract import (
     CallChunk,
     Chunk,
@@ -30,10 +30,10 @@ from agent.model.contract import (
     UsageChunk,
 )
 from agent.providers.openai.responses import OpenAIResponses, build
-from agent.providers.registry import ListsModels
+from agent.providers.registry import SupportsListModels
 from agent.providers.transport.connections import STREAMS_PER_CLIENT
 from agent.settings import TargetSettings
-from agent.verdict import Complete, Cut, judge
+from agent.verdict import Complete, Cut, judge_attempt
 from sessions.records import Message, ToolCall
 from sessions.values.secret import Secret
 from tests.fakes.model_script import Script, body_of, cut, ok, status
@@ -100,11 +100,11 @@ async def test_a_whole_answer_is_read_whole(stream: bool) -> None:
         ("c2", "pay", '{"amount": 5}', True),
     ]
     assert step.usage == UsageChunk(20, 7, cached_tokens=4)
-    (thought,) = step.opaque
+    (thought,) = step.opaque_parts
     assert thought["type"] == "reasoning"
     assert thought["encrypted_content"]
     assert "status" not in thought
-    assert judge(step) == Complete()
+    assert judge_attempt(step) == Complete()
     assert chunks[-1] == DoneChunk()
 
 
@@ -162,7 +162,7 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
     ("script", "error", "words"),
     [
         pytest.param("S400", errors.BadRequest, "scripted error", id="400"),
-        pytest.param("S401", errors.Unauthorized, "scripted error", id="401"),
+        pytest.param("S401", errors.ApiKeyRejected, "scripted error", id="401"),
         pytest.param("S402", errors.OutOfCredit, "scripted error", id="402"),
         pytest.param("S429", errors.RateLimited, "scripted error", id="429"),
         pytest.param("S500", errors.Overloaded, "scripted error", id="500"),
@@ -172,17 +172,20 @@ async def test_reads_what_the_server_sends(script: str, chunks: list[Chunk]) -> 
             "context window",
             id="too long",
         ),
-        pytest.param("RST", errors.Cut, "reset by peer", id="reset before the headers"),
-        pytest.param("FIN", errors.Cut, "disconnected", id="closed before the headers"),
-        pytest.param('H T"a" RST', errors.Cut, "reset by peer", id="reset in the body"),
-        pytest.param('H T"a" FIN', errors.Cut, "incomplete", id="closed in the body"),
+        pytest.param("RST", errors.ConnectionLost, "reset by peer", id="reset before the headers"),
+        pytest.param("FIN", errors.ConnectionLost, "disconnected", id="closed before the headers"),
+        pytest.param('H T"a" RST', errors.ConnectionLost, "reset by peer", id="reset in the body"),
+        pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
         pytest.param('H T"a" F failed', errors.Overloaded, "scripted error", id="it failed"),
         pytest.param('H E429"slow"', errors.RateLimited, "slow", id="an error as an event"),
         pytest.param('H E400"odd"', errors.BadRequest, "odd", id="an error of our making"),
         pytest.param(
-            'H X"event: error\ndata: upstream\n\n" EOF', errors.Cut, "upstream", id="in plain text"
+            'H X"event: error\ndata: upstream\n\n" EOF',
+            errors.ConnectionLost,
+            "upstream",
+            id="in plain text",
         ),
-        pytest.param('H X"data: {]\n\n" EOF', errors.Cut, "unreadable", id="no JSON"),
+        pytest.param('H X"data: {]\n\n" EOF', errors.ConnectionLost, "unreadable", id="no JSON"),
     ],
 )
 async def test_every_failure_is_one_of_ours_and_nothing_is_repeated(
@@ -213,7 +216,7 @@ async def test_an_answer_cut_anywhere_gives_what_came_and_is_never_taken_for_who
     step = accumulator.result()
     assert "Hello".startswith(step.text)
     assert (error is None) == (ending == "EOF")
-    assert isinstance(judge(step, error=error), Cut)
+    assert isinstance(judge_attempt(step, error=error), Cut)
     assert [c.arguments for c in step.calls if c.sealed] == ['{"path":"a"}', '{"amount": 5}'][
         : sum(c.sealed for c in step.calls)
     ]
@@ -262,15 +265,15 @@ async def test_many_streams_at_once_are_shared_out_over_several_clients() -> Non
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(collect(provider)) for _ in range(count)]
             await server.request(count)
-            assert sorted(provider._clients.loads) == [10, STREAMS_PER_CLIENT]
+            assert sorted(provider._clients.stream_counts) == [10, STREAMS_PER_CLIENT]
             for task in tasks:
                 task.cancel()
-        assert sorted(provider._clients.loads) == [0, 0]
+        assert sorted(provider._clients.stream_counts) == [0, 0]
 
 
 async def test_lists_the_models_of_the_server() -> None:
     async with serving() as (provider, _):
-        assert isinstance(provider, ListsModels)
+        assert isinstance(provider, SupportsListModels)
         assert await provider.list_models() == ("scripted",)
 
 
@@ -283,7 +286,7 @@ HISTORY = (
         "assistant",
         "",
         (ToolCall("c1", "read", '{"path":"a"}'),),
-        reasoning=write_thoughts(Thoughts("openai-responses/scripted", "", (THOUGHT,))),
+        reasoning=encode_reasoning(ReasoningBlocks("openai-responses/scripted", "", (THOUGHT,))),
     ),
     Message("tool", "content", tool_call_id="c1"),
 )
@@ -422,4 +425,4 @@ async def test_we_read_the_same_as_the_sdk(script: str) -> None:
     assert [(c.id, c.name, c.arguments) for c in ours.calls] == view.calls
     assert ours.usage is not None
     assert (ours.usage.input_tokens, ours.usage.output_tokens) == view.usage
-    assert (ours.finish_raw == "length") == (view.status == "incomplete")
+    assert (ours.raw_finish_reason == "length") == (view.status == "incomplete")

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.operate.backup.restoring import Prepared, prepare, put_in_place
-from gateway.operate.backup.writing import Source, write_file
-from gateway.process.lock import only_daemon
+from gateway.operate.backup.restoring import PreparedRestore, apply_restore, prepare_restore
+from gateway.operate.backup.writing import BackupSource, write_backup_file
+from gateway.process.lock import hold_state_folder
 from sessions.changes import PutItem
 from sessions.errors import StoreUnavailable
-from sessions.store.after_restore import MOMENT, SHELF, Over
+from sessions.store.after_restore import MOMENT, SHELF, ClosedWork
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import entry, item, started, talk
@@ -20,13 +20,13 @@ NOW = 1_800_000_000_000
 
 def back_up(url: str, home: Path, file: Path) -> None:
     home.mkdir()
-    write_file(Source(home, url, "1.0", "2027-01-15T08:00:00.000Z"), file)
+    write_backup_file(BackupSource(home, url, "1.0", "2027-01-15T08:00:00.000Z"), file)
 
 
-def put_back(file: Path, home: Path, url: str, *, moved: bool = False) -> Prepared:
-    with only_daemon(home):
-        ready = prepare(file, home, url, NOW, moved=moved)
-        put_in_place(ready)
+def put_back(file: Path, home: Path, url: str, *, moved: bool = False) -> PreparedRestore:
+    with hold_state_folder(home):
+        ready = prepare_restore(file, home, url, NOW, moved=moved)
+        apply_restore(ready)
     return ready
 
 
@@ -39,11 +39,15 @@ async def test_every_database_goes_into_every_other_one(
     engine = "postgresql" if new_url.startswith("postgresql") else "sqlite"
     other = new_url if engine == "postgresql" else f"sqlite:///{tmp_path / 'new' / 'holdfast.db'}"
     ready = put_back(file, tmp_path / "new", other)
-    assert (ready.replaces, ready.over.turns, ready.over.questions) == (False, 1, 2)
+    assert (ready.replaces_state, ready.ended_work.turns, ready.ended_work.questions) == (
+        False,
+        1,
+        2,
+    )
     fresh = await SessionStore.open(other, clock=SystemClock())
-    assert await fresh.findings() == ()
+    assert await fresh.find_problems() == ()
     assert await fresh.history("s1") == await store.history("s1")
-    assert await fresh.open_items() == ()
+    assert await fresh.undelivered_items() == ()
     assert await fresh.get_value(SHELF, MOMENT) == str(NOW)
     await fresh.accept(entry("later"))
     await talk(fresh, "s9", 1, key="web:later")
@@ -66,8 +70,8 @@ async def test_what_is_in_postgresql_is_kept_in_a_schema_of_its_own(
     assert not (home / ".restore").exists()
     await store.close()
     ready = put_back(file, home, new_url, moved=True)
-    assert (ready.replaces, ready.over) == (True, Over())
-    assert "the schema before_restore_20270115t080000z of postgresql://" in ready.kept
+    assert (ready.replaces_state, ready.ended_work) == (True, ClosedWork())
+    assert "the schema before_restore_20270115t080000z of postgresql://" in ready.aside_location
     store = await SessionStore.open(new_url, clock=SystemClock())
     assert [each.id for each in await store.sessions()] == ["s1"]
     assert len(await store.running_turns()) == 1

@@ -6,9 +6,9 @@ import pytest
 
 from gateway.retention import Retention
 from sessions.changes import SetSession
-from sessions.conversation.actor import Unhandled
-from sessions.conversation.events import Event, State
-from sessions.records import Reason, SessionState
+from sessions.conversation.actor import EventNotHandled
+from sessions.conversation.events import ConversationState, Event
+from sessions.records import SessionReason, SessionState
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import talk
@@ -16,16 +16,16 @@ from tests.contract.store_kit import talk
 CLOSED = SessionState.CLOSED
 
 
-async def broken(key: str, _: Event) -> State:
+async def broken(key: str, _: Event) -> ConversationState:
     msg = f"the owner of {key} broke"
-    raise Unhandled(msg)
+    raise EventNotHandled(msg)
 
 
 async def test_what_a_dead_process_left_of_a_deleted_session_goes(store: SessionStore) -> None:
     await talk(store, "s1", 2)
     await talk(store, "s2", 2, key="web:a")
-    await store.apply(SetSession("s1", CLOSED, Reason.DELETED, 5000))
-    await Retention(store, SystemClock(), broken, lambda: None).round()
+    await store.apply(SetSession("s1", CLOSED, SessionReason.DELETED, 5000))
+    await Retention(store, SystemClock(), broken, lambda: None).run_once()
     assert await store.history("s1") == ()
     assert len(await store.history("s2")) == 2
 
@@ -34,8 +34,8 @@ async def test_a_session_whose_owner_is_broken_stays(
     store: SessionStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await talk(store, "s1", 2)
-    await store.apply(SetSession("s1", CLOSED, Reason.NEW, 5000))
-    await Retention(store, SystemClock(), broken, lambda: 1).round()
+    await store.apply(SetSession("s1", CLOSED, SessionReason.NEW, 5000))
+    await Retention(store, SystemClock(), broken, lambda: 1).run_once()
     assert len(await store.history("s1")) == 2
     assert "s1 could not be deleted: the owner of telegram:1001 broke" in caplog.text
 
@@ -45,5 +45,5 @@ async def test_words_that_cannot_be_taken_now_are_left_to_the_next_round(
 ) -> None:
     await store.close()
     with caplog.at_level(logging.WARNING):
-        await Retention(store, SystemClock(), broken, lambda: None).words("s1")
+        await Retention(store, SystemClock(), broken, lambda: None).erase_text("s1")
     assert "the words of s1 are still there: The database" in caplog.text

@@ -9,8 +9,8 @@ import pytest
 
 from agent.errors import BadRequest
 from agent.model.contract import ModelRequest, Picture
-from agent.providers.registry import build
-from agent.request.pictures import CANNOT_SEE
+from agent.providers.registry import build_provider
+from agent.request.pictures import PICTURE_OMITTED
 from sessions.records import Attachment, Message
 from tests.fakes.agent_kit import settings_for
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
@@ -33,7 +33,7 @@ def request(text: str = "What is this?") -> ModelRequest:
 
 
 async def answered(protocol: ProtocolName, server: ModelServer, *requests: ModelRequest) -> None:
-    provider = build(settings_for(protocol, server.url))
+    provider = build_provider(settings_for(protocol, server.url))
     try:
         for each in requests:
             async with asyncio.timeout(5), provider.stream(each) as chunks:
@@ -119,7 +119,7 @@ async def test_a_model_that_takes_no_pictures_is_told_so_and_asked_without_from_
     assert [DATA in json.dumps(body) for body in bodies] == [True, False, False]
     words = " ".join(part.get("text", "") for part in shown(bodies[1]))
     assert "What is this?" in words
-    assert CANNOT_SEE in words
+    assert PICTURE_OMITTED in words
 
 
 @each_protocol

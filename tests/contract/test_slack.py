@@ -322,7 +322,7 @@ async def test_when_a_turn_is_over_nothing_says_that_we_are_at_work(
 async def test_after_a_crash_nothing_says_that_we_are_still_at_work(
     tmp_path: Path, slack: SlackServer, cards: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.delivery.outbox.ABANDONED_AFTER", 0.2)
+    monkeypatch.setattr("gateway.delivery.outbox.ABANDONED_SECONDS", 0.2)
     slack.add_channel("C1")
     shelf = Shelf()
     reads = reading("good")

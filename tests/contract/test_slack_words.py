@@ -8,9 +8,9 @@ import pytest
 
 from gateway.access.policy import Role
 from gateway.commands.registry import COMMANDS
-from gateway.notices.catalogue import BUTTONS, CATALOGUE, render
+from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
 from gateway.turns.status_line import StatusLine
-from platforms.slack.adapter import CAPABILITIES, IN_DMS
+from platforms.slack.adapter import CAPABILITIES, DM_CAPABILITIES
 from tests.e2e.house import talkative
 from tests.fakes.model_server import ModelServer
 from tests.fakes.slack.house import slack_house
@@ -41,17 +41,17 @@ def test_every_notice_with_all_its_parts_names_commands_as_slack_takes_them(
     notice: str,
 ) -> None:
     form = CAPABILITIES.command
-    assert IN_DMS.command == form
+    assert DM_CAPABILITIES.command == form
     asked = "expired" if notice.startswith("expired.") else notice
     for number in (1, 2):
-        text = render(asked, filled(notice, number), form)
+        text = render_notice(asked, filled(notice, number), form)
         assert "{" not in text
         assert "[+" not in text
         assert not NOT_HERE.search(text), text
         for word in re.findall(r"\{c:(\w+)\}", CATALOGUE[notice]):
             assert word in COMMANDS.words
             assert f"!{word}" in text
-        said = StatusLine(form).notice(asked, filled(notice, number))
+        said = StatusLine(form).show_notice(asked, filled(notice, number))
         assert not NOT_HERE.search(said)
     for label, _ in BUTTONS.get(notice, ()):
         assert not NOT_HERE.search(label)
@@ -67,7 +67,7 @@ def test_the_list_of_commands_is_written_as_slack_takes_them(role: Role) -> None
 def test_the_check_sees_what_it_is_to_find() -> None:
     assert NOT_HERE.search("Say /retry now")
     assert NOT_HERE.search("(/stop)")
-    assert NOT_HERE.search(render("N10", {}, "/{word}"))
+    assert NOT_HERE.search(render_notice("N10", {}, "/{word}"))
     assert not NOT_HERE.search("see https://example.org/stop and a/new/path")
 
 

@@ -44,7 +44,7 @@ async def listening(answers: Answers, tls: ssl.SSLContext | None = None) -> Asyn
 
 @contextlib.asynccontextmanager
 async def connected(port: int) -> AsyncIterator[httpcore2.AsyncNetworkStream]:
-    stream = await sockets.Sockets().connect_tcp("127.0.0.1", port, timeout=5)
+    stream = await sockets.SocketBackend().connect_tcp("127.0.0.1", port, timeout=5)
     try:
         yield stream
     finally:
@@ -123,13 +123,13 @@ async def test_of_what_nobody_reads_only_so_much_is_taken() -> None:
         writer.close()
 
     async with listening(answers) as port, connected(port) as stream:
-        line = stream._line  # type: ignore[attr-defined]
+        line = stream._protocol  # type: ignore[attr-defined]
         async with asyncio.timeout(5):
-            while line.size <= sockets.MOST_UNREAD:  # noqa: ASYNC110 - it tells nobody
+            while line.unread_bytes <= sockets.MAX_UNREAD_BYTES:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.01)
-        before = line.size
+        before = line.unread_bytes
         await asyncio.sleep(0.1)
-        assert line.size == before < 2 * sockets.MOST_UNREAD
+        assert line.unread_bytes == before < 2 * sockets.MAX_UNREAD_BYTES
         assert not written.is_set()
         size = 0
         while piece := await stream.read(65_536, timeout=5):
@@ -178,7 +178,7 @@ async def test_what_nobody_takes_does_not_keep_a_closed_connection_open() -> Non
 
     async with listening(answers) as port:
         for hurries in (False, True):
-            stream = await sockets.Sockets().connect_tcp("127.0.0.1", port, timeout=5)
+            stream = await sockets.SocketBackend().connect_tcp("127.0.0.1", port, timeout=5)
             with pytest.raises(httpcore2.WriteTimeout):
                 await writes(stream, b"x" * 1_000_000, timeout=0.05)
             closing = asyncio.create_task(stream.aclose())  # noqa: TID251 - ended below
@@ -187,14 +187,14 @@ async def test_what_nobody_takes_does_not_keep_a_closed_connection_open() -> Non
                 closing.cancel()
             async with asyncio.timeout(5):
                 await asyncio.wait({closing})
-                await stream._line.closed.wait()  # type: ignore[attr-defined]
+                await stream._protocol.closed.wait()  # type: ignore[attr-defined]
 
 
 async def test_the_providers_use_it() -> None:
     for module in (of_openai, of_anthropic):
-        client = module._client(TargetSettings(base_url="http://127.0.0.1:1/v1"))
+        client = module._make_client(TargetSettings(base_url="http://127.0.0.1:1/v1"))
         pool = client._client._transport._pool  # as `use` finds it
-        assert isinstance(pool._network_backend, sockets.Sockets), module.__name__
+        assert isinstance(pool._network_backend, sockets.SocketBackend), module.__name__
         await client.close()
 
 
@@ -208,14 +208,14 @@ async def test_what_was_broken_off_is_said_in_words() -> None:
         with pytest.raises(httpcore2.WriteError, match=r"closed|reset by peer|Broken pipe"):
             await writes(stream, b"x", timeout=5)
     with pytest.raises(httpcore2.ConnectError, match="Connect call failed"):
-        await sockets.Sockets().connect_tcp("127.0.0.1", port, timeout=5)
+        await sockets.SocketBackend().connect_tcp("127.0.0.1", port, timeout=5)
 
 
 async def test_tls_is_checked_and_a_handshake_that_hangs_is_given_up(tmp_path: Path) -> None:
     served, believing = certified(tmp_path, "model.test")
     async with listening(hello, served) as port:
         url = f"https://model.test:{port}/"
-        backend = sockets.Sockets()
+        backend = sockets.SocketBackend()
         stream = await backend.connect_tcp("127.0.0.1", port, timeout=5)
         with pytest.raises(httpcore2.ConnectError, match="certificate verify failed"):
             await stream.start_tls(ssl.create_default_context(), "model.test", timeout=5)
@@ -227,7 +227,7 @@ async def test_tls_is_checked_and_a_handshake_that_hangs_is_given_up(tmp_path: P
         assert inside.get_extra_info("ssl_object").version() == "TLSv1.3"
         await inside.aclose()
     async with listening(silent) as port:
-        stream = await sockets.Sockets().connect_tcp("127.0.0.1", port, timeout=5)
+        stream = await sockets.SocketBackend().connect_tcp("127.0.0.1", port, timeout=5)
         with pytest.raises(httpcore2.ConnectTimeout):
             await stream.start_tls(believing, "model.test", timeout=0.05)
 
@@ -244,11 +244,11 @@ async def test_the_sdks_client_uses_it_and_notices_that_an_idle_connection_was_c
         writer.close()
 
     async with listening(once) as port, openai.DefaultAsyncHttpxClient() as client:
-        sockets.use(client)
+        sockets.use_socket_backend(client)
         for expected in (1, 1, 2):
             assert (await client.get(f"http://127.0.0.1:{port}/")).text == "hello"
             assert connections == expected
-            assert kept(client) == [sockets.Stream]
+            assert kept(client) == [sockets.SocketStream]
             await asyncio.sleep(0.05)  # for the good-bye to come
 
 
@@ -261,11 +261,11 @@ async def test_it_goes_through_a_proxy_that_the_environment_names(
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
         async with openai.DefaultAsyncHttpxClient(verify=believing) as client:
-            sockets.use(client)
+            sockets.use_socket_backend(client)
             for _ in range(2):
                 assert (await client.get(f"https://model.test:{port}/")).text == "hello"
 
 
 def test_a_client_that_keeps_its_connections_elsewhere_is_left_as_it_is() -> None:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(200)))
-    sockets.use(client)
+    sockets.use_socket_backend(client)

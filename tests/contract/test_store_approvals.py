@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from sessions.changes import AnswerApproval, Checkpoint, PutApproval
-from sessions.errors import Conflict, Missing
+from sessions.errors import Conflict, RecordNotFound
 from sessions.records import Approval, ApprovalState
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
@@ -58,7 +58,7 @@ async def test_a_second_question_of_the_same_id_is_refused_and_the_first_stays(
 
 
 async def test_a_question_of_a_turn_that_is_not_there_is_refused(store: SessionStore) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(RecordNotFound):
         await store.apply(PutApproval(question("p1", turn="t9")))
 
 
@@ -138,7 +138,7 @@ async def test_using_a_permission_leaves_known_who_gave_it(store: SessionStore) 
 
 async def test_an_answer_to_nothing_is_refused(store: SessionStore) -> None:
     for state in ApprovalState:
-        with pytest.raises(Missing, match="p9 is not in the database"):
+        with pytest.raises(RecordNotFound, match="p9 is not in the database"):
             await store.apply(answer("p9", state))
 
 

@@ -7,79 +7,86 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sessions.changes import Hold, Settle, StartAttempt, Want
-from sessions.records import Budget
+from sessions.changes import BudgetLimit, BudgetReservation, SettleBudget, StartAttempt
+from sessions.records import BudgetUsage
 from sessions.store.store import SessionStore
 from tests.contract.store_kit import opened, started
 
 DAY = "2026-11-18"
 DAYS = itertools.count()
-ALL = Want("all", tokens=1000)
-ANN = Want("user ann", tokens=300, cost=1.0)
+ALL = BudgetLimit("all", tokens=1000)
+ANN = BudgetLimit("user ann", tokens=300, cost=1.0)
 
 
-def hold(tokens: int, *wants: Want, cost: float = 0.0, day: str = DAY) -> Hold:
-    return Hold(day, wants or (ALL,), tokens, cost)
+def hold(tokens: int, *wants: BudgetLimit, cost: float = 0.0, day: str = DAY) -> BudgetReservation:
+    return BudgetReservation(day, wants or (ALL,), tokens, cost)
 
 
-async def counted(store: SessionStore, scope: str = "all", day: str = DAY) -> Budget:
-    return (await store.budgets(day, [scope]))[scope]
+async def counted(store: SessionStore, scope: str = "all", day: str = DAY) -> BudgetUsage:
+    return (await store.budget_usage(day, [scope]))[scope]
 
 
 async def test_what_is_held_back_counts_until_it_is_settled(store: SessionStore) -> None:
-    assert await counted(store) == Budget()
+    assert await counted(store) == BudgetUsage()
     first = hold(400, ALL, ANN, cost=0.25)
-    assert await store.hold(first) == ANN  # more than its limit: nothing is held back anywhere
-    assert (await counted(store), await counted(store, "user ann")) == (Budget(), Budget())
+    assert (
+        await store.reserve_budget(first) == ANN
+    )  # more than its limit: nothing is held back anywhere
+    assert (await counted(store), await counted(store, "user ann")) == (
+        BudgetUsage(),
+        BudgetUsage(),
+    )
     first = hold(200, ALL, ANN, cost=0.25)
-    assert await store.hold(first) is None
+    assert await store.reserve_budget(first) is None
     for scope in ("all", "user ann"):
-        assert await counted(store, scope) == Budget(200, 0.25, 200, 0.25)
-    await store.apply(Settle(first, 30, 0.125))
+        assert await counted(store, scope) == BudgetUsage(200, 0.25, 200, 0.25)
+    await store.apply(SettleBudget(first, 30, 0.125))
     for scope in ("all", "user ann"):
-        assert await counted(store, scope) == Budget(30, 0.125, 0, 0.0)
+        assert await counted(store, scope) == BudgetUsage(30, 0.125, 0, 0.0)
     assert (await counted(store)).used_tokens == 30
     assert (await counted(store)).used_cost == 0.125
 
 
 async def test_a_request_fits_as_long_as_all_limits_are_kept(store: SessionStore) -> None:
-    assert await store.hold(hold(200, ALL, ANN)) is None
-    assert await store.hold(hold(101, ALL, ANN)) == ANN
-    assert await counted(store) == Budget(200, 0.0, 200, 0.0)  # given back where it had fitted
-    assert await store.hold(hold(100, ALL, ANN, cost=1.01)) == ANN
-    assert await store.hold(hold(100, ALL, ANN, cost=1.0)) is None
-    assert await store.hold(hold(0, ANN, cost=0.000_000_001)) == ANN
-    assert await store.hold(hold(700)) is None
-    assert await store.hold(hold(1)) == ALL
-    assert await store.hold(hold(0)) is None
+    assert await store.reserve_budget(hold(200, ALL, ANN)) is None
+    assert await store.reserve_budget(hold(101, ALL, ANN)) == ANN
+    assert await counted(store) == BudgetUsage(200, 0.0, 200, 0.0)  # given back where it had fitted
+    assert await store.reserve_budget(hold(100, ALL, ANN, cost=1.01)) == ANN
+    assert await store.reserve_budget(hold(100, ALL, ANN, cost=1.0)) is None
+    assert await store.reserve_budget(hold(0, ANN, cost=0.000_000_001)) == ANN
+    assert await store.reserve_budget(hold(700)) is None
+    assert await store.reserve_budget(hold(1)) == ALL
+    assert await store.reserve_budget(hold(0)) is None
 
 
 async def test_the_days_have_nothing_to_do_with_each_other(store: SessionStore) -> None:
     yesterday = hold(1000, day="2026-11-17")
-    assert await store.hold(yesterday) is None
-    assert await store.hold(hold(1000)) is None
-    await store.apply(Settle(yesterday, 10))  # which goes to the day on which it was held back
-    assert await counted(store) == Budget(1000, 0.0, 1000, 0.0)
-    assert await counted(store, day="2026-11-17") == Budget(10)
-    await store.forget_budgets(DAY)
-    assert await counted(store, day="2026-11-17") == Budget()
+    assert await store.reserve_budget(yesterday) is None
+    assert await store.reserve_budget(hold(1000)) is None
+    await store.apply(
+        SettleBudget(yesterday, 10)
+    )  # which goes to the day on which it was held back
+    assert await counted(store) == BudgetUsage(1000, 0.0, 1000, 0.0)
+    assert await counted(store, day="2026-11-17") == BudgetUsage(10)
+    await store.delete_budgets(DAY)
+    assert await counted(store, day="2026-11-17") == BudgetUsage()
     assert (await counted(store)).tokens == 1000
-    await store.apply(Settle(yesterday, 10))  # it is gone, which hurts nobody
-    assert await counted(store, day="2026-11-17") == Budget()
+    await store.apply(SettleBudget(yesterday, 10))  # it is gone, which hurts nobody
+    assert await counted(store, day="2026-11-17") == BudgetUsage()
 
 
 async def test_what_must_be_true_in_any_case_is_and_counts_before(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     whole = hold(1000)
-    assert await store.hold(whole) is None
+    assert await store.reserve_budget(whole) is None
     begun = StartAttempt("t1", 1, "openai/one", 3)
-    assert await store.hold(hold(900), then=(begun,)) == ALL
-    assert await store.hold(hold(900), (Settle(whole, 200),), (begun,)) == ALL
-    assert await counted(store) == Budget(200)
+    assert await store.reserve_budget(hold(900), if_reserved=(begun,)) == ALL
+    assert await store.reserve_budget(hold(900), (SettleBudget(whole, 200),), (begun,)) == ALL
+    assert await counted(store) == BudgetUsage(200)
     turn = await store.turn("t1")
     assert turn is not None
     assert turn.attempts == 0
-    assert await store.hold(hold(800), then=(begun,)) is None
+    assert await store.reserve_budget(hold(800), if_reserved=(begun,)) is None
     turn = await store.turn("t1")
     assert turn is not None
     assert turn.attempts == 1
@@ -104,26 +111,26 @@ async def test_a_limit_is_never_passed_by_requests_that_keep_their_word(
     most: list[int] = []
 
     async def request(most_it_takes: int, uses: int) -> None:
-        mine = hold(most_it_takes, Want("all", limit), day=day)
-        if await store.hold(mine) is None:
+        mine = hold(most_it_takes, BudgetLimit("all", limit), day=day)
+        if await store.reserve_budget(mine) is None:
             most.append((await counted(store, day=day)).tokens)
             used.append(min(uses, most_it_takes))
-            await store.apply(Settle(mine, used[-1]))
+            await store.apply(SettleBudget(mine, used[-1]))
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as crowd:
         for each in requests:
             crowd.create_task(request(*each))
     assert max(most, default=0) <= limit
-    assert await counted(store, day=day) == Budget(sum(used))
+    assert await counted(store, day=day) == BudgetUsage(sum(used))
 
 
 async def test_a_hundred_at_once_never_get_more_than_there_is(store: SessionStore) -> None:
     """Also where each uses more than it said: then the limit is passed by what was under way."""
-    got: list[Hold] = []
+    got: list[BudgetReservation] = []
 
     async def request() -> None:
         mine = hold(90)
-        if await store.hold(mine) is None:
+        if await store.reserve_budget(mine) is None:
             got.append(mine)
             assert (await counted(store)).tokens <= 1000
 
@@ -131,24 +138,26 @@ async def test_a_hundred_at_once_never_get_more_than_there_is(store: SessionStor
         for _ in range(100):
             crowd.create_task(request())
     assert len(got) == 11
-    assert await counted(store) == Budget(990, 0.0, 990, 0.0)
+    assert await counted(store) == BudgetUsage(990, 0.0, 990, 0.0)
     for mine in got:
-        await store.apply(Settle(mine, 100))
-    assert await counted(store) == Budget(1100)
-    assert await store.hold(hold(1)) == ALL
+        await store.apply(SettleBudget(mine, 100))
+    assert await counted(store) == BudgetUsage(1100)
+    assert await store.reserve_budget(hold(1)) == ALL
 
 
 async def test_what_a_request_costs_the_database_depends_on_its_limits_alone(
     store: SessionStore,
 ) -> None:
     for number in range(200):
-        await store.hold(hold(1, Want(f"user {number}", 5), day=f"2026-10-{number % 31:02}"))
+        await store.reserve_budget(
+            hold(1, BudgetLimit(f"user {number}", 5), day=f"2026-10-{number % 31:02}")
+        )
     counted_for = {}
-    for wants in ((ALL,), (ALL, ANN, Want("chat telegram:-1", 500))):
+    for wants in ((ALL,), (ALL, ANN, BudgetLimit("chat telegram:-1", 500))):
         mine = hold(10, *wants)
-        counts = store.count()
-        assert await store.hold(mine) is None
-        await store.apply(Settle(mine, 5))
+        counts = store.count_queries()
+        assert await store.reserve_budget(mine) is None
+        await store.apply(SettleBudget(mine, 5))
         counted_for[len(wants)] = counts.statements - counts.commits, counts.commits
     begun = counted_for[1][0] - 2  # what goes with each transaction
     assert counted_for == {1: (begun + 2, 2), 3: (begun + 6, 2)}

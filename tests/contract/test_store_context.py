@@ -5,8 +5,8 @@ import random
 import pytest
 import sqlalchemy as sa
 
-from sessions.changes import AppendMessages, Compact, TakeBack
-from sessions.errors import Conflict, Missing
+from sessions.changes import AppendMessages, PutSummary, TakeBackTurn
+from sessions.errors import Conflict, RecordNotFound
 from sessions.records import Message
 from sessions.store import schema
 from sessions.store.store import SessionStore
@@ -24,7 +24,7 @@ def questions(*numbers: int) -> list[str]:
 
 async def test_without_a_summary_a_model_sees_the_history(store: SessionStore) -> None:
     await talk(store, "s1", 3)
-    await store.apply(TakeBack("s1", "t_s1_00001", 5000))
+    await store.apply(TakeBackTurn("s1", "t_s1_00001", 5000))
     assert await store.context("s1") == ("", await store.history("s1"))
     assert await seen(store) == ("", questions(0, 2))
     assert await store.context("nobody") == ("", ())
@@ -62,7 +62,7 @@ async def test_a_summary_takes_the_place_of_the_oldest_rows(
     await talk(store, "s1", 5)
     await talk(store, "s2", 5, key="web:a")
     before, other = await store.history("s1"), await store.session("s2")
-    await store.apply(Compact("s1", keep, "they talked", 9000))
+    await store.apply(PutSummary("s1", keep, "they talked", 9000))
     assert await seen(store) == ("they talked", left)
     assert await seen(store, "s2") == ("", questions(0, 1, 2, 3, 4))
     assert await store.history("s1") == before
@@ -77,38 +77,38 @@ async def test_where_there_are_fewer_rows_than_are_to_be_kept_nothing_changes(
 ) -> None:
     await talk(store, "s1", 5)
     before = await store.session("s1")
-    await store.apply(Compact("s1", 6, "too early", 9000))
+    await store.apply(PutSummary("s1", 6, "too early", 9000))
     assert await seen(store) == ("", questions(0, 1, 2, 3, 4))
     assert await store.session("s1") == before
-    await store.apply(Compact("s1", 2, "first", 9000))
-    await store.apply(Compact("s1", 3, "second", 9500))
+    await store.apply(PutSummary("s1", 2, "first", 9000))
+    await store.apply(PutSummary("s1", 3, "second", 9500))
     assert await seen(store) == ("first", questions(3, 4))
 
 
 async def test_the_next_summary_counts_from_where_the_last_one_ends(store: SessionStore) -> None:
     await talk(store, "s1", 5)
-    await store.apply(Compact("s1", 3, "first", 9000))
+    await store.apply(PutSummary("s1", 3, "first", 9000))
     await store.apply(started("t6", "s1", said="question 5"))
     assert await seen(store) == ("first", questions(2, 3, 4, 5))
-    await store.apply(Compact("s1", 1, "second", 9500))
+    await store.apply(PutSummary("s1", 1, "second", 9500))
     assert await seen(store) == ("second", questions(5))
-    await store.apply(Compact("s1", 1, "shorter", 9600))
+    await store.apply(PutSummary("s1", 1, "shorter", 9600))
     assert await seen(store) == ("shorter", questions(5))
 
 
 async def test_rows_taken_back_are_neither_seen_nor_counted(store: SessionStore) -> None:
     await talk(store, "s1", 6)
     for number in (1, 4):
-        await store.apply(TakeBack("s1", f"t_s1_{number:05d}", 5000))
-    await store.apply(Compact("s1", 2, "they talked", 9000))
+        await store.apply(TakeBackTurn("s1", f"t_s1_{number:05d}", 5000))
+    await store.apply(PutSummary("s1", 2, "they talked", 9000))
     assert await seen(store) == ("they talked", questions(3, 5))
-    await store.apply(TakeBack("s1", "t_s1_00005", 9500))
+    await store.apply(TakeBackTurn("s1", "t_s1_00005", 9500))
     assert await seen(store) == ("they talked", questions(3))
 
 
 async def test_the_rows_that_a_summary_covers_are_not_read(store: SessionStore) -> None:
     await talk(store, "s1", 5)
-    await store.apply(Compact("s1", 2, "they talked", 9000))
+    await store.apply(PutSummary("s1", 2, "they talked", 9000))
     oldest = sa.select(schema.messages.c.id).order_by(schema.messages.c.id).limit(3)
     spoilt = (
         sa.update(schema.messages).values(body="no row").where(schema.messages.c.id.in_(oldest))
@@ -119,28 +119,28 @@ async def test_the_rows_that_a_summary_covers_are_not_read(store: SessionStore) 
 
 async def test_what_no_database_can_hold_in_a_summary_is_replaced(store: SessionStore) -> None:
     await talk(store, "s1", 1)
-    await store.apply(Compact("s1", 0, "nul \x00 lone \ud800", 9000))
+    await store.apply(PutSummary("s1", 0, "nul \x00 lone \ud800", 9000))
     assert await seen(store) == ("nul \N{REPLACEMENT CHARACTER} lone ?", [])
 
 
 async def test_a_session_that_is_not_there_cannot_be_compacted(store: SessionStore) -> None:
-    with pytest.raises(Missing, match="s9 is not in the database"):
-        await store.apply(Compact("s9", 0, "nothing", 1))
+    with pytest.raises(RecordNotFound, match="s9 is not in the database"):
+        await store.apply(PutSummary("s9", 0, "nothing", 1))
 
 
 async def test_a_summary_is_stored_with_its_transaction_or_not_at_all(store: SessionStore) -> None:
     await talk(store, "s1", 3)
     with pytest.raises(Conflict):
-        await store.apply(Compact("s1", 1, "they talked", 9000), opened("s2", key=KEY))
+        await store.apply(PutSummary("s1", 1, "they talked", 9000), opened("s2", key=KEY))
     assert await seen(store) == ("", questions(0, 1, 2))
 
 
 async def test_a_summary_costs_the_same_statements_whatever_it_covers(store: SessionStore) -> None:
     await talk(store, "s1", 40)
-    counts = store.count()
-    await store.apply(Compact("s1", 30, "a", 9000))
+    counts = store.count_queries()
+    await store.apply(PutSummary("s1", 30, "a", 9000))
     few = counts.statements
-    await store.apply(Compact("s1", 1, "b", 9000))
+    await store.apply(PutSummary("s1", 1, "b", 9000))
     assert counts.statements == 2 * few
     assert counts.commits == 2
 
@@ -196,11 +196,11 @@ async def test_after_any_story_a_model_sees_the_summary_and_what_came_after(
             case "take back":
                 gone = chance.choice(sorted({name for name, _ in model.rows} - {turn}) or [""])
                 if gone:
-                    await store.apply(TakeBack("s1", gone, number))
+                    await store.apply(TakeBackTurn("s1", gone, number))
                     model.gone.add(gone)
             case _:
                 keep = chance.randrange(8)
-                await store.apply(Compact("s1", keep, f"summary {number}", number))
+                await store.apply(PutSummary("s1", keep, f"summary {number}", number))
                 model.compact(keep, f"summary {number}")
         assert await seen(store) == model.seen()
     assert model.summary

@@ -30,13 +30,13 @@ from sessions.records import (
     InboxState,
     ItemState,
     Message,
-    Reason,
+    SessionReason,
     SessionState,
     TurnState,
 )
 from sessions.store import after_restore, prepare, safety_copy, vacuum
 from sessions.store import copy as copying
-from sessions.store.engine import migrator, place, reader
+from sessions.store.engine import migration_engine, parse_url, reader_engine
 from sessions.store.migrations import HEAD
 from sessions.store.schema import metadata
 from sessions.store.store import SessionStore
@@ -50,7 +50,7 @@ ODD = "naïve 🦉 \ufffd \\u0000 ' \" %"
 
 
 def content(url: str) -> dict[str, list[tuple[object, ...]]]:
-    engine = reader(place(url), alone=True)
+    engine = reader_engine(parse_url(url), without_writer=True)
     with engine.connect() as connection:
         found = {
             name: sorted(tuple(row) for row in connection.execute(sa.select(table)))
@@ -84,8 +84,8 @@ async def test_a_copy_is_the_same_and_can_be_used(
 ) -> None:
     await fill(store)
     copy = tmp_path / "copy.db"
-    assert copying.snapshot(place(store_url), copy) == HEAD
-    copying.check_sound(copy)
+    assert copying.copy_database(parse_url(store_url), copy) == HEAD
+    copying.check_integrity(copy)
     url = f"sqlite:///{copy}"
     assert content(url) == content(store_url)
     other = await SessionStore.open(url, clock=SystemClock())
@@ -118,7 +118,7 @@ async def test_a_copy_made_while_others_write_shows_one_moment(
         for number in range(3):
             before = written
             copy = tmp_path / f"{number}.db"
-            await asyncio.to_thread(copying.snapshot, place(store_url), copy)
+            await asyncio.to_thread(copying.copy_database, parse_url(store_url), copy)
             with sqlite3.connect(copy) as raw:
                 counts = raw.execute(
                     "SELECT count(*) FROM messages GROUP BY session_id ORDER BY session_id"
@@ -126,9 +126,9 @@ async def test_a_copy_made_while_others_write_shows_one_moment(
             raw.close()
             assert len(set(counts)) <= 1
             assert counts == [] or counts[0][0] >= before
-            copying.check_sound(copy)
+            copying.check_integrity(copy)
         enough.set()
-    assert await store.findings() == ()
+    assert await store.find_problems() == ()
 
 
 async def test_nothing_that_was_deleted_is_in_a_copy(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_nothing_that_was_deleted_is_in_a_copy(tmp_path: Path) -> None:
     store = await SessionStore.open(url, clock=SystemClock())
     await talk(store, "s1", 300)
     await store.database.write(lambda c: c.execute(sa.text("DELETE FROM messages")))
-    copying.snapshot(place(url), tmp_path / "copy.db")
+    copying.copy_database(parse_url(url), tmp_path / "copy.db")
     await store.close()
     assert b'"content"' not in (tmp_path / "copy.db").read_bytes()
     with sqlite3.connect(tmp_path / "copy.db") as raw:
@@ -152,29 +152,29 @@ async def test_a_copy_of_sqlite_fills_postgresql_and_back(
     postgres_server: postgres.Server, tmp_path: Path
 ) -> None:
     from_, to = f"sqlite:///{tmp_path / 'holdfast.db'}", postgres_server.database()
-    where = place(to)
+    where = parse_url(to)
     prepare.prepare(where)
     store = await SessionStore.open(from_, clock=SystemClock())
     await fill(store)
     await store.close()
-    copying.snapshot(place(from_), tmp_path / "copy.db")
+    copying.copy_database(parse_url(from_), tmp_path / "copy.db")
     copying.check_unused(where)
-    assert copying.fill(where, tmp_path / "copy.db", "aside_1") is True
+    assert copying.replace_contents(where, tmp_path / "copy.db", "aside_1") is True
     assert content(to) == content(from_)
     store = await SessionStore.open(to, clock=SystemClock())
-    await store.prove_writable()
+    await store.check_writable()
     with pytest.raises(StoreUnavailable, match="A Holdfast is connected to postgresql://"):
         copying.check_unused(where)
     before = max(each.seq for each in await store.timeline(ADDRESS, 0, 100))
     await store.accept(entry("new"))  # numbers go on behind those that came along
-    added = await store.received("new")
+    added = await store.inbox_entry_by_id("new")
     assert added
     assert added.seq > before
     await store.apply(AppendMessages("s1", "t1", (Message("user", "next"),), 3000))
     assert (await store.history("s1"))[-1].content == "next"
     await store.close()
-    copying.snapshot(where, tmp_path / "back.db")
-    copying.check_sound(tmp_path / "back.db")
+    copying.copy_database(where, tmp_path / "back.db")
+    copying.check_integrity(tmp_path / "back.db")
     assert content(f"sqlite:///{tmp_path / 'back.db'}") == content(to)
     postgres_server.drop(to)
 
@@ -184,16 +184,16 @@ async def test_a_database_of_the_server_that_is_empty_is_filled(
 ) -> None:
     if new_url.startswith("sqlite"):
         return
-    prepare.prepare(place(f"sqlite:///{tmp_path / 'a.db'}"))
-    copying.as_one_file(tmp_path / "a.db")
-    assert copying.fill(place(new_url), tmp_path / "a.db", "aside_2") is False
-    prepare.check(place(new_url))
+    prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'a.db'}"))
+    copying.merge_wal(tmp_path / "a.db")
+    assert copying.replace_contents(parse_url(new_url), tmp_path / "a.db", "aside_2") is False
+    prepare.check_current(parse_url(new_url))
 
 
 def test_what_fails_while_it_is_filled_leaves_the_old_rows(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    prepare.prepare(place(f"sqlite:///{tmp_path / 'a.db'}"))
+    prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'a.db'}"))
     with sqlite3.connect(tmp_path / "a.db") as raw:  # with a row that PostgreSQL does not take
         raw.execute("PRAGMA foreign_keys=OFF")
         raw.execute(
@@ -203,9 +203,9 @@ def test_what_fails_while_it_is_filled_leaves_the_old_rows(
     raw.close()
     before = content(postgres_url)
     with pytest.raises(StoreError):
-        copying.fill(place(postgres_url), tmp_path / "a.db", "aside_3")
+        copying.replace_contents(parse_url(postgres_url), tmp_path / "a.db", "aside_3")
     assert content(postgres_url) == before
-    with reader(place(postgres_url)).connect() as connection:
+    with reader_engine(parse_url(postgres_url)).connect() as connection:
         assert "aside_3" not in sa.inspect(connection).get_schema_names()
 
 
@@ -215,7 +215,7 @@ def test_what_fails_while_it_is_filled_leaves_the_old_rows(
 def at_first(folder: Path) -> tuple[str, Path]:
     """A database as the first version wrote it."""
     file = folder / "holdfast.db"
-    prepare.make(place(f"sqlite:///{file}"), "0001")
+    prepare.create_database(parse_url(f"sqlite:///{file}"), "0001")
     with sqlite3.connect(file) as raw:
         raw.executescript(WRITTEN_AT_0001)
     raw.close()
@@ -248,7 +248,7 @@ class At:
 async def test_an_older_database_is_copied_before_it_is_brought_up_to_date(tmp_path: Path) -> None:
     url, file = at_first(tmp_path)
     keep_in = tmp_path / "backups"
-    store = await SessionStore.open(url, clock=At(), keep_in=keep_in)
+    store = await SessionStore.open(url, clock=At(), copy_folder=keep_in)
     assert (await store.history("s1"))[0].content == "hello"
     await store.close()
     (copy,) = keep_in.iterdir()
@@ -256,7 +256,7 @@ async def test_an_older_database_is_copied_before_it_is_brought_up_to_date(tmp_p
     assert (copy.stat().st_mode & 0o777, keep_in.stat().st_mode & 0o777) == (0o600, 0o700)
     assert version_of(copy)[:2] == ("0001", 1)
     assert version_of(file)[0] == HEAD
-    store = await SessionStore.open(url, clock=At(), keep_in=keep_in)  # nothing to do: no copy
+    store = await SessionStore.open(url, clock=At(), copy_folder=keep_in)  # nothing to do: no copy
     await store.close()
     assert len(list(keep_in.iterdir())) == 1
 
@@ -283,14 +283,14 @@ async def test_without_room_for_a_copy_nothing_is_changed(
 ) -> None:
     url, file = at_first(tmp_path)
     before = file.read_bytes()
-    monkeypatch.setattr(safety_copy, "SPARE", 2**62)
+    monkeypatch.setattr(safety_copy, "MIN_FREE_BYTES", 2**62)
     with pytest.raises(StoreUnavailable, match=r"no room in .*holdfast db upgrade --no-backup"):
-        await SessionStore.open(url, clock=At(), keep_in=tmp_path / "backups")
+        await SessionStore.open(url, clock=At(), copy_folder=tmp_path / "backups")
     (tmp_path / "file").touch()
     with pytest.raises(
         StoreUnavailable, match=r"cannot be copied to .*: File exists; .*--no-backup"
     ):
-        await SessionStore.open(url, clock=At(), keep_in=tmp_path / "file")
+        await SessionStore.open(url, clock=At(), copy_folder=tmp_path / "file")
     assert version_of(file)[0] == "0001"
     assert len(before) == file.stat().st_size
     store = await SessionStore.open(url, clock=At())
@@ -303,31 +303,33 @@ def test_of_postgresql_no_copy_is_made_and_that_is_said(
 ) -> None:
     if new_url.startswith("sqlite"):
         return
-    prepare.make(place(new_url), "0001")
+    prepare.create_database(parse_url(new_url), "0001")
     with caplog.at_level("INFO"):
-        prepare.prepare(place(new_url), safety_copy.before_steps(tmp_path / "backups", NOW))
+        prepare.prepare(
+            parse_url(new_url), safety_copy.copy_before_migration(tmp_path / "backups", NOW)
+        )
     assert "your own backup of PostgreSQL counts" in caplog.text
     assert not (tmp_path / "backups").exists()
-    prepare.check(place(new_url))
+    prepare.check_current(parse_url(new_url))
 
 
 def test_steps_that_fail_in_the_middle_leave_what_was_there(new_url: str) -> None:
     """The second step goes well; the third meets a table that is there already."""
-    where = place(new_url)
-    prepare.make(where, "0001")
-    engine = migrator(where)
+    where = parse_url(new_url)
+    prepare.create_database(where, "0001")
+    engine = migration_engine(where)
     with engine.connect() as connection, connection.begin():
         connection.exec_driver_sql("CREATE TABLE summaries (mine TEXT)")
     with pytest.raises(StoreError, match="summaries"):
         prepare.prepare(where)
     with engine.connect() as connection:
-        assert prepare.revision(connection) == "0001"
+        assert prepare.current_revision(connection) == "0001"
         assert not sa.inspect(connection).has_table("approvals")
     with engine.connect() as connection, connection.begin():
         connection.exec_driver_sql("DROP TABLE summaries")
     engine.dispose()
     prepare.prepare(where)
-    prepare.check(where)
+    prepare.check_current(where)
 
 
 KILLED = """
@@ -336,7 +338,7 @@ from pathlib import Path
 import alembic.command, alembic.config
 import sqlalchemy as sa
 from sessions.store import prepare as opening
-from sessions.store.engine import place
+from sessions.store.engine import parse_url
 
 folder = Path(sys.argv[1])
 for number in range(1, 500, 3):
@@ -352,7 +354,7 @@ for number in range(1, 500, 3):
                 os.kill(os.getpid(), signal.SIGKILL)
         sa.event.listen(sa.Engine, "before_cursor_execute", count)
         sa.event.listen(sa.Engine, "commit", count)
-        opening.prepare(place(f"sqlite:///{file}"))
+        opening.prepare(parse_url(f"sqlite:///{file}"))
         os._exit(0)
     if os.waitpid(child, 0)[1] == 0:
         break
@@ -362,7 +364,7 @@ print(number)
 
 def test_a_kill_in_the_middle_of_the_steps_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     _, file = at_first(tmp_path)
-    copying.as_one_file(file)
+    copying.merge_wal(file)
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)],
         capture_output=True,
@@ -376,8 +378,8 @@ def test_a_kill_in_the_middle_of_the_steps_leaves_the_old_or_the_new(tmp_path: P
     assert {(version, messages) for version, messages, _ in found} == {("0001", 1), (HEAD, 1)}
     assert all(("approvals" in tables) == (version == HEAD) for version, _, tables in found)
     for number in (1, 16, last):
-        prepare.prepare(place(f"sqlite:///{tmp_path / f'{number}.db'}"))
-        prepare.check(place(f"sqlite:///{tmp_path / f'{number}.db'}"))
+        prepare.prepare(parse_url(f"sqlite:///{tmp_path / f'{number}.db'}"))
+        prepare.check_current(parse_url(f"sqlite:///{tmp_path / f'{number}.db'}"))
 
 
 def test_a_copy_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -386,15 +388,15 @@ def test_a_copy_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
     with pytest.raises(StoreTooNew):
-        copying.snapshot(place(url), tmp_path / "copy.db")
+        copying.copy_database(parse_url(url), tmp_path / "copy.db")
 
 
 def test_an_older_database_is_copied_as_it_is(new_url: str, tmp_path: Path) -> None:
-    prepare.make(place(new_url), "0002")
+    prepare.create_database(parse_url(new_url), "0002")
     copy = tmp_path / "copy.db"
-    assert copying.snapshot(place(new_url), copy) == "0002"
-    prepare.prepare(place(f"sqlite:///{copy}"))
-    prepare.check(place(f"sqlite:///{copy}"))
+    assert copying.copy_database(parse_url(new_url), copy) == "0002"
+    prepare.prepare(parse_url(f"sqlite:///{copy}"))
+    prepare.check_current(parse_url(f"sqlite:///{copy}"))
 
 
 # --- room ------------------------------------------------------------------------------------
@@ -402,7 +404,7 @@ def test_an_older_database_is_copied_as_it_is(new_url: str, tmp_path: Path) -> N
 
 async def test_a_file_of_an_older_version_is_written_anew_once(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
-    where = place(f"sqlite:///{file}")
+    where = parse_url(f"sqlite:///{file}")
     with sqlite3.connect(file) as raw:  # as it was made before
         raw.execute("PRAGMA journal_mode=WAL")
     raw.close()
@@ -412,19 +414,19 @@ async def test_a_file_of_an_older_version_is_written_anew_once(tmp_path: Path) -
     await store.database.write(lambda c: c.execute(sa.text("DELETE FROM messages")))
     await store.database.write(lambda c: c.execute(sa.text("UPDATE sessions SET messages = 0")))
     await store.close()
-    copying.as_one_file(file)
-    sizes = vacuum.compact(where)
+    copying.merge_wal(file)
+    sizes = vacuum.vacuum_database(where)
     assert sizes
     assert sizes[1] < sizes[0]
     with sqlite3.connect(file) as raw:
         assert raw.execute("PRAGMA auto_vacuum").fetchone() == (2,)
     raw.close()
-    assert vacuum.compact(where) is None
-    copying.check_sound(file)
+    assert vacuum.vacuum_database(where) is None
+    copying.check_integrity(file)
 
 
 def test_postgresql_looks_after_its_own_room(postgres_url: str) -> None:
-    assert vacuum.compact(place(postgres_url)) is None
+    assert vacuum.vacuum_database(parse_url(postgres_url)) is None
 
 
 # --- what a copy is when it comes back -------------------------------------------------------
@@ -438,37 +440,37 @@ async def test_nothing_of_a_restored_copy_goes_on_by_itself(
     await store.accept(entry("w1", key="web:new"))
     await store.put_value("writers", "77", "5")
     await store.apply(
-        SetSession("s2", SessionState.SUSPENDED, Reason.STOP, 3000),
+        SetSession("s2", SessionState.SUSPENDED, SessionReason.STOP, 3000),
         SetInbox(("i4",), InboxState.HELD, 3000, session_id="s2"),
     )
-    engine = migrator(place(store_url))
+    engine = migration_engine(parse_url(store_url))
     with engine.connect() as connection, connection.begin():
-        over = after_restore.end_what_was_open(connection, NOW)
-    assert over == after_restore.Over(turns=1, held=3, unanswered=2, unsent=2, questions=2)
+        over = after_restore.close_open_work(connection, NOW)
+    assert over == after_restore.ClosedWork(turns=1, held=3, unanswered=2, unsent=2, questions=2)
     assert await store.running_turns() == ()
     assert await store.waiting_keys() == ()
-    assert await store.commands() == ()
-    assert await store.open_items() == ()
+    assert await store.pending_commands() == ()
+    assert await store.undelivered_items() == ()
     assert await store.open_approvals() == ()
     turn = await store.turn("t1")
     assert turn
     assert (turn.state, turn.cause) == (TurnState.INTERRUPTED, "restored")
     session = await store.session("s1")
     assert session
-    assert (session.state, session.reason) == (SessionState.SUSPENDED, Reason.CRASH)
-    assert {each.id for each in await store.held("s1")} == {"i0", "i2", "i3"}
-    assert {each.id for each in await store.held("s2")} == {"i4"}
+    assert (session.state, session.reason) == (SessionState.SUSPENDED, SessionReason.CRASH)
+    assert {each.id for each in await store.held_entries("s1")} == {"i0", "i2", "i3"}
+    assert {each.id for each in await store.held_entries("s2")} == {"i4"}
     (traced,) = await store.trace("w1")
-    assert traced.entry.decision == after_restore.WHY
+    assert traced.entry.decision == after_restore.RESTORED_REASON
     allowed = await store.allowed_approval("s1", "pay", f"\ud800 {ODD}", 0)
     assert allowed is None
     with pytest.raises(Conflict):
         await store.apply(AnswerApproval("p1", ApprovalState.USED, "", NOW))
     assert await store.get_value(after_restore.SHELF, after_restore.MOMENT) == str(NOW)
-    assert await store.findings() == ()
+    assert await store.find_problems() == ()
     with engine.connect() as connection, connection.begin():
-        after_restore.tidy(connection)
-        assert after_restore.end_what_was_open(connection, NOW + 1) == after_restore.Over()
+        after_restore.remove_writer_rows(connection)
+        assert after_restore.close_open_work(connection, NOW + 1) == after_restore.ClosedWork()
     assert await store.values("writers") == {}
     engine.dispose()
 
@@ -481,9 +483,9 @@ async def test_files_that_a_chat_shows_are_found_where_they_lie_now(
     for each in (upload, other):
         fields = {name: getattr(each, name) for name in each.__struct_fields__} | {"kind": "upload"}
         await store.apply(PutItem(type(each)(**fields)))
-    engine = migrator(place(store_url))
+    engine = migration_engine(parse_url(store_url))
     with engine.connect() as connection, connection.begin():
-        after_restore.move_paths(connection, "/old/home/", "/new/")
+        after_restore.rewrite_upload_paths(connection, "/old/home/", "/new/")
     engine.dispose()
-    bodies = [each.body.decode() for each in await store.open_items()]
+    bodies = [each.body.decode() for each in await store.undelivered_items()]
     assert bodies == ['{"text":"a","path":"/new/outgoing/shown/f/ä.txt"}', other.body.decode()]

@@ -19,7 +19,7 @@ from sessions.changes import (
 )
 from sessions.records import InboxState, ItemState, Message, TurnState
 from sessions.store import schema
-from sessions.store.journal import encoded
+from sessions.store.journal import encode_message
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
@@ -36,7 +36,7 @@ def fill(
 ) -> list[tuple[str, str]]:
     """Make sessions that had this much history, and all that comes with it; fast."""
     names = [(ids.new("s"), f"telegram:{number}") for number in range(sessions)]
-    body = encoded(Message("assistant", ANSWER))
+    body = encode_message(Message("assistant", ANSWER))
     rows = [
         {"session_id": name, "turn_id": "t_before", "at": 1, "body": body}
         for name, _ in names
@@ -127,7 +127,7 @@ async def cost(url: str, sessions: int, history: int, summary: str = "") -> tupl
         if store.database.dialect.name == "sqlite":
             await store.database.write(lambda c: c.exec_driver_sql("PRAGMA wal_autocheckpoint=0"))
         wal.empty()
-        counts = store.count()
+        counts = store.count_queries()
         await turn(store, ids, *names[0])
         statements, commits = counts.statements, counts.commits
         for _ in range(TURNS - 1):

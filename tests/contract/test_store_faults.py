@@ -67,11 +67,11 @@ async def test_what_was_said_to_be_stored_is_there_after_a_kill(store_url: str, 
     said = await asyncio.to_thread(killed_after, store_url, lines)
     store = await SessionStore.open(store_url, clock=SystemClock())
     try:
-        assert await store.database.read(soundness.damage) == ()
+        assert await store.database.read(soundness.find_damage) == ()
         for word, name in said:
             if word == "accepted":
                 assert await store.inbox_entry("telegram::1001", f"event of {name}")
-        shown = {item.id for item in await store.open_items()}
+        shown = {item.id for item in await store.undelivered_items()}
         assert shown >= {name for word, name in said if word == "answered"}
         # A turn is there with its message and its entry, or not at all.
         for session in await store.sessions():
@@ -105,7 +105,7 @@ async def test_a_damaged_file_is_noticed(tmp_path: Path, shift: int) -> None:
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock(), read_only=True)
     try:
         # SQLite lists what it finds, or gives up, as the damage happens to lie.
-        assert re.search("malformed|damaged", "".join(await store.findings()))
+        assert re.search("malformed|damaged", "".join(await store.find_problems()))
     finally:
         await store.close()
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from sessions.changes import AppendMessages, SetRequest, SetTitle, SettleFiles, TakeBack
-from sessions.errors import Missing
+from sessions.changes import AppendMessages, SetFileResults, SetRequest, SetTitle, TakeBackTurn
+from sessions.errors import RecordNotFound
 from sessions.records import Attachment, Message
 from sessions.store.store import SessionStore
 from tests.contract.store_kit import ended, opened, started, talk
@@ -23,7 +23,7 @@ async def test_what_came_of_files_stands_in_their_rows(store: SessionStore) -> N
     rows = (Message("user", "look", files=(PHOTO, VOICE)), Message("user", "and", sender="Ann"))
     await store.apply(opened("s1"), sent("t1", *rows))
     assert await store.history("s1") == rows
-    await store.apply(SettleFiles("s1", 2, (FETCHED, HEARD)))
+    await store.apply(SetFileResults("s1", 2, (FETCHED, HEARD)))
     first, second = await store.history("s1")
     assert (first.content, second) == ("look", rows[1])
     assert first.files[0] == FETCHED
@@ -36,7 +36,7 @@ async def test_what_came_of_files_stands_in_their_rows(store: SessionStore) -> N
 async def test_only_the_newest_rows_are_looked_at(store: SessionStore) -> None:
     rows = tuple(Message("user", str(number), files=(PHOTO,)) for number in range(3))
     await store.apply(opened("s1"), sent("t1", *rows))
-    await store.apply(SettleFiles("s1", 2, (FETCHED,)))
+    await store.apply(SetFileResults("s1", 2, (FETCHED,)))
     found = [row.files[0].fetched for row in await store.history("s1")]
     assert found == [False, True, True]
 
@@ -45,8 +45,8 @@ async def test_rows_that_were_taken_back_are_not_counted(store: SessionStore) ->
     await talk(store, "s1", 1)
     await store.apply(sent("t1", Message("user", "look", files=(PHOTO,))))
     await store.apply(started("t2", "s1", said="never mind"), ended("t2"))
-    await store.apply(TakeBack("s1", "t2", 5000))
-    await store.apply(SettleFiles("s1", 1, (FETCHED,)))
+    await store.apply(TakeBackTurn("s1", "t2", 5000))
+    await store.apply(SetFileResults("s1", 1, (FETCHED,)))
     assert (await store.history("s1"))[-1].files == (FETCHED,)
 
 
@@ -54,8 +54,8 @@ async def test_a_file_that_nobody_sent_is_missing_and_nothing_is_changed(
     store: SessionStore,
 ) -> None:
     await store.apply(opened("s1"), sent("t1", Message("user", "look", files=(PHOTO,))))
-    with pytest.raises(Missing, match=r"received/b/v\.ogg is not in the database"):
-        await store.apply(SetTitle("s1", "changed"), SettleFiles("s1", 5, (HEARD,)))
+    with pytest.raises(RecordNotFound, match=r"received/b/v\.ogg is not in the database"):
+        await store.apply(SetTitle("s1", "changed"), SetFileResults("s1", 5, (HEARD,)))
     session = await store.session("s1")
     assert session
     assert session.title is None
@@ -67,8 +67,8 @@ async def test_it_costs_the_same_however_long_the_history_is(store: SessionStore
         await talk(store, session, turns, key=f"telegram:{session}")
         row = Message("user", "look", files=(PHOTO,))
         await store.apply(AppendMessages(session, "t1", (row,), 2000))
-        counts = store.count()
-        await store.apply(SettleFiles(session, 1, (FETCHED,)))
+        counts = store.count_queries()
+        await store.apply(SetFileResults(session, 1, (FETCHED,)))
         costs.append((counts.statements, counts.commits))
     assert costs[0] == costs[1] <= (3, 1)  # one of them begins the transaction
 
@@ -88,5 +88,5 @@ async def test_a_request_that_was_spoken_names_its_turn_and_its_session(
     assert turn
     assert session
     assert (turn.request, session.title) == ("And eggs", "Buy milk")
-    with pytest.raises(Missing):
+    with pytest.raises(RecordNotFound):
         await store.apply(SetRequest("t9", "s1", "a", "b"))

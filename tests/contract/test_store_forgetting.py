@@ -8,12 +8,12 @@ import sqlalchemy as sa
 
 from sessions.changes import (
     AppendMessages,
-    Compact,
     EndAttempt,
     EndTool,
     OpenSession,
     PutApproval,
     PutItem,
+    PutSummary,
     SetInbox,
     SetItem,
     SetSession,
@@ -22,16 +22,16 @@ from sessions.changes import (
 )
 from sessions.records import (
     InboxState,
-    Item,
     ItemState,
     Message,
-    Reason,
+    OutboxItem,
+    SessionReason,
     SessionState,
-    Spent,
+    UsageTotals,
 )
 from sessions.store import copy
-from sessions.store.engine import migrator, place
-from sessions.store.forgetting import AT_ONCE, NAMES_KEPT, Forgetting
+from sessions.store.engine import migration_engine, parse_url
+from sessions.store.forgetting import BATCH_ROWS, INBOX_ID_RETENTION_MS, DataRemoval
 from sessions.store.schema import metadata
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
@@ -47,14 +47,14 @@ from tests.contract.store_kit import (
     talk,
 )
 
-NOW = 10 * NAMES_KEPT
+NOW = 10 * INBOX_ID_RETENTION_MS
 WORD = "elderberry"
-CLOSED, DELETED = SessionState.CLOSED, Reason.DELETED
+CLOSED, DELETED = SessionState.CLOSED, SessionReason.DELETED
 
 
 @pytest.fixture
-def forgetting(store: SessionStore) -> Forgetting:
-    return Forgetting(store.database, pause=0)
+def forgetting(store: SessionStore) -> DataRemoval:
+    return DataRemoval(store.database, pause_seconds=0)
 
 
 async def converse(
@@ -87,7 +87,7 @@ async def converse(
         SetItem(f"o_{session}", ItemState.SENT, 2400),
         PutItem(item(f"n_{session}", text=word, address=address)),
         SetItem(f"n_{session}", ItemState.SENT, 2600),
-        Compact(session, 1, word, 2700),
+        PutSummary(session, 1, word, 2700),
         ended(turn),
         SetSession(session, CLOSED, DELETED, 3000),
     )
@@ -95,7 +95,7 @@ async def converse(
 
 def rows(url: str) -> dict[str, str]:
     """Everything that is in the tables, as text; but for what the writer notes of itself."""
-    engine = migrator(place(url))
+    engine = migration_engine(parse_url(url))
     with engine.connect() as connection:
         found = {
             name: repr(connection.execute(sa.select(table)).all())
@@ -107,7 +107,7 @@ def rows(url: str) -> dict[str, str]:
 
 
 async def test_the_words_of_a_deleted_session_go_and_what_it_cost_stays(
-    store: SessionStore, store_url: str, forgetting: Forgetting
+    store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s1")
     assert [name for name, text in rows(store_url).items() if WORD in text] == [
@@ -121,13 +121,13 @@ async def test_the_words_of_a_deleted_session_go_and_what_it_cost_stays(
         "approvals",
         "outbox",
     ]
-    assert await forgetting.with_words() == ("s1",)
-    await forgetting.words("s1", now=NOW)
+    assert await forgetting.uncleared_sessions() == ("s1",)
+    await forgetting.clear_sessions("s1", now=NOW)
     left = rows(store_url)
     assert [name for name, text in left.items() if WORD in text] == []
     assert left["outbox"] == "[]"
     assert left["messages"] == "[]"
-    assert await forgetting.with_words() == ()
+    assert await forgetting.uncleared_sessions() == ()
     session = await store.session("s1")
     assert session
     assert (session.state, session.reason, session.title, session.messages) == (
@@ -136,84 +136,84 @@ async def test_the_words_of_a_deleted_session_go_and_what_it_cost_stays(
         None,
         0,
     )
-    assert await store.spent(key=KEY) == Spent(input_tokens=7, cost=0.5, requests=1)
-    assert await store.findings() == ()
-    await forgetting.words("s1", now=NOW)  # again changes nothing
-    await forgetting.words(now=NOW)
+    assert await store.usage_totals(key=KEY) == UsageTotals(input_tokens=7, cost=0.5, requests=1)
+    assert await store.find_problems() == ()
+    await forgetting.clear_sessions("s1", now=NOW)  # again changes nothing
+    await forgetting.clear_sessions(now=NOW)
 
 
 async def test_that_something_was_received_is_known_for_a_week(
-    store: SessionStore, forgetting: Forgetting
+    store: SessionStore, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s1")
-    await forgetting.words("s1", now=NOW)
+    await forgetting.clear_sessions("s1", now=NOW)
     kept = await store.inbox_entry("telegram::1001", "event of i_s1")
     assert kept
     assert (kept.state, kept.payload, kept.turn_id) == (InboxState.IGNORED, None, None)
     assert not await store.accept(entry("i_s1"))  # the platform sends it once more
     assert await store.inbox_entry("telegram::1001", "event of c_s1") is None  # older than that
-    assert (await store.sweep(NOW)).ignored == 1
+    assert (await store.delete_ignored(NOW)).ignored == 1
     assert await store.accept(entry("i_s1"))
 
 
 async def test_a_session_goes_with_everything_and_nobody_elses(
-    store: SessionStore, store_url: str, forgetting: Forgetting
+    store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
     await converse(store, "s2", key="web:b", address="web/b", word="quince")
     before = rows(store_url)
     await converse(store, "s1")
     await converse(store, "s3", key="web:c", address="web/c")
-    await forgetting.whole("s1", "s3", now=NOW + 2 * NAMES_KEPT)
+    await forgetting.delete_sessions("s1", "s3", now=NOW + 2 * INBOX_ID_RETENTION_MS)
     assert rows(store_url) == before
 
 
 async def test_in_a_room_only_what_surely_belongs_to_a_session_goes(
-    store: SessionStore, forgetting: Forgetting
+    store: SessionStore, forgetting: DataRemoval
 ) -> None:
     """Commands of several people stand at one address."""
     await converse(store, "s1", key="telegram:-1:u=1", address="telegram/-1")
     await talk(store, "s9", 1, key="telegram:-1:u=2")
     await store.apply(OpenSession("s8", "telegram:-1:u=3", "telegram/-1", 1))
-    await forgetting.words("s1", now=NOW)
-    assert await store.received("c_s1") is not None
-    assert await store.received("i_s1") is not None
-    assert (await store.received("i_s1")).payload is None  # type: ignore[union-attr]
+    await forgetting.clear_sessions("s1", now=NOW)
+    assert await store.inbox_entry_by_id("c_s1") is not None
+    assert await store.inbox_entry_by_id("i_s1") is not None
+    assert (await store.inbox_entry_by_id("i_s1")).payload is None  # type: ignore[union-attr]
     shown = await store.timeline("telegram/-1", 0, 10)
     assert {each.id for each in shown} == {"c_s1", "n_s1"}
 
 
 async def test_more_rows_than_one_write_takes_go_as_well(
-    store: SessionStore, store_url: str, forgetting: Forgetting
+    store: SessionStore, store_url: str, forgetting: DataRemoval
 ) -> None:
-    await talk(store, "s1", AT_ONCE + 7)
+    await talk(store, "s1", BATCH_ROWS + 7)
     await store.apply(SetSession("s1", CLOSED, DELETED, 9000))
-    counted = store.count()
-    await forgetting.whole("s1", now=NOW)
+    counted = store.count_queries()
+    await forgetting.delete_sessions("s1", now=NOW)
     assert counted.commits < 20
     assert set(rows(store_url).values()) == {"[]"}
 
 
 async def test_idle_are_those_that_nobody_uses_and_nobody_used(
-    store: SessionStore, forgetting: Forgetting
+    store: SessionStore, forgetting: DataRemoval
 ) -> None:
     for number, (state, reason, at) in enumerate(
         [
-            (CLOSED, Reason.NEW, 5000),
-            (CLOSED, Reason.ANSWERED, 9000),
-            (SessionState.SUSPENDED, Reason.STOP, 5000),
-            (SessionState.SUSPENDED, Reason.STOP, 9000),
+            (CLOSED, SessionReason.NEW, 5000),
+            (CLOSED, SessionReason.ANSWERED, 9000),
+            (SessionState.SUSPENDED, SessionReason.STOP, 5000),
+            (SessionState.SUSPENDED, SessionReason.STOP, 9000),
             (SessionState.ACTIVE, None, 5000),
         ]
     ):
         await store.apply(
             opened(f"s{number}", key=f"web:{number}"), SetSession(f"s{number}", state, reason, at)
         )
-    assert [each.id for each in await forgetting.idle(9000)] == ["s0", "s2"]
-    assert (await forgetting.idle(9000))[0].key == "web:0"
+    assert [each.id for each in await forgetting.idle_sessions(9000)] == ["s0", "s2"]
+    assert (await forgetting.idle_sessions(9000))[0].key == "web:0"
 
 
 async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
-    store: SessionStore, forgetting: Forgetting
+    store: SessionStore, forgetting: DataRemoval
 ) -> None:
     await store.apply(opened("s1"))
     for number, at in enumerate((1000, 5000, 9000)):
@@ -224,7 +224,9 @@ async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
             StartTool(turn, "c1", "look", "read", "{}", at),
             EndTool(turn, "c1", ok=True, result="seen", at=at),
             PutItem(
-                Item(f"o{number}", ADDRESS, "answer", ItemState.PENDING, b"x", at, turn_id=turn)
+                OutboxItem(
+                    f"o{number}", ADDRESS, "answer", ItemState.PENDING, b"x", at, turn_id=turn
+                )
             ),
             SetItem(f"o{number}", ItemState.SENT, at),
             ended(turn, at=at),
@@ -233,8 +235,8 @@ async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
     await store.apply(PutItem(item("o9")))  # is not delivered
     await store.accept(entry("i8", received_at=1000))
     await store.apply(SetInbox(("i8",), InboxState.REFUSED, 9500))  # late
-    assert await forgetting.old(9000, NOW) == 6
-    assert [await store.received(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
+    assert await forgetting.delete_older_than(9000, NOW) == 6
+    assert [await store.inbox_entry_by_id(f"i{n}") is None for n in (0, 1, 2, 8, 9)] == [
         True,
         True,
         False,
@@ -251,17 +253,17 @@ async def test_of_those_that_go_on_old_rows_go_and_the_history_stays(
     assert await store.tool_runs("t1") == ()
     assert len(await store.tool_runs("t2")) == 1
     assert len(await store.history("s1")) == 3
-    assert await forgetting.old(9000, NOW) == 0
-    assert await store.findings() == ()
+    assert await forgetting.delete_older_than(9000, NOW) == 0
+    assert await store.find_problems() == ()
 
 
-async def test_notes_on_what_is_gone_go_too(store: SessionStore, forgetting: Forgetting) -> None:
+async def test_notes_on_what_is_gone_go_too(store: SessionStore, forgetting: DataRemoval) -> None:
     await store.accept(entry("i1"))
     await store.accept(entry("i2", payload=None))
     for name in ("i1", "i2", "i3"):
         await store.put_value("notes", name, "x")
         await store.put_value("others", name, "x")
-    await forgetting.notes("notes")
+    await forgetting.delete_orphaned_values("notes")
     assert list(await store.values("notes")) == ["i1"]
     assert len(await store.values("others")) == 3
 
@@ -272,12 +274,12 @@ async def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path: Path) -> N
     await converse(store, "s1")
     await converse(store, "s2", key="web:a", address="web/a", word="quince")
     await store.close()
-    copy.as_one_file(file)
+    copy.merge_wal(file)
     assert WORD.encode() in file.read_bytes()
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
-    await Forgetting(store.database, pause=0).words("s1", now=NOW)
+    await DataRemoval(store.database, pause_seconds=0).clear_sessions("s1", now=NOW)
     await store.close()
-    copy.as_one_file(file)
+    copy.merge_wal(file)
     assert WORD.encode() not in file.read_bytes()
     assert b"quince" in file.read_bytes()
 
@@ -292,12 +294,12 @@ async def test_a_big_history_that_goes_makes_the_file_smaller(tmp_path: Path) ->
     await store.close()
     full = file.stat().st_size
     store = await SessionStore.open(url, clock=SystemClock())
-    forgetting = Forgetting(store.database, pause=0)
+    forgetting = DataRemoval(store.database, pause_seconds=0)
     async with asyncio.timeout(30):
-        await forgetting.whole("s2", now=NOW)
-        await forgetting.shrink()
+        await forgetting.delete_sessions("s2", now=NOW)
+        await forgetting.release_free_pages()
     assert len(await store.history("s1")) == 3
     await store.close()
-    copy.as_one_file(file)  # which writes the journal back
+    copy.merge_wal(file)  # which writes the journal back
     assert file.stat().st_size < full / 2
     assert b"question 1400" not in file.read_bytes()

@@ -19,14 +19,14 @@ from sessions.changes import (
     StartTool,
     StartTurn,
 )
-from sessions.errors import AlreadyStarted, Conflict, Missing
+from sessions.errors import Conflict, RecordNotFound, ToolAlreadyStarted
 from sessions.records import (
     InboxState,
-    Item,
     ItemState,
     Message,
+    MessageTrace,
+    OutboxItem,
     ToolRun,
-    Traced,
     Turn,
     TurnState,
 )
@@ -77,9 +77,9 @@ async def test_what_waits_is_listed_in_the_order_in_which_it_came(store: Session
 async def test_commands_are_listed_until_they_are_carried_out(store: SessionStore) -> None:
     for name in ("i1", "i2"):
         await store.accept(entry(name, state=InboxState.COMMAND))
-    assert [each.id for each in await store.commands()] == ["i1", "i2"]
+    assert [each.id for each in await store.pending_commands()] == ["i1", "i2"]
     await store.apply(SetInbox(("i1",), DONE, 5000))
-    assert [each.id for each in await store.commands()] == ["i2"]
+    assert [each.id for each in await store.pending_commands()] == ["i2"]
     done = await store.inbox_entry("telegram::1001", "event of i1")
     assert done
     assert done.settled_at == 5000
@@ -120,9 +120,9 @@ async def test_a_suspended_session_keeps_what_waited_in_it(store: SessionStore) 
     for name in ("i1", "i2", "i3"):
         await store.accept(entry(name))
     await store.apply(opened("s1"), SetInbox(("i1", "i2"), HELD, 3000, session_id="s1"))
-    assert [each.id for each in await store.held("s1")] == ["i1", "i2"]
+    assert [each.id for each in await store.held_entries("s1")] == ["i1", "i2"]
     await store.apply(SetInbox(("i2",), WAITING, 4000))
-    assert [each.id for each in await store.held("s1")] == ["i1"]
+    assert [each.id for each in await store.held_entries("s1")] == ["i1"]
     assert [each.id for each in (await store.conversation(KEY)).waiting] == ["i2", "i3"]
 
 
@@ -145,8 +145,8 @@ async def test_only_what_was_ignored_long_ago_is_forgotten(store: SessionStore) 
             tasks.create_task(store.accept(old))
     await store.accept(entry("new", state=InboxState.IGNORED, payload=None, received_at=20))
     await store.accept(entry("answered", state=DONE, received_at=10))
-    assert (await store.sweep(before=20)).ignored == 1200
-    assert (await store.sweep(before=20)).ignored == 0
+    assert (await store.delete_ignored(before=20)).ignored == 1200
+    assert (await store.delete_ignored(before=20)).ignored == 0
     assert await state_of(store, "new") is InboxState.IGNORED
     assert await state_of(store, "answered") is DONE
 
@@ -208,7 +208,7 @@ async def test_the_same_attempt_cannot_begin_twice(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), StartAttempt("t1", 1, "openai/one", 1))
     with pytest.raises(Conflict):
         await store.apply(StartAttempt("t1", 1, "openai/two", 2))
-    with pytest.raises(Missing, match="attempt 2 of t1"):
+    with pytest.raises(RecordNotFound, match="attempt 2 of t1"):
         await store.apply(EndAttempt("t1", 2, "DONE", 3))
 
 
@@ -224,7 +224,7 @@ async def test_the_end_of_an_attempt_says_what_was_asked(store: SessionStore) ->
 async def test_a_tool_call_is_never_started_twice(store: SessionStore) -> None:
     start = StartTool("t1", "call_1", "write", "write", '{"a": 1}', 2100, attempt=3)
     await store.apply(opened("s1"), started("t1", "s1"), start)
-    with pytest.raises(AlreadyStarted, match="call_1 of t1"):
+    with pytest.raises(ToolAlreadyStarted, match="call_1 of t1"):
         await store.apply(Checkpoint("t1", "not this either"), start)
     turn = await store.turn("t1")
     assert turn
@@ -242,7 +242,7 @@ async def test_tools_are_read_back_with_their_outcome(store: SessionStore) -> No
     failed, unknown = await store.tool_runs("t1")
     assert (failed.call_id, failed.ok, failed.result) == ("call_b", False, "no \ufffd disk")
     assert (unknown.call_id, unknown.ok, unknown.finished_at) == ("call_a", None, None)
-    with pytest.raises(Missing, match="call_c of t1"):
+    with pytest.raises(RecordNotFound, match="call_c of t1"):
         await store.apply(EndTool("t1", "call_c", ok=True, result="", at=2300))
 
 
@@ -259,24 +259,24 @@ async def test_what_was_started_of_some_calls_is_found_whichever_turn_of_the_ses
         StartTool("t2", "c3", "write", "write", "{}", 2102),
         EndTool("t1", "c1", ok=True, result="late", at=2103),
     )
-    found = await store.runs_of("s1", ["c3", "c1", "c9"])
+    found = await store.tool_runs_of_calls("s1", ["c3", "c1", "c9"])
     assert [(run.turn_id, run.call_id, run.result) for run in found] == [
         ("t1", "c1", "late"),
         ("t2", "c3", None),
     ]
-    assert await store.runs_of("s1", []) == ()
-    assert await store.runs_of("s2", ["c1"]) == ()
+    assert await store.tool_runs_of_calls("s1", []) == ()
+    assert await store.tool_runs_of_calls("s2", ["c1"]) == ()
 
 
 # --- what is to be shown ---------------------------------------------------------------------
 
 
 async def test_an_item_is_read_back_as_it_was_put(store: SessionStore) -> None:
-    put = Item(
+    put = OutboxItem(
         "o1", ADDRESS, "ask", ItemState.PENDING, b"\x00body", 7, b"shown", "t1", "m1", not_before=3
     )
     await store.apply(PutItem(put))
-    assert await store.open_items() == (msgspec.structs.replace(put, seq=1),)
+    assert await store.undelivered_items() == (msgspec.structs.replace(put, seq=1),)
 
 
 async def test_putting_an_item_again_leaves_alone_what_belongs_to_its_delivery(
@@ -288,7 +288,7 @@ async def test_putting_an_item_again_leaves_alone_what_belongs_to_its_delivery(
     )
     news = msgspec.structs.replace(item("o1", text="whole"), error="cut", reply_to="m7")
     await store.apply(PutItem(news))
-    [kept] = await store.open_items()
+    [kept] = await store.undelivered_items()
     assert (kept.body, kept.final, kept.error, kept.reply_to) == (b"whole", True, "cut", "m7")
     assert (kept.shown, kept.tries, kept.not_before) == (b"m1", 2, 9000)
     assert (kept.state, kept.created_at) == (ItemState.PENDING, 2500)
@@ -298,24 +298,24 @@ async def test_delivery_changes_only_what_it_says(store: SessionStore) -> None:
     await store.apply(PutItem(item("o1")))
     await store.apply(SetItem("o1", ItemState.UNKNOWN, 2600, shown=b"m1", tries=1, error="cut"))
     await store.apply(SetItem("o1", ItemState.ATTEMPTING, 2700, tries=2))
-    [tried] = await store.open_items()
+    [tried] = await store.undelivered_items()
     assert (tried.shown, tried.tries, tried.error, tried.settled_at) == (b"m1", 2, "cut", None)
     await store.apply(SetItem("o1", ItemState.SENT, 2800))
-    assert await store.open_items() == ()
+    assert await store.undelivered_items() == ()
     [sent] = await store.timeline(ADDRESS, 0, 10)
-    assert isinstance(sent, Item)
+    assert isinstance(sent, OutboxItem)
     assert (sent.state, sent.settled_at, sent.shown) == (ItemState.SENT, 2800, b"m1")
     await store.apply(PutItem(item("o1", text="edited")))
-    [reopened] = await store.open_items()
+    [reopened] = await store.undelivered_items()
     assert (reopened.settled_at, reopened.shown) == (None, b"m1")
-    with pytest.raises(Missing, match="o9"):
+    with pytest.raises(RecordNotFound, match="o9"):
         await store.apply(SetItem("o9", ItemState.SENT, 1))
 
 
 async def test_only_what_is_not_settled_is_open(store: SessionStore) -> None:
     for state in ItemState:
         await store.apply(PutItem(item(f"o_{state.value}", state=state)))
-    assert [each.state for each in await store.open_items()] == [
+    assert [each.state for each in await store.undelivered_items()] == [
         ItemState.PENDING,
         ItemState.ATTEMPTING,
         ItemState.UNKNOWN,
@@ -390,11 +390,11 @@ async def test_a_message_is_traced_to_its_turn_and_what_was_shown(store: Session
     await store.apply(opened("s1"), started("t1", "s1", "i1"), PutItem(item("o1", turn="t1")))
     await store.apply(ended("t1"), PutItem(item("o2", turn="t2")))
     turn = await store.turn("t1")
-    shown = tuple(each for each in await store.open_items() if each.id == "o1")
+    shown = tuple(each for each in await store.undelivered_items() if each.id == "o1")
     [first] = await store.turn_inbox("t1")
     ignored = await store.inbox_entry("telegram::1001", "event of i2")
     assert ignored
-    expected = (Traced(ignored, None, ()), Traced(first, turn, shown))
+    expected = (MessageTrace(ignored, None, ()), MessageTrace(first, turn, shown))
     assert await store.trace(KEY) == await store.trace(ADDRESS) == expected
     assert await store.trace("event of i1") == await store.trace("i1") == (expected[1],)
     assert await store.trace("t1") == (expected[1],)
@@ -418,5 +418,5 @@ async def test_a_live_state_that_comes_late_does_not_take_the_place_of_the_final
     await store.apply(PutItem(item("a_1", text="so far", final=False)))
     await store.apply(PutItem(item("a_1", text="whole")))
     await store.apply(PutItem(item("a_1", text="so far", final=False)))
-    (found,) = await store.open_items()
+    (found,) = await store.undelivered_items()
     assert (found.body, found.final) == (b"whole", True)

@@ -16,18 +16,18 @@ from sessions.changes import (
     AppendMessages,
     Change,
     Checkpoint,
-    Compact,
     EndAttempt,
     EndTool,
     PutApproval,
     PutItem,
+    PutSummary,
     SetInbox,
     SetItem,
     StartAttempt,
     StartTool,
-    TakeBack,
+    TakeBackTurn,
 )
-from sessions.errors import Missing, OutcomeUnknown, StoreError, StoreUnavailable
+from sessions.errors import CommitOutcomeUnknown, RecordNotFound, StoreError, StoreUnavailable
 from sessions.records import ApprovalState, InboxState, ItemState, Message, ToolCall
 from sessions.store import schema
 from sessions.store.store import SessionStore
@@ -97,9 +97,9 @@ def story(name: str) -> list[Write]:
             started(second, session, f"i_{name}_2", key=key, said="and now?"),
             StartAttempt(second, 1, "openai/one", 10),
         ),
-        apply(Compact(session, 1, "They paid.", 11, rows=5)),
+        apply(PutSummary(session, 1, "They paid.", 11, rows=5)),
         apply(said(second, Message("assistant", "Nothing.")), ended(second)),
-        apply(TakeBack(session, second, 12), SetInbox((f"i_{name}_2",), InboxState.DONE, 12)),
+        apply(TakeBackTurn(session, second, 12), SetInbox((f"i_{name}_2",), InboxState.DONE, 12)),
     ]
 
 
@@ -241,7 +241,7 @@ async def test_closing_asks_once_more_what_became_of_a_commit(
         cutter.refuses = not comes_back
         await store.close()
         outcome = await doubtful
-        assert isinstance(outcome, OutcomeUnknown) != comes_back
+        assert isinstance(outcome, CommitOutcomeUnknown) != comes_back
         assert len(await beside.history(f"s_{name}")) == comes_back
 
 
@@ -285,7 +285,7 @@ async def test_what_was_handed_in_later_is_not_done_before_what_is_in_doubt(
                 tasks.create_task(store.apply(said))
             missing = seen(store.apply(ended(f"t_{name}")))  # so that each is done by itself
             refused = tasks.create_task(missing)
-        assert isinstance(refused.result(), Missing)
+        assert isinstance(refused.result(), RecordNotFound)
         assert [row.content for row in await store.history(f"s_{name}")] == ["0", "a", "b", "c"]
         await store.close()
 
@@ -312,7 +312,7 @@ async def test_a_writer_that_is_closed_leaves_no_trace_of_its_commits(
     url = postgres_server.database()
     for _ in range(2):
         store = await SessionStore.open(url, clock=SystemClock())
-        await store.prove_writable()
+        await store.check_writable()
         assert len(await store.values("writers")) == 1
         await store.close()
     store = await SessionStore.open(url, clock=SystemClock(), read_only=True)

@@ -15,7 +15,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from sessions.changes import Compact, EndAttempt, PutApproval
+from sessions.changes import EndAttempt, PutApproval, PutSummary
 from sessions.errors import (
     StoreCorrupt,
     StoreError,
@@ -23,9 +23,9 @@ from sessions.errors import (
     StoreTooOld,
     StoreUnavailable,
 )
-from sessions.records import Message, Spent
+from sessions.records import Message, UsageTotals
 from sessions.store import migrations, prepare
-from sessions.store.engine import migrator, place
+from sessions.store.engine import migration_engine, parse_url
 from sessions.store.schema import metadata
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
@@ -40,10 +40,10 @@ def store_url(new_url: str) -> str:
 @pytest.fixture
 def connection(store_url: str) -> Iterator[sa.Connection]:
     """To a database in which nothing was made yet."""
-    where = place(store_url)
+    where = parse_url(store_url)
     if where.file:
         where.file.touch()
-    engine = migrator(where)
+    engine = migration_engine(where)
     with engine.connect() as connection:
         yield connection
     engine.dispose()
@@ -80,7 +80,7 @@ def test_the_steps_and_the_schema_lead_to_the_same_tables(
     with connection.begin():
         metadata.drop_all(connection)
         connection.exec_driver_sql("DROP TABLE alembic_version")
-    prepare.prepare(place(store_url))
+    prepare.prepare(parse_url(store_url))
     assert shape(connection) == by_steps
 
 
@@ -123,18 +123,20 @@ async def test_what_an_older_version_wrote_is_there_after_the_steps(
     with connection.begin():
         _run(connection, WRITTEN_AT_0002)
     with pytest.raises(StoreTooOld):
-        prepare.check(place(store_url))
+        prepare.check_current(parse_url(store_url))
     store = await SessionStore.open(store_url, clock=SystemClock())
     try:
         assert await store.context("s1") == ("", (Message("user", "hello"),))
         turn = await store.turn("t1")
         assert turn
         assert turn.person == ""
-        assert await store.spent(key="web:a") == Spent(input_tokens=7, requests=1, unpriced=1)
+        assert await store.usage_totals(key="web:a") == UsageTotals(
+            input_tokens=7, requests=1, unpriced=1
+        )
         assert await store.context("s2") == ("an earlier talk", (Message("user", "behind it"),) * 2)
         assert [run.attempt for run in await store.tool_runs("t2")] == [0]
         await store.apply(EndAttempt("t2", 1, "DONE", 3, request_hash="c0ffee"))
-        await store.apply(Compact("s1", 0, "greetings", 3))
+        await store.apply(PutSummary("s1", 0, "greetings", 3))
         await store.apply(PutApproval(question("p1")))
         assert await store.context("s1") == ("greetings", ())
     finally:
@@ -164,11 +166,11 @@ def _set_version(connection: sa.Connection, version: str) -> None:
 def test_what_is_up_to_date_is_left_as_it_is_without_alembic(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare.prepare(place(store_url))
+    prepare.prepare(parse_url(store_url))
     for name in [name for name in sys.modules if name.partition(".")[0] == "alembic"]:
         monkeypatch.delitem(sys.modules, name)
-    prepare.prepare(place(store_url))
-    prepare.check(place(store_url))
+    prepare.prepare(parse_url(store_url))
+    prepare.check_current(parse_url(store_url))
     assert "alembic" not in sys.modules
 
 
@@ -181,35 +183,35 @@ def test_what_is_behind_is_brought_up_to_date(
     _set_version(connection, older)
     asked: list[sa.Connection] = []
     monkeypatch.setattr(prepare, "migrate", asked.append)
-    prepare.prepare(place(store_url))
+    prepare.prepare(parse_url(store_url))
     assert len(asked) == 1
     with pytest.raises(StoreTooOld, match="older version; start the gateway once"):
-        prepare.check(place(store_url))
+        prepare.check_current(parse_url(store_url))
 
 
 def test_a_database_of_a_newer_version_is_refused(
     connection: sa.Connection, store_url: str
 ) -> None:
-    prepare.prepare(place(store_url))
+    prepare.prepare(parse_url(store_url))
     _set_version(connection, "9999")
-    for look in (prepare.prepare, prepare.check, prepare.check_fit):
+    for look in (prepare.prepare, prepare.check_current, prepare.check_compatible):
         with pytest.raises(StoreTooNew, match=r"newer version of Holdfast \(9999, this one knows"):
-            look(place(store_url))
+            look(parse_url(store_url))
 
 
 async def test_whether_a_start_could_use_it_is_seen_without_a_change(
     connection: sa.Connection, store_url: str
 ) -> None:
-    where = place(store_url)
-    await SessionStore.check_fit(store_url)  # nothing was made yet
-    assert prepare.revision(connection) is None
+    where = parse_url(store_url)
+    await SessionStore.check_compatible(store_url)  # nothing was made yet
+    assert prepare.current_revision(connection) is None
     connection.rollback()
     if where.file:
         where.file.unlink()
-        await SessionStore.check_fit(store_url)
+        await SessionStore.check_compatible(store_url)
         assert not where.file.exists()
     prepare.prepare(where)
-    await SessionStore.check_fit(store_url)
+    await SessionStore.check_compatible(store_url)
 
 
 async def test_several_may_open_a_new_database_at_once(store_url: str) -> None:
@@ -228,7 +230,7 @@ async def test_several_may_open_a_new_database_at_once(store_url: str) -> None:
 async def test_read_only_changes_nothing_and_needs_something_to_read(store_url: str) -> None:
     with pytest.raises(StoreUnavailable, match=r"There is no database at .* yet; start"):
         await SessionStore.open(store_url, clock=SystemClock(), read_only=True)
-    file = place(store_url).file
+    file = parse_url(store_url).file
     assert file is None or not file.exists()
 
 
@@ -250,16 +252,16 @@ async def test_a_closed_database_can_be_read_without_being_written(tmp_path: Pat
 
 def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    prepare.prepare(place(f"sqlite:///{tmp_path / 'holdfast.db'}"))
+    prepare.prepare(parse_url(f"sqlite:///{tmp_path / 'holdfast.db'}"))
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "holdfast.db"
     file.write_bytes(b"a diary, not a database" * 400)
-    for look in (prepare.prepare, prepare.check):
+    for look in (prepare.prepare, prepare.check_current):
         with pytest.raises(StoreCorrupt, match=r"holdfast\.db cannot be used: it is no SQLite"):
-            look(place(f"sqlite:///{file}"))
+            look(parse_url(f"sqlite:///{file}"))
     assert file.read_bytes().startswith(b"a diary")
 
 
@@ -269,7 +271,7 @@ def test_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path) -> No
         theirs.execute("CREATE TABLE sessions (mine TEXT)")
     theirs.close()
     with pytest.raises(StoreError, match="table sessions already exists"):
-        prepare.prepare(place(f"sqlite:///{file}"))
+        prepare.prepare(parse_url(f"sqlite:///{file}"))
     with sqlite3.connect(file) as theirs:
         tables = theirs.execute("SELECT name FROM sqlite_schema").fetchall()
     theirs.close()
@@ -280,13 +282,13 @@ def test_a_place_where_nothing_can_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     url = f"sqlite:///{tmp_path / 'file' / 'holdfast.db'}"
     with pytest.raises(StoreUnavailable, match="cannot be opened: File exists"):
-        prepare.prepare(place(url))
+        prepare.prepare(parse_url(url))
 
 
 def test_changing_a_table_does_not_delete_what_belongs_to_its_rows(tmp_path: Path) -> None:
-    where = place(f"sqlite:///{tmp_path / 'holdfast.db'}")
+    where = parse_url(f"sqlite:///{tmp_path / 'holdfast.db'}")
     prepare.prepare(where)
-    with migrator(where).connect() as connection:
+    with migration_engine(where).connect() as connection:
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 0
 
 

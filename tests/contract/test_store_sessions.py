@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from sessions.changes import AppendMessages, SetInbox, SetSession, SetTitle, TakeBack
-from sessions.errors import Ambiguous, Conflict, Missing, StoreError
+from sessions.changes import AppendMessages, SetInbox, SetSession, SetTitle, TakeBackTurn
+from sessions.errors import AmbiguousSession, Conflict, RecordNotFound, StoreError
 from sessions.records import (
     InboxState,
     Message,
-    Reason,
     Session,
+    SessionReason,
     SessionState,
     ToolCall,
 )
-from sessions.store.store import Conversation, SessionStore
+from sessions.store.store import ConversationSnapshot, SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import ADDRESS, KEY, ended, entry, opened, started, talk
 
@@ -32,12 +32,12 @@ async def test_a_key_has_at_most_one_active_session(store: SessionStore) -> None
     with pytest.raises(Conflict, match="telegram:1001 has an active session already"):
         await store.apply(opened("s2"))
     assert await store.session("s2") is None
-    await store.apply(SetSession("s1", SUSPENDED, Reason.STOP, 2000), opened("s2"))
+    await store.apply(SetSession("s1", SUSPENDED, SessionReason.STOP, 2000), opened("s2"))
     with pytest.raises(Conflict, match="another session of its key"):
         await store.apply(SetSession("s1", ACTIVE, None, 3000))
     suspended = await store.session("s1")
     assert suspended
-    assert (suspended.state, suspended.reason) == (SUSPENDED, Reason.STOP)
+    assert (suspended.state, suspended.reason) == (SUSPENDED, SessionReason.STOP)
 
 
 async def test_changes_are_made_all_or_none(store: SessionStore) -> None:
@@ -57,11 +57,11 @@ async def test_changes_are_made_all_or_none(store: SessionStore) -> None:
 
 
 async def test_what_is_changed_must_be_there(store: SessionStore) -> None:
-    with pytest.raises(Missing, match="s9 is not in the database"):
-        await store.apply(SetSession("s9", CLOSED, Reason.NEW, 1))
-    with pytest.raises(Missing):
+    with pytest.raises(RecordNotFound, match="s9 is not in the database"):
+        await store.apply(SetSession("s9", CLOSED, SessionReason.NEW, 1))
+    with pytest.raises(RecordNotFound):
         await store.apply(AppendMessages("s9", "t1", (Message("user", "hello"),), 1))
-    with pytest.raises(Missing, match="StartTurn"):
+    with pytest.raises(RecordNotFound, match="StartTurn"):
         await store.apply(started("t1", "s9"))
 
 
@@ -119,7 +119,7 @@ async def test_what_no_database_can_hold_is_replaced_and_never_refused(
 
 async def test_rows_taken_back_leave_the_history_and_the_count(store: SessionStore) -> None:
     await talk(store, "s1", 3)
-    await store.apply(TakeBack("s1", "t_s1_00002", 5000))
+    await store.apply(TakeBackTurn("s1", "t_s1_00002", 5000))
     assert [row.content for row in await store.history("s1")] == ["question 0", "question 1"]
     session = await store.session("s1")
     assert session
@@ -130,18 +130,20 @@ async def test_rows_taken_back_leave_the_history_and_the_count(store: SessionSto
 
 async def test_the_next_undo_means_the_turn_before(store: SessionStore) -> None:
     await talk(store, "s1", 3)
-    await store.apply(TakeBack("s1", "t_s1_00002", 5000))
+    await store.apply(TakeBackTurn("s1", "t_s1_00002", 5000))
     last = await store.last_turn("s1")
     assert last
     assert last.id == "t_s1_00001"
-    await store.apply(TakeBack("s1", "t_s1_00001", 5000), TakeBack("s1", "t_s1_00000", 5000))
+    await store.apply(
+        TakeBackTurn("s1", "t_s1_00001", 5000), TakeBackTurn("s1", "t_s1_00000", 5000)
+    )
     assert await store.last_turn("s1") is None
-    with pytest.raises(Missing):
-        await store.apply(TakeBack("s1", "t9", 5000))
+    with pytest.raises(RecordNotFound):
+        await store.apply(TakeBackTurn("s1", "t9", 5000))
 
 
 async def test_a_conversation_nobody_has_begun_is_empty(store: SessionStore) -> None:
-    assert await store.conversation(KEY) == Conversation()
+    assert await store.conversation(KEY) == ConversationSnapshot()
 
 
 async def test_a_conversation_shows_what_its_owner_must_know(store: SessionStore) -> None:
@@ -152,7 +154,7 @@ async def test_a_conversation_shows_what_its_owner_must_know(store: SessionStore
     await store.apply(
         ended("t1"),
         SetInbox(("i1", "i2"), InboxState.HELD, 3500, session_id="s1"),
-        SetSession("s1", SUSPENDED, Reason.STOP, 4000),
+        SetSession("s1", SUSPENDED, SessionReason.STOP, 4000),
     )
     stopped = await store.conversation(KEY)
     assert stopped.active is None
@@ -176,8 +178,8 @@ async def test_the_session_to_be_brought_back_is_the_last_that_was_suspended(
     store: SessionStore,
 ) -> None:
     for name, at in (("s1", 9000), ("s2", 8000)):
-        await store.apply(opened(name), SetSession(name, SUSPENDED, Reason.STOP, at))
-    await store.apply(opened("s3"), SetSession("s3", CLOSED, Reason.NEW, 9500))
+        await store.apply(opened(name), SetSession(name, SUSPENDED, SessionReason.STOP, at))
+    await store.apply(opened("s3"), SetSession("s3", CLOSED, SessionReason.NEW, 9500))
     found = await store.conversation(KEY)
     assert found.suspended
     assert found.newest
@@ -200,7 +202,7 @@ async def test_sessions_are_listed_newest_first(store: SessionStore) -> None:
     }
     for name, key in keys.items():
         await store.apply(opened(name, key=key))
-    await store.apply(SetSession("s1", CLOSED, Reason.NEW, 2), opened("s6"))
+    await store.apply(SetSession("s1", CLOSED, SessionReason.NEW, 2), opened("s6"))
 
     def names(found: tuple[Session, ...]) -> list[str]:
         return [session.id for session in found]
@@ -225,7 +227,7 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(store: SessionStore
     assert await found("s_aac") == "s_aac"
     assert await found("s_aac1") == "s_aac1"
     assert await found("nothing%") is None
-    with pytest.raises(Ambiguous, match="meant by s_aab"):
+    with pytest.raises(AmbiguousSession, match="meant by s_aab"):
         await found("s_aab")
     assert await found("s_aab", "web:s_aab1") == "s_aab1"
     assert await found("s_aab2", "web:s_aab1") is None
@@ -233,11 +235,11 @@ async def test_a_session_is_found_by_the_beginning_of_its_id(store: SessionStore
 
 async def test_chats_of_a_platform_are_listed_last_used_first(store: SessionStore) -> None:
     await talk(store, "s1", 1, key="web:a")
-    await store.apply(SetSession("s1", CLOSED, Reason.NEW, 4000))
+    await store.apply(SetSession("s1", CLOSED, SessionReason.NEW, 4000))
     for name, key, at in (("s2", "web:b", 5000), ("s3", "web:a", 6000), ("s4", "web:c", 7000)):
         changed = opened(name, key=key, at=at)
         await store.apply(type(changed)(name, key, f"address {key}", at), SetTitle(name, name))
-    await store.apply(SetSession("s4", CLOSED, Reason.DELETED, 8000))
+    await store.apply(SetSession("s4", CLOSED, SessionReason.DELETED, 8000))
     await store.apply(opened("s5", key="telegram:1"))
     assert await store.chats("web", 10) == (
         ("address web:a", "s3", 6000),
@@ -269,7 +271,7 @@ async def test_fifty_tasks_write_at_once_and_every_write_is_there(store: Session
             await store.apply(started(turn, session, key=key))
             await store.apply(ended(turn))
 
-    counts = store.count()
+    counts = store.count_queries()
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         for number in range(50):
             tasks.create_task(chat(number))
@@ -280,12 +282,12 @@ async def test_fifty_tasks_write_at_once_and_every_write_is_there(store: Session
 
 
 async def test_the_store_can_prove_that_it_can_be_written(store: SessionStore) -> None:
-    await store.prove_writable()  # a new connection is made known to PostgreSQL first
-    counts = store.count()
-    await store.prove_writable()
+    await store.check_writable()  # a new connection is made known to PostgreSQL first
+    counts = store.count_queries()
+    await store.check_writable()
     assert counts.commits == 1
     assert await store.values("store") != {}
-    assert await store.findings() == ()
+    assert await store.find_problems() == ()
 
 
 async def test_a_store_is_read_only_beside_the_one_that_writes(
@@ -322,14 +324,14 @@ async def test_a_history_is_read_as_it_stood_at_the_end_of_a_turn(store: Session
     assert await read("s1", "t1") == ["one", "two"]
     assert await read("s1", "t2") == ["one", "two", "three"]
     assert await read("s1", "x1") == await read("s1", "t9") == await read("s9", "t1") == []
-    await store.apply(TakeBack("s1", "t1", 9))
+    await store.apply(TakeBackTurn("s1", "t1", 9))
     assert await read("s1", "t2") == ["three"]
 
 
 async def test_what_was_received_is_found_by_its_id(store: SessionStore) -> None:
     await store.accept(entry("i1"))
     await store.accept(entry("i2"))
-    found = await store.received("i2")
+    found = await store.inbox_entry_by_id("i2")
     assert found
     assert (found.id, found.event) == ("i2", "event of i2")
-    assert await store.received("i3") is None
+    assert await store.inbox_entry_by_id("i3") is None

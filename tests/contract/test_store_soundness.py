@@ -14,20 +14,20 @@ from sessions.changes import (
     SetInbox,
     SetSession,
     StartTurn,
-    TakeBack,
+    TakeBackTurn,
 )
 from sessions.errors import StoreCorrupt
 from sessions.records import (
     InboxState,
     ItemState,
     Message,
-    Reason,
+    SessionReason,
     SessionState,
     ToolCall,
     TurnState,
 )
 from sessions.store import copy
-from sessions.store.engine import migrator, place
+from sessions.store.engine import migration_engine, parse_url
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import (
@@ -63,19 +63,19 @@ async def fill(store: SessionStore) -> None:
     )
     await talk(store, "s2", 2, key="web:a")
     await store.apply(
-        SetSession("s2", SessionState.SUSPENDED, Reason.STOP, 3000),
+        SetSession("s2", SessionState.SUSPENDED, SessionReason.STOP, 3000),
         SetInbox(("i2",), InboxState.HELD, 3000, session_id="s2"),
-        TakeBack("s2", "t_s2_00001", 3000),
+        TakeBackTurn("s2", "t_s2_00001", 3000),
     )
 
 
 async def test_what_a_working_daemon_leaves_at_any_moment_is_sound(store: SessionStore) -> None:
     await fill(store)
-    assert await store.findings() == ()
+    assert await store.find_problems() == ()
 
 
 def spoil(url: str, *statements: str) -> None:
-    engine = migrator(place(url))  # which holds to no foreign keys on SQLite
+    engine = migration_engine(parse_url(url))  # which holds to no foreign keys on SQLite
     with engine.connect() as connection, connection.begin():
         for statement in statements:
             connection.execute(sa.text(statement))
@@ -130,14 +130,14 @@ async def test_what_cannot_be_is_told_in_a_sentence(
 ) -> None:
     await fill(store)
     spoil(store_url, *statements)
-    assert expected in await store.findings()
+    assert expected in await store.find_problems()
 
 
 async def test_a_result_behind_another_row_is_no_result(store: SessionStore) -> None:
     await talk(store, "s1", 0)
     rows = (CALLS, Message("tool", "a", tool_call_id="c1"), Message("user", "well?"))
     await store.apply(started("t1", "s1"), AppendMessages("s1", "t1", rows, 2100), ended("t1"))
-    assert await store.findings() == ("Calls of tools have no result behind them: c2",)
+    assert await store.find_problems() == ("Calls of tools have no result behind them: c2",)
 
 
 async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore) -> None:
@@ -146,7 +146,7 @@ async def test_what_a_program_sent_along_is_its_own_business(store: SessionStore
         StartTurn("t1", "s1", KEY, ADDRESS, (), (CALLS, Message("user", "x")), "x", 2000),
         EndTurn("t1", TurnState.DONE, 3000),
     )
-    assert await store.findings() == ()
+    assert await store.find_problems() == ()
 
 
 async def test_rows_that_belong_to_nothing_are_told(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_rows_that_belong_to_nothing_are_told(tmp_path: Path) -> None:
     store = await SessionStore.open(url, clock=SystemClock())
     await fill(store)
     spoil(url, "DELETE FROM sessions WHERE id = 's2'")
-    assert set(await store.findings()) == {
+    assert set(await store.find_problems()) == {
         "Rows of messages belong to rows of sessions that are not there: 2",
         "Rows of turns belong to rows of sessions that are not there: 2",
     }
@@ -166,8 +166,8 @@ async def test_a_damaged_copy_is_refused(tmp_path: Path) -> None:
     store = await SessionStore.open(f"sqlite:///{file}", clock=SystemClock())
     await talk(store, "s1", 40)
     await store.close()
-    copy.as_one_file(file)
-    copy.check_sound(file)
+    copy.merge_wal(file)
+    copy.check_integrity(file)
     with sqlite3.connect(file) as raw:
         pages = raw.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'ix_messages_session'")
         page = pages.fetchone()[0]
@@ -176,4 +176,4 @@ async def test_a_damaged_copy_is_refused(tmp_path: Path) -> None:
     content[(page - 1) * 4096 + 200 : page * 4096 - 40] = bytes(4096 - 240)
     file.write_bytes(content)
     with pytest.raises(StoreCorrupt, match="The copy of the database is damaged"):
-        copy.check_sound(file)
+        copy.check_integrity(file)

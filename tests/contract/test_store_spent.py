@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from sessions.changes import Change, EndAttempt, EndTurn, StartAttempt, TakeBack
-from sessions.records import Spent, TurnState
+from sessions.changes import Change, EndAttempt, EndTurn, StartAttempt, TakeBackTurn
+from sessions.records import TurnState, UsageTotals
 from sessions.store.store import SessionStore
 from tests.contract.store_kit import opened, started
 
@@ -28,8 +28,10 @@ def request(turn: str, number: int, input_: int, cost: float | None = None) -> t
     )
 
 
-def used(input_: int, requests: int, cost: float | None, cached: int, unpriced: int = 0) -> Spent:
-    return Spent(input_, input_ * 10, cached, cost, requests, unpriced)
+def used(
+    input_: int, requests: int, cost: float | None, cached: int, unpriced: int = 0
+) -> UsageTotals:
+    return UsageTotals(input_, input_ * 10, cached, cost, requests, unpriced)
 
 
 async def fill(store: SessionStore) -> None:
@@ -49,8 +51,8 @@ async def fill(store: SessionStore) -> None:
 
 
 ALL = used(30, 4, 0.75, 15, 2)
-NOTHING = Spent()
-CASES: dict[str, tuple[dict[str, Any], Spent]] = {
+NOTHING = UsageTotals()
+CASES: dict[str, tuple[dict[str, Any], UsageTotals]] = {
     "everything": ({}, ALL),
     "a turn": ({"turn_id": "t1"}, used(6, 2, 0.25, 3, 1)),
     "a turn without a request": ({"turn_id": "t4"}, NOTHING),
@@ -72,7 +74,7 @@ CASES: dict[str, tuple[dict[str, Any], Spent]] = {
 
 async def test_requests_are_summed_up_as_far_as_they_fit(store: SessionStore) -> None:
     await fill(store)
-    found = {name: await store.spent(**only) for name, (only, _) in CASES.items()}
+    found = {name: await store.usage_totals(**only) for name, (only, _) in CASES.items()}
     assert found == {name: expected for name, (_, expected) in CASES.items()}
     kinds = {(type(each.input_tokens), type(each.requests)) for each in found.values()}
     assert kinds == {(int, int)}
@@ -80,15 +82,15 @@ async def test_requests_are_summed_up_as_far_as_they_fit(store: SessionStore) ->
 
 async def test_what_was_taken_back_or_failed_was_paid_all_the_same(store: SessionStore) -> None:
     await fill(store)
-    await store.apply(TakeBack("s1", "t1", 5), EndTurn("t2", TurnState.FAILED, 6, "no answer"))
-    assert await store.spent() == ALL
+    await store.apply(TakeBackTurn("s1", "t1", 5), EndTurn("t2", TurnState.FAILED, 6, "no answer"))
+    assert await store.usage_totals() == ALL
 
 
 async def test_a_request_under_way_is_counted_before_its_cost_is_known(
     store: SessionStore,
 ) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), StartAttempt("t1", 1, "openai/one", 1))
-    assert await store.spent(turn_id="t1") == Spent(requests=1)
+    assert await store.usage_totals(turn_id="t1") == UsageTotals(requests=1)
 
 
 async def test_sums_of_small_costs_are_exact(store: SessionStore) -> None:
@@ -96,23 +98,23 @@ async def test_sums_of_small_costs_are_exact(store: SessionStore) -> None:
     costs = [0.1, 0.2, 7.5e-8, 1e-9, 123_456.789, 0.0]
     for number, cost in enumerate(costs):
         await store.apply(*request("t1", number + 1, 0, cost))
-    assert (await store.spent(turn_id="t1")).cost == 123_457.089000076
+    assert (await store.usage_totals(turn_id="t1")).cost == 123_457.089000076
 
 
 async def test_nonsense_that_a_service_says_is_taken_as_not_known(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number, cost in enumerate((math.nan, math.inf, -math.inf, 1e300, -1e300)):
         await store.apply(*request("t1", number, 2, cost))
-    assert await store.spent() == used(10, 5, None, 5, 5)
+    assert await store.usage_totals() == used(10, 5, None, 5, 5)
 
 
 async def test_something_that_costs_nothing_is_known_to(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"), *request("t1", 1, 2, 0.0))
-    assert (await store.spent()).cost == 0.0
+    assert (await store.usage_totals()).cost == 0.0
 
 
 async def test_more_tokens_than_a_number_of_32_bits_are_summed_up(store: SessionStore) -> None:
     await store.apply(opened("s1"), started("t1", "s1"))
     for number in (1, 2):
         await store.apply(*request("t1", number, 3_000_000_000))
-    assert (await store.spent()).output_tokens == 60_000_000_000
+    assert (await store.usage_totals()).output_tokens == 60_000_000_000

@@ -7,13 +7,20 @@ import sqlalchemy as sa
 
 from sessions.changes import Change, PutItem, SetItem, SetSession
 from sessions.errors import Conflict
-from sessions.records import Census, InboxEntry, InboxState, ItemState, Reason, SessionState
+from sessions.records import (
+    InboxEntry,
+    InboxState,
+    ItemState,
+    SessionReason,
+    SessionState,
+    StoreCounts,
+)
 from sessions.store import schema
-from sessions.store.queries.census import _CENSUS
+from sessions.store.queries.census import _COUNTS
 from sessions.store.store import SessionStore
 from tests.contract.store_kit import ended, entry, item, opened, started
 
-NOTHING = Census(0, 0, 0, 0, 0, 0)
+NOTHING = StoreCounts(0, 0, 0, 0, 0, 0)
 
 
 class Witness:
@@ -23,17 +30,17 @@ class Witness:
         self.entries: list[tuple[str, bool]] = []
         self.changes: list[tuple[Change, ...]] = []
 
-    def accepted(self, entry: InboxEntry, *, new: bool) -> None:
+    def on_accepted(self, entry: InboxEntry, *, new: bool) -> None:
         self.entries.append((entry.id, new))
 
-    def applied(self, changes: tuple[Change, ...]) -> None:
+    def on_applied(self, changes: tuple[Change, ...]) -> None:
         self.changes.append(changes)
 
 
 async def test_what_became_durable_is_told_once_and_what_was_refused_is_not(
     store: SessionStore,
 ) -> None:
-    store.witness = witness = Witness()
+    store.observer = witness = Witness()
     opening = opened("s1")
     await store.apply(opening)
     with pytest.raises(Conflict):
@@ -42,7 +49,7 @@ async def test_what_became_durable_is_told_once_and_what_was_refused_is_not(
 
 
 async def test_what_was_there_already_is_told_as_such(store: SessionStore) -> None:
-    store.witness = witness = Witness()
+    store.observer = witness = Witness()
     first = entry("i1")
     assert await store.accept(first)
     assert not await store.accept(first)
@@ -53,25 +60,25 @@ async def test_who_watches_sees_only_what_others_can_read(store: SessionStore) -
     found: list[asyncio.Task[object]] = []
 
     class Reading(Witness):
-        def applied(self, changes: tuple[Change, ...]) -> None:
+        def on_applied(self, changes: tuple[Change, ...]) -> None:
             found.append(group.create_task(store.session("s1")))
 
-    store.witness = Reading()
+    store.observer = Reading()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         await store.apply(opened("s1"))
     assert found[0].result() is not None
 
 
 async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
-    assert await store.census() == NOTHING
+    assert await store.count_records() == NOTHING
     await store.apply(
         opened("s1", key="telegram:1"),
         opened("s2", key="telegram:2"),
         opened("s3", key="telegram:3"),
         opened("s4", key="telegram:4"),
-        SetSession("s2", SessionState.SUSPENDED, Reason.STOP, 1),
-        SetSession("s3", SessionState.CLOSED, Reason.NEW, 1),
-        SetSession("s4", SessionState.CLOSED, Reason.NEW, 1),
+        SetSession("s2", SessionState.SUSPENDED, SessionReason.STOP, 1),
+        SetSession("s3", SessionState.CLOSED, SessionReason.NEW, 1),
+        SetSession("s4", SessionState.CLOSED, SessionReason.NEW, 1),
         PutItem(item("a1")),
         PutItem(item("a2", state=ItemState.UNKNOWN)),
         PutItem(item("a3")),
@@ -87,13 +94,13 @@ async def test_everything_is_counted_by_its_state(store: SessionStore) -> None:
     for number, state in enumerate(states):
         await store.accept(entry(f"i{number}", state=state))
     await store.apply(started("t1", "s1", "i0"), ended("t1"))
-    assert await store.census() == Census(1, 1, 2, 2, 2, 2)
+    assert await store.count_records() == StoreCounts(1, 1, 2, 2, 2, 2)
 
 
 async def test_all_but_the_sessions_are_counted_along_an_index(store: SessionStore) -> None:
     if store.database.dialect.name != "sqlite":
         return  # PostgreSQL looks at so small tables as a whole
-    statement = _CENSUS.compile(dialect=store.database.dialect)
+    statement = _COUNTS.compile(dialect=store.database.dialect)
     plan = await store.database.read(
         lambda c: [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}")]
     )
@@ -115,4 +122,4 @@ async def test_a_store_with_many_sessions_is_counted_too(store: SessionStore) ->
         for number in range(20_000)
     ]
     await store.database.write(lambda c: c.execute(sa.insert(schema.sessions), rows))
-    assert (await store.census()).closed == 20_000
+    assert (await store.count_records()).closed == 20_000

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gateway.config.loader import Options, check, environment
-from platforms.core.registry import specs
+from gateway.config.loader import ConfigOptions, check, read_environment
+from platforms.core.registry import load_specs
 from sessions.records import SessionState
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
@@ -123,8 +123,12 @@ class Reader:
         passed_on = ("COVERAGE", "LANG", "TMPDIR")
         ours = str(Path(sys.executable).parent)
         return {
-            **{name: each for name, each in environment().items() if name.startswith(passed_on)},
-            "PATH": f"{ours}:{environment()['PATH']}",
+            **{
+                name: each
+                for name, each in read_environment().items()
+                if name.startswith(passed_on)
+            },
+            "PATH": f"{ours}:{read_environment()['PATH']}",
             "PYTHONPATH": str(self._site),
             "HOME": str(self.folder),
             "HOLDFAST_HOME": str(self.home),
@@ -145,7 +149,7 @@ class Reader:
     # --- a page ---------------------------------------------------------------------------------
 
     async def read(self, page: Page) -> None:
-        """Do everything that the page says; raises `Wrong` at the first thing that fails."""
+        """Do everything that the page says; raises `CodeInvalid` at the first thing that fails."""
         typed = "".join(each.text for each in page.blocks if each.language == "sh")
         if _MEETS_PEOPLE.search(typed):  # to load what speaks to it takes as long as all else
             self.connect()
@@ -388,7 +392,7 @@ def configured(block: Block, folder: Path) -> tuple[str, ...]:
         "HOME": str(folder),
         "CREDENTIALS_DIRECTORY": str(folder),
     }
-    found = check(Options(path), environ, specs())
+    found = check(ConfigOptions(path), environ, load_specs())
     return tuple(each.replace(f"{path}:", "line ") for each in (*found.problems, *found.warnings))
 
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from gateway.config.decode import strip
+from gateway.config.decode import unwrap_type
 from gateway.settings import Settings
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 from scripts.command_docs import page as page_of_commands
 from tests.docs.pages import LANGUAGES, ROOT, Page, pages
 from tests.docs.reader import Reader, Wrong
@@ -103,13 +103,13 @@ def unknown_keys(page: Page) -> Iterator[str]:
 
 
 def is_key(kind: Any, path: list[str]) -> bool:
-    bare = strip(kind)
+    bare = unwrap_type(kind)
     if not path:
         return True
     if typing.get_origin(bare) in {tuple, dict}:
         arguments = typing.get_args(bare)
         if bare == dict[str, Any] or arguments[-1] is Struct:  # by the platform's name
-            return path[0] in specs() and is_key(specs()[path[0]].config, path[1:])
+            return path[0] in load_specs() and is_key(load_specs()[path[0]].config, path[1:])
         inside = arguments[0] if typing.get_origin(bare) is tuple else arguments[1]
         return is_key(inside, path)
     if not (isinstance(bare, type) and issubclass(bare, Struct)):

@@ -136,8 +136,8 @@ async def served(
     home: Path, model: ModelServer, *, http: HttpSettings = HTTP, **more: Any
 ) -> AsyncIterator[ApiHouse]:
     async with gateway(home, model, served=True, http=http, **more) as house:
-        assert house.runner._http
-        base = f"{house.runner._http.url}v1"
+        assert house.runner._http_server
+        base = f"{house.runner._http_server.url}v1"
         wire = Wire(base)
         async with AsyncOpenAI(base_url=base, api_key=KEY, max_retries=0) as client:
             try:

@@ -25,7 +25,7 @@ from gateway.settings import (
     Settings,
 )
 from platforms.core.contract import Address, File, PlatformSpec
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 from sessions.settings import SessionSettings
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.duration import Duration
@@ -322,7 +322,7 @@ async def gateway_on(
     served: bool = False,
 ) -> AsyncIterator[GatewayRunner]:
     """Run a whole gateway on the platforms that have a table; they may be built otherwise."""
-    known = known or {name: specs()[name] for name in tables}
+    known = known or {name: load_specs()[name] for name in tables}
     runner = GatewayRunner(
         Settings(
             gateway=GatewaySettings(drain_seconds=0, stale_after=Duration.parse("3650d")),
@@ -341,7 +341,7 @@ async def gateway_on(
         ),
         home,
         specs=known,
-        http=served,
+        serve_http=served,
         clock=clock,
     )
     async with asyncio.TaskGroup() as group:
@@ -352,7 +352,7 @@ async def gateway_on(
             yield runner
         finally:
             runner.stopping.set()
-            runner.hurry.set()
+            runner.skip_drain.set()
 
 
 def configured(spec: PlatformSpec, given: dict[str, Any]) -> msgspec.Struct:
@@ -383,5 +383,5 @@ async def nothing_left(runner: GatewayRunner) -> None:
     assert runner.condition.pool
     assert runner._store
     async with asyncio.timeout(60):
-        while runner.condition.pool.running() or await runner._store.open_items():  # noqa: ASYNC110 - the runner tells only who asks
+        while runner.condition.pool.running_turns() or await runner._store.undelivered_items():  # noqa: ASYNC110 - the runner tells only who asks
             await asyncio.sleep(0.05)

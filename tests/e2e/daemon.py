@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from gateway.process import start_log
 
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/enter/[\w-]+")
@@ -56,7 +56,7 @@ class Daemon:
         """Start it and wait until it says that it is ready."""
         environ = {
             name: value
-            for name, value in environment().items()
+            for name, value in read_environment().items()
             if not name.startswith(("HOLDFAST", "OPENAI", "ANTHROPIC", "NOTIFY"))
         }
         self._process = await asyncio.create_subprocess_exec(
@@ -101,7 +101,7 @@ class Daemon:
         asked = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("holdfast")),
             *words,
-            env={**environment(), **NO_FILE, "HOLDFAST_HOME": str(self.home)},
+            env={**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(self.home)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
@@ -146,7 +146,7 @@ class Daemon:
 
     def forget_crashes(self) -> None:
         """Each kill counts for itself: after three the next start would be careful."""
-        (self.home / start_log.NAME).unlink(missing_ok=True)
+        (self.home / start_log.FILE_NAME).unlink(missing_ok=True)
 
     async def stop(self) -> int:
         """As systemd would."""

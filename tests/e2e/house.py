@@ -18,7 +18,7 @@ from sessions.settings import SessionSettings
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
 from sessions.values.secret import Secret
-from tests.fakes.memory import MemoryAdapter, Visible
+from tests.fakes.memory import MemoryAdapter, VisibleMessage
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here
@@ -45,8 +45,8 @@ class Screen(MemoryAdapter):
             self._changed.set()
 
     async def until(
-        self, chat: str, enough: Callable[[list[Visible]], bool], seconds: float = PATIENCE
-    ) -> list[Visible]:
+        self, chat: str, enough: Callable[[list[VisibleMessage]], bool], seconds: float = PATIENCE
+    ) -> list[VisibleMessage]:
         """Wait until a chat looks as wanted."""
         try:
             async with asyncio.timeout(seconds):
@@ -59,7 +59,7 @@ class Screen(MemoryAdapter):
             raise AssertionError(msg) from None
         return self.messages(chat)
 
-    async def shows(self, chat: str, *texts: str) -> list[Visible]:
+    async def shows(self, chat: str, *texts: str) -> list[VisibleMessage]:
         """Wait until each of these is a part of some message."""
         return await self.until(
             chat,
@@ -148,14 +148,14 @@ async def gateway(
         msgspec.structs.replace(base, **changes),
         home,
         specs={"memory": PlatformSpec("memory", Nothing, lambda _config, _given: used)},
-        http=served,
+        serve_http=served,
         tools=tools,
         clock=clock or clock_here(),
-        reread=reread,
+        read_settings=reread,
         successor=successor,
     )
     if crashes:
-        runner.be_careful(crashes)
+        runner.enter_safe_mode(crashes)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())
         async with asyncio.timeout(PATIENCE):
@@ -164,7 +164,7 @@ async def gateway(
             yield House(runner, used, model, task)
         finally:
             runner.stopping.set()
-            runner.hurry.set()
+            runner.skip_drain.set()
 
 
 @contextlib.asynccontextmanager

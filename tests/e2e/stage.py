@@ -166,7 +166,7 @@ class Stage:
         self.archive.change(chat, message, state="running")
         await self._answer(chat, text)
         self.archive.change(chat, message, state="done")
-        self.adapter._hub.said(chat)
+        self.adapter._hub.on_user_message(chat)
 
     async def _stop_turn(self, chat: str, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():

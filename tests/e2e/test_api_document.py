@@ -13,7 +13,7 @@ import pytest
 import schemathesis
 from starlette.routing import Route
 
-from gateway.http.openapi.document import EVENTS, OPERATIONS, written
+from gateway.http.openapi.document import EVENTS_KEY, OPERATIONS, written
 from gateway.settings import HttpSettings
 from sessions.values.secret import Secret
 from tests.e2e.api_kit import KEY, ApiHouse, served, user
@@ -61,7 +61,7 @@ async def test_every_address_of_the_server_is_in_it_and_no_other(api: ApiHouse) 
     assert store
     served_at = {
         (re.sub(r":\w+}", "}", route.path), method.lower())
-        for route in api.house.runner._app(store).routes
+        for route in api.house.runner._build_app(store).routes
         if isinstance(route, Route) and not PAGE.fullmatch(route.path)
         for method in route.methods or ()
         if method != "HEAD"
@@ -106,8 +106,8 @@ def test_its_examples_fit_its_shapes() -> None:
     for where, body in bodies():
         for name, each in body.get("examples", {}).items():
             seen += 1
-            if EVENTS in body:
-                check_events(each["value"], body[EVENTS])
+            if EVENTS_KEY in body:
+                check_events(each["value"], body[EVENTS_KEY])
             else:
                 assert valid(each["value"], body["schema"]), f"{where}: {name}"
     assert seen > 40
@@ -144,7 +144,7 @@ def test_every_status_that_the_api_writes_is_described() -> None:
         for path in sorted((ROOT / folder).glob("*.py"))
     ]
     used = {int(a or b) for text in texts for a, b in pattern.findall(text)}
-    described = {reply.status for each in OPERATIONS for reply in each.replies}
+    described = {reply.status for each in OPERATIONS for reply in each.responses}
     assert {400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503} <= used
     assert used - {405} <= described  # what is described are methods that are taken
 
@@ -173,7 +173,7 @@ async def test_a_stream_holds_the_events_that_are_described(
     ):
         text = await response.text()
     reply = SPEC["paths"][f"/v1{path}"]["post"]["responses"]["200"]
-    names = check_events(text, reply["content"]["text/event-stream"][EVENTS])
+    names = check_events(text, reply["content"]["text/event-stream"][EVENTS_KEY])
     assert "hermes.tool.progress" in names
     assert len(names) > 1
 

@@ -66,7 +66,7 @@ async def test_the_library_comes_back_when_it_is_asked_to(tmp_path: Path) -> Non
         AsyncOpenAI(base_url=api.wire.base, api_key=KEY, max_retries=2) as patient,
     ):
         turned_away = asyncio.Event()
-        api.house.runner._crowd.turned_away = turned_away.set
+        api.house.runner._concurrency_limit.on_rejected = turned_away.set
         async with asyncio.TaskGroup() as group, api.wire.opened("hang"):
             asking = patient.chat.completions.create(model="scripted", messages=user("hi"))
             again = group.create_task(asking)

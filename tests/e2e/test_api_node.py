@@ -148,7 +148,7 @@ async def test_node_comes_back_when_it_is_asked_to(tmp_path: Path) -> None:
         node(api) as sdk,
     ):
         turned_away = asyncio.Event()
-        api.house.runner._crowd.turned_away = turned_away.set
+        api.house.runner._concurrency_limit.on_rejected = turned_away.set
         async with asyncio.TaskGroup() as group, api.wire.opened("hang"):
             with pytest.raises(Raised) as error:
                 await sdk.run("chat", body=body("hi"))

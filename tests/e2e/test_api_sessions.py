@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 
 from gateway.settings import GatewaySettings, LimitSettings, UserLimits
 from sessions.changes import Change, EndTurn, SetSession
-from sessions.records import InboxEntry, InboxState, Reason, SessionState
+from sessions.records import InboxEntry, InboxState, SessionReason, SessionState
 from sessions.settings import SessionSettings
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
@@ -381,15 +381,15 @@ async def test_a_session_that_was_drained_goes_on_at_the_next_request(tmp_path: 
 @pytest.mark.parametrize(
     ("reason", "state"),
     [
-        (Reason.RESTART, "resumed"),
-        (Reason.CRASH, "resumed"),
-        (Reason.STUCK, "resumed"),
-        (Reason.STOP, "new"),
-        (Reason.SWITCHED, "new"),
+        (SessionReason.RESTART, "resumed"),
+        (SessionReason.CRASH, "resumed"),
+        (SessionReason.STUCK, "resumed"),
+        (SessionReason.STOP, "new"),
+        (SessionReason.SWITCHED, "new"),
     ],
 )
 async def test_what_an_interruption_suspended_goes_on_and_what_a_person_did_not(
-    tmp_path: Path, reason: Reason, state: str
+    tmp_path: Path, reason: SessionReason, state: str
 ) -> None:
     async with ModelServer(talkative) as model:
         async with served(tmp_path, model) as api:

@@ -31,7 +31,7 @@ from sessions.values.size import Size
 from tests.e2e.daemon import Daemon
 from tests.e2e.house import House, Screen, gateway, opened, talkative
 from tests.fakes.downloads import Going
-from tests.fakes.memory.adapter import SOMEBODY
+from tests.fakes.memory.adapter import DEFAULT_SENDER
 from tests.fakes.model_script import Script, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.senders import Sent, telegram_message
@@ -87,7 +87,7 @@ class Post(Screen):
                 id=event or self._new_id(),
                 at=self._clock.now(),
                 address=Address(self.name, chat, self.account),
-                sender=SOMEBODY,
+                sender=DEFAULT_SENDER,
                 parts=parts,
                 direct=True,
                 addressed=True,
@@ -195,7 +195,7 @@ async def test_an_edit_of_what_waits_brings_other_files(tmp_path: Path) -> None:
         await screen.send(Text("this"), screen.offers("r1"), event="e1")
         place = Address(screen.name, CHAT)
         other = screen.offers("r2", b"better", "better.txt")
-        edit = InboundEdit("e2", 1, place, SOMEBODY, "e1", (Text("this"), other), direct=True)
+        edit = InboundEdit("e2", 1, place, DEFAULT_SENDER, "e1", (Text("this"), other), direct=True)
         await screen.inject(edit)
         await screen.say(CHAT, "/new")
         assert "better.txt" in await said(house, 2)
@@ -414,7 +414,7 @@ async def test_ten_chats_go_on_while_the_files_of_one_hang(tmp_path: Path) -> No
 async def test_a_file_that_takes_its_time_is_shown_to_be_on_its_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "WORTH_TELLING", 0.05)
+    monkeypatch.setattr(run, "FETCH_NOTICE_SECONDS", 0.05)
     screen = Post()
     async with ModelServer(talkative) as model, gateway(tmp_path, model, screen):
         screen.hangs.add("r1")

@@ -16,16 +16,16 @@ from click.testing import CliRunner
 
 from gateway.errors import HoldfastError
 from gateway.operate.backup.manifest import Manifest
-from gateway.operate.backup.restoring import prepare, put_in_place
-from gateway.operate.backup.writing import Source, write_file
+from gateway.operate.backup.restoring import apply_restore, prepare_restore
+from gateway.operate.backup.writing import BackupSource, write_backup_file
 from gateway.operate.cli import root
-from gateway.process.lock import only_daemon
+from gateway.process.lock import hold_state_folder
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from sessions.changes import PutItem, SetInbox, SetItem, SetSession
-from sessions.records import InboxState, Item, ItemState, Reason, SessionState
+from sessions.records import InboxState, ItemState, OutboxItem, SessionReason, SessionState
 from sessions.settings import SessionSettings
 from sessions.store import after_restore
-from sessions.store.after_restore import Over
+from sessions.store.after_restore import ClosedWork
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.e2e.api_kit import KEY
@@ -41,15 +41,15 @@ def url(home: Path) -> str:
 
 
 async def backed_up(home: Path, file: Path) -> Manifest:
-    source = Source(home, url(home), "1.0", "2027-01-15T08:00:00.000Z")
-    return await asyncio.to_thread(write_file, source, file)
+    source = BackupSource(home, url(home), "1.0", "2027-01-15T08:00:00.000Z")
+    return await asyncio.to_thread(write_backup_file, source, file)
 
 
-def put_back(file: Path, home: Path, *, moved: bool = False) -> Over:
-    with only_daemon(home):
-        ready = prepare(file, home, url(home), SystemClock().now(), moved=moved)
-        put_in_place(ready)
-    return ready.over
+def put_back(file: Path, home: Path, *, moved: bool = False) -> ClosedWork:
+    with hold_state_folder(home):
+        ready = prepare_restore(file, home, url(home), SystemClock().now(), moved=moved)
+        apply_restore(ready)
+    return ready.ended_work
 
 
 def store_of(house: House) -> SessionStore:
@@ -74,7 +74,7 @@ async def test_a_backup_made_at_work_is_put_back_and_nothing_happens_twice(tmp_p
             await screen.say(CHAT, "hang on this")
             await screen.shows(CHAT, "so far")
             await screen.say(CHAT, "and this waits")
-            unsent = Item("x1", "{}", "notice", ItemState.PENDING, b"{}", 1)
+            unsent = OutboxItem("x1", "{}", "notice", ItemState.PENDING, b"{}", 1)
             address = (await store.sessions())[0].address
             await store.apply(
                 PutItem(
@@ -97,7 +97,7 @@ async def test_a_backup_made_at_work_is_put_back_and_nothing_happens_twice(tmp_p
                 manifest = await backed_up(here, file)
                 done.set()
             assert manifest.schema
-            assert await store.findings() == ()
+            assert await store.find_problems() == ()
         over = put_back(file, there)
         assert over.turns >= 1
         assert over.held >= 1
@@ -106,7 +106,7 @@ async def test_a_backup_made_at_work_is_put_back_and_nothing_happens_twice(tmp_p
         screen = Screen()
         async with gateway(there, model, screen, allow=("memory:*",)) as house:
             store = store_of(house)
-            assert await store.findings() == ()
+            assert await store.find_problems() == ()
             assert len(model.requests) == asked_before
             assert screen.screen(CHAT) == []
             await screen.say(CHAT, "/resume", event="later")
@@ -125,7 +125,7 @@ async def test_what_was_moved_goes_on_where_it_stood(tmp_path: Path) -> None:
             await house.screen.shows(CHAT, "so far")
             await house.crash()
         await backed_up(here, file)
-        assert put_back(file, there, moved=True) == Over()
+        assert put_back(file, there, moved=True) == ClosedWork()
         async with gateway(there, model, screen := Screen()) as house:
             await screen.shows(CHAT, "I was restarted while working on “hang on this”")
             assert (
@@ -170,13 +170,13 @@ async def test_the_words_of_a_session_go_when_it_is_deleted(tmp_path: Path) -> N
         (session,) = await store.sessions()
         await house.runner.operations["delete"](session=session.id)
         (left,) = await store.sessions()
-        assert (left.reason, left.title, left.messages) == (Reason.DELETED, None, 0)
+        assert (left.reason, left.title, left.messages) == (SessionReason.DELETED, None, 0)
         assert await store.history(session.id) == ()
         address = session.address
         assert await store.timeline(address, 0, 10) == ()
         assert [turn.request for turn in await store.turns(session.id)] == [""]
-        assert (await store.spent(session_id=session.id)).requests == 1
-        assert await store.findings() == ()
+        assert (await store.usage_totals(session_id=session.id)).requests == 1
+        assert await store.find_problems() == ()
         await house.screen.say(CHAT, "again")
         await house.screen.shows(CHAT, "echo: again")
 
@@ -191,8 +191,8 @@ async def test_words_that_a_running_turn_leaves_behind_its_deletion_go_in_the_ne
         (session,) = await store.sessions()
         await house.runner.operations["delete"](session=session.id)
         await until(store.running_turns, wanted=False)  # it still ends
-        await house.runner._conversations.retention.round()
-        assert await store.forgetting.with_words() == ()
+        await house.runner._conversations.retention.run_once()
+        assert await store.data_removal.uncleared_sessions() == ()
         assert await store.history(session.id) == ()
 
 
@@ -208,10 +208,12 @@ async def test_old_conversations_go_and_those_in_use_stay(tmp_path: Path) -> Non
             now = SystemClock().now()
             long_ago = now - 2 * DAY
             await store.apply(
-                SetSession(by_key["closed"], SessionState.CLOSED, Reason.NEW, long_ago),
-                SetSession(by_key["suspended"], SessionState.SUSPENDED, Reason.STOP, long_ago),
+                SetSession(by_key["closed"], SessionState.CLOSED, SessionReason.NEW, long_ago),
+                SetSession(
+                    by_key["suspended"], SessionState.SUSPENDED, SessionReason.STOP, long_ago
+                ),
                 SetSession(by_key["active"], SessionState.ACTIVE, None, long_ago),
-                SetSession(by_key["young"], SessionState.CLOSED, Reason.NEW, now),
+                SetSession(by_key["young"], SessionState.CLOSED, SessionReason.NEW, now),
             )
         async with gateway(tmp_path, model, allow=everybody, sessions=keep) as house:
             store, screen = store_of(house), house.screen
@@ -225,7 +227,7 @@ async def test_old_conversations_go_and_those_in_use_stay(tmp_path: Path) -> Non
                 by_key["young"],
             }
             assert await store.turns(by_key["closed"]) == ()
-            assert await store.findings() == ()
+            assert await store.find_problems() == ()
             await screen.say("suspended", "/resume")
             await screen.shows("suspended", "no earlier conversation to bring back")
             await screen.say("active", "and on")
@@ -241,8 +243,8 @@ async def test_what_is_taken_up_at_that_very_moment_stays(tmp_path: Path) -> Non
         await house.screen.say(CHAT, "hello")
         await house.screen.shows(CHAT, "echo: hello")
         (session,) = await store.sessions()
-        await store.apply(SetSession(session.id, SessionState.SUSPENDED, Reason.STOP, 1))
-        await house.runner._conversations.retention.round()
+        await store.apply(SetSession(session.id, SessionState.SUSPENDED, SessionReason.STOP, 1))
+        await house.runner._conversations.retention.run_once()
         assert len(await store.history(session.id)) == 2
 
 
@@ -252,8 +254,8 @@ async def test_without_keep_days_nothing_old_goes(tmp_path: Path) -> None:
         await house.screen.say(CHAT, "hello")
         await house.screen.shows(CHAT, "echo: hello")
         (session,) = await store.sessions()
-        await store.apply(SetSession(session.id, SessionState.CLOSED, Reason.NEW, 1))
-        await house.runner._conversations.retention.round()
+        await store.apply(SetSession(session.id, SessionState.CLOSED, SessionReason.NEW, 1))
+        await house.runner._conversations.retention.run_once()
         assert len(await store.sessions()) == 1
 
 
@@ -319,7 +321,7 @@ async def test_the_commands_say_what_they_do_and_refuse_in_one_sentence(
     assert said == "holdfast: the backup was written; it was not read again.\n"
 
     assert "say --yes to have what is there moved aside" in says(2, "a", "restore", "b.tgz")
-    with only_daemon(tmp_path / "a"):
+    with hold_state_folder(tmp_path / "a"):
         assert "Another Holdfast (pid" in says(1, "a", "restore", "b.tgz", "--yes")
     (tmp_path / "cut.tgz").write_bytes((tmp_path / "b.tgz").read_bytes()[:3000])
     damaged = says(1, "a", "restore", "cut.tgz", "--yes")
@@ -377,7 +379,7 @@ async def test_what_is_over_after_a_restore_is_counted_for_the_operator(
 async def test_db_check_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
     store = await SessionStore.open(url(tmp_path / "a"), clock=SystemClock())
     lost = msgspec.structs.replace(
-        Item("x1", "{}", "notice", ItemState.PENDING, b"{}", 1), turn_id="t_none"
+        OutboxItem("x1", "{}", "notice", ItemState.PENDING, b"{}", 1), turn_id="t_none"
     )
     await store.apply(PutItem(lost), SetItem("x1", ItemState.UNKNOWN, 2))
     await store.apply(SetInbox((), InboxState.DONE, 1))

@@ -230,7 +230,7 @@ async def test_compact_puts_a_summary_in_front_of_the_next_request(tmp_path: Pat
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()
         assert session.messages == 10
-        assert (await store.spent(session_id=session.id)).requests == 6
+        assert (await store.usage_totals(session_id=session.id)).requests == 6
         last = await store.last_turn(session.id)
         assert last
         assert last.request == "and now?"
@@ -346,7 +346,7 @@ async def test_btw_needs_no_conversation_and_asks_for_its_question(tmp_path: Pat
         await say(house, "/btw who are you?", "💬 echo: who are you?")
     async with opened(tmp_path) as store:
         assert await store.sessions() == ()
-        assert await store.commands() == ()
+        assert await store.pending_commands() == ()
 
 
 async def test_btw_survives_a_cut_stream_and_says_why_when_it_cannot(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ async def test_a_question_that_a_crash_interrupted_is_answered_once_after_the_st
             await screen.shows(CHAT, "💬 I am back")
     assert screen.screen(CHAT) == ["💬 I am back"]
     async with opened(tmp_path) as store:
-        assert await store.commands() == ()
+        assert await store.pending_commands() == ()
 
 
 async def test_a_stop_of_the_gateway_waits_for_no_question_on_the_side(tmp_path: Path) -> None:
@@ -414,5 +414,5 @@ async def test_a_stop_of_the_gateway_waits_for_no_question_on_the_side(tmp_path:
             house.runner.stopping.set()
             await asyncio.wait({house._task})
     async with opened(tmp_path) as store:
-        (left,) = await store.commands()
+        (left,) = await store.pending_commands()
         assert left.state is InboxState.COMMAND

@@ -14,7 +14,7 @@ from agent.settings import AgentSettings, ModelSettings, PriceSettings, Timeouts
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from gateway.operate.cli.daemon import status as shown_status
-from gateway.process.control_socket import ask, serving, socket_path
+from gateway.process.control_socket import send_request, serve_control_socket, socket_path
 from gateway.settings import (
     AccessSettings,
     BudgetSettings,
@@ -26,9 +26,9 @@ from gateway.settings import (
 from gateway.spending.budgets import Budgets
 from gateway.spending.days import day_of
 from platforms.core.contract import Live, Sender
-from sessions.changes import Hold, Want
+from sessions.changes import BudgetLimit, BudgetReservation
 from sessions.errors import StoreUnavailable
-from sessions.records import Budget, TurnState
+from sessions.records import BudgetUsage, TurnState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.duration import Duration
@@ -101,13 +101,13 @@ def a_screen() -> Screen:
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
-async def spent(house: House, scope: str, *, days: int = 0) -> Budget:
+async def spent(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
     store = house.runner._store
     assert store
-    return (await store.budgets(day_of(NOON, days=days), [scope]))[scope]
+    return (await store.budget_usage(day_of(NOON, days=days), [scope]))[scope]
 
 
-async def settled(house: House, scope: str, *, days: int = 0) -> Budget:
+async def settled(house: House, scope: str, *, days: int = 0) -> BudgetUsage:
     """What was spent, once nothing is held back any more."""
     for _ in range(500):
         found = await spent(house, scope, days=days)
@@ -137,7 +137,7 @@ async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_pat
         usual = settings(server, LimitSettings(tokens_per_day=1000))
         async with gateway(tmp_path, server, screen, settings=usual, clock=clock) as house:
             assert await answer_to(house, "1001", "one") == "fine"
-            assert await settled(house, "user memory:1001") == Budget(950)
+            assert await settled(house, "user memory:1001") == BudgetUsage(950)
             told = await answer_to(house, "1001", "two")
             assert re.fullmatch(
                 r"⛔ Not answered: the limit of 1,000 tokens a day for each person has only 50 tokens "
@@ -159,8 +159,8 @@ async def test_who_has_used_up_a_day_is_told_and_is_answered_on_the_next(tmp_pat
             assert "Not answered" in await answer_to(house, "1001", "/retry")
             clock.ahead = DAY
             assert await answer_to(house, "1001", "/retry") == "fine"
-            assert await settled(house, "user memory:1001") == Budget(950)
-            assert await settled(house, "user memory:1001", days=1) == Budget(950)
+            assert await settled(house, "user memory:1001") == BudgetUsage(950)
+            assert await settled(house, "user memory:1001", days=1) == BudgetUsage(950)
             said = [each["content"] for each in await house.asked(3)]
             assert said == ["one", "fine", "two"]
 
@@ -197,7 +197,7 @@ async def test_in_the_middle_of_a_turn_what_was_said_and_done_stays(tmp_path: Pa
             assert "a day for memory:1001 has only 150 tokens left" in notice.text
             assert "(1 try, 0 min). Done so far: look" in notice.text
             assert [button.label for button in notice.buttons] == ["Go on", "Start over"]
-            assert await settled(house, "user memory:1001") == Budget(2850)
+            assert await settled(house, "user memory:1001") == BudgetUsage(2850)
             clock.ahead = DAY
             await screen.press("1001", notice.buttons[0].action, sender=ANN)
             await screen.shows("1001", "It is red.")
@@ -227,14 +227,14 @@ async def test_a_hundred_turns_at_once_take_no_more_than_there_is(tmp_path: Path
     answered = sum(text == "fine" for text in shown.values())
     assert answered + sum("a day for everybody here" in text for text in shown.values()) == 100
     assert answered == len(server.requests)
-    assert counted == Budget(answered * 120)
+    assert counted == BudgetUsage(answered * 120)
     assert most - 130 < counted.tokens <= most  # all that fits, and nothing more
 
 
 async def test_all_people_of_a_chat_share_its_limit_and_the_admins_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.alerts.watch.DISK_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.alerts.watch.DISK_CHECK_SECONDS", 0.5)
     clock, screen = Noon(), a_screen()
     limits = LimitSettings(
         chats={"memory:hall": BudgetSettings(tokens_per_day=1000)},
@@ -272,8 +272,13 @@ async def test_what_was_spent_is_of_the_day_that_is_named_also_at_midnight(tmp_p
     limits = LimitSettings(all=BudgetSettings(tokens_per_day=1000))
     store = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=Nights())
     try:
-        assert await store.hold(Hold(day_of(NOON, days=1), (Want("all", 1000),), 900)) is None
-        (standing,) = await Budgets(store, Nights(), limits).standings()
+        assert (
+            await store.reserve_budget(
+                BudgetReservation(day_of(NOON, days=1), (BudgetLimit("all", 1000),), 900)
+            )
+            is None
+        )
+        (standing,) = await Budgets(store, Nights(), limits).statuses()
         assert (standing.day, standing.spent.tokens) == (day_of(NOON, days=1), 900)
     finally:
         await store.close()
@@ -290,7 +295,7 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
         usual = settings(server, limits, price=PRICE)
         async with gateway(tmp_path, server, screen, settings=usual, clock=Noon()) as house:
             assert await answer_to(house, "1001", "one") == "fine"
-            assert await settled(house, "user memory:1001") == Budget(2100, 0.03)
+            assert await settled(house, "user memory:1001") == BudgetUsage(2100, 0.03)
             shown = await answer_to(house, "1001", "/usage")
             assert shown.splitlines()[-1] == (
                 "left for today: 997,900 tokens and $49.97 of 1,000,000 tokens and $50.00 for "
@@ -300,8 +305,8 @@ async def test_a_limit_in_dollars_counts_what_was_charged_and_shows_what_is_left
             told = await answer_to(house, "1001", "three")
             assert "Not answered: the limit of $0.06 a day for each person is used up;" in told
             path = socket_path(tmp_path, {})
-            async with serving(path, house.runner.operations):
-                status = await asyncio.to_thread(ask, path, "status")
+            async with serve_control_socket(path, house.runner.operations):
+                status = await asyncio.to_thread(send_request, path, "status")
                 monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
                 seen = await asyncio.to_thread(CliRunner().invoke, shown_status)
                 line = (
@@ -350,7 +355,7 @@ async def test_what_the_service_refused_is_given_back_and_what_broke_off_is_esti
         usual = settings(server, LimitSettings(tokens_per_day=100_000))
         async with gateway(tmp_path, server, screen, settings=usual, clock=Noon()) as house:
             assert "❌ I could not finish" in await answer_to(house, "1001", "one")
-            assert await settled(house, "user memory:1001") == Budget()
+            assert await settled(house, "user memory:1001") == BudgetUsage()
             await screen.say("1001", "two", sender=ANN)
             await screen.shows("1001", f"{said}y")
             counted = (await settled(house, "user memory:1001")).tokens
@@ -382,7 +387,7 @@ async def test_a_crash_leaves_what_was_held_back_counted_for_the_day(tmp_path: P
             await screen.shows("1001", "fine")
             store = house.runner._store
             assert store
-            await store.prove_writable()  # what rides behind the answer is committed before this
+            await store.check_writable()  # what rides behind the answer is committed before this
             found = await spent(house, "user memory:1001")
             assert found.tokens == held.tokens + 3
             assert found.held_tokens == held.held_tokens
@@ -394,19 +399,19 @@ async def test_questions_on_the_side_and_summaries_count_and_can_be_refused(tmp_
         usual = settings(server, LimitSettings(tokens_per_day=1000))
         async with gateway(tmp_path, server, screen, settings=usual, clock=Noon()) as house:
             assert await answer_to(house, "1001", "/btw before all") == "💬 fine"
-            assert await settled(house, "user memory:1001") == Budget(410)
+            assert await settled(house, "user memory:1001") == BudgetUsage(410)
             assert await answer_to(house, "1001", "one") == "fine"
-            assert await settled(house, "user memory:1001") == Budget(820)
+            assert await settled(house, "user memory:1001") == BudgetUsage(820)
             told = await answer_to(house, "1001", "/btw why? " + "because " * 100)
             assert "💬 I could not answer your question on the side: the limit of 1,000" in told
-            assert await settled(house, "user memory:1001") == Budget(820)
+            assert await settled(house, "user memory:1001") == BudgetUsage(820)
 
 
 async def test_a_question_on_the_side_that_takes_too_long_is_settled_too(tmp_path: Path) -> None:
     async with ModelServer(Turns('H T"hm" HANG')) as server:
         usual = settings(server, LimitSettings(tokens_per_day=1000))
         async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
-            house.runner._conversations.asides._deadline = 0.5
+            house.runner._conversations.side_requests._deadline_seconds = 0.5
             assert "it took longer than" in await answer_to(house, "1001", "/btw one")
             found = await settled(house, "user memory:1001")
             assert 0 < found.tokens < ANSWER  # what was sent; nobody saw what came
@@ -416,15 +421,15 @@ async def test_a_store_that_cannot_be_written_lets_no_request_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = [True]
-    hold = SessionStore.hold
+    hold = SessionStore.reserve_budget
 
-    async def held(self: SessionStore, *args: Any, **more: Any) -> Want | None:
+    async def held(self: SessionStore, *args: Any, **more: Any) -> BudgetLimit | None:
         if full[0]:
             msg = "the disk is full"
             raise StoreUnavailable(msg)
         return await hold(self, *args, **more)
 
-    monkeypatch.setattr(SessionStore, "hold", held)
+    monkeypatch.setattr(SessionStore, "reserve_budget", held)
     async with ModelServer(Turns(cost(10, 20))) as server:
         usual = settings(server, LimitSettings(tokens_per_day=10_000))
         async with gateway(tmp_path, server, a_screen(), settings=usual, clock=Noon()) as house:
@@ -433,7 +438,7 @@ async def test_a_store_that_cannot_be_written_lets_no_request_out(
             assert server.requests == []
             full[0] = False
             assert await answer_to(house, "1001", "/retry") == "fine"
-            assert await settled(house, "user memory:1001") == Budget(30)
+            assert await settled(house, "user memory:1001") == BudgetUsage(30)
 
 
 async def test_programs_are_refused_as_by_the_service_they_know(tmp_path: Path) -> None:

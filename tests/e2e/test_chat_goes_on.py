@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from tests.e2e.daemon import NO_FILE, PATIENCE, Daemon
 from tests.e2e.house import talkative
 from tests.e2e.test_mishaps import KEY, settings
@@ -20,7 +20,7 @@ HOLDFAST = Path(sys.executable).with_name("holdfast")
 
 
 def surroundings(home: Path) -> dict[str, str]:
-    usual = {name: value for name, value in environment().items() if name in {"PATH", "LANG"}}
+    usual = {name: value for name, value in read_environment().items() if name in {"PATH", "LANG"}}
     return {**usual, **NO_FILE, "HOME": str(home), "HOLDFAST_HOME": str(home), "TERM": "xterm"}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 40.0
@@ -33,7 +33,9 @@ class Place:
         self.folder = folder
         self.env = {
             **{
-                n: v for n, v in environment().items() if n.startswith(("PATH", "COVERAGE", "LANG"))
+                n: v
+                for n, v in read_environment().items()
+                if n.startswith(("PATH", "COVERAGE", "LANG"))
             },
             "HOME": str(folder),
             "HOLDFAST_HOME": str(self.home),

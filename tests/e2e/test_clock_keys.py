@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from agent.model.contract import ModelRequest
-from agent.providers.registry import build
+from agent.providers.registry import build_provider
 from agent.settings import Timeouts
-from gateway.config.loader import Options, load
+from gateway.config.loader import ConfigOptions, load
 from gateway.operate.cli import root
 from platforms.core.contract import Live, PlatformSpec, Repeat
 from sessions.records import Message
@@ -71,7 +71,7 @@ def warm() -> None:
 
     async def once() -> None:
         async with ModelServer(OK) as server:
-            provider = build(settings_for("chat", server.url))
+            provider = build_provider(settings_for("chat", server.url))
             async with provider.stream(ModelRequest("m", "", (Message("user", "go"),))) as chunks:
                 assert [chunk async for chunk in chunks]
             await provider.aclose()
@@ -92,7 +92,7 @@ def written(home: Path, text: str) -> Path:
 async def configured(home: Path, model: ModelServer, text: str) -> AsyncIterator[House]:
     """A gateway with what the file says, on which somebody has said `go`."""
     file = written(home, text)
-    loaded = load(Options(config=file), {"HOLDFAST_HOME": str(home)}, SPECS)
+    loaded = load(ConfigOptions(config=file), {"HOLDFAST_HOME": str(home)}, SPECS)
     assert loaded.warnings == ()
     screen = Screen(live=Live.EDIT, repeat=Repeat.ALWAYS, live_interval=0.01, burst=1000)
     async with gateway(home, model, screen, settings=loaded.settings) as house:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from sessions.changes import AppendMessages, Change, EndTurn, OpenSession, SetSession, StartTurn
-from sessions.records import Message, Reason, SessionState, TurnState
+from sessions.records import Message, SessionReason, SessionState, TurnState
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.e2e.house import House, Screen, gateway, talkative
@@ -32,7 +32,7 @@ async def filled(home: Path, sessions: int, history: int) -> None:
     for number in range(sessions):
         name, key = f"s_{number:06d}", f"memory:old-{number}"
         changes.append(OpenSession(name, key, address % number, number))
-        changes.append(SetSession(name, SessionState.CLOSED, Reason.NEW, number))
+        changes.append(SetSession(name, SessionState.CLOSED, SessionReason.NEW, number))
     rows = tuple(
         Message("assistant" if number % 2 else "user", content=f"row {number} " + "x" * 100)
         for number in range(history)
@@ -53,12 +53,12 @@ async def cost_of_turns(house: House, home: Path) -> Cost:
     assert store
     for number in range(3):
         await turn(house, f"warm {number}")
-    await store.prove_writable()
+    await store.check_writable()
     _empty_log(home)
-    counts = store.database.count()
+    counts = store.database.count_queries()
     for number in range(TURNS):
         await turn(house, f"measured {number:02d}")
-    await store.prove_writable()  # what rides behind the last answer is committed before this
+    await store.check_writable()  # what rides behind the last answer is committed before this
     return Cost(counts.statements, counts.commits, (home / "holdfast.db-wal").stat().st_size)
 
 

@@ -29,11 +29,17 @@ PATIENCE = 20.0
 
 
 def _telegram(config: TelegramConfig, given: Surroundings) -> TelegramAdapter:
-    return TelegramAdapter(config, given, patience=0.2, grace=0.3)
+    return TelegramAdapter(config, given, poll_seconds=0.2, grace_seconds=0.3)
 
 
 def _discord(config: DiscordConfig, given: Surroundings) -> DiscordAdapter:
-    return DiscordAdapter(config, given, deaf_seconds=0.5, lost_seconds=0.5, join_seconds=0.05)
+    return DiscordAdapter(
+        config,
+        given,
+        heartbeat_timeout_seconds=0.5,
+        reconnect_timeout_seconds=0.5,
+        join_seconds=0.05,
+    )
 
 
 SPECS = {
@@ -86,10 +92,10 @@ def table(people: Crowd, url: str) -> dict[str, dict[str, Any]]:
 async def test_a_platform_that_hears_nothing_any_more_is_named_until_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str
 ) -> None:
-    monkeypatch.setattr("platforms.slack.socket_mode.HEARTBEAT", 0.2)
-    monkeypatch.setattr("platforms.slack.socket_mode._PATIENCE", 0.3)
-    monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE", 0.05)
-    monkeypatch.setattr("gateway.connections.supervision.LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("platforms.slack.socket_mode.PING_SECONDS", 0.2)
+    monkeypatch.setattr("platforms.slack.socket_mode._TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.connections.supervision.MAX_PAUSE_SECONDS", 0.1)
     async with crowd(name, 1, together=False) as people, ModelServer(brief) as model:
         server: Any = people.server  # type: ignore[attr-defined]  # each of them has one
         server.heartbeat = 0.1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from gateway.operate.cli.doctor import doctor
 from tests.e2e.daemon import Daemon
 from tests.fakes.model_script import calls, ok
@@ -57,7 +57,7 @@ def environ_of(home: Path) -> dict[str, str]:
 
 def run(home: Path, *words: str, charset: str = "utf-8", **environ: str) -> Told:
     """Give the command with nothing around it but what is named."""
-    ours = {name: None for name in environment() if name.startswith(("HOLDFAST", "OPENAI"))}
+    ours = {name: None for name in read_environment() if name.startswith(("HOLDFAST", "OPENAI"))}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         found = CliRunner(charset).invoke(

@@ -12,11 +12,11 @@ import aiohttp
 import pytest
 from starlette.routing import Route
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from gateway.errors import ConfigError
 from gateway.runner import GatewayRunner
 from gateway.settings import HttpSettings, Settings
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 from tests.e2e.crowd import gateway_on
 from tests.fakes.model_server import ModelServer
 
@@ -67,7 +67,7 @@ async def outside(home: Path) -> AsyncIterator[Outside]:
     async with (
         ModelServer() as model,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http,
-        gateway_on({}, home, model, known=specs(), served=True) as runner,
+        gateway_on({}, home, model, known=load_specs(), served=True) as runner,
     ):
         yield Outside(runner, http, home)
 
@@ -134,7 +134,7 @@ def test_a_door_for_others_without_a_key_is_refused_in_one_sentence_and_for_good
             str(Path(sys.executable).with_name("holdfast")),
             *("run", "--set", f'http.host="{host}"', "--set", "http.port=0"),
         ],
-        env={**environment(), "HOLDFAST_HOME": str(tmp_path), "HOME": str(tmp_path)},
+        env={**read_environment(), "HOLDFAST_HOME": str(tmp_path), "HOME": str(tmp_path)},
         cwd=tmp_path,
         text=True,
         capture_output=True,
@@ -157,6 +157,6 @@ async def test_a_name_that_leads_elsewhere_than_it_says_is_refused_when_it_is_kn
     with pytest.raises(ConfigError, match=r"is 0\.0\.0\.0 here, which others can reach") as told:
         await runner.run()
     assert told.value.exit_code == 78
-    assert runner._http
+    assert runner._http_server
     with pytest.raises(ConnectionRefusedError), socket.socket() as trying:
-        trying.connect(("127.0.0.1", runner._http.port))
+        trying.connect(("127.0.0.1", runner._http_server.port))

@@ -25,7 +25,7 @@ from sessions.values.secret import Secret
 from tests.e2e.house import House, Nothing, gateway
 from tests.e2e.test_operating import Figures, _ours, address, figures, until, value
 from tests.fakes.agent_kit import Workshop
-from tests.fakes.memory import Fault, rate_limited
+from tests.fakes.memory import DeliveryFault, rate_limited
 from tests.fakes.model_script import Script, calls
 from tests.fakes.model_server import ModelServer
 
@@ -107,7 +107,7 @@ class Day:
     async def held_back(self) -> None:
         """A post that the platform takes its time for."""
         self.gate = asyncio.Event()
-        self.house.screen.fail(Fault(gate=self.gate), Post)
+        self.house.screen.fail(DeliveryFault(gate=self.gate), Post)
         await self.said("/whoami")
 
     async def let_go(self) -> None:
@@ -140,8 +140,8 @@ class Day:
 
     async def halfway(self) -> None:
         """A body that does not go on."""
-        assert self.house.runner._http
-        place = ("127.0.0.1", self.house.runner._http.port)
+        assert self.house.runner._http_server
+        place = ("127.0.0.1", self.house.runner._http_server.port)
         reader, writer = await asyncio.open_connection(*place, family=socket.AF_INET)
         writer.write(b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nx")
         async with asyncio.timeout(8):
@@ -284,7 +284,7 @@ async def watched(
 async def test_every_figure_moves_when_what_it_counts_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.observe.metrics_page.CENSUS_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.observe.metrics_page.CENSUS_CACHE_SECONDS", 0.0)
     day = Day()
     seen: set[str] = set()
     after: Figures = {}

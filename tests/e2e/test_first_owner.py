@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from sessions.values.clock import SystemClock
 from tests.fakes.telegram.server import BOT_NAME, TOKEN, serving
 
@@ -16,7 +16,9 @@ LINK = re.compile(rf"https://t\.me/{BOT_NAME}\?start=([A-Z0-9]{{8}}) ")
 
 async def test_the_link_that_is_printed_makes_who_opens_it_the_owner(tmp_path: Path) -> None:
     passed_on = ("PATH", "COVERAGE", "LANG")
-    environ = {name: each for name, each in environment().items() if name.startswith(passed_on)}
+    environ = {
+        name: each for name, each in read_environment().items() if name.startswith(passed_on)
+    }
     environ |= {"HOME": str(tmp_path), "TELEGRAM_BOT_TOKEN": TOKEN}
     async with serving() as server, asyncio.timeout(PATIENCE):
         api = f"platforms.telegram.base_url={server.url}"

@@ -18,7 +18,7 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from sessions.records import Reason, SessionState, TurnState
+from sessions.records import SessionReason, SessionState, TurnState
 from sessions.settings import SessionSettings
 from tests.e2e.house import Screen, gateway, opened, talkative
 from tests.fakes.model_script import Script, words
@@ -84,7 +84,7 @@ async def test_stop_among_a_hundred_hanging_turns_acts_within_300_ms(tmp_path: P
     assert took[98] < 0.3, f"p99 of /stop was {took[98]:.3f} s"
     async with opened(tmp_path) as store:
         for session in await store.sessions():
-            assert (session.state, session.reason) == (SessionState.SUSPENDED, Reason.STOP)
+            assert (session.state, session.reason) == (SessionState.SUSPENDED, SessionReason.STOP)
             history = await store.history(session.id)
             assert (history[-1].content, history[-1].interrupted) == ("so far ", "stop")
 
@@ -254,7 +254,7 @@ async def test_a_restart_in_the_middle_of_a_turn_is_told_once_and_what_waited_is
     assert texts(screen, "8") == ["echo: calm", "echo: goes on"]
     async with opened(tmp_path) as store:
         reasons = {s.key: s.reason for s in await store.sessions() if s.state == "suspended"}
-        assert reasons == {"memory:7": Reason.RESTART}
+        assert reasons == {"memory:7": SessionReason.RESTART}
 
 
 async def test_the_buttons_of_the_restart_notice_bring_the_turn_back(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_a_turn_that_keeps_killing_the_gateway_is_stuck_after_three_times(
             await screen.shows(CHAT, "♻️ I was restarted while working on “hang”")
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()
-        assert session.reason is Reason.STUCK
+        assert session.reason is SessionReason.STUCK
     assert len(model.requests) == 4
 
 
@@ -629,8 +629,8 @@ async def test_without_the_page_the_port_still_tells_how_things_stand(tmp_path: 
         aiohttp.ClientSession() as http,
     ):
         assert house.runner.url is None
-        assert house.runner._http
-        address = house.runner._http.url
+        assert house.runner._http_server
+        address = house.runner._http_server.url
         for path, status in (("livez", 200), ("readyz", 200), ("", 404)):
             async with http.get(f"{address}{path}") as response:
                 assert response.status == status, path

@@ -16,8 +16,8 @@ from gateway.turns.crash_recovery import CRASHED_NOT_RUN, CRASHED_READ, CRASHED_
 from gateway.turns.run import STOPPED_RUNNING
 from platforms.core.contract import Accepted, Address, InboundMessage, Live, Sender, Text
 from sessions.changes import Checkpoint, SetSession
-from sessions.conversation.actor import Unhandled
-from sessions.records import InboxEntry, InboxState, Message, Reason, SessionState
+from sessions.conversation.actor import EventNotHandled
+from sessions.records import InboxEntry, InboxState, Message, SessionReason, SessionState
 from sessions.settings import SessionSettings
 from sessions.values.clock import SystemClock
 from tests.e2e.house import Screen, gateway, opened, talkative
@@ -141,7 +141,7 @@ async def test_a_crash_in_the_middle_of_a_text_keeps_the_last_checkpoint(tmp_pat
     assert (rows[-1].content, rows[-1].interrupted) == ("half an ans", "crash")
     async with opened(tmp_path) as store:
         (session,) = await store.sessions()
-        assert session.reason is Reason.CRASH
+        assert session.reason is SessionReason.CRASH
 
 
 async def test_calls_that_had_not_begun_are_closed_as_not_run(tmp_path: Path) -> None:
@@ -178,9 +178,9 @@ async def test_a_command_that_was_stored_before_a_crash_is_carried_out_after_it(
         async with gateway(tmp_path, model, screen):
             await screen.shows(CHAT, "🆕 New conversation.")
     async with opened(tmp_path) as store:
-        assert await store.commands() == ()
+        assert await store.pending_commands() == ()
         (session,) = await store.sessions()
-        assert session.reason is Reason.NEW
+        assert session.reason is SessionReason.NEW
 
 
 async def test_a_command_left_by_a_crash_does_not_stop_what_was_said_after_it(
@@ -277,7 +277,7 @@ async def test_a_conversation_that_was_quiet_for_too_long_starts_anew(tmp_path: 
         assert await house.asked(2) == [{"role": "user", "content": "second"}]
     async with opened(tmp_path) as store:
         newest, oldest = await store.sessions()
-        assert (oldest.state, oldest.reason) == (SessionState.CLOSED, Reason.IDLE)
+        assert (oldest.state, oldest.reason) == (SessionState.CLOSED, SessionReason.IDLE)
         assert newest.state is SessionState.ACTIVE
 
 
@@ -288,7 +288,7 @@ async def test_an_old_session_can_be_put_away_while_another_is_active(tmp_path: 
         await house.screen.say(CHAT, "one")
         await house.screen.shows(CHAT, "fine")
         (session,) = await store.sessions()
-        await store.apply(SetSession(session.id, SessionState.SUSPENDED, Reason.STOP, 1))
+        await store.apply(SetSession(session.id, SessionState.SUSPENDED, SessionReason.STOP, 1))
         do = house.runner.operations
         assert await do["delete"](session=session.id) == {"id": session.id, "state": "closed"}
         with pytest.raises(Exception, match="only a suspended session"):
@@ -373,7 +373,7 @@ async def test_a_conversation_that_cannot_be_read_holds_up_no_other(
         async with gateway(tmp_path, model, screen) as house:
             await screen.say("8", "fine here")
             await screen.shows("8", "echo: fine here")
-            with pytest.raises(Unhandled):
+            with pytest.raises(EventNotHandled):
                 await house.runner.operations["stop"](session=seen.entry.session_id)
 
 

@@ -113,7 +113,7 @@ async def test_a_call_that_nobody_answers_does_not_run_and_the_model_is_told_why
         ModelServer(calling(SEND)) as model,
         gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as house,
     ):
-        house.runner._conversations.approvals._wait = 200
+        house.runner._conversations.approvals._timeout_ms = 200
         await house.screen.say(CHAT, "write to bob", sender=ANN)
         await house.screen.shows(CHAT, "⌛ Nobody answered in time", "echo: write to bob")
         told = await result(house)

@@ -38,7 +38,7 @@ def own_disk(folder: Path) -> Iterator[Path]:
 
 def fill(folder: Path, leave: int = 0) -> None:
     with (folder / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while (left := disk.room(folder)) > leave:
+        while (left := disk.free_bytes(folder)) > leave:
             file.write(bytes(min(left - leave, 1 << 16)))
 
 
@@ -48,7 +48,7 @@ def empty(folder: Path) -> None:
 
 def look(house: House) -> None:
     """Have the daemon look now, not in a minute."""
-    house.runner._news.set()
+    house.runner._alert_wakeup.set()
 
 
 async def well_again(house: House) -> None:
@@ -115,7 +115,7 @@ async def test_a_store_that_hangs_is_named_soon_and_holds_up_no_other_answer(
     ):
         await house.screen.say("1001", "hello")
         await house.screen.shows("1001", "echo: hello")
-        house.runner._complaint("memory", "something else is wrong, too")
+        house.runner._report_problem("memory", "something else is wrong, too")
         with contextlib.closing(sqlite3.connect(tmp_path / "holdfast.db")) as other:
             other.execute("BEGIN IMMEDIATE")  # another program holds the database
             began = loop.time()
@@ -130,5 +130,5 @@ async def test_a_store_that_hangs_is_named_soon_and_holds_up_no_other_answer(
                     "store: nothing could be written within 2 s",
                 ]
             other.rollback()
-        house.runner._complaint("memory", "")
+        house.runner._report_problem("memory", "")
         await well_again(house)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from tests.e2e.daemon import PATIENCE, Daemon
 from tests.fakes.telegram.server import TOKEN
 
@@ -105,7 +105,7 @@ def test_a_daemon_ends_in_good_order_with_its_terminal(tmp_path: Path, ignored: 
     before = ("nohup",) if ignored else ()
     daemon = subprocess.Popen(
         [*before, str(Path(sys.executable).with_name("holdfast")), "run", "--set", "http.port=0"],
-        env={**environment(), "HOLDFAST_HOME": str(tmp_path)},
+        env={**read_environment(), "HOLDFAST_HOME": str(tmp_path)},
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -135,7 +135,7 @@ def test_signs_of_life_need_the_loop_and_the_writer(tmp_path: Path) -> None:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "tests.fakes.stuck_daemon", str(tmp_path / "state")],
             cwd=ROOT,
-            env={**environment(), **manager.environ},
+            env={**read_environment(), **manager.environ},
             stderr=subprocess.DEVNULL,
         )
         try:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from sessions.values.clock import SystemClock
 from tests.e2e.house import talkative
 from tests.fakes.model_script import Script
@@ -45,7 +45,11 @@ class Started:
         self.home = home
         self._telegram = telegram
         self._env = {
-            **{name: each for name, each in environment().items() if name.startswith(passed_on)},
+            **{
+                name: each
+                for name, each in read_environment().items()
+                if name.startswith(passed_on)
+            },
             "HOME": str(home),
             "TELEGRAM_BOT_TOKEN": TOKEN,
             "OPENAI_API_KEY": "sk-none",

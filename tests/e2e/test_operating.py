@@ -16,10 +16,10 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.config.loader import Options, check
+from gateway.config.loader import ConfigOptions, check
 from gateway.observe import disk
-from gateway.observe.metrics import Ledger
-from gateway.observe.metrics_page import LEVELS
+from gateway.observe.metrics import Metrics
+from gateway.observe.metrics_page import GAUGES
 from gateway.settings import GatewaySettings, HttpSettings
 from platforms.core.contract import Inbox, Live, Post, Repeat, Sender
 from platforms.core.errors import Unavailable
@@ -39,8 +39,8 @@ Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def address(house: House) -> str:
-    assert house.runner._http
-    return house.runner._http.url
+    assert house.runner._http_server
+    return house.runner._http_server.url
 
 
 async def get(url: str, **headers: str) -> tuple[int, str]:
@@ -204,8 +204,8 @@ _ENDINGS = {
 
 
 def _ours() -> list[Any]:
-    ledger = Ledger()
-    return [*ledger.counts, *ledger.spreads, *LEVELS]
+    ledger = Metrics()
+    return [*ledger.counters, *ledger.histograms, *GAUGES]
 
 
 def _rules() -> Iterator[str]:
@@ -273,8 +273,8 @@ class Slow(Screen):
 async def test_a_platform_that_connects_late_is_named_until_it_has(
     tmp_path: Path, model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.runner.FIRST_CHANCE_SECONDS", 0.01)
-    monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("gateway.runner.FIRST_CONNECT_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.connections.supervision.FIRST_PAUSE_SECONDS", 0.01)
     slow = Slow()
     async with gateway(tmp_path, model, slow, **SERVED) as house:
         assert await not_ready(house) == ["memory: connecting, no answer so far"]
@@ -303,10 +303,10 @@ async def test_what_disturbs_a_connected_platform_is_named_while_it_lasts(
     tmp_path: Path, model: ModelServer
 ) -> None:
     async with gateway(tmp_path, model, **SERVED) as house:
-        house.runner._complaint("memory", "another program polls with this token")
+        house.runner._report_problem("memory", "another program polls with this token")
         assert await not_ready(house) == ["memory: another program polls with this token"]
         assert value(await figures(house), "platform_connected", platform="memory") == 0
-        house.runner._complaint("memory", "")
+        house.runner._report_problem("memory", "")
         assert await not_ready(house) == []
 
 
@@ -353,8 +353,8 @@ async def test_a_disk_that_fills_up_is_named_until_there_is_room_again(
     tmp_path: Path, model: ModelServer
 ) -> None:
     with roomy(tmp_path / "state") as folder:
-        margin = min(disk.room(folder) // 4, 300_000_000)
-        low = GatewaySettings(drain_seconds=0, disk_low=Size(disk.room(folder) - margin))
+        margin = min(disk.free_bytes(folder) // 4, 300_000_000)
+        low = GatewaySettings(drain_seconds=0, disk_low=Size(disk.free_bytes(folder) - margin))
         async with gateway(folder, model, gateway=low, **SERVED) as house:
             assert await not_ready(house) == []
             with (folder / "ballast").open("wb") as file:
@@ -420,7 +420,7 @@ async def test_a_key_that_was_made_is_taken_out_of_what_is_shown(tmp_path: Path)
 async def test_a_configured_key_counts_and_none_is_made(tmp_path: Path, model: ModelServer) -> None:
     http = HttpSettings(port=0, api_key=Secret("configured-key-of-mine"))
     async with gateway(tmp_path, model, served=True, http=http) as house:
-        assert not house.runner.made_key
+        assert not house.runner.created_api_key
         for key, status in (("configured-key-of-mine", 200), ("another", 401)):
             headers = {"via": "1.1 proxy", "authorization": f"Bearer {key}"}
             assert (await get(f"{address(house)}metrics", **headers))[0] == status
@@ -437,5 +437,5 @@ async def test_without_http_no_key_is_made(tmp_path: Path, model: ModelServer) -
 def test_a_key_that_was_made_does_not_open_the_door_to_others(tmp_path: Path, host: str) -> None:
     (tmp_path / "api_key").write_text("hf-" + "k" * 43)
     environ = {"HOLDFAST_HOME": str(tmp_path), "HOME": str(tmp_path)}
-    report = check(Options(None, (f'http.host="{host}"',)), environ, {})
+    report = check(ConfigOptions(None, (f'http.host="{host}"',)), environ, {})
     assert any("set http.api_key" in problem for problem in report.problems)

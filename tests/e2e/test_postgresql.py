@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from platforms.core.contract import Live
-from sessions.records import Reason
+from sessions.records import SessionReason
 from sessions.settings import StoreSettings
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
@@ -50,9 +50,9 @@ async def test_a_conversation_lives_on_postgresql_as_it_does_on_sqlite(
     store = await SessionStore.open(database, clock=SystemClock(), read_only=True)
     try:
         newest, oldest = await store.sessions(key=f"memory:{CHAT}")
-        assert oldest.reason is Reason.RESTART
+        assert oldest.reason is SessionReason.RESTART
         assert [row.role for row in await store.history(newest.id)] == ["user", "assistant"]
-        assert await store.findings() == ()
+        assert await store.find_problems() == ()
     finally:
         await store.close()
     assert [m.text for m in screen.messages(CHAT)].count("echo: hello") == 1

@@ -18,7 +18,7 @@ from msgspec import Struct
 from agent.settings import ModelSettings, Timeouts
 from gateway.runner import GatewayRunner
 from gateway.settings import AccessSettings, GatewaySettings, Settings
-from platforms.core.registry import find
+from platforms.core.registry import find_platform
 from platforms.discord import DiscordConfig
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
@@ -147,8 +147,8 @@ async def gateway(
     runner = GatewayRunner(
         settings,
         home,
-        specs={side.platform: find(side.platform)},
-        http=False,
+        specs={side.platform: find_platform(side.platform)},
+        serve_http=False,
         tools=(machine.tool,),
     )
     async with asyncio.TaskGroup() as group:
@@ -159,7 +159,7 @@ async def gateway(
             yield
         finally:
             runner.stopping.set()
-            runner.hurry.set()
+            runner.skip_drain.set()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sessions.records import ApprovalState
 from sessions.settings import SessionSettings
 from sessions.values.secret import Secret
 from tests.e2e.house import House, Nothing, Screen, gateway, opened, talkative
-from tests.fakes.memory import Visible
+from tests.fakes.memory import VisibleMessage
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
@@ -63,7 +63,7 @@ def a_screen() -> Screen:
     return Screen(live=Live.EDIT, live_interval=0.01, burst=1000)
 
 
-async def question(screen: Screen, chat: str = CHAT) -> tuple[Visible, str]:
+async def question(screen: Screen, chat: str = CHAT) -> tuple[VisibleMessage, str]:
     """The open question of a chat, and its code."""
     messages = await screen.until(chat, lambda found: any("/deny " in each.text for each in found))
     shown = next(each for each in messages if "/deny " in each.text)
@@ -178,7 +178,7 @@ async def test_what_nobody_answers_does_not_run(tmp_path: Path) -> None:
         ModelServer(calling()) as model,
         gateway(tmp_path, model, admins=ADMINS, tools=(machine.tool,)) as house,
     ):
-        house.runner._conversations.approvals._wait = 200
+        house.runner._conversations.approvals._timeout_ms = 200
         await house.screen.say(CHAT, "tea, please", sender=ANN)
         await house.screen.shows(CHAT, "⌛ Nobody answered in time", "echo: tea, please")
         await house.screen.shows(ELSEWHERE, "⌛ Nobody answered in time")

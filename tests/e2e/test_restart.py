@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from gateway.process.control_socket import Operation
-from gateway.process.restart import Refused
+from gateway.process.restart import RestartRefused
 from gateway.process.successor import Successor
 from gateway.settings import GatewaySettings, Settings
 from platforms.core.contract import Address, InboundMessage, Live, Sender, Text
@@ -34,7 +34,7 @@ def programs(folder: Path, text: str = "exit 0") -> Successor:
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
-    return Successor((str(path), "run"), environment())
+    return Successor((str(path), "run"), read_environment())
 
 
 def drains(seconds: float) -> dict[str, Any]:
@@ -146,7 +146,7 @@ async def test_several_who_ask_are_all_told_and_what_they_write_meanwhile_is_ans
         assert await first.runner.condition.problems() == [
             "gateway: restarting, no new turns begin"
         ]
-        first.runner.hurry.set()
+        first.runner.skip_drain.set()
         await first.ended()
     async with house(tmp_path, model, screen):
         await screen.shows(OTHER, BACK, "echo: a question")
@@ -164,7 +164,7 @@ async def test_it_goes_by_what_a_reload_has_changed(tmp_path: Path, model: Model
         await hangs(first)
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "1 task is finishing first, for 60 s at most.")
-        first.runner.hurry.set()
+        first.runner.skip_drain.set()
         await first.ended()
     async with house(tmp_path, model, screen, **resumes):
         await screen.shows(CHIEF, BACK)
@@ -286,9 +286,9 @@ async def test_a_program_that_could_not_start_is_not_changed_to_and_nothing_is_i
             "⛔ Not restarted, and nothing was interrupted: "
             "holdfast.toml:3: http.prot: unknown key.",
         )
-        with pytest.raises(Refused, match="nothing was interrupted"):
+        with pytest.raises(RestartRefused, match="nothing was interrupted"):
             await operation(first, "restart")()
-        assert len(first.runner.condition.pool.running()) == 1  # type: ignore[union-attr]  # it runs
+        assert len(first.runner.condition.pool.running_turns()) == 1  # type: ignore[union-attr]  # it runs
         await says(first, CHIEF, "still there?")
         await screen.shows(CHIEF, "echo: still there?")
 
@@ -300,7 +300,7 @@ async def test_who_is_being_stopped_cannot_restart(tmp_path: Path, model: ModelS
         first.runner.stopping.set()
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "I am being stopped, so I cannot restart")
-        with pytest.raises(Refused, match="is being stopped"):
+        with pytest.raises(RestartRefused, match="is being stopped"):
             await operation(first, "restart")()
         assert not first.runner.restarting.is_set()
 
@@ -323,7 +323,7 @@ async def test_a_stop_during_a_restart_wins_and_who_asked_is_told_when_it_runs_a
         await screen.shows(OTHER, "I am being stopped")
         state: Any = await operation(first, "restart_state")(restart=told["id"])
         assert state["state"] == "stopping"
-        first.runner.hurry.set()
+        first.runner.skip_drain.set()
         await first.ended()
         assert not first.runner.restarting.is_set()
     async with house(tmp_path, model, screen):
@@ -337,7 +337,7 @@ async def test_a_gateway_in_a_terminal_cannot_be_restarted(
     async with house(tmp_path, model, screen, successor=None) as first:
         await says(first, CHIEF, "/restart")
         await screen.shows(CHIEF, "I live in a terminal here")
-        with pytest.raises(Refused, match="lives in a terminal"):
+        with pytest.raises(RestartRefused, match="lives in a terminal"):
             await operation(first, "restart")()
 
 
@@ -389,7 +389,7 @@ async def test_it_waits_for_a_moment_without_a_turn_while_others_begin(
     async with house(tmp_path, model, screen) as third:  # it is remembered for who asks later
         state = await operation(third, "restart_state")(restart=told["id"])
         assert state["state"] == "back"
-        with pytest.raises(Refused, match="No restart has the id"):
+        with pytest.raises(RestartRefused, match="No restart has the id"):
             await operation(third, "restart_state")(restart="r_none")
     assert not texts(screen, CHIEF, BACK)
 
@@ -470,7 +470,7 @@ async def test_in_safe_mode_there_are_no_tools_and_nothing_goes_on_by_itself(
         assert status["state"] == "running"
         assert status["safe_mode"].startswith("Safe mode after 3 crashes")
         assert await careful.runner.condition.problems() == []
-        assert careful.runner.condition.manner() == status["safe_mode"]
+        assert careful.runner.condition.mode() == status["safe_mode"]
         await careful.crash()
     async with house(tmp_path, model, screen, crashes=4) as careful:
         await says(careful, CHIEF, "hello")

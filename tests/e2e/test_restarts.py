@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from gateway.process.control_socket import ask, socket_path
+from gateway.process.control_socket import send_request, socket_path
 from tests.e2e.crowd import Crowd
 from tests.e2e.daemon import Daemon, Page, answers, notices
 from tests.e2e.house import talkative
@@ -195,4 +195,4 @@ def said(people: Crowd, number: int, words: str) -> list[str]:
 
 
 async def told(daemon: Daemon, do: str) -> Any:
-    return await asyncio.to_thread(ask, socket_path(daemon.home, {}), do)
+    return await asyncio.to_thread(send_request, socket_path(daemon.home, {}), do)

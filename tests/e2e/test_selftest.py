@@ -10,12 +10,17 @@ from click.testing import CliRunner
 
 from gateway.errors import CannotStart
 from gateway.operate.cli import root
-from gateway.operate.cli.selftest import summary
+from gateway.operate.cli.selftest import summary_line
 from gateway.operate.selftest import plain_http
-from gateway.operate.selftest.chat_service import MARK, ChatService, Fault, question
-from gateway.operate.selftest.model_service import ModelService
-from gateway.operate.selftest.stage import Stage, staged
-from gateway.operate.selftest.trials import Found, Trials
+from gateway.operate.selftest.chat_service import (
+    DUPLICATE_MARK,
+    ChatFault,
+    FakeTelegram,
+    question_text,
+)
+from gateway.operate.selftest.model_service import FakeModel
+from gateway.operate.selftest.stage import SelfTestGateway, open_gateway
+from gateway.operate.selftest.trials import TrialResult, TrialRunner
 from sessions.values.clock import SystemClock
 
 
@@ -36,13 +41,16 @@ def test_all_is_well_here_and_nothing_of_the_installation_is_touched(
 
 
 def test_what_failed_is_counted() -> None:
-    well, not_well = Found("one", well=True, words="ok"), Found("two", well=False, words="lost")
-    assert summary((well, not_well), 12.3) == "1 of 2 failed, in 12 s."
-    assert summary((well,), 1.0) == "All 1 well, in 1 s."
+    well, not_well = (
+        TrialResult("one", well=True, words="ok"),
+        TrialResult("two", well=False, words="lost"),
+    )
+    assert summary_line((well, not_well), 12.3) == "1 of 2 failed, in 12 s."
+    assert summary_line((well,), 1.0) == "All 1 well, in 1 s."
 
 
 async def test_a_gateway_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
-    async with staged(tmp_path, {}, SystemClock()) as stage:
+    async with open_gateway(tmp_path, {}, SystemClock()) as stage:
         stage.home.write_text("a file where the state folder should be")
         with pytest.raises(CannotStart, match=r"does not start here: .*state"):
             await stage.start()
@@ -55,13 +63,13 @@ class Bot:
     """Speaks to the service as the daemon does, and can do it wrongly."""
 
     def __init__(self) -> None:
-        self.service = ChatService(SystemClock())
+        self.service = FakeTelegram(SystemClock())
         self.answers: list[bytes] = []
         self.broken = 0
 
     def write(self, text: str, chat: int = 1001, method: str = "sendMessage") -> None:
         body = f"chat_id={chat}&text={text}".encode()
-        self.service.heard(cast("plain_http.Connection", self), f"/bot/{method}", body)
+        self.service.handle_request(cast("plain_http.Connection", self), f"/bot/{method}", body)
 
     def answer(self, body: bytes, status: int = 200) -> None:
         self.answers.append(b"%d %b" % (status, body))
@@ -70,9 +78,9 @@ class Bot:
         self.broken += 1
 
 
-def trials(bot: Bot) -> Trials:
-    stage = SimpleNamespace(chat=bot.service, model=ModelService())
-    return Trials(cast("Stage", stage))
+def trials(bot: Bot) -> TrialRunner:
+    stage = SimpleNamespace(chat=bot.service, model=FakeModel())
+    return TrialRunner(cast("SelfTestGateway", stage))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,10 @@ def trials(bot: Bot) -> Trials:
     [
         ([], "1 questions, 1 lost, 0 answered twice"),
         (["end-of-plain-1", "end-of-plain-1"], "1 questions, 0 lost, 1 answered twice"),
-        (["end-of-plain-1", f"{MARK}: end-of-plain-1"], "1 questions, 0 lost, 0 answered twice"),
+        (
+            ["end-of-plain-1", f"{DUPLICATE_MARK}: end-of-plain-1"],
+            "1 questions, 0 lost, 0 answered twice",
+        ),
     ],
     ids=["lost", "twice", "a copy that says so"],
 )
@@ -90,32 +101,32 @@ def test_each_question_is_counted(written: list[str], words: str) -> None:
     made._ask("plain", 1001)
     for text in written:
         bot.write(text)
-    found = made._counted()
+    found = made._answer_totals()
     assert found.words == words
     assert found.well == ("0 lost, 0 answered twice" in words)
 
 
 def test_a_chat_service_goes_wrong_once_and_counts_who_does_not_wait() -> None:
     bot = Bot()
-    bot.service.goes_wrong(1001, Fault.TOO_MANY)
+    bot.service.fail_next_message(1001, ChatFault.TOO_MANY)
     bot.write("one")
     bot.write("one")
     assert bot.answers[0].startswith(b"429 ")
-    assert (bot.service.too_early, bot.service.shown(1001)) == (1, ["one"])
-    bot.service.goes_wrong(1002, Fault.BROKEN)
+    assert (bot.service.early_calls, bot.service.visible_texts(1001)) == (1, ["one"])
+    bot.service.fail_next_message(1002, ChatFault.BROKEN)
     bot.write("two", 1002)
-    assert bot.service.shown(1002) == []
-    bot.service.goes_wrong(1003, Fault.CUT_AFTER)
+    assert bot.service.visible_texts(1002) == []
+    bot.service.fail_next_message(1003, ChatFault.CUT_AFTER)
     bot.write("three", 1003)
-    assert (bot.service.shown(1003), bot.broken) == (["three"], 1)
+    assert (bot.service.visible_texts(1003), bot.broken) == (["three"], 1)
 
 
 def test_an_older_server_knows_no_rich_messages() -> None:
     bot = Bot()
     bot.write("rich", method="sendRichMessage")
     assert bot.answers[0].startswith(b"404 ")
-    assert question("a-1") == "tell me [a-1]"
+    assert question_text("a-1") == "tell me [a-1]"
 
 
 async def test_waiting_for_what_never_comes_ends() -> None:
-    assert not await Bot().service.until(lambda: False, 0.01)
+    assert not await Bot().service.wait_until(lambda: False, 0.01)

@@ -10,7 +10,7 @@ import pytest
 
 from platforms.core.contract import Live, Op, Receipt, Upload
 from tests.e2e.house import ME, House, Screen, gateway, talkative
-from tests.fakes.memory import Visible
+from tests.fakes.memory import VisibleMessage
 from tests.fakes.model_script import Script, calls
 from tests.fakes.model_server import ModelServer
 
@@ -50,7 +50,7 @@ def workspace(home: Path) -> Path:
     return folder
 
 
-def sent(messages: list[Visible]) -> list[str]:
+def sent(messages: list[VisibleMessage]) -> list[str]:
     return [each.file for each in messages if each.file]
 
 

@@ -15,7 +15,15 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.runner import GatewayRunner
 from gateway.settings import GatewaySettings, Settings
-from platforms.console import SPEC, Answer, ConsoleAdapter, Frame, Note, Screen, Status
+from platforms.console import (
+    SPEC,
+    AnswerFrame,
+    ConsoleAdapter,
+    NoteFrame,
+    StatusFrame,
+    TerminalFrame,
+    TerminalScreen,
+)
 from platforms.core.contract import Live
 from sessions.records import ApprovalState
 from sessions.values.secret import Secret
@@ -37,7 +45,7 @@ WAITING = "🔐 Waiting for an answer"
 @contextlib.asynccontextmanager
 async def terminal(
     home: Path, model: ModelServer, *tools: Tool, show_reasoning: bool = False
-) -> AsyncIterator[Screen]:
+) -> AsyncIterator[TerminalScreen]:
     """A gateway with nothing but a terminal."""
     settings = Settings(
         gateway=GatewaySettings(drain_seconds=0),
@@ -50,7 +58,7 @@ async def terminal(
         ),
         agent=AgentSettings(show_reasoning=show_reasoning),
     )
-    runner = GatewayRunner(settings, home, specs={"console": SPEC}, http=False, tools=tools)
+    runner = GatewayRunner(settings, home, specs={"console": SPEC}, serve_http=False, tools=tools)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(runner.run())
         await runner.ready.wait()
@@ -59,19 +67,19 @@ async def terminal(
         async with console.attach() as screen:
             yield screen
         runner.stopping.set()
-        runner.hurry.set()
+        runner.skip_drain.set()
 
 
-async def said(screen: Screen, text: str) -> list[Frame]:
+async def said(screen: TerminalScreen, text: str) -> list[TerminalFrame]:
     """All that is shown until everything is answered."""
-    await screen.say(text)
+    await screen.send(text)
     async with asyncio.TaskGroup() as group:
         group.create_task(screen.finish())
         return [frame async for frame in screen.frames()]
 
 
-def statuses(frames: list[Frame]) -> list[str]:
-    return [frame.text for frame in frames if isinstance(frame, Status)]
+def statuses(frames: list[TerminalFrame]) -> list[str]:
+    return [frame.text for frame in frames if isinstance(frame, StatusFrame)]
 
 
 async def test_a_terminal_shows_that_a_model_is_silent(tmp_path: Path) -> None:
@@ -83,7 +91,7 @@ async def test_a_terminal_shows_that_a_model_is_silent(tmp_path: Path) -> None:
     told = statuses(frames)
     assert told[0].startswith("⏳ scripted: no output for 0s")
     assert told[-1] == ""
-    assert "".join(frame.text for frame in frames if isinstance(frame, Answer)) == "done"
+    assert "".join(frame.text for frame in frames if isinstance(frame, AnswerFrame)) == "done"
 
 
 async def test_a_terminal_shows_a_tool_and_takes_it_away_when_that_is_done(tmp_path: Path) -> None:
@@ -103,12 +111,12 @@ async def test_a_terminal_shows_a_tool_and_takes_it_away_when_that_is_done(tmp_p
 
     script: list[Script] = ['H C(0,c1,look,{"what":"birds"}) F tool_calls U D', f"H W1 {DONE[2:]}"]
     async with ModelServer(*script) as model, terminal(tmp_path, model, look) as screen:
-        await screen.say("go")
+        await screen.send("go")
         frames = screen.frames()
         shown = [await anext(frames)]
         await running.wait()
         go_on.set()
-        while not (isinstance(shown[-1], Answer) and shown[-1].done):
+        while not (isinstance(shown[-1], AnswerFrame) and shown[-1].done):
             shown.append(await anext(frames))
     assert statuses(shown)[:2] == ["📖 birds", ""]  # gone although the model says nothing yet
     assert statuses(shown)[-1] == ""
@@ -155,10 +163,10 @@ async def test_at_a_terminal_thoughts_stand_before_the_answer_or_nowhere(tmp_pat
         ModelServer(*script) as model,
         terminal(tmp_path, model, show_reasoning=True) as screen,
     ):
-        frames = [each for each in await said(screen, "go") if not isinstance(each, Status)]
+        frames = [each for each in await said(screen, "go") if not isinstance(each, StatusFrame)]
     thoughts, *answer = frames
-    assert thoughts == Note("💭 **Thinking**\n> hmm\n>\n> I see")
-    assert all(isinstance(each, Answer) for each in answer)
+    assert thoughts == NoteFrame("💭 **Thinking**\n> hmm\n>\n> I see")
+    assert all(isinstance(each, AnswerFrame) for each in answer)
     assert "".join(each.text for each in answer) == "It is empty."
 
 

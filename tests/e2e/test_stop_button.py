@@ -7,7 +7,7 @@ import pytest
 
 from platforms.core.contract import Address, InboundAction, InboundMessage, Live, Sender, Text
 from tests.e2e.house import House, Screen, gateway, talkative
-from tests.fakes.memory import Visible
+from tests.fakes.memory import VisibleMessage
 from tests.fakes.model_server import ModelServer
 
 pytestmark = pytest.mark.quick
@@ -28,7 +28,7 @@ async def press(screen: Screen, who: Sender, event: str, action: str) -> None:
     await screen.inject(InboundAction(event, screen._clock.now(), HERE, who, action))
 
 
-async def growing(house: House, number: int) -> list[Visible]:
+async def growing(house: House, number: int) -> list[VisibleMessage]:
     """Wait until so many answers can be stopped."""
     found = await house.screen.until(
         ROOM, lambda shown: sum(bool(each.buttons) for each in shown) == number
@@ -36,7 +36,7 @@ async def growing(house: House, number: int) -> list[Visible]:
     return [each for each in found if each.buttons]
 
 
-def stop_of(answers: list[Visible], event: str) -> str:
+def stop_of(answers: list[VisibleMessage], event: str) -> str:
     """What stands behind the button of the answer to a message."""
     (answer,) = (each for each in answers if each.reply_to == event)
     (button,) = answer.buttons

@@ -20,7 +20,7 @@ def a_screen() -> Screen:
 
 def soon(house: House) -> None:
     """What lasts for a moment counts as lasting."""
-    house.runner._conversations.operators.alarms.after = 0.1
+    house.runner._conversations.admin_alerts.alarms.delay_seconds = 0.1
 
 
 async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
@@ -32,7 +32,7 @@ async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
     async with ModelServer(talkative) as model:
         async with gateway(tmp_path, model, screen, admins=ADMINS) as house:
             soon(house)
-            house.runner._complaint("memory", "Another program uses the token.")
+            house.runner._report_problem("memory", "Another program uses the token.")
             assert await house.runner.condition.problems() == [
                 "memory: Another program uses the token."
             ]
@@ -42,9 +42,9 @@ async def test_a_trouble_that_lasts_is_told_and_its_end_too_even_after_a_crash(
             assert await house.runner.condition.problems() == []
             await screen.shows(CHIEF, over)
             soon(house)
-            house.runner._complaint("memory", "again")
+            house.runner._report_problem("memory", "again")
             await screen.shows(CHIEF, "in trouble for 1 minute: again.")
-            house.runner._complaint("memory", "")
+            house.runner._report_problem("memory", "")
             await screen.shows(
                 CHIEF, "✅ memory works again. It was in trouble for 1 minute: again"
             )

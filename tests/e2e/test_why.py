@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.operate.cli.why import why
-from gateway.process.control_socket import serving, socket_path
+from gateway.process.control_socket import serve_control_socket, socket_path
 from gateway.settings import GatewaySettings, LimitSettings
 from platforms.core.contract import (
     Address,
@@ -48,7 +48,7 @@ class Terminal:
         more.setdefault("limits", LimitSettings(messages_per_minute=100))
         async with (
             gateway(self.home, model, screen, **more) as house,
-            serving(socket_path(self.home, {}), house.runner.operations),
+            serve_control_socket(socket_path(self.home, {}), house.runner.operations),
         ):
             yield house
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.attempt import AttemptResult
-from agent.model.learned import Experience, Learned
-from agent.model.usage import Need
-from agent.providers.registry import Target, build
+from agent.model.learned import LearnedTarget, LearnedTargets
+from agent.model.usage import UsageEstimate
+from agent.providers.registry import Target, build_provider
 from agent.settings import ProviderName, TargetSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from agent.tools.drafts import Drafts
+from agent.tools.drafts import DraftStore
 from sessions.records import Message, ToolCall
 from sessions.values.secret import Secret
 from tests.fakes.dialects.steps import ProtocolName
@@ -59,7 +59,7 @@ def settings_for(protocol: ProtocolName, url: str, timeouts: Timeouts = SCALED) 
 
 def target_for(protocol: ProtocolName, url: str, timeouts: Timeouts = SCALED) -> Target:
     settings = settings_for(protocol, url, timeouts)
-    return Target(build(settings), "scripted", settings)
+    return Target(build_provider(settings), "scripted", settings)
 
 
 def openai_settings(url: str, timeouts: Timeouts = SCALED) -> TargetSettings:
@@ -70,14 +70,14 @@ def openai_target(url: str, timeouts: Timeouts = SCALED) -> Target:
     return target_for("chat", url, timeouts)
 
 
-def learned_of(experience: Experience, target: Target) -> Learned:
+def learned_of(experience: LearnedTargets, target: Target) -> LearnedTarget:
     """What has been learned of a target, under the key that the loop uses."""
-    return experience.of(target.provider.name, target.settings.base_url or "", target.model)
+    return experience.get(target.provider.name, target.settings.base_url or "", target.model)
 
 
-def drafts_in(folder: Path) -> Drafts:
+def drafts_in(folder: Path) -> DraftStore:
     """Drafts of unfinished files, in a folder that need not exist yet."""
-    return Drafts(folder / "drafts", LoopClock())
+    return DraftStore(folder / "drafts", LoopClock())
 
 
 class MemoryJournal:
@@ -92,12 +92,14 @@ class MemoryJournal:
         self.judged = asyncio.Event()  # a request is over
         self.refuses_tools = False
 
-    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
+    async def attempt_started(
+        self, number: int, target: str, need: Callable[[], UsageEstimate]
+    ) -> None:
         self.log.append(f"attempt {number} {target}")
         self.attempts.append(None)
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
-        self.log.append(f"attempt {number} {result.name}")
+        self.log.append(f"attempt {number} {result.verdict_name}")
         self.attempts[number - 1] = result
         self.judged.set()
 
@@ -122,7 +124,7 @@ class MemoryJournal:
 
     @property
     def verdicts(self) -> list[str]:
-        return [attempt.name if attempt else "open" for attempt in self.attempts]
+        return [attempt.verdict_name if attempt else "open" for attempt in self.attempts]
 
 
 class Workshop:

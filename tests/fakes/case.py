@@ -6,18 +6,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.config.loader import Loaded
-from gateway.operate.doctor.context import Case
+from gateway.config.loader import LoadedConfig
+from gateway.operate.doctor.context import DoctorContext
 from gateway.settings import Settings
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 from sessions.values.clock import SystemClock
 from sessions.values.finding import Finding
 
 
-def case_of(home: Path, environ: Mapping[str, str] | None = None, **settings: Any) -> Case:
+def case_of(home: Path, environ: Mapping[str, str] | None = None, **settings: Any) -> DoctorContext:
     """A case whose configuration works; `settings` are sections of it."""
-    loaded = Loaded(replace(Settings(), **settings), home, None, {}, ())
-    return Case(environ or {}, home, specs(), SystemClock(), None, loaded)
+    loaded = LoadedConfig(replace(Settings(), **settings), home, None, {}, ())
+    return DoctorContext(environ or {}, home, load_specs(), SystemClock(), None, loaded)
 
 
 def told(findings: Sequence[Finding]) -> list[tuple[str, str]]:

@@ -124,7 +124,7 @@ def clock_here() -> Clock:
     return loop if isinstance(loop, QuickLoop | PatientLoop) else SystemClock()
 
 
-_done = Database._done
+_done = Database._submit
 
 
 async def _watched(self: Database, jobs: Any, work: Callable[[Connection], T]) -> T:
@@ -133,4 +133,4 @@ async def _watched(self: Database, jobs: Any, work: Callable[[Connection], T]) -
         return await _done(self, jobs, work)
 
 
-Database._done = _watched  # type: ignore[method-assign] # nobody else knows of its threads
+Database._submit = _watched  # type: ignore[method-assign] # nobody else knows of its threads

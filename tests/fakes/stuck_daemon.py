@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from agent.settings import ModelSettings
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from gateway.process.service import serve
 from gateway.runner import GatewayRunner
 from gateway.settings import Settings
@@ -20,7 +20,7 @@ from gateway.settings import Settings
 
 async def main(home: Path) -> None:
     settings = Settings(model=ModelSettings(provider="demo"))
-    runner = GatewayRunner(settings, home, specs={}, http=False)
+    runner = GatewayRunner(settings, home, specs={}, serve_http=False)
     loop = asyncio.get_running_loop()
     hold = threading.Event()
     hanging: set[asyncio.Task[bool]] = set()
@@ -37,7 +37,7 @@ async def main(home: Path) -> None:
         loop.add_signal_handler(signal.SIGUSR1, lambda: time.sleep(3600))
         loop.add_signal_handler(signal.SIGUSR2, writer)
 
-    await serve(runner, home, environment(), then=ready)
+    await serve(runner, home, read_environment(), on_ready=ready)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from tests.e2e.daemon import Daemon
 from tests.fakes.model_server import ModelServer, echo
 
@@ -71,7 +71,7 @@ async def ask(
             *("--continue-on-failure", "--max-failures", "20", "--generation-database", "none"),
             cwd=home,
             env={
-                **environment(),
+                **read_environment(),
                 "PYTHONPATH": str(ROOT),
                 "SCHEMATHESIS_HOOKS": "tests.e2e.asked_of_api",
             },

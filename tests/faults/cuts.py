@@ -26,7 +26,6 @@ import openai
 from agent.attempt import AttemptResult
 from agent.events import (
     AgentEvent,
-    Ending,
     Notice,
     ReasoningDelta,
     ReasoningReplaced,
@@ -34,20 +33,21 @@ from agent.events import (
     TextDelta,
     TextReplaced,
     TurnDone,
+    TurnEnding,
 )
 from agent.loop import run_turn
-from agent.model.learned import Experience
-from agent.model.usage import Need
-from agent.providers.anthropic.messages import Anthropic
-from agent.providers.openai.service import Service
-from agent.providers.registry import Target, build
-from agent.providers.transport.connections import Pool
+from agent.model.learned import LearnedTargets
+from agent.model.usage import UsageEstimate
+from agent.providers.anthropic.messages import AnthropicProvider
+from agent.providers.openai.service import OpenAICompatibleProvider
+from agent.providers.registry import Target, build_provider
+from agent.providers.transport.connections import ClientPool
 from agent.settings import Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from agent.tools.drafts import Drafts
+from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
-from agent.turn import Means, TurnLimits, TurnTask
+from agent.turn import TurnLimits, TurnResources, TurnTask
 from sessions.records import Message, ToolCall
 from tests.fakes.agent_kit import WORKSPACE, settings_for
 from tests.fakes.cooperative import Answer, Call, cooperative, pieces_of
@@ -189,21 +189,21 @@ class Line(httpx2.AsyncBaseTransport):
 def target_on(line: Line, timeouts: Timeouts) -> Target:
     """A real provider whose SDK uses that line."""
     settings = settings_for(line.protocol, "http://model.test/v1", timeouts)
-    provider = build(settings)
+    provider = build_provider(settings)
     http = httpx2.AsyncClient(transport=line)
-    if isinstance(provider, Anthropic):
+    if isinstance(provider, AnthropicProvider):
         claude = anthropic.AsyncAnthropic(
             api_key="none", base_url="http://model.test", max_retries=0, http_client=http
         )
         claude._platform = "Linux"  # else it is found out in a thread, which this clock cannot see
-        provider._clients = Pool(lambda: claude)
+        provider._clients = ClientPool(lambda: claude)
     else:
-        assert isinstance(provider, Service)
+        assert isinstance(provider, OpenAICompatibleProvider)
         client = openai.AsyncOpenAI(
             api_key="none", base_url="http://model.test/v1", max_retries=0, http_client=http
         )
         client._platform = "Linux"
-        provider._clients._pool = Pool(lambda: client)
+        provider._clients._pool = ClientPool(lambda: client)
     return Target(provider, "scripted", settings)
 
 
@@ -220,11 +220,13 @@ class Journal:
         self.thoughts = ""
         self.notices: list[str] = []
 
-    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
+    async def attempt_started(
+        self, number: int, target: str, need: Callable[[], UsageEstimate]
+    ) -> None:
         assert number == len(self.verdicts) + 1
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
-        self.verdicts.append(result.name)
+        self.verdicts.append(result.verdict_name)
 
     async def step_done(self, message: Message) -> None:
         self.rows.append(message)
@@ -301,15 +303,15 @@ class Player:
         async with asyncio.timeout(7200):  # of the world's seconds
             done = await run_turn(
                 task,
-                Means(
+                TurnResources(
                     targets=[self._target],
                     tools=ToolRegistry(tools_of(journal.did)),
                     journal=journal,
                     clock=self._world,
                     emit=journal.emit,
-                    steers=_nobody,
-                    experience=Experience(),
-                    drafts=Drafts(self._folder, self._world),
+                    fetch_steers=_nobody,
+                    learned_targets=LearnedTargets(),
+                    drafts=DraftStore(self._folder, self._world),
                     limits=TurnLimits(max_steps=10),
                     randomness=lambda: 1.0,
                 ),
@@ -324,7 +326,7 @@ async def _nobody() -> tuple[Message, ...]:
 def check(played: Played, subject: Subject, *cuts: Cut) -> None:
     """Everything that must hold after a turn, wherever its first answers were cut."""
     answers, journal, done = plan(subject), played.journal, played.done
-    assert done.ending is Ending.ANSWERED, done
+    assert done.ending is TurnEnding.ANSWERED, done
     # Side effects: whole, in their order, once.
     assert journal.effects == effects_of(subject)
     assert [kind for kind, _ in journal.log] == ["started", "finished"] * len(effects_of(subject))
@@ -345,8 +347,8 @@ def check(played: Played, subject: Subject, *cuts: Cut) -> None:
     assert made == [(call.name, call.arguments) for each in answers for call in each.calls]
     assert rows[-1] == Message("assistant", answers[-1].text, reasoning=rows[-1].reasoning)
     # Few requests, little time, and no word of failure.
-    assert done.tries == len(journal.verdicts) == len(played.asked)
-    assert done.tries <= len(answers) + len(cuts)
+    assert done.attempts == len(journal.verdicts) == len(played.asked)
+    assert done.attempts <= len(answers) + len(cuts)
     silences = sum(cut.how == "HANG" for cut in cuts)
     assert played.seconds <= silences * _LONGEST_SILENCE + len(cuts) * _QUICK
     assert set(journal.notices) <= {"N1", "N2", "N3", "N4"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config import credentials
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 from sessions.values.clock import SystemClock
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script, calls, words
@@ -50,10 +50,12 @@ class Newcomer:
         self.telegram = telegram
         self.config = home / ".config/holdfast/holdfast.toml"
         # Without one of their own, the secrets of this machine's service would count for root.
-        self.secrets = home / credentials.OF_USER
+        self.secrets = home / credentials.USER_FOLDER
         self.secrets.mkdir(parents=True)
         passed_on = ("PATH", "COVERAGE", "LANG")
-        environ = {name: each for name, each in environment().items() if name.startswith(passed_on)}
+        environ = {
+            name: each for name, each in read_environment().items() if name.startswith(passed_on)
+        }
         self.env: Mapping[str, str] = {
             **environ,
             "HOME": str(home),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.config.loader import environment
+from gateway.config.loader import read_environment
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")
@@ -97,7 +97,7 @@ class Machine:
 
 
 def _clean(env: dict[str, str] | None) -> dict[str, str]:
-    path = environment().get("PATH", "")
+    path = read_environment().get("PATH", "")
     return {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", **(env or {})}
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gateway.delivery.view import render, render_live
+from gateway.delivery.view import render_final, render_live
 from platforms.core.contract import Capabilities, Unit
 from platforms.core.errors import PlatformError
 from platforms.core.markdown import has_open_fence
-from platforms.core.split import Piece, pieces, size
+from platforms.core.split import TextPiece, split_pieces, text_length
 from tests.faults.markdown_seen import slack
 from tests.faults.markdown_signs import (
     LINE,
@@ -104,7 +104,7 @@ def joined(messages: Iterable[Seen]) -> list[Sign]:
 
 async def try_text(stage: Stage, name: str, md: str, tally: Tally) -> list[Seen]:
     """Show one text in its final form, and judge what arrives."""
-    parts = render(md, stage.capabilities)
+    parts = render_final(md, stage.capabilities)
     before = stage.refused
     messages = await stage.post(parts)
     tally.parts += len(messages)
@@ -130,7 +130,7 @@ def _judge(md: str, dialect: Dialect, seen: list[Sign]) -> Verdict:
 
 
 def _over(part: str, capabilities: Capabilities) -> bool:
-    return size(part, capabilities.unit) > capabilities.text_limit
+    return text_length(part, capabilities.unit) > capabilities.text_limit
 
 
 def _take_violations(stage: Stage, name: str, tally: Tally, *, tables: bool = True) -> None:
@@ -206,7 +206,7 @@ async def try_streams(names: Iterable[str], step: int = 1) -> Tally:
         md = NASTY[name]
         parts = [render_live(md[:end], stage.capabilities) for end in range(1, len(md) + 1, step)]
         texts = ["".join(each) for each in parts if each]
-        moments, final = await stage.stream([*texts, *render(md, stage.capabilities)])
+        moments, final = await stage.stream([*texts, *render_final(md, stage.capabilities)])
         tally.parts += len(moments)
         if any(not later.startswith(earlier) for earlier, later in pairwise(moments)):
             tally.violations.append(f"{name}: what was seen was taken back")
@@ -244,12 +244,12 @@ async def try_refusals(texts: dict[str, str]) -> list[Tally]:
     )
     for name, md in texts.items():
         await try_text(entities, name, md, plainer)
-        parts = [part for part in render(md, raw.capabilities) if part.strip()]
+        parts = [part for part in render_final(md, raw.capabilities) if part.strip()]
         for tally, stage, expect in (
             (plain, raw, str),
             (blunt, sections, expected_plain),
         ):
-            wanted = render(md, stage.capabilities) if stage is sections else parts
+            wanted = render_final(md, stage.capabilities) if stage is sections else parts
             messages = await stage.post(wanted)
             verdict = Verdict()
             for part, message in zip(wanted, messages, strict=True):
@@ -277,10 +277,10 @@ def try_cuts(texts: dict[str, str]) -> Tally:
         signs, targets = tree(md, Dialect())
         for limit in LIMITS:
             unit = list(Unit)[(number + limit) % len(Unit)]
-            found = pieces(md, limit, unit)
+            found = split_pieces(md, limit, unit)
             shown = [piece.message for piece in found]
             tally.parts += len(shown)
-            tally.over += sum(size(part, unit) > limit for part in shown)
+            tally.over += sum(text_length(part, unit) > limit for part in shown)
             tally.violations += [f"{name}: {each}" for each in _torn([each.text for each in found])]
             if limit < _SCREEN:  # there is hardly room for a mark
                 verdict = _same(md, found)
@@ -292,7 +292,7 @@ def try_cuts(texts: dict[str, str]) -> Tally:
     return tally
 
 
-def _same(md: str, found: list[Piece]) -> Verdict:
+def _same(md: str, found: list[TextPiece]) -> Verdict:
     """All that was written is there; what stands at a border is blank, or closes a code block."""
     verdict = Verdict()
     md = md.replace("\r\n", "\n").replace("\r", "\n")

@@ -21,14 +21,14 @@ from platforms.discord import payloads
 from platforms.discord.adapter import CAPABILITIES as DISCORD
 from platforms.discord.format import render
 from platforms.slack.adapter import CAPABILITIES as SLACK
-from platforms.slack.adapter import IN_DMS
-from platforms.slack.calls import Calls
-from platforms.slack.format import inert
-from platforms.slack.read_marks import Place
-from platforms.slack.send import Show as SlackShow
-from platforms.slack.status import Presence
+from platforms.slack.adapter import DM_CAPABILITIES
+from platforms.slack.calls import SlackClient
+from platforms.slack.format import defuse_mentions
+from platforms.slack.read_marks import SlackPlace
+from platforms.slack.send import SlackSender
+from platforms.slack.status import ThreadStatus
 from platforms.telegram.capabilities import PRIVATE
-from platforms.telegram.send import Show as TelegramShow
+from platforms.telegram.send import TelegramSender
 from sessions.values.secret import Secret
 from tests.fakes.discord.world import complaints, dislikes
 from tests.fakes.slack.workspace import Message, SlackError, Workspace, refuse
@@ -121,7 +121,7 @@ class TelegramStage:
         self._refuse = refuse
         self.violations = self._server.violations
         self._bot = Bot(TOKEN, request=_Request(self), get_updates_request=_Request(self))
-        self._show = TelegramShow(self._bot, self._moved)
+        self._show = TelegramSender(self._bot, self._moved)
         self._chats = itertools.count(1)
         self._draft: dict[str, Any] = {}
 
@@ -185,10 +185,12 @@ class DiscordStage:
         self.violations: list[str] = []
 
     async def post(self, parts: Iterable[str]) -> list[Seen]:
-        return [self._shown(payloads.message(render(part), op="op")) for part in parts]
+        return [self._shown(payloads.message_payload(render(part), op="op")) for part in parts]
 
     async def live(self, parts: Iterable[str]) -> list[Seen]:
-        found = [payloads.message(render(part), (Button("Stop", "stop:t_1"),)) for part in parts]
+        found = [
+            payloads.message_payload(render(part), (Button("Stop", "stop:t_1"),)) for part in parts
+        ]
         return [self._shown(payload) for payload in found]
 
     def _shown(self, payload: dict[str, Any]) -> Seen:
@@ -246,16 +248,16 @@ class SlackStage:
     name = "slack"
     dialect = Dialect()
     capabilities = SLACK
-    in_dms = IN_DMS
+    in_dms = DM_CAPABILITIES
 
     def __init__(self, *, refuse: bool = False) -> None:
         self.refused = 0
         self.workspace = Workspace()
         self.violations = self.workspace.found
         self._refuse = refuse
-        calls = Calls(Secret("xoxb-none"), "http://127.0.0.1:1/", _Clock())
+        calls = SlackClient(Secret("xoxb-none"), "http://127.0.0.1:1/", _Clock())
         calls._client = _Client(self)
-        self._show = SlackShow(calls, Presence(calls, _forget))
+        self._show = SlackSender(calls, ThreadStatus(calls, _forget))
         self._numbers = itertools.count(1)
 
     def carry_out(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -286,7 +288,7 @@ class SlackStage:
         """In a thread, where a message grows; gives what was seen at each moment."""
         self.workspace.channels["C1"] = []
         place, address = (
-            Place("C1", "1.0", user="U1", team="T1"),
+            SlackPlace("C1", "1.0", user="U1", team="T1"),
             Address("slack", "C1", thread="1.0"),
         )
         name = f"op {next(self._numbers)}"
@@ -324,4 +326,4 @@ class SlackStage:
 
 def expected_plain(part: str) -> str:
     """What Slack's plain form has to show."""
-    return inert(part).replace("\n", "")
+    return defuse_mentions(part).replace("\n", "")

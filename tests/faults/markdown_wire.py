@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gateway.delivery.view import render
+from gateway.delivery.view import render_final
 from platforms.core.contract import Address, Post
 from tests.fakes.discord.life import Life
 from tests.fakes.discord.server import discord_server
@@ -33,7 +33,7 @@ async def _telegram(seeds: Iterable[int]) -> list[str]:
     async with serving() as server, telegram(server) as adapter:
         for seed in seeds:
             chat = str(1000 + seed)
-            parts = render(text_of(seed), adapter.capabilities)[:_MOST_PARTS]
+            parts = render_final(text_of(seed), adapter.capabilities)[:_MOST_PARTS]
             for number, part in enumerate(parts):
                 await adapter.deliver(Post(f"{seed}.{number}", Address("telegram", chat), part))
             seen = [shown_on_telegram(each) for each in server.messages(int(chat))]
@@ -51,7 +51,7 @@ async def _discord(seeds: Iterable[int]) -> list[str]:
         async with life.running() as adapter:
             for seed in seeds:
                 room = discord.world.room(life.guild, f"room-{seed}")
-                parts = render(text_of(seed), adapter.capabilities)[:_MOST_PARTS]
+                parts = render_final(text_of(seed), adapter.capabilities)[:_MOST_PARTS]
                 for number, part in enumerate(parts):
                     place = Address("discord", room.id)
                     await adapter.deliver(Post(f"{seed}.{number}", place, part))
@@ -69,7 +69,7 @@ async def _slack(seeds: Iterable[int]) -> list[str]:
         for seed in seeds:
             channel = f"C{seed}X"
             slack.add_channel(channel)
-            parts = render(text_of(seed), adapter.capabilities)[:_MOST_PARTS]
+            parts = render_final(text_of(seed), adapter.capabilities)[:_MOST_PARTS]
             for number, part in enumerate(parts):
                 place = Address("slack", f"{TEAM}/{channel}")
                 await adapter.deliver(Post(f"{seed}.{number}", place, part))

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from gateway.operate.systemd.unit import Unit, system_unit, user_unit
+from gateway.operate.systemd.unit import ServiceUnit, render_system_unit, render_user_unit
 from sessions.values.clock import SystemClock
 from tests.fakes.dialects.requests import last_user_text
 from tests.fakes.model_script import Script
@@ -267,7 +267,7 @@ async def sandboxes(town: Town) -> str:
     once = "[Service]\nType=oneshot\nWatchdogSec=0\nRestart=no\n"
     outcomes = []
     for roomy in (True, False):
-        text = system_unit(Unit(program=program, sandbox=roomy)).replace(
+        text = render_system_unit(ServiceUnit(program=program, uses_sandbox=roomy)).replace(
             "Type=notify", "Type=oneshot"
         )
         script = (
@@ -303,7 +303,7 @@ async def of_a_user(town: Town) -> str:
     assert "gateway.connections.supervision: telegram is connected" in logged, logged
     said = await town.run(*command, "uninstall", env={"HOME": env["HOME"]})
     assert f"/home/{name}/.local/share/holdfast" in said, said
-    return f"without root: {user_unit(Unit()).count('=')} keys that its manager takes"
+    return f"without root: {render_user_unit(ServiceUnit()).count('=')} keys that its manager takes"
 
 
 Part = Callable[[Town], Awaitable[str]]

@@ -154,7 +154,7 @@ class Watch:
         self.samples: list[Sample] = []
 
     async def look(self, daemon: Daemon, http: aiohttp.ClientSession) -> None:
-        key = api_key.place(daemon.home).read_text(encoding="ascii").strip()
+        key = api_key.key_path(daemon.home).read_text(encoding="ascii").strip()
         headers = {"Authorization": f"Bearer {key}"}
         async with http.get(f"{daemon.url}/metrics", headers=headers) as response:
             page = await response.text()

@@ -16,7 +16,7 @@ import msgspec
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
-class Form(enum.Enum):
+class ThinkingMode(enum.Enum):
     """How a model is told to think."""
 
     ADAPTIVE = "adaptive"
@@ -24,7 +24,7 @@ class Form(enum.Enum):
     NONE = "none"  # it is not told
 
 
-class Off(enum.Enum):
+class ThinkingOffMode(enum.Enum):
     """How a model is told not to think."""
 
     SILENT = "silent"  # by saying nothing
@@ -33,11 +33,11 @@ class Off(enum.Enum):
     LOW = "low"  # it cannot be stopped, only slowed
 
 
-class Dialect(msgspec.Struct, frozen=True):
+class AnthropicDialect(msgspec.Struct, frozen=True):
     """What one model of one service is sent."""
 
-    form: Form = Form.BUDGET
-    off: Off = Off.SILENT
+    form: ThinkingMode = ThinkingMode.BUDGET
+    off: ThinkingOffMode = ThinkingOffMode.SILENT
     unasked: bool = True  # it thinks when nothing is said about it
     signed: bool = False  # it takes thoughts back only with their signature
     summary: bool = False  # its thoughts stay hidden unless a summary is asked for
@@ -62,16 +62,16 @@ _NEWEST = (99, 0)
 _ALWAYS_THINKING = frozenset({"fable", "mythos"})
 
 
-def dialect_for(model: str) -> Dialect:
+def dialect_for(model: str) -> AnthropicDialect:
     """Say what is known of a model; prefixes and dates in its name do not matter."""
     name = _NAME.search(model.lower())
     if name is None:
-        return Dialect()
-    family, version = name["family"], _version(name["old"] or name["new"])
+        return AnthropicDialect()
+    family, version = name["family"], _parse_version(name["old"] or name["new"])
     always = family in _ALWAYS_THINKING
-    return Dialect(
-        form=_form((5, 0) if always else version),
-        off=_off(family, version),
+    return AnthropicDialect(
+        form=_thinking_mode((5, 0) if always else version),
+        off=_thinking_off_mode(family, version),
         unasked=always or version >= (5, 0),
         signed=True,
         summary=always or version >= (4, 7),
@@ -81,7 +81,7 @@ def dialect_for(model: str) -> Dialect:
     )
 
 
-def simpler(dialect: Dialect, complaint: str) -> Iterator[Dialect]:
+def simpler_dialects(dialect: AnthropicDialect, complaint: str) -> Iterator[AnthropicDialect]:
     """Say what could be sent instead after such a refusal, the likeliest first."""
     said = complaint.lower()
     for words, sent, instead in _RULES:
@@ -90,7 +90,7 @@ def simpler(dialect: Dialect, complaint: str) -> Iterator[Dialect]:
             yield msgspec.structs.replace(dialect, **instead)
 
 
-def lasting(dialect: Dialect) -> Dialect:
+def persistent_dialect(dialect: AnthropicDialect) -> AnthropicDialect:
     """Keep what will be true of the next conversation, too."""
     return msgspec.structs.replace(dialect, replay=True, think=True, these_pictures=True)
 
@@ -115,35 +115,39 @@ _RULES: tuple[tuple[tuple[str, ...], _Fields, _Fields], ...] = (
         {"replay": True},
         {"replay": False},
     ),
-    (("between_tools",), {"off": Off.DISABLED}, {"off": Off.BETWEEN_TOOLS}),
-    (("disabled",), {"off": Off.DISABLED}, {"off": Off.LOW}),
-    (("between_tools",), {"off": Off.BETWEEN_TOOLS}, {"off": Off.LOW}),
-    (("type.enabled", "budget"), {"form": Form.BUDGET}, {"form": Form.ADAPTIVE}),
-    (("adaptive",), {"form": Form.ADAPTIVE}, {"form": Form.BUDGET}),
+    (("between_tools",), {"off": ThinkingOffMode.DISABLED}, {"off": ThinkingOffMode.BETWEEN_TOOLS}),
+    (("disabled",), {"off": ThinkingOffMode.DISABLED}, {"off": ThinkingOffMode.LOW}),
+    (("between_tools",), {"off": ThinkingOffMode.BETWEEN_TOOLS}, {"off": ThinkingOffMode.LOW}),
+    (("type.enabled", "budget"), {"form": ThinkingMode.BUDGET}, {"form": ThinkingMode.ADAPTIVE}),
+    (("adaptive",), {"form": ThinkingMode.ADAPTIVE}, {"form": ThinkingMode.BUDGET}),
     (("xhigh",), {"xhigh": True}, {"xhigh": False}),
     (("effort", "output_config"), {"effort": True}, {"effort": False}),
-    (("thinking",), {"form": Form.ADAPTIVE}, {"form": Form.NONE}),
-    (("thinking",), {"form": Form.BUDGET}, {"form": Form.NONE}),
+    (("thinking",), {"form": ThinkingMode.ADAPTIVE}, {"form": ThinkingMode.NONE}),
+    (("thinking",), {"form": ThinkingMode.BUDGET}, {"form": ThinkingMode.NONE}),
 )
 """Words of a refusal; what must have been sent for them to be about it; what to send instead."""
 
 
-def _version(written: str | None) -> tuple[int, int]:
+def _parse_version(written: str | None) -> tuple[int, int]:
     if written is None:  # an alias for the latest one
         return _NEWEST
     major, _, minor = written.replace("-", ".").partition(".")
     return int(major), int(minor or 0)
 
 
-def _form(version: tuple[int, int]) -> Form:
+def _thinking_mode(version: tuple[int, int]) -> ThinkingMode:
     if version < (3, 7):
-        return Form.NONE
-    return Form.BUDGET if version < (4, 6) else Form.ADAPTIVE
+        return ThinkingMode.NONE
+    return ThinkingMode.BUDGET if version < (4, 6) else ThinkingMode.ADAPTIVE
 
 
-def _off(family: str, version: tuple[int, int]) -> Off:
+def _thinking_off_mode(family: str, version: tuple[int, int]) -> ThinkingOffMode:
     if family in _ALWAYS_THINKING or (family == "opus" and version >= (5, 5)):
-        return Off.LOW
+        return ThinkingOffMode.LOW
     if version < (5, 0):
-        return Off.SILENT
-    return Off.BETWEEN_TOOLS if family == "sonnet" and version >= (5, 5) else Off.DISABLED
+        return ThinkingOffMode.SILENT
+    return (
+        ThinkingOffMode.BETWEEN_TOOLS
+        if family == "sonnet" and version >= (5, 5)
+        else ThinkingOffMode.DISABLED
+    )

@@ -6,8 +6,12 @@ import msgspec
 
 from agent import errors
 from agent.errors import ProviderError
-from agent.providers.classify import Complaint, complaint_in, failed_inside
-from agent.providers.classify import refused as refused_with
+from agent.providers.classify import (
+    ServiceErrorInfo,
+    classify_http_error,
+    classify_stream_error,
+    parse_service_error,
+)
 
 _STATUS = {
     "invalid_request_error": 400,
@@ -23,34 +27,36 @@ _STATUS = {
 }
 """The status that a kind of error has, for those that come in the middle of a stream."""
 
-_SPENT = "spend_limit_reached"
-_FILTERED = "content filtering policy"
+_SPEND_LIMIT_CODE = "spend_limit_reached"
+_FILTER_MESSAGE = "content filtering policy"
 
 
-def refused(status: int, body: object, headers: Mapping[str, str]) -> ProviderError:
+def classify_response(status: int, body: object, headers: Mapping[str, str]) -> ProviderError:
     """Sort an HTTP error."""
-    return _sorted(status, _complaint(body), headers)
+    return _classify(status, _read_error_info(body), headers)
 
 
-def failed_with(error: object) -> ProviderError:
+def classify_error_event(error: object) -> ProviderError:
     """Sort an error that came in the middle of a stream."""
-    complaint = _complaint(error)
+    complaint = _read_error_info(error)
     status = _STATUS.get(complaint.type)
-    return failed_inside(complaint) if status is None else _sorted(status, complaint, {})
+    return classify_stream_error(complaint) if status is None else _classify(status, complaint, {})
 
 
-def _complaint(body: object) -> Complaint:
+def _read_error_info(body: object) -> ServiceErrorInfo:
     """Read an error; its details name the cause more closely than its type."""
-    complaint = complaint_in(body)
+    complaint = parse_service_error(body)
     inner = body.get("error", body) if isinstance(body, dict) else None
     details = inner.get("details") if isinstance(inner, dict) else None
     code = details.get("error_code") if isinstance(details, dict) else None
     return msgspec.structs.replace(complaint, code=str(code)) if code else complaint
 
 
-def _sorted(status: int, complaint: Complaint, headers: Mapping[str, str]) -> ProviderError:
-    if _SPENT in complaint.code:
-        return errors.OutOfCredit(complaint.said)
-    if _FILTERED in complaint.own_words:
-        return errors.Declined(complaint.said)
-    return refused_with(status, complaint, headers)
+def _classify(
+    status: int, error_info: ServiceErrorInfo, headers: Mapping[str, str]
+) -> ProviderError:
+    if _SPEND_LIMIT_CODE in error_info.code:
+        return errors.OutOfCredit(error_info.summary)
+    if _FILTER_MESSAGE in error_info.own_search_text:
+        return errors.Declined(error_info.summary)
+    return classify_http_error(status, error_info, headers)

@@ -5,29 +5,39 @@ from typing import Any
 
 import msgspec
 
-from agent.answer.reasoning_blocks import read_thoughts
+from agent.answer.reasoning_blocks import decode_reasoning
 from agent.model.contract import ModelRequest, ToolSchema
-from agent.model.known_models import facts
-from agent.providers.anthropic.dialect import BINDING_BETA, Dialect, Form, Off
-from agent.providers.schemas import shape_of
-from agent.request.pictures import CANNOT_SEE
+from agent.model.known_models import model_facts
+from agent.providers.anthropic.dialect import (
+    BINDING_BETA,
+    AnthropicDialect,
+    ThinkingMode,
+    ThinkingOffMode,
+)
+from agent.providers.schemas import simplify_schema
+from agent.request.pictures import PICTURE_OMITTED
 from sessions.records import Message, ToolCall
 
-USUAL_OUTPUT = 8192
+DEFAULT_OUTPUT_TOKENS = 8192
 """Output limit of a model that nothing is known of; the protocol demands one."""
 
-_BUDGETS = {"low": (4096, 4), "medium": (10240, 8), "high": (24576, 10), "xhigh": (49152, 12)}
+_THINKING_BUDGETS = {
+    "low": (4096, 4),
+    "medium": (10240, 8),
+    "high": (24576, 10),
+    "xhigh": (49152, 12),
+}
 """For each effort the most tokens of thought, and the most sixteenths of the output limit: each step
 differs from the next one also where the limit is low, and an answer always has room.
 """
-_LEAST_BUDGET = 1024
-_NOT_TO_THINK = frozenset({"none", "minimal"})
-_HOTTEST = 1.0
+_MIN_THINKING_BUDGET = 1024
+_NO_THINKING_EFFORTS = frozenset({"none", "minimal"})
+_MAX_TEMPERATURE = 1.0
 
-Block = dict[str, Any]
+ContentBlock = dict[str, Any]
 
 
-def to_body(request: ModelRequest, dialect: Dialect) -> bytes:
+def encode_request(request: ModelRequest, dialect: AnthropicDialect) -> bytes:
     """Write the body of a request."""
     limit = _output_limit(request)
     thinking = _thinking(request, dialect, limit)
@@ -35,73 +45,79 @@ def to_body(request: ModelRequest, dialect: Dialect) -> bytes:
         "model": request.model,
         "max_tokens": limit,
         "stream": request.stream,
-        "messages": _messages(request, dialect, replay=thinking.on and dialect.replay),
+        "messages": _encode_messages(request, dialect, replay=thinking.on and dialect.replay),
     }
     if request.system.strip():
         body["system"] = request.system
     if thinking.config is not None:
         body["thinking"] = thinking.config
     elif request.temperature is not None and dialect.temperature:
-        body["temperature"] = min(request.temperature, _HOTTEST)
+        body["temperature"] = min(request.temperature, _MAX_TEMPERATURE)
     if thinking.effort is not None and dialect.effort:
         body["output_config"] = {"effort": thinking.effort}
     if dialect.cache:
         body["cache_control"] = {"type": "ephemeral"}
-    return msgspec.json.encode(body | _tools(request, dialect))
+    return msgspec.json.encode(body | _encode_tools(request, dialect))
 
 
-def betas(request: ModelRequest, dialect: Dialect) -> str:
+def beta_header(request: ModelRequest, dialect: AnthropicDialect) -> str:
     """Name what the request uses that is not in the protocol for everybody yet."""
     thinking = _thinking(request, dialect, _output_limit(request))
     return BINDING_BETA if "block_binding" in (thinking.config or {}) else ""
 
 
 def _output_limit(request: ModelRequest) -> int:
-    return request.max_output_tokens or facts(request.model).max_output or USUAL_OUTPUT
+    return (
+        request.max_output_tokens or model_facts(request.model).max_output or DEFAULT_OUTPUT_TOKENS
+    )
 
 
 # --- thinking --------------------------------------------------------------------------------
 
 
-class _Thinking(msgspec.Struct, frozen=True):
+class _ThinkingConfig(msgspec.Struct, frozen=True):
     config: dict[str, Any] | None = None
     effort: str | None = None
     on: bool = False
 
 
-_OFF = _Thinking()
+_THINKING_OFF = _ThinkingConfig()
 
 
-def _thinking(request: ModelRequest, dialect: Dialect, limit: int) -> _Thinking:
+def _thinking(request: ModelRequest, dialect: AnthropicDialect, limit: int) -> _ThinkingConfig:
     effort = request.reasoning_effort
     if not dialect.think:
-        return _OFF
-    if effort in _NOT_TO_THINK:
-        return _switched_off(dialect)
-    if dialect.form is Form.NONE or effort is None:
-        config = _adaptive(dialect) if dialect.unasked and dialect.form is Form.ADAPTIVE else None
-        return _Thinking(config, on=dialect.unasked)
-    if dialect.form is Form.ADAPTIVE:
+        return _THINKING_OFF
+    if effort in _NO_THINKING_EFFORTS:
+        return _thinking_when_off(dialect)
+    if dialect.form is ThinkingMode.NONE or effort is None:
+        config = (
+            _adaptive_config(dialect)
+            if dialect.unasked and dialect.form is ThinkingMode.ADAPTIVE
+            else None
+        )
+        return _ThinkingConfig(config, on=dialect.unasked)
+    if dialect.form is ThinkingMode.ADAPTIVE:
         known = effort != "xhigh" or dialect.xhigh
-        return _Thinking(_adaptive(dialect), effort if known else "high", on=True)
-    most, share = _BUDGETS[effort]
+        return _ThinkingConfig(_adaptive_config(dialect), effort if known else "high", on=True)
+    most, share = _THINKING_BUDGETS[effort]
     budget = min(most, limit * share // 16)
-    if budget < _LEAST_BUDGET or not _may_begin_thinking(request, dialect):
-        return _OFF
-    return _Thinking({"type": "enabled", "budget_tokens": budget}, on=True)
+    if budget < _MIN_THINKING_BUDGET or not _can_begin_thinking(request, dialect):
+        return _THINKING_OFF
+    return _ThinkingConfig({"type": "enabled", "budget_tokens": budget}, on=True)
 
 
-def _switched_off(dialect: Dialect) -> _Thinking:
+def _thinking_when_off(dialect: AnthropicDialect) -> _ThinkingConfig:
     match dialect.off:
-        case Off.SILENT:
-            return _OFF
-        case Off.DISABLED | Off.BETWEEN_TOOLS:
-            return _Thinking({"type": dialect.off.value})
-        case Off.LOW:
-            return _Thinking(_adaptive(dialect), "low", on=True)
+        case ThinkingOffMode.SILENT:
+            return _THINKING_OFF
+        case ThinkingOffMode.DISABLED | ThinkingOffMode.BETWEEN_TOOLS:
+            return _ThinkingConfig({"type": dialect.off.value})
+        case ThinkingOffMode.LOW:
+            return _ThinkingConfig(_adaptive_config(dialect), "low", on=True)
 
 
-def _adaptive(dialect: Dialect) -> dict[str, Any]:
+def _adaptive_config(dialect: AnthropicDialect) -> dict[str, Any]:
     config: dict[str, Any] = {"type": "adaptive"}
     if dialect.summary:
         # Without it nothing comes while the model thinks, as if the connection were dead.
@@ -112,22 +128,24 @@ def _adaptive(dialect: Dialect) -> dict[str, Any]:
     return config
 
 
-def _may_begin_thinking(request: ModelRequest, dialect: Dialect) -> bool:
+def _can_begin_thinking(request: ModelRequest, dialect: AnthropicDialect) -> bool:
     """Under a budget an answer that goes on must have begun with thinking."""
     last = next((row for row in reversed(request.messages) if row.role == "assistant"), None)
     if last is None:
         return True
     if not last.tool_calls:
         return last is not request.messages[-1]
-    return dialect.replay and bool(_thoughts(last, request.model, dialect))
+    return dialect.replay and bool(_reasoning_blocks(last, request.model, dialect))
 
 
-def _thoughts(row: Message, model: str, dialect: Dialect) -> list[Block]:
-    thoughts = read_thoughts(row.reasoning, by=f"anthropic/{model}")
-    return [part for part in thoughts.parts if _whole(part, dialect)] if thoughts else []
+def _reasoning_blocks(row: Message, model: str, dialect: AnthropicDialect) -> list[ContentBlock]:
+    thoughts = decode_reasoning(row.reasoning, by=f"anthropic/{model}")
+    return (
+        [part for part in thoughts.parts if _is_complete_block(part, dialect)] if thoughts else []
+    )
 
 
-def _whole(part: Block, dialect: Dialect) -> bool:
+def _is_complete_block(part: ContentBlock, dialect: AnthropicDialect) -> bool:
     match part.get("type"):
         case "thinking":
             return bool(part.get("signature")) or not dialect.signed
@@ -140,38 +158,47 @@ def _whole(part: Block, dialect: Dialect) -> bool:
 # --- messages --------------------------------------------------------------------------------
 
 
-def _messages(request: ModelRequest, dialect: Dialect, *, replay: bool) -> list[dict[str, Any]]:
-    ids = _Ids()
+def _encode_messages(
+    request: ModelRequest, dialect: AnthropicDialect, *, replay: bool
+) -> list[dict[str, Any]]:
+    ids = _CallIds()
     messages: list[dict[str, Any]] = []
     for row in request.messages:
         is_assistant = row.role == "assistant"
-        blocks = _said(row, ids) + _shown(row, request, dialect)
+        blocks = _content_blocks(row, ids) + _picture_blocks(row, request, dialect)
         # What the model is to continue must not hold thoughts.
         if blocks and is_assistant and replay and row is not request.messages[-1]:
-            blocks = _thoughts(row, request.model, dialect) + blocks
+            blocks = _reasoning_blocks(row, request.model, dialect) + blocks
         role = "assistant" if is_assistant else "user"
         if blocks and messages and messages[-1]["role"] == role:
             messages[-1]["content"] += blocks
         elif blocks:
             messages.append({"role": role, "content": blocks})
-    _strip_end(messages)
+    _strip_trailing_blanks(messages)
     return messages
 
 
-def _said(row: Message, ids: "_Ids") -> list[Block]:
+def _content_blocks(row: Message, ids: "_CallIds") -> list[ContentBlock]:
     """Give a row's blocks; an empty text is refused, so it is none."""
     if row.role == "tool":
-        result: Block = {"type": "tool_result", "tool_use_id": ids.of(row.tool_call_id or "")}
+        result: ContentBlock = {
+            "type": "tool_result",
+            "tool_use_id": ids.get(row.tool_call_id or ""),
+        }
         return [result | ({"content": row.content} if row.content.strip() else {})]
-    text: list[Block] = [{"type": "text", "text": row.content}] if row.content.strip() else []
-    return text + [_call(call, ids) for call in row.tool_calls]
+    text: list[ContentBlock] = (
+        [{"type": "text", "text": row.content}] if row.content.strip() else []
+    )
+    return text + [_tool_use_block(call, ids) for call in row.tool_calls]
 
 
-def _shown(row: Message, request: ModelRequest, dialect: Dialect) -> list[Block]:
+def _picture_blocks(
+    row: Message, request: ModelRequest, dialect: AnthropicDialect
+) -> list[ContentBlock]:
     """Give a row's pictures, or a word in their place."""
     found = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
     if found and not (dialect.pictures and dialect.these_pictures):
-        return [{"type": "text", "text": CANNOT_SEE}]
+        return [{"type": "text", "text": PICTURE_OMITTED}]
     return [
         {
             "type": "image",
@@ -181,16 +208,16 @@ def _shown(row: Message, request: ModelRequest, dialect: Dialect) -> list[Block]
     ]
 
 
-def _call(call: ToolCall, ids: "_Ids") -> Block:
+def _tool_use_block(call: ToolCall, ids: "_CallIds") -> ContentBlock:
     return {
         "type": "tool_use",
-        "id": ids.of(call.id),
-        "name": _tame(call.name) or "unnamed",
-        "input": _object(call.arguments),
+        "id": ids.get(call.id),
+        "name": _sanitize_name(call.name) or "unnamed",
+        "input": _raw_object(call.arguments),
     }
 
 
-def _object(arguments: str) -> msgspec.Raw:
+def _raw_object(arguments: str) -> msgspec.Raw:
     """Give the arguments' very text, if it is an object; the protocol takes nothing else."""
     raw = arguments.encode()
     try:
@@ -200,7 +227,7 @@ def _object(arguments: str) -> msgspec.Raw:
     return msgspec.Raw(raw)
 
 
-def _strip_end(messages: list[dict[str, Any]]) -> None:
+def _strip_trailing_blanks(messages: list[dict[str, Any]]) -> None:
     """A text that the model is to continue must not end in white space."""
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
@@ -208,35 +235,39 @@ def _strip_end(messages: list[dict[str, Any]]) -> None:
             last["text"] = last["text"].rstrip()
 
 
-class _Ids:
+class _CallIds:
     """Ids of calls with no other characters than the protocol takes, still all different."""
 
     def __init__(self) -> None:
-        self._given: dict[str, str] = {}
+        self._by_call_id: dict[str, str] = {}
         self._used: set[str] = set()
 
-    def of(self, call_id: str) -> str:
-        if call_id not in self._given:
-            wanted = _tame(call_id) or "call"
+    def get(self, call_id: str) -> str:
+        if call_id not in self._by_call_id:
+            wanted = _sanitize_name(call_id) or "call"
             free, number = wanted, 2
             while free in self._used:
                 free, number = f"{wanted}_{number}", number + 1
             self._used.add(free)
-            self._given[call_id] = free
-        return self._given[call_id]
+            self._by_call_id[call_id] = free
+        return self._by_call_id[call_id]
 
 
-def _tame(name: str) -> str:
+def _sanitize_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 # --- tools -----------------------------------------------------------------------------------
 
 
-def _tools(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+def _encode_tools(request: ModelRequest, dialect: AnthropicDialect) -> dict[str, Any]:
     if request.tools:
-        return {"tools": [_tool(tool, dialect) for tool in request.tools]}
-    called = {_tame(call.name) or "unnamed" for row in request.messages for call in row.tool_calls}
+        return {"tools": [_encode_tool(tool, dialect) for tool in request.tools]}
+    called = {
+        _sanitize_name(call.name) or "unnamed"
+        for row in request.messages
+        for call in row.tool_calls
+    }
     if not called:
         return {}
     # A conversation with calls in it is refused when no tool is described.
@@ -244,10 +275,10 @@ def _tools(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     return {"tools": described, "tool_choice": {"type": "none"}}
 
 
-def _tool(tool: ToolSchema, dialect: Dialect) -> dict[str, Any]:
+def _encode_tool(tool: ToolSchema, dialect: AnthropicDialect) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
-        "input_schema": tool.parameters if dialect.schemas else shape_of(tool.parameters),
+        "input_schema": tool.parameters if dialect.schemas else simplify_schema(tool.parameters),
     }
     return described | ({"eager_input_streaming": True} if dialect.eager else {})

@@ -18,33 +18,40 @@ from agent.model.contract import (
     TextChunk,
     UsageChunk,
 )
-from agent.providers.anthropic.refusals import failed_with
-from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, not_json, read_json
+from agent.providers.anthropic.refusals import classify_error_event
+from agent.providers.transport.body import (
+    BEAT,
+    DONE,
+    PING,
+    BodyReader,
+    read_json,
+    unreadable_event_error,
+)
 from agent.providers.transport.sse import SseComment, SseEvent
 
-_NOTHING = msgspec.Raw(b"{}")
+_EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 
-class _Text(msgspec.Struct, tag="text"):
+class _TextBlock(msgspec.Struct, tag="text"):
     text: str | None = None
 
 
-class _Thinking(msgspec.Struct, tag="thinking"):
+class _ThinkingBlock(msgspec.Struct, tag="thinking"):
     thinking: str | None = None
     signature: str | None = None
 
 
-class _Redacted(msgspec.Struct, tag="redacted_thinking"):
+class _RedactedBlock(msgspec.Struct, tag="redacted_thinking"):
     data: str | None = None
 
 
-class _ToolUse(msgspec.Struct, tag="tool_use"):
+class _ToolUseBlock(msgspec.Struct, tag="tool_use"):
     id: str | None = None
     name: str | None = None
-    input: msgspec.Raw = _NOTHING
+    input: msgspec.Raw = _EMPTY_OBJECT
 
 
-_Block = _Text | _Thinking | _Redacted | _ToolUse
+_Block = _TextBlock | _ThinkingBlock | _RedactedBlock | _ToolUseBlock
 
 
 class _TextDelta(msgspec.Struct, tag="text_delta"):
@@ -73,16 +80,16 @@ class _Usage(msgspec.Struct):
     cache_creation_input_tokens: int | None = None
 
 
-class _Beginning(msgspec.Struct):
+class _MessageInfo(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _Ending(msgspec.Struct):
+class _MessageEnd(msgspec.Struct):
     stop_reason: str | None = None
 
 
 class _MessageStart(msgspec.Struct, tag="message_start"):
-    message: _Beginning | None = None
+    message: _MessageInfo | None = None
 
 
 class _BlockStart(msgspec.Struct, tag="content_block_start"):
@@ -100,7 +107,7 @@ class _BlockStop(msgspec.Struct, tag="content_block_stop"):
 
 
 class _MessageDelta(msgspec.Struct, tag="message_delta"):
-    delta: _Ending | None = None
+    delta: _MessageEnd | None = None
     usage: _Usage | None = None
 
 
@@ -112,11 +119,11 @@ class _Ping(msgspec.Struct, tag="ping"):
     pass
 
 
-class _Error(msgspec.Struct, tag="error"):
+class _ErrorEvent(msgspec.Struct, tag="error"):
     error: Any = None
 
 
-class _Whole(msgspec.Struct, tag="message"):
+class _WholeMessage(msgspec.Struct, tag="message"):
     """An answer that was not streamed."""
 
     content: list[msgspec.Raw] = []
@@ -124,7 +131,7 @@ class _Whole(msgspec.Struct, tag="message"):
     usage: _Usage | None = None
 
 
-_Event = (
+_StreamEvent = (
     _BlockDelta
     | _BlockStart
     | _BlockStop
@@ -132,14 +139,14 @@ _Event = (
     | _MessageDelta
     | _MessageStop
     | _Ping
-    | _Error
-    | _Whole
+    | _ErrorEvent
+    | _WholeMessage
 )
-_decode = msgspec.json.Decoder(_Event).decode
+_decode = msgspec.json.Decoder(_StreamEvent).decode
 _decode_block = msgspec.json.Decoder(_Block).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-_WHOLE = frozenset({"tool_use", "end_turn", "stop_sequence"})
+_COMPLETE_STOP_REASONS = frozenset({"tool_use", "end_turn", "stop_sequence"})
 """Reasons to stop that leave the last block as it was meant."""
 
 
@@ -147,14 +154,14 @@ class MessageReader(BodyReader):
     """Reads the body of one answer: a stream of events, or one piece of JSON all the same."""
 
     def __init__(self) -> None:
-        super().__init__(_Events().read)
+        super().__init__(_EventReader().read)
 
 
-class _Events:
+class _EventReader:
     """Reads one event after the other."""
 
     def __init__(self) -> None:
-        self._unsaid: dict[int, msgspec.Raw] = {}  # calls under way: what they began with
+        self._pending_inputs: dict[int, msgspec.Raw] = {}  # calls under way: what they began with
         self._usage = _Usage()
 
     def read(self, event: SseEvent | SseComment) -> Iterable[Chunk]:
@@ -164,52 +171,58 @@ class _Events:
         try:
             decoded = _decode(event.data)
         except msgspec.DecodeError:
-            return self._read_odd(event)
-        return self._chunks(decoded)
+            return self._read_unexpected(event)
+        return self._event_chunks(decoded)
 
-    def _read_odd(self, event: SseEvent) -> Iterable[Chunk]:
+    def _read_unexpected(self, event: SseEvent) -> Iterable[Chunk]:
         """Read what is not as the protocol says, or newer than what we know of it."""
         if event.data.strip() == b"[DONE]":
             return (DONE,)
         try:
             fields = read_json(event.data, object)
         except msgspec.DecodeError:
-            raise not_json(event) from None
+            raise unreadable_event_error(event) from None
         error = fields.get("error") if isinstance(fields, dict) else None
         if error or event.name == "error":
-            raise failed_with(error or fields)
+            raise classify_error_event(error or fields)
         try:
-            return self._chunks(msgspec.json.decode(msgspec.json.encode(fields), type=_Event))
+            return self._event_chunks(
+                msgspec.json.decode(msgspec.json.encode(fields), type=_StreamEvent)
+            )
         except msgspec.ValidationError:
             return (PING,)
 
-    def _chunks(self, event: _Event) -> Iterable[Chunk]:
+    def _event_chunks(self, event: _StreamEvent) -> Iterable[Chunk]:
         match event:
             case _BlockDelta(delta, index):
-                return self._added(index, delta)
+                return self._on_block_delta(index, delta)
             case _BlockStart(block, index):
-                return self._begun(index, block)
+                return self._on_block_start(index, block)
             case _BlockStop(index):
-                return self._ended(index)
+                return self._on_block_stop(index)
             case _MessageStart(message):
-                return (self._used(message.usage),) if message and message.usage else (PING,)
+                return (self._usage_chunk(message.usage),) if message and message.usage else (PING,)
             case _MessageDelta(ending, usage):
-                return tuple(self._over(ending.stop_reason if ending else None, usage)) or (PING,)
+                return tuple(self._end_chunks(ending.stop_reason if ending else None, usage)) or (
+                    PING,
+                )
             case _MessageStop():
                 return (DONE,)
             case _Ping():
                 return (BEAT,)
-            case _Error(error):
-                raise failed_with(error or "the model service reports an error without a word")
-            case _Whole():
-                return self._whole(event)
+            case _ErrorEvent(error):
+                raise classify_error_event(
+                    error or "the model service reports an error without a word"
+                )
+            case _WholeMessage():
+                return self._read_whole(event)
 
-    def _added(self, index: int, delta: _Delta) -> Iterable[Chunk]:
+    def _on_block_delta(self, index: int, delta: _Delta) -> Iterable[Chunk]:
         match delta:
             case _TextDelta(text) if text:
                 return (TextChunk(text),)
-            case _ArgumentsDelta(piece) if piece and index in self._unsaid:
-                self._unsaid[index] = _NOTHING
+            case _ArgumentsDelta(piece) if piece and index in self._pending_inputs:
+                self._pending_inputs[index] = _EMPTY_OBJECT
                 return (CallChunk(index, arguments=piece),)
             case _ThinkingDelta(thought) if thought:
                 return (ReasoningChunk(thought), OpaqueChunk(index, {"thinking": thought}))
@@ -218,41 +231,43 @@ class _Events:
             case _:
                 return (PING,)
 
-    def _begun(self, index: int, block: _Block) -> Iterable[Chunk]:
-        if isinstance(block, _ToolUse):
-            self._unsaid[index] = block.input
+    def _on_block_start(self, index: int, block: _Block) -> Iterable[Chunk]:
+        if isinstance(block, _ToolUseBlock):
+            self._pending_inputs[index] = block.input
             return (CallChunk(index, block.id, block.name),)
-        return _said(index, block)
+        return _block_chunks(index, block)
 
-    def _ended(self, index: int) -> Iterable[Chunk]:
-        unsaid = self._unsaid.pop(index, None)
+    def _on_block_stop(self, index: int) -> Iterable[Chunk]:
+        unsaid = self._pending_inputs.pop(index, None)
         if unsaid is None:
             return (PING,)
-        return (CallChunk(index, arguments=_arguments(unsaid), ended=True),)
+        return (CallChunk(index, arguments=_read_arguments(unsaid), ended=True),)
 
-    def _whole(self, message: _Whole) -> Iterator[Chunk]:
+    def _read_whole(self, message: _WholeMessage) -> Iterator[Chunk]:
         last = len(message.content) - 1
         for index, raw in enumerate(message.content):
             try:
                 block = _decode_block(raw)
             except msgspec.ValidationError:
                 continue  # of a kind that we never ask for
-            if isinstance(block, _ToolUse):
+            if isinstance(block, _ToolUseBlock):
                 # An input that was cut is closed all the same before it is sent.
-                ended = index < last or message.stop_reason in _WHOLE
-                yield CallChunk(index, block.id, block.name, _arguments(block.input), ended=ended)
+                ended = index < last or message.stop_reason in _COMPLETE_STOP_REASONS
+                yield CallChunk(
+                    index, block.id, block.name, _read_arguments(block.input), ended=ended
+                )
             else:
-                yield from _said(index, block)
-        yield from self._over(message.stop_reason, message.usage)
+                yield from _block_chunks(index, block)
+        yield from self._end_chunks(message.stop_reason, message.usage)
         yield DONE
 
-    def _over(self, reason: str | None, usage: _Usage | None) -> Iterator[Chunk]:
+    def _end_chunks(self, reason: str | None, usage: _Usage | None) -> Iterator[Chunk]:
         if reason:
             yield FinishChunk(reason)
         if usage:
-            yield self._used(usage)
+            yield self._usage_chunk(usage)
 
-    def _used(self, usage: _Usage) -> UsageChunk:
+    def _usage_chunk(self, usage: _Usage) -> UsageChunk:
         """Count; the end of an answer does not repeat all that its beginning said."""
         said = {k: v for k, v in msgspec.structs.asdict(usage).items() if v is not None}
         self._usage = now = msgspec.structs.replace(self._usage, **said)
@@ -261,19 +276,21 @@ class _Events:
         return UsageChunk(fresh + cached, now.output_tokens or 0, cached_tokens=cached)
 
 
-def _said(index: int, block: _Text | _Thinking | _Redacted) -> tuple[Chunk, ...]:
+def _block_chunks(
+    index: int, block: _TextBlock | _ThinkingBlock | _RedactedBlock
+) -> tuple[Chunk, ...]:
     match block:
-        case _Text(text):
+        case _TextBlock(text):
             return (TextChunk(text),) if text else (PING,)
-        case _Thinking(thought, signature):
+        case _ThinkingBlock(thought, signature):
             fields = {"type": "thinking", "thinking": thought or "", "signature": signature or ""}
             opaque = OpaqueChunk(index, fields)
             return (ReasoningChunk(thought), opaque) if thought else (opaque,)
-        case _Redacted(data):
+        case _RedactedBlock(data):
             return (OpaqueChunk(index, {"type": "redacted_thinking", "data": data or ""}),)
 
 
-def _arguments(given: msgspec.Raw) -> str | None:
+def _read_arguments(given: msgspec.Raw) -> str | None:
     """Give the text of an object; an empty one may be just a beginning, and says nothing."""
     try:
         fields = _decode_fields(given)

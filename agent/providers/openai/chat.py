@@ -3,9 +3,14 @@
 import httpx2
 
 from agent.model.contract import ModelRequest
-from agent.providers.openai.chat_wire import OPTIONAL, ChatReader, Dialect, to_body
-from agent.providers.openai.clients import Clients
-from agent.providers.openai.service import Service, Wire
+from agent.providers.openai.chat_wire import (
+    OPTIONAL_FEATURES,
+    ChatDialect,
+    ChatReader,
+    encode_request,
+)
+from agent.providers.openai.clients import OpenAIClients
+from agent.providers.openai.service import OpenAICompatibleProvider, WireProtocol
 from agent.settings import TargetSettings
 
 
@@ -14,17 +19,19 @@ def build(settings: TargetSettings) -> "OpenAIChat":
     return OpenAIChat(settings)
 
 
-class OpenAIChat(Service):
+class OpenAIChat(OpenAICompatibleProvider):
     """Any service that offers `/chat/completions`."""
 
     name = "openai"
 
     def __init__(self, settings: TargetSettings) -> None:
-        clients = Clients(settings)
+        clients = OpenAIClients(settings)
         official = httpx2.URL(clients.base_url).host == "api.openai.com"
         limit = "max_completion_tokens" if official else "max_tokens"
 
         def write(request: ModelRequest, without: frozenset[str]) -> bytes:
-            return to_body(request, Dialect(limit, without))
+            return encode_request(request, ChatDialect(limit, without))
 
-        super().__init__(clients, Wire("/chat/completions", write, ChatReader, OPTIONAL))
+        super().__init__(
+            clients, WireProtocol("/chat/completions", write, ChatReader, OPTIONAL_FEATURES)
+        )

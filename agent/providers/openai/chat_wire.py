@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agent import errors
-from agent.answer.reasoning_blocks import read_thoughts
+from agent.answer.reasoning_blocks import decode_reasoning
 from agent.errors import ProviderError
 from agent.model.contract import (
     CallChunk,
@@ -24,51 +24,56 @@ from agent.model.contract import (
     TextChunk,
     ToolSchema,
 )
-from agent.providers.classify import complaint_in, failed_inside
-from agent.providers.openai.odd_forms import flat, usage_chunk, whole_number
-from agent.providers.openai.pictures import NO_PICTURES, REFUSED_PICTURE, data_url, pictures_of
-from agent.providers.schemas import GRAMMAR, shape_of
+from agent.providers.classify import classify_stream_error, parse_service_error
+from agent.providers.openai.odd_forms import flatten_text, parse_index, read_usage
+from agent.providers.openai.pictures import (
+    PICTURE_REFUSED,
+    PICTURES_UNSUPPORTED,
+    data_url,
+    split_pictures,
+)
+from agent.providers.schemas import SCHEMA_REFUSED, simplify_schema
 from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.transport.sse import SseComment, SseEvent
 from sessions.records import Message, ToolCall
 
 # --- ours to theirs --------------------------------------------------------------------------
 
-OPTIONAL = {
+OPTIONAL_FEATURES = {
     "stream_options": re.compile(r"stream_options"),
     "max_tokens": re.compile(r"max_completion_tokens\W+instead"),
     "thoughts": re.compile(r"reasoning_details|reasoning_content"),
-    "grammar": GRAMMAR,
-    "pictures": NO_PICTURES,
-    "these_pictures": REFUSED_PICTURE,
+    "grammar": SCHEMA_REFUSED,
+    "pictures": PICTURES_UNSUPPORTED,
+    "these_pictures": PICTURE_REFUSED,
 }
 """What a service may refuse, and how it says so; `max_tokens` is then sent by its other name, and
 without `grammar` the schemas of tools say no more than their shape."""
 
-_WANTS_THOUGHTS = ("deepseek", "kimi")
+_MODELS_NEEDING_REASONING = ("deepseek", "kimi")
 """Models that refuse a call of theirs in the history without the thoughts that led to it."""
 
 
-class Dialect(msgspec.Struct, frozen=True):
+class ChatDialect(msgspec.Struct, frozen=True):
     """What a service wants to be told differently."""
 
-    output_limit: str = "max_tokens"
-    without: frozenset[str] = frozenset()  # names of `OPTIONAL`
+    output_limit_field: str = "max_tokens"
+    omitted_features: frozenset[str] = frozenset()  # names of `OPTIONAL`
 
 
-def to_body(request: ModelRequest, dialect: Dialect) -> bytes:
+def encode_request(request: ModelRequest, dialect: ChatDialect) -> bytes:
     """Write the body of a request."""
-    body: dict[str, Any] = {"model": request.model, "messages": _messages(request, dialect)}
+    body: dict[str, Any] = {"model": request.model, "messages": _encode_messages(request, dialect)}
     if request.stream:
         body["stream"] = True
-        if "stream_options" not in dialect.without:
+        if "stream_options" not in dialect.omitted_features:
             body["stream_options"] = {"include_usage": True}
     if request.tools:
-        plain = "grammar" in dialect.without
-        body["tools"] = [_tool(tool, plain=plain) for tool in request.tools]
+        plain = "grammar" in dialect.omitted_features
+        body["tools"] = [_encode_tool(tool, plain=plain) for tool in request.tools]
     if request.max_output_tokens is not None:
-        renamed = "max_tokens" in dialect.without
-        limit = "max_completion_tokens" if renamed else dialect.output_limit
+        renamed = "max_tokens" in dialect.omitted_features
+        limit = "max_completion_tokens" if renamed else dialect.output_limit_field
         body[limit] = request.max_output_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
@@ -77,58 +82,58 @@ def to_body(request: ModelRequest, dialect: Dialect) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
+def _encode_messages(request: ModelRequest, dialect: ChatDialect) -> list[dict[str, Any]]:
     messages = [{"role": "system", "content": request.system}] if request.system else []
-    replay = "thoughts" not in dialect.without
+    replay = "thoughts" not in dialect.omitted_features
     for row in request.messages:
-        message = _message(row)
+        message = _encode_message(row)
         if row.files and row.role == "user":
-            message["content"] = _with_pictures(row, request, dialect.without)
+            message["content"] = _content_with_pictures(row, request, dialect.omitted_features)
         if row.reasoning is not None and replay and row.role == "assistant":
-            message |= _thoughts(row, request.model)
+            message |= _reasoning_fields(row, request.model)
         messages.append(message)
     return messages
 
 
-def _with_pictures(
-    row: Message, request: ModelRequest, without: frozenset[str]
+def _content_with_pictures(
+    row: Message, request: ModelRequest, omitted_features: frozenset[str]
 ) -> str | list[dict[str, Any]]:
-    text, pictures = pictures_of(row, request, without)
+    text, pictures = split_pictures(row, request, omitted_features)
     if not pictures:
         return text
     shown = [{"type": "image_url", "image_url": {"url": data_url(each)}} for each in pictures]
     return [*([{"type": "text", "text": text}] if text else []), *shown]
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _encode_message(message: Message) -> dict[str, Any]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.tool_call_id, "content": message.content}
     if not message.tool_calls:
         return {"role": message.role, "content": message.content}
-    calls = [_call(call) for call in message.tool_calls]
+    calls = [_encode_call(call) for call in message.tool_calls]
     return {"role": message.role, "content": message.content or None, "tool_calls": calls}
 
 
-def _thoughts(row: Message, model: str) -> dict[str, Any]:
+def _reasoning_fields(row: Message, model: str) -> dict[str, Any]:
     """Give a model back what it thought, in the form in which its service wants it."""
-    thoughts = read_thoughts(row.reasoning, by=f"openai/{model}")
+    thoughts = decode_reasoning(row.reasoning, by=f"openai/{model}")
     if thoughts is None:
         return {}
     if thoughts.parts:
         return {"reasoning_details": thoughts.parts}
-    wanted = row.tool_calls and any(name in model.lower() for name in _WANTS_THOUGHTS)
+    wanted = row.tool_calls and any(name in model.lower() for name in _MODELS_NEEDING_REASONING)
     return {"reasoning_content": thoughts.text} if wanted else {}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _encode_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name or "unnamed", "arguments": call.arguments}
     fields = {"id": call.id, "type": "function", "function": function}
     return fields | ({"extra_content": msgspec.Raw(call.extra)} if call.extra else {})
 
 
-def _tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
+def _encode_tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
     if plain:
-        tool = msgspec.structs.replace(tool, parameters=shape_of(tool.parameters))
+        tool = msgspec.structs.replace(tool, parameters=simplify_schema(tool.parameters))
     return {"type": "function", "function": tool}
 
 
@@ -140,7 +145,7 @@ class _Function(msgspec.Struct):
     arguments: Any = None
 
 
-class _Call(msgspec.Struct):
+class _ChatCall(msgspec.Struct):
     index: Any = None
     id: Any = None
     function: _Function | None = None
@@ -155,7 +160,7 @@ class _Delta(msgspec.Struct):
     thinking: Any = None
     reasoning_details: Any = None
     refusal: Any = None
-    tool_calls: list[_Call | None] | _Call | None = None
+    tool_calls: list[_ChatCall | None] | _ChatCall | None = None
     function_call: _Function | None = None
 
 
@@ -165,7 +170,7 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
-class _Event(msgspec.Struct):
+class _ChatEvent(msgspec.Struct):
     choices: list[_Choice | None] | None = None
     usage: Any = None
     error: Any = None
@@ -175,10 +180,10 @@ class _Event(msgspec.Struct):
     last_one: Any = msgspec.field(default=None, name="lastOne")
 
 
-_EVENT = msgspec.json.Decoder(_Event)
+_EVENT_DECODER = msgspec.json.Decoder(_ChatEvent)
 
-_FAILED = {
-    "network_error": errors.Cut,
+_FAILURE_REASONS = {
+    "network_error": errors.ConnectionLost,
     "insufficient_system_resource": errors.Overloaded,
 }
 """Reasons to stop that are none of the model's; what it had said until then counts."""
@@ -188,10 +193,10 @@ class ChatReader(BodyReader):
     """Reads the body of one answer."""
 
     def __init__(self) -> None:
-        super().__init__(from_event)
+        super().__init__(event_chunks)
 
 
-def from_event(event: SseEvent | SseComment) -> Iterator[Chunk]:
+def event_chunks(event: SseEvent | SseComment) -> Iterator[Chunk]:
     """Read one event; raises the `ProviderError` that the service put into the stream."""
     if isinstance(event, SseComment):
         yield BEAT
@@ -199,114 +204,114 @@ def from_event(event: SseEvent | SseComment) -> Iterator[Chunk]:
     if event.data.strip() == b"[DONE]":
         yield DONE
         return
-    decoded = read_event(event, _EVENT)
+    decoded = read_event(event, _EVENT_DECODER)
     if decoded is None:
         yield PING
         return
     if _is_error(decoded, event):
-        raise failed_inside(complaint_in(_error_of(decoded, event)))
+        raise classify_stream_error(parse_service_error(_error_record(decoded, event)))
     nothing = True
-    for chunk in _chunks(decoded):
+    for chunk in _payload_chunks(decoded):
         nothing = False
         yield chunk
     if nothing:
         yield PING
 
 
-def _is_error(decoded: _Event, event: SseEvent) -> bool:
+def _is_error(decoded: _ChatEvent, event: SseEvent) -> bool:
     named = event.name == "error" or decoded.object == "error"
     return bool(named or decoded.error or decoded.error_message)
 
 
-def _error_of(decoded: _Event, event: SseEvent) -> object:
+def _error_record(decoded: _ChatEvent, event: SseEvent) -> object:
     return {"error": decoded.error} if decoded.error else read_json(event.data, dict[str, Any])
 
 
-def _chunks(event: _Event) -> Iterator[Chunk]:
+def _payload_chunks(event: _ChatEvent) -> Iterator[Chunk]:
     for choice in event.choices or ():
         if choice is not None:
-            yield from _choice(choice)
+            yield from _choice_chunks(choice)
     if isinstance(event.usage, dict):
         words = "prompt_tokens", "completion_tokens"
-        yield usage_chunk(event.usage, words, alone=not event.choices)
+        yield read_usage(event.usage, words, alone=not event.choices)
     if event.last_one:
         yield DoneChunk()  # the model is done, the wire is not
 
 
-def _choice(choice: _Choice) -> Iterator[Chunk]:
+def _choice_chunks(choice: _Choice) -> Iterator[Chunk]:
     delta = choice.delta or choice.message
     reason = str(choice.finish_reason or "")
     if reason.lower() == "error":
-        raise _failure(reason, delta)
+        raise _failure_error(reason, delta)
     if delta is not None:
-        yield from _said(delta)
-    if reason.lower() in _FAILED:
-        raise _FAILED[reason.lower()](reason)
+        yield from _delta_chunks(delta)
+    if reason.lower() in _FAILURE_REASONS:
+        raise _FAILURE_REASONS[reason.lower()](reason)
     if reason:
         yield FinishChunk(reason)
 
 
-def _failure(reason: str, delta: _Delta | None) -> ProviderError:
+def _failure_error(reason: str, delta: _Delta | None) -> ProviderError:
     """An aggregator passes its upstream's failure on as if it were the answer's text."""
-    said = flat(delta.content) if delta is not None else ""
-    return failed_inside(complaint_in(said or reason))
+    said = flatten_text(delta.content) if delta is not None else ""
+    return classify_stream_error(parse_service_error(said or reason))
 
 
-def _said(delta: _Delta) -> Iterator[Chunk]:
-    thought = flat(
+def _delta_chunks(delta: _Delta) -> Iterator[Chunk]:
+    thought = flatten_text(
         delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.thinking
     )
     if delta.reasoning_details:
-        details = [each for each in _listed(delta.reasoning_details) if isinstance(each, dict)]
-        thought = thought or "".join(map(_shown, details))
-        yield from (_opaque(each, position) for position, each in enumerate(details))
+        details = [each for each in _as_list(delta.reasoning_details) if isinstance(each, dict)]
+        thought = thought or "".join(map(_detail_text, details))
+        yield from (_opaque_chunk(each, position) for position, each in enumerate(details))
     if thought:
         yield ReasoningChunk(thought)
     if delta.content:
-        yield TextChunk(flat(delta.content))
+        yield TextChunk(flatten_text(delta.content))
     if delta.refusal:
-        yield TextChunk(flat(delta.refusal))
+        yield TextChunk(flatten_text(delta.refusal))
         yield FinishChunk("refusal")
     if delta.tool_calls:
-        yield from _calls([call for call in _listed(delta.tool_calls) if call is not None])
+        yield from _call_chunks([call for call in _as_list(delta.tool_calls) if call is not None])
     if delta.function_call is not None:
-        yield _call_chunk(_Call(index=0, function=delta.function_call), 0)
+        yield _call_chunk(_ChatCall(index=0, function=delta.function_call), 0)
 
 
-_KINDS = {"reasoning.text": 0, "reasoning.summary": 1, "reasoning.encrypted": 2}
+_DETAIL_KINDS = {"reasoning.text": 0, "reasoning.summary": 1, "reasoning.encrypted": 2}
 
 
-def _opaque(detail: dict[str, Any], position: int) -> OpaqueChunk:
+def _opaque_chunk(detail: dict[str, Any], position: int) -> OpaqueChunk:
     """Pieces of different kinds may share an index; they are parts of their own all the same."""
-    index = whole_number(detail.get("index"))
-    kind = _KINDS.get(str(detail.get("type")), len(_KINDS))
+    index = parse_index(detail.get("index"))
+    kind = _DETAIL_KINDS.get(str(detail.get("type")), len(_DETAIL_KINDS))
     fields = {name: value for name, value in detail.items() if value is not None}
     place = position if index is None else index
-    return OpaqueChunk(place * (len(_KINDS) + 1) + kind, fields)
+    return OpaqueChunk(place * (len(_DETAIL_KINDS) + 1) + kind, fields)
 
 
-def _shown(detail: dict[str, Any]) -> str:
-    return flat(detail.get("text") or detail.get("summary"))
+def _detail_text(detail: dict[str, Any]) -> str:
+    return flatten_text(detail.get("text") or detail.get("summary"))
 
 
-def _listed(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _calls(calls: list[_Call]) -> Iterator[CallChunk]:
+def _call_chunks(calls: list[_ChatCall]) -> Iterator[CallChunk]:
     for position, call in enumerate(calls):
         named = call.function is not None and call.function.name
         nameless = call.index is None and not call.id and not named
         yield _call_chunk(call, position if nameless and len(calls) > 1 else None)
 
 
-def _call_chunk(call: _Call, position: int | None) -> CallChunk:
+def _call_chunk(call: _ChatCall, position: int | None) -> CallChunk:
     function = call.function or _Function()
     arguments = function.arguments
     if arguments is not None and not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
     return CallChunk(
-        index=whole_number(call.index) if call.index is not None else position,
+        index=parse_index(call.index) if call.index is not None else position,
         id=None if call.id is None else str(call.id),
         name=None if function.name is None else str(function.name),
         arguments=arguments,

@@ -8,32 +8,32 @@ from contextlib import AbstractContextManager, contextmanager
 
 import openai
 
-from agent.providers.classify import complaint_in, refused
+from agent.providers.classify import classify_http_error, parse_service_error
 from agent.providers.transport import sockets
 from agent.providers.transport.connections import (
-    BROKEN,
-    LIMITS,
-    Key,
-    Pool,
-    backstop,
-    tls,
-    translated,
+    CONNECTION_ERRORS,
+    CONNECTION_LIMITS,
+    ClientPool,
+    ServiceKey,
+    socket_timeouts,
+    tls_context,
+    translate_error,
 )
 from agent.settings import TargetSettings
 
 
-class Clients:
+class OpenAIClients:
     """As many clients of one service as its live streams need."""
 
     def __init__(self, settings: TargetSettings) -> None:
-        self.key = Key(settings.api_key)
-        self._pool = Pool(lambda: _client(settings))
-        self.base_url = settings.base_url or self._usual_url()
+        self.key = ServiceKey(settings.api_key)
+        self._pool = ClientPool(lambda: _make_client(settings))
+        self.base_url = settings.base_url or self._default_url()
 
     @property
-    def loads(self) -> list[int]:
+    def stream_counts(self) -> list[int]:
         """How many streams each client carries."""
-        return self._pool.loads
+        return self._pool.stream_counts
 
     def lease(self) -> AbstractContextManager[openai.AsyncOpenAI]:
         """Lend a client for one stream."""
@@ -43,30 +43,32 @@ class Clients:
         """Close all connections."""
         await self._pool.aclose()
 
-    def _usual_url(self) -> str:
+    def _default_url(self) -> str:
         with self._pool.lease() as client:
             return str(client.base_url)
 
 
 @contextmanager
-def in_our_words(base_url: str) -> Iterator[None]:
+def translate_errors(base_url: str) -> Iterator[None]:
     """Raise only what `agent.errors` names, before the headers as well as in the body."""
     try:
         yield
     except openai.APIStatusError as error:
-        complaint = complaint_in(error.response.text if error.body is None else error.body)
-        raise refused(error.status_code, complaint, error.response.headers) from error
+        complaint = parse_service_error(error.response.text if error.body is None else error.body)
+        raise classify_http_error(error.status_code, complaint, error.response.headers) from error
     except openai.APIConnectionError as error:
         cause = error.__cause__
-        raise translated(cause if isinstance(cause, Exception) else error, base_url) from error
-    except (openai.OpenAIError, *BROKEN) as error:
-        raise translated(error, base_url) from error
+        raise translate_error(cause if isinstance(cause, Exception) else error, base_url) from error
+    except (openai.OpenAIError, *CONNECTION_ERRORS) as error:
+        raise translate_error(error, base_url) from error
 
 
-def _client(settings: TargetSettings) -> openai.AsyncOpenAI:
-    timeout = backstop(settings.timeouts)
-    http = openai.DefaultAsyncHttpxClient(verify=tls(), limits=LIMITS, timeout=timeout)
-    sockets.use(http)
+def _make_client(settings: TargetSettings) -> openai.AsyncOpenAI:
+    timeout = socket_timeouts(settings.timeouts)
+    http = openai.DefaultAsyncHttpxClient(
+        verify=tls_context(), limits=CONNECTION_LIMITS, timeout=timeout
+    )
+    sockets.use_socket_backend(http)
     return openai.AsyncOpenAI(
         api_key="none",  # each request brings the present one
         base_url=settings.base_url,

@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 
 from agent.model.contract import ModelRequest, Picture
-from agent.request.pictures import CANNOT_SEE
+from agent.request.pictures import PICTURE_OMITTED
 from sessions.records import Message
 
 _NOT = r"(?:not|n't|no|only|unsupported|invalid|unknown|cannot|unrecognized|without)"
 _PICTURE = r"(?:image|vision|multi-?modal|input_image|image_url)"
-NO_PICTURES = re.compile(
+PICTURES_UNSUPPORTED = re.compile(
     rf"{_NOT}\b.{{0,60}}\bsupport.{{0,60}}{_PICTURE}|{_PICTURE}.{{0,60}}{_NOT}\b.{{0,40}}(?:support|allowed)"
     rf"|(?:unknown|unsupported|invalid).{{0,30}}(?:variant|type|part|content).{{0,30}}{_PICTURE}"
     rf"|{_PICTURE}\W+(?:input|content)?\W*unsupported|not a (?:vision|multi-?modal) model"
@@ -17,19 +17,19 @@ NO_PICTURES = re.compile(
 )
 """The model takes none at all."""
 
-REFUSED_PICTURE = re.compile(r"\bimages?\b|image_url|input_image|data:image|picture")
+PICTURE_REFUSED = re.compile(r"\bimages?\b|image_url|input_image|data:image|picture")
 """Something is wrong with one of these."""
 
-LEFT_OUT = frozenset({"pictures", "these_pictures"})
+PICTURE_FEATURES = frozenset({"pictures", "these_pictures"})
 
 
-def pictures_of(
-    row: Message, request: ModelRequest, without: frozenset[str]
+def split_pictures(
+    row: Message, request: ModelRequest, omitted_features: frozenset[str]
 ) -> tuple[str, Sequence[Picture]]:
     """Give what a row says, and the pictures that belong to it; else a word in their place."""
     found = [request.pictures[file.path] for file in row.files if file.path in request.pictures]
-    if found and not LEFT_OUT.isdisjoint(without):
-        return f"{row.content}\n{CANNOT_SEE}".strip(), ()
+    if found and not PICTURE_FEATURES.isdisjoint(omitted_features):
+        return f"{row.content}\n{PICTURE_OMITTED}".strip(), ()
     return row.content, found
 
 

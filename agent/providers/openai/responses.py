@@ -1,8 +1,8 @@
 """The provider for Responses, over the official SDK."""
 
-from agent.providers.openai.clients import Clients
-from agent.providers.openai.responses_wire import OPTIONAL, ResponsesReader, to_body
-from agent.providers.openai.service import Service, Wire
+from agent.providers.openai.clients import OpenAIClients
+from agent.providers.openai.responses_wire import OPTIONAL_FEATURES, ResponsesReader, encode_request
+from agent.providers.openai.service import OpenAICompatibleProvider, WireProtocol
 from agent.settings import TargetSettings
 
 
@@ -11,10 +11,13 @@ def build(settings: TargetSettings) -> "OpenAIResponses":
     return OpenAIResponses(settings)
 
 
-class OpenAIResponses(Service):
+class OpenAIResponses(OpenAICompatibleProvider):
     """Any service that offers `/responses`."""
 
     name = "openai-responses"
 
     def __init__(self, settings: TargetSettings) -> None:
-        super().__init__(Clients(settings), Wire("/responses", to_body, ResponsesReader, OPTIONAL))
+        super().__init__(
+            OpenAIClients(settings),
+            WireProtocol("/responses", encode_request, ResponsesReader, OPTIONAL_FEATURES),
+        )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agent import errors
-from agent.answer.reasoning_blocks import read_thoughts
+from agent.answer.reasoning_blocks import decode_reasoning
 from agent.model.contract import (
     CallChunk,
     Chunk,
@@ -23,17 +23,22 @@ from agent.model.contract import (
     TextChunk,
     ToolSchema,
 )
-from agent.providers.classify import complaint_in, failed_inside
-from agent.providers.openai.odd_forms import flat, usage_chunk, whole_number
-from agent.providers.openai.pictures import NO_PICTURES, REFUSED_PICTURE, data_url, pictures_of
-from agent.providers.schemas import GRAMMAR, shape_of
+from agent.providers.classify import classify_stream_error, parse_service_error
+from agent.providers.openai.odd_forms import flatten_text, parse_index, read_usage
+from agent.providers.openai.pictures import (
+    PICTURE_REFUSED,
+    PICTURES_UNSUPPORTED,
+    data_url,
+    split_pictures,
+)
+from agent.providers.schemas import SCHEMA_REFUSED, simplify_schema
 from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.transport.sse import SseComment, SseEvent
 from sessions.records import Message
 
 # --- ours to theirs --------------------------------------------------------------------------
 
-OPTIONAL = {
+OPTIONAL_FEATURES = {
     "thoughts": re.compile(
         r"encrypted.content.*(?:verified|decrypted|issued|parsed)|\brs_\w|type:? .?reasoning"
         r"|reasoning.? item|not persisted|required following item"
@@ -41,46 +46,48 @@ OPTIONAL = {
     "summary": re.compile(r"summary|summaries"),
     "include": re.compile(r"\binclude\b|encrypted.content"),
     "store": re.compile(r"\bstore\b"),
-    "grammar": GRAMMAR,
-    "pictures": NO_PICTURES,
-    "these_pictures": REFUSED_PICTURE,
+    "grammar": SCHEMA_REFUSED,
+    "pictures": PICTURES_UNSUPPORTED,
+    "these_pictures": PICTURE_REFUSED,
 }
 """What a service may refuse, and how it says so. `thoughts` are those of earlier answers; without
 `grammar` the schemas of tools say no more than their shape."""
 
 
-def to_body(request: ModelRequest, without: frozenset[str]) -> bytes:
+def encode_request(request: ModelRequest, omitted_features: frozenset[str]) -> bytes:
     """Write the body of a request, without some of `OPTIONAL`."""
     body: dict[str, Any] = {
         "model": request.model,
-        "input": [item for row in request.messages for item in _items(row, request, without)],
+        "input": [
+            item for row in request.messages for item in _encode_row(row, request, omitted_features)
+        ],
     }
     if request.system:
         body["instructions"] = request.system
     if request.tools:
-        plain = "grammar" in without
-        body["tools"] = [_tool(tool, plain=plain) for tool in request.tools]
+        plain = "grammar" in omitted_features
+        body["tools"] = [_encode_tool(tool, plain=plain) for tool in request.tools]
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = request.max_output_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.reasoning_effort is not None:
-        body["reasoning"] = _reasoning(request.reasoning_effort, without)
-    if "store" not in without:
+        body["reasoning"] = _reasoning_options(request.reasoning_effort, omitted_features)
+    if "store" not in omitted_features:
         body["store"] = False
-    if "include" not in without:
+    if "include" not in omitted_features:
         body["include"] = ["reasoning.encrypted_content"]
     body["stream"] = request.stream
     return msgspec.json.encode(body)
 
 
-def _reasoning(effort: str, without: frozenset[str]) -> dict[str, str]:
-    silent = "summary" in without or effort == "none"
+def _reasoning_options(effort: str, omitted_features: frozenset[str]) -> dict[str, str]:
+    silent = "summary" in omitted_features or effort == "none"
     return {"effort": effort} if silent else {"effort": effort, "summary": "auto"}
 
 
-def _items(
-    row: Message, request: ModelRequest, without: frozenset[str]
+def _encode_row(
+    row: Message, request: ModelRequest, omitted_features: frozenset[str]
 ) -> Iterator[dict[str, Any]]:
     if row.role == "tool":
         yield {
@@ -90,8 +97,8 @@ def _items(
         }
         return
     if row.role != "assistant":
-        text, pictures = pictures_of(row, request, without)
-        said = _said(row.role, "input_text", text)
+        text, pictures = split_pictures(row, request, omitted_features)
+        said = _encode_message(row.role, "input_text", text)
         if pictures and not text:
             said["content"].clear()
         said["content"] += [
@@ -100,12 +107,12 @@ def _items(
         ]
         yield said
         return
-    if "thoughts" not in without and (
+    if "thoughts" not in omitted_features and (
         row.content or row.tool_calls
     ):  # thoughts may not stand alone
-        yield from _thoughts(row, request.model)
+        yield from _encode_reasoning(row, request.model)
     if row.content:
-        yield _said("assistant", "output_text", row.content)
+        yield _encode_message("assistant", "output_text", row.content)
     for call in row.tool_calls:
         yield {
             "type": "function_call",
@@ -115,24 +122,24 @@ def _items(
         }
 
 
-def _said(role: str, kind: str, text: str) -> dict[str, Any]:
+def _encode_message(role: str, kind: str, text: str) -> dict[str, Any]:
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
 
 
-def _thoughts(row: Message, model: str) -> Iterator[dict[str, Any]]:
-    thoughts = read_thoughts(row.reasoning, by=f"openai-responses/{model}")
+def _encode_reasoning(row: Message, model: str) -> Iterator[dict[str, Any]]:
+    thoughts = decode_reasoning(row.reasoning, by=f"openai-responses/{model}")
     for part in thoughts.parts if thoughts is not None else ():
         # Without its content a thought is only a name for what the service has not kept.
         if part.get("encrypted_content") or part.get("content"):
             yield part
 
 
-def _tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
+def _encode_tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
     return {
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": shape_of(tool.parameters) if plain else tool.parameters,
+        "parameters": simplify_schema(tool.parameters) if plain else tool.parameters,
         "strict": False,
     }
 
@@ -140,7 +147,7 @@ def _tool(tool: ToolSchema, *, plain: bool) -> dict[str, Any]:
 # --- theirs to ours --------------------------------------------------------------------------
 
 
-class _Event(msgspec.Struct):
+class _ResponsesEvent(msgspec.Struct):
     type: Any = None
     delta: Any = None
     output_index: Any = None
@@ -156,23 +163,25 @@ class _Event(msgspec.Struct):
     object: Any = None
 
 
-_EVENT = msgspec.json.Decoder(_Event)
+_EVENT_DECODER = msgspec.json.Decoder(_ResponsesEvent)
 
-_ENDED_BADLY = frozenset({"incomplete", "failed", "cancelled"})
+_FAILED_STATUSES = frozenset({"incomplete", "failed", "cancelled"})
 """What the answer says of itself is surer than the name of the event that brings it."""
 
-Place = tuple[object, object]
+ContentPosition = tuple[object, object]
 """Where something stands: its item, and the part of the item."""
 
 
-class _Call:
+class _ResponsesCall:
     """A call under construction."""
 
-    def __init__(self, index: int, call_id: object, name: object, announced: str) -> None:
+    def __init__(self, index: int, call_id: object, name: object, initial_arguments: str) -> None:
         self.index = index
         self.id = call_id
         self.name = name
-        self.announced = announced  # arguments that came with the announcement, usually none
+        self.initial_arguments = (
+            initial_arguments  # arguments that came with the announcement, usually none
+        )
         self.pieces: list[str] = []
         self.ended = False
 
@@ -181,50 +190,52 @@ class ResponsesReader(BodyReader):
     """Reads the body of one answer."""
 
     def __init__(self) -> None:
-        super().__init__(self._event)
-        self._spoken: set[Place] = set()  # parts of messages of which pieces came
-        self._thinks: str | None = None  # which of the two kinds of thoughts is shown
-        self._thought: Place | None = None  # the part of the thoughts that came last
-        self._thinking: set[object] = set()  # items of which thoughts were shown
-        self._kept = 0  # parts of the thinking that were given for replay
-        self._calls: list[_Call] = []
-        self._open: dict[object, _Call] = {}  # by their place in the answer
+        super().__init__(self._event_chunks)
+        self._streamed_parts: set[ContentPosition] = set()  # parts of messages of which pieces came
+        self._reasoning_event_type: str | None = None  # which of the two kinds of thoughts is shown
+        self._last_reasoning_part: ContentPosition | None = (
+            None  # the part of the thoughts that came last
+        )
+        self._reasoning_items: set[object] = set()  # items of which thoughts were shown
+        self._opaque_count = 0  # parts of the thinking that were given for replay
+        self._calls: list[_ResponsesCall] = []
+        self._calls_by_position: dict[object, _ResponsesCall] = {}  # by their place in the answer
         self._refused = False
-        self._handlers: dict[str, Callable[[_Event], Iterator[Chunk]]] = {
-            "response.output_text.delta": self._text,
-            "response.output_text.done": self._text_stated,
-            "response.refusal.delta": self._refusal,
-            "response.refusal.done": self._refusal_stated,
-            "response.reasoning_summary_text.delta": self._reasoning,
-            "response.reasoning_text.delta": self._reasoning,
-            "response.output_item.added": self._announced,
-            "response.function_call_arguments.delta": self._arguments,
-            "response.function_call_arguments.done": self._arguments_stated,
-            "response.output_item.done": self._item_done,
-            "response.completed": self._over,
-            "response.incomplete": self._over,
-            "response.failed": self._over,
-            "response.cancelled": self._over,
+        self._handlers: dict[str, Callable[[_ResponsesEvent], Iterator[Chunk]]] = {
+            "response.output_text.delta": self._on_text,
+            "response.output_text.done": self._on_text_done,
+            "response.refusal.delta": self._on_refusal,
+            "response.refusal.done": self._on_refusal_done,
+            "response.reasoning_summary_text.delta": self._on_reasoning,
+            "response.reasoning_text.delta": self._on_reasoning,
+            "response.output_item.added": self._on_item_added,
+            "response.function_call_arguments.delta": self._on_arguments,
+            "response.function_call_arguments.done": self._on_arguments_done,
+            "response.output_item.done": self._on_item_done,
+            "response.completed": self._on_response_end,
+            "response.incomplete": self._on_response_end,
+            "response.failed": self._on_response_end,
+            "response.cancelled": self._on_response_end,
         }
 
-    def _event(self, event: SseEvent | SseComment) -> Iterator[Chunk]:
+    def _event_chunks(self, event: SseEvent | SseComment) -> Iterator[Chunk]:
         if isinstance(event, SseComment):
             yield BEAT
             return
         if event.data.strip() == b"[DONE]":
             yield DONE
             return
-        decoded = read_event(event, _EVENT)
+        decoded = read_event(event, _EVENT_DECODER)
         if decoded is None:
             yield PING
             return
         if event.name == "error" or decoded.type == "error" or decoded.object == "error":
-            raise failed_inside(complaint_in(_error_of(decoded, event)))
+            raise classify_stream_error(parse_service_error(_error_record(decoded, event)))
         if decoded.object == "response":  # not streamed
-            yield from self._answer(read_json(event.data, dict[str, Any]), "")
+            yield from self._read_response(read_json(event.data, dict[str, Any]), "")
             return
         if decoded.error and decoded.type is None:
-            raise failed_inside(complaint_in(_error_of(decoded, event)))
+            raise classify_stream_error(parse_service_error(_error_record(decoded, event)))
         decoded.type = str(decoded.type or event.name)
         handle = self._handlers.get(decoded.type)
         nothing = True
@@ -234,61 +245,63 @@ class ResponsesReader(BodyReader):
         if nothing:
             yield PING
 
-    def _text(self, event: _Event) -> Iterator[Chunk]:
-        self._spoken.add((event.output_index, event.content_index))
+    def _on_text(self, event: _ResponsesEvent) -> Iterator[Chunk]:
+        self._streamed_parts.add((event.output_index, event.content_index))
         if event.delta:
-            yield TextChunk(flat(event.delta))
+            yield TextChunk(flatten_text(event.delta))
 
-    def _refusal(self, event: _Event) -> Iterator[Chunk]:
+    def _on_refusal(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         self._refused = True
-        yield from self._text(event)
+        yield from self._on_text(event)
 
-    def _text_stated(self, event: _Event) -> Iterator[Chunk]:
-        yield from self._stated((event.output_index, event.content_index), event.text)
+    def _on_text_done(self, event: _ResponsesEvent) -> Iterator[Chunk]:
+        yield from self._add_missing_text((event.output_index, event.content_index), event.text)
 
-    def _refusal_stated(self, event: _Event) -> Iterator[Chunk]:
+    def _on_refusal_done(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         self._refused = True
-        yield from self._stated((event.output_index, event.content_index), event.refusal)
+        yield from self._add_missing_text((event.output_index, event.content_index), event.refusal)
 
-    def _stated(self, place: Place, text: object) -> Iterator[Chunk]:
+    def _add_missing_text(self, place: ContentPosition, text: object) -> Iterator[Chunk]:
         item, part = place
-        if self._spoken & {place, (item, None), (None, part), (None, None)}:
+        if self._streamed_parts & {place, (item, None), (None, part), (None, None)}:
             return
-        self._spoken.add(place)
+        self._streamed_parts.add(place)
         if text:
-            yield TextChunk(flat(text))
+            yield TextChunk(flatten_text(text))
 
-    def _reasoning(self, event: _Event) -> Iterator[Chunk]:
-        self._thinks = self._thinks or event.type
-        if event.type != self._thinks or not event.delta:
+    def _on_reasoning(self, event: _ResponsesEvent) -> Iterator[Chunk]:
+        self._reasoning_event_type = self._reasoning_event_type or event.type
+        if event.type != self._reasoning_event_type or not event.delta:
             return  # the same thoughts, told a second time in another form
         place = event.output_index, (event.summary_index, event.content_index)
-        apart = self._thought not in {None, place}
-        self._thought = place
-        self._thinking.add(event.output_index)
-        yield ReasoningChunk("\n\n" + flat(event.delta) if apart else flat(event.delta))
+        apart = self._last_reasoning_part not in {None, place}
+        self._last_reasoning_part = place
+        self._reasoning_items.add(event.output_index)
+        yield ReasoningChunk(
+            "\n\n" + flatten_text(event.delta) if apart else flatten_text(event.delta)
+        )
 
-    def _announced(self, event: _Event) -> Iterator[Chunk]:
+    def _on_item_added(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         item = event.item
         if isinstance(item, dict) and item.get("type") == "function_call":
-            yield from self._begin(event.output_index, item)
+            yield from self._begin_call(event.output_index, item)
 
-    def _begin(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
-        index = whole_number(place)
+    def _begin_call(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
+        index = parse_index(place)
         call_id = item.get("call_id") or item.get("id")
         announced = item.get("arguments")
-        call = _Call(
+        call = _ResponsesCall(
             len(self._calls) if index is None else index,
             call_id,
             item.get("name"),
             announced if isinstance(announced, str) else "",
         )
         self._calls.append(call)
-        self._open[place if place is not None else item.get("id")] = call
+        self._calls_by_position[place if place is not None else item.get("id")] = call
         name = None if call.name is None else str(call.name)
         yield CallChunk(call.index, None if call_id is None else str(call_id), name)
 
-    def _arguments(self, event: _Event) -> Iterator[Chunk]:
+    def _on_arguments(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         call = self._call_at(event)
         if call is None or call.ended:  # a call that was declared whole does not grow
             return
@@ -296,80 +309,82 @@ class ResponsesReader(BodyReader):
             call.pieces.append(event.delta)
             yield CallChunk(call.index, arguments=event.delta)
 
-    def _arguments_stated(self, event: _Event) -> Iterator[Chunk]:
+    def _on_arguments_done(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         call = self._call_at(event)
         if call is not None:
-            yield from _settle(call, event.arguments)
+            yield from _reconcile_arguments(call, event.arguments)
 
-    def _call_at(self, event: _Event) -> _Call | None:
+    def _call_at(self, event: _ResponsesEvent) -> _ResponsesCall | None:
         place = event.item_id if event.output_index is None else event.output_index
         # Some services name no place at all; then it can only be the call that began last.
         last = self._calls[-1] if self._calls and place is None else None
-        return self._open.get(place, last)
+        return self._calls_by_position.get(place, last)
 
-    def _item_done(self, event: _Event) -> Iterator[Chunk]:
+    def _on_item_done(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         if isinstance(event.item, dict):
-            yield from self._item(event.output_index, event.item)
+            yield from self._read_item(event.output_index, event.item)
 
-    def _item(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
+    def _read_item(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
         match item.get("type"):
             case "message":
-                yield from self._message_done(place, item)
+                yield from self._read_message(place, item)
             case "reasoning":
-                yield from self._reasoning_done(place, item)
+                yield from self._read_reasoning(place, item)
             case "function_call":
-                yield from self._call_done(place, item)
+                yield from self._read_call(place, item)
             case _:  # what a tool of the service's own did
                 pass
 
-    def _message_done(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
-        for number, part in enumerate(_dicts(item.get("content"))):
+    def _read_message(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
+        for number, part in enumerate(_only_dicts(item.get("content"))):
             self._refused = self._refused or part.get("type") == "refusal"
-            yield from self._stated((place, number), part.get("text") or part.get("refusal"))
+            yield from self._add_missing_text(
+                (place, number), part.get("text") or part.get("refusal")
+            )
 
-    def _reasoning_done(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
-        if place not in self._thinking:
-            told = _dicts(item.get("summary")) or _dicts(item.get("content"))
-            text = "\n\n".join(filter(None, (flat(part) for part in told)))
+    def _read_reasoning(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
+        if place not in self._reasoning_items:
+            told = _only_dicts(item.get("summary")) or _only_dicts(item.get("content"))
+            text = "\n\n".join(filter(None, (flatten_text(part) for part in told)))
             if text:
                 yield ReasoningChunk(text)
-        index = whole_number(place)
+        index = parse_index(place)
         kept = {name: value for name, value in item.items() if name != "status"}
-        yield OpaqueChunk(self._kept if index is None else index, kept)
-        self._kept += 1
+        yield OpaqueChunk(self._opaque_count if index is None else index, kept)
+        self._opaque_count += 1
 
-    def _call_done(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
-        call = self._known(place, item)
+    def _read_call(self, place: object, item: dict[str, Any]) -> Iterator[Chunk]:
+        call = self._find_call(place, item)
         if call is None:
-            yield from self._begin(place, item)
+            yield from self._begin_call(place, item)
             call = self._calls[-1]
-        yield from _settle(call, item.get("arguments"))
+        yield from _reconcile_arguments(call, item.get("arguments"))
         # An item that the output limit cut off is stated as well, but it is not whole.
         if item.get("status") != "incomplete" and not call.ended:
             call.ended = True
             yield CallChunk(call.index, ended=True)
 
-    def _known(self, place: object, item: dict[str, Any]) -> _Call | None:
+    def _find_call(self, place: object, item: dict[str, Any]) -> _ResponsesCall | None:
         call_id = item.get("call_id") or item.get("id")
-        here = self._open.get(place if place is not None else item.get("id"))
+        here = self._calls_by_position.get(place if place is not None else item.get("id"))
         if here is not None and here.id in {None, call_id}:
             return here
         return next((call for call in reversed(self._calls) if call.id == call_id), None)
 
-    def _over(self, event: _Event) -> Iterator[Chunk]:
+    def _on_response_end(self, event: _ResponsesEvent) -> Iterator[Chunk]:
         response = event.response if isinstance(event.response, dict) else {}
-        yield from self._answer(response, event.type.removeprefix("response."))
+        yield from self._read_response(response, event.type.removeprefix("response."))
 
-    def _answer(self, response: dict[str, Any], named: str) -> Iterator[Chunk]:
+    def _read_response(self, response: dict[str, Any], named: str) -> Iterator[Chunk]:
         """Read the last event, which has a name, or an answer in one piece, which has none."""
         stated = response.get("status")
-        status = stated if stated in _ENDED_BADLY or not named else named
-        yield from self._remaining(_dicts(response.get("output")))
+        status = stated if stated in _FAILED_STATUSES or not named else named
+        yield from self._read_remaining(_only_dicts(response.get("output")))
         if isinstance(response.get("usage"), dict):
-            yield usage_chunk(response["usage"], ("input_tokens", "output_tokens"), alone=False)
+            yield read_usage(response["usage"], ("input_tokens", "output_tokens"), alone=False)
         match status:
             case "failed" | "cancelled" | "in_progress" | "queued":
-                raise _failure(response, str(status))
+                raise _failure_error(response, str(status))
             case "incomplete":
                 yield FinishChunk(_why_incomplete(response))
             case _ if self._refused:
@@ -378,38 +393,38 @@ class ResponsesReader(BodyReader):
                 yield FinishChunk("tool_calls" if self._calls else "stop")
         yield DONE
 
-    def _remaining(self, output: list[dict[str, Any]]) -> Iterator[Chunk]:
+    def _read_remaining(self, output: list[dict[str, Any]]) -> Iterator[Chunk]:
         """Take what the whole answer has of which nothing came before."""
-        spoken, kept = bool(self._spoken), bool(self._kept)
-        if self._thinking:
-            self._thinking.update(range(len(output)))
+        spoken, kept = bool(self._streamed_parts), bool(self._opaque_count)
+        if self._reasoning_items:
+            self._reasoning_items.update(range(len(output)))
         for place, item in enumerate(output):
             kind = item.get("type")
             if not (kind == "message" and spoken) and not (kind == "reasoning" and kept):
-                yield from self._item(place, item)
+                yield from self._read_item(place, item)
 
 
-def _settle(call: _Call, stated: object) -> Iterator[Chunk]:
+def _reconcile_arguments(call: _ResponsesCall, stated: object) -> Iterator[Chunk]:
     """Compare arguments as they were stated with the pieces that came; add what is missing.
 
     The pieces are already on their way, so only a longer statement can still win, and only if it
     begins like them. If the two contradict each other nobody knows what the model meant.
     """
     came = "".join(call.pieces)
-    told = stated if isinstance(stated, str) and stated else call.announced
+    told = stated if isinstance(stated, str) and stated else call.initial_arguments
     if not told or told == came:
         return
     if told.startswith(came) and (_is_object(told) or not _is_object(came)):
         call.pieces = [told]
         yield CallChunk(call.index, arguments=told[len(came) :])
         return
-    if _begins_alike(told, came) and (_is_object(came) or not _is_object(told)):
+    if _share_beginning(told, came) and (_is_object(came) or not _is_object(told)):
         return
     msg = f"the model service gave two different versions of the arguments of {call.name}"
-    raise errors.Cut(msg)
+    raise errors.ConnectionLost(msg)
 
 
-def _begins_alike(told: str, came: str) -> bool:
+def _share_beginning(told: str, came: str) -> bool:
     return told.startswith(came) or came.startswith(told)
 
 
@@ -420,15 +435,15 @@ def _is_object(arguments: str) -> bool:
         return False
 
 
-def _error_of(decoded: _Event, event: SseEvent) -> object:
+def _error_record(decoded: _ResponsesEvent, event: SseEvent) -> object:
     return {"error": decoded.error} if decoded.error else read_json(event.data, dict[str, Any])
 
 
-def _failure(response: dict[str, Any], status: str) -> errors.ProviderError:
+def _failure_error(response: dict[str, Any], status: str) -> errors.ProviderError:
     error = response.get("error")
     if error:
-        return failed_inside(complaint_in({"error": error}))
-    return errors.Cut(f"the model service ended the answer as {status}")
+        return classify_stream_error(parse_service_error({"error": error}))
+    return errors.ConnectionLost(f"the model service ended the answer as {status}")
 
 
 def _why_incomplete(response: dict[str, Any]) -> str:
@@ -437,5 +452,5 @@ def _why_incomplete(response: dict[str, Any]) -> str:
     return "content_filter" if reason == "content_filter" else "length"
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def _only_dicts(value: object) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -11,21 +11,21 @@ import openai
 
 from agent.errors import BadRequest
 from agent.model.contract import Chunk, ModelRequest, OpenedChunk
-from agent.providers.openai.clients import Clients, in_our_words
+from agent.providers.openai.clients import OpenAIClients, translate_errors
 from agent.providers.transport.connections import (
-    HEADERS,
-    Reader,
-    models_in,
-    opened,
-    read,
-    streaming,
+    REQUEST_HEADERS,
+    ChunkReader,
+    as_response,
+    parse_models,
+    read_chunks,
+    stream_response,
 )
 
-_PASSING = frozenset({"these_pictures"})
+_PER_REQUEST_FEATURES = frozenset({"these_pictures"})
 """What is left out of one request only: the next one may be different there."""
 
 
-class Wire(msgspec.Struct, frozen=True):
+class WireProtocol(msgspec.Struct, frozen=True):
     """A protocol: where it is spoken, and its two conversions.
 
     `write` leaves out what it is told to. `optional` are the names of what it can leave out, each
@@ -33,62 +33,70 @@ class Wire(msgspec.Struct, frozen=True):
     """
 
     path: str
-    write: Callable[[ModelRequest, frozenset[str]], bytes]
-    reader: Callable[[], Reader]
-    optional: Mapping[str, re.Pattern[str]]
+    encode_request: Callable[[ModelRequest, frozenset[str]], bytes]
+    make_reader: Callable[[], ChunkReader]
+    optional_features: Mapping[str, re.Pattern[str]]
 
 
-class Service:
+class OpenAICompatibleProvider:
     """A model service at one address."""
 
-    def __init__(self, clients: Clients, wire: Wire) -> None:
+    def __init__(self, clients: OpenAIClients, protocol: WireProtocol) -> None:
         self._clients = clients
-        self._wire = wire
-        self._left_out: dict[str, frozenset[str]] = {}  # by model: what it does not take
+        self._protocol = protocol
+        self._omitted_by_model: dict[str, frozenset[str]] = {}  # by model: what it does not take
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """See `Provider`."""
-        return streaming(
-            self._clients.lease(), lambda client: self._open(client, request), self._chunks
+        return stream_response(
+            self._clients.lease(),
+            lambda client: self._open_response(client, request),
+            self._read_chunks,
         )
 
     async def list_models(self) -> tuple[str, ...]:
-        """See `ListsModels`."""
+        """See `SupportsListModels`."""
         with self._clients.lease() as client:
-            listed = await self._clients.key.show(lambda key: self._list(client, key))
-        return models_in(listed, f"{self._clients.base_url}/models")
+            listed = await self._clients.key.send_with_key(
+                lambda key: self._request_models(client, key)
+            )
+        return parse_models(listed, f"{self._clients.base_url}/models")
 
-    async def _list(self, client: openai.AsyncOpenAI, key: str) -> httpx2.Response:
+    async def _request_models(self, client: openai.AsyncOpenAI, key: str) -> httpx2.Response:
         client.api_key = key
-        with in_our_words(self._clients.base_url):
+        with translate_errors(self._clients.base_url):
             return await client.get("/models", cast_to=httpx2.Response)
 
     async def aclose(self) -> None:
         """See `Provider`."""
         await self._clients.aclose()
 
-    async def _open(self, client: openai.AsyncOpenAI, request: ModelRequest) -> httpx2.Response:
-        without = self._left_out.get(request.model, frozenset())
-        body = self._wire.write(request, without)
+    async def _open_response(
+        self, client: openai.AsyncOpenAI, request: ModelRequest
+    ) -> httpx2.Response:
+        without = self._omitted_by_model.get(request.model, frozenset())
+        body = self._protocol.encode_request(request, without)
         while True:
             try:
-                return await self._clients.key.show(partial(self._send, client, body))
+                return await self._clients.key.send_with_key(partial(self._send, client, body))
             except BadRequest as error:
-                option, body = self._lesser(request, without, body, str(error))
+                option, body = self._reduce_request(request, without, body, str(error))
                 if option is None:
                     raise
             # Not a second try of the same thing: this service does not know that option.
             without |= {option}
-            known = self._left_out.get(request.model, frozenset())
-            self._left_out[request.model] = known | (without - _PASSING)
+            known = self._omitted_by_model.get(request.model, frozenset())
+            self._omitted_by_model[request.model] = known | (without - _PER_REQUEST_FEATURES)
 
-    def _lesser(
-        self, request: ModelRequest, without: frozenset[str], body: bytes, said: str
+    def _reduce_request(
+        self, request: ModelRequest, omitted_features: frozenset[str], body: bytes, said: str
     ) -> tuple[str | None, bytes]:
         """Write the request without the first option that the service names, if it had one."""
-        named = (n for n, words in self._wire.optional.items() if words.search(said.lower()))
+        named = (
+            n for n, words in self._protocol.optional_features.items() if words.search(said.lower())
+        )
         for option in named:
-            lesser = self._wire.write(request, without | {option})
+            lesser = self._protocol.encode_request(request, omitted_features | {option})
             if lesser != body:
                 return option, lesser
         return None, body
@@ -97,20 +105,20 @@ class Service:
         client.api_key = key
         # The SDK's own methods check and copy every message; a long history would hold up the
         # loop. Its general one gives the same headers, errors and connections.
-        with in_our_words(self._clients.base_url):
+        with translate_errors(self._clients.base_url):
             answer: object = await client.post(
-                self._wire.path,
+                self._protocol.path,
                 cast_to=httpx2.Response,
                 content=body,
-                options={"headers": HEADERS},
+                options={"headers": REQUEST_HEADERS},
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
-        return opened(answer)
+        return as_response(answer)
 
-    async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
+    async def _read_chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
         yield OpenedChunk(response.headers.get("x-request-id", ""))
-        with in_our_words(self._clients.base_url):
-            async with aclosing(read(response, self._wire.reader())) as chunks:
+        with translate_errors(self._clients.base_url):
+            async with aclosing(read_chunks(response, self._protocol.make_reader())) as chunks:
                 async for chunk in chunks:
                     yield chunk

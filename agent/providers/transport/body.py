@@ -8,9 +8,9 @@ import msgspec
 
 from agent import errors
 from agent.model.contract import Chunk, DoneChunk, PingChunk, WholeChunk
-from agent.providers.classify import complaint_in, failed_inside
+from agent.providers.classify import classify_stream_error, parse_service_error
 from agent.providers.transport.sse import (
-    LONGEST_EVENT,
+    MAX_EVENT_BYTES,
     EventTooLong,
     SseComment,
     SseEvent,
@@ -30,26 +30,26 @@ class BodyReader:
     `read` turns an event into chunks; a piece of JSON is given to it as one event without a name.
     """
 
-    def __init__(self, read: Callable[[SseEvent | SseComment], Iterable[Chunk]]) -> None:
+    def __init__(self, read_event: Callable[[SseEvent | SseComment], Iterable[Chunk]]) -> None:
         self.done = False  # the wire's own end mark came: nothing of interest follows
-        self._read = read
+        self._read_event = read_event
         self._events = SseReader()
-        self._whole: list[bytes] | None = None
+        self._json_pieces: list[bytes] | None = None
         self._size = 0
-        self._begun = False
+        self._has_begun = False
 
     def feed(self, received: bytes) -> Iterator[Chunk]:
         """Take bytes; what stands before an error is given before it is raised."""
-        if not self._begun:
+        if not self._has_begun:
             first = received.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]
-            self._begun = bool(first)
-            self._whole = [] if first in _NOT_EVENTS else None
-        if self._whole is not None:
-            self._keep(self._whole, received)
+            self._has_begun = bool(first)
+            self._json_pieces = [] if first in _NON_EVENT_STARTS else None
+        if self._json_pieces is not None:
+            self._keep_piece(self._json_pieces, received)
             yield PING
             return
         for event in self._events.feed(received):
-            for chunk in self._read(event):
+            for chunk in self._read_event(event):
                 self.done = self.done or chunk is DONE
                 yield chunk
             if self.done:
@@ -57,13 +57,13 @@ class BodyReader:
 
     def close(self) -> Iterator[Chunk]:
         """The body is over."""
-        if self._whole is not None:
-            raw = b"".join(self._whole).removeprefix(b"\xef\xbb\xbf").strip()
+        if self._json_pieces is not None:
+            raw = b"".join(self._json_pieces).removeprefix(b"\xef\xbb\xbf").strip()
             if raw.startswith(b"["):  # never an answer; some services wrap their errors so
-                raise failed_inside(complaint_in(_list_in(raw)))
+                raise classify_stream_error(parse_service_error(_decode_list(raw)))
             yield WholeChunk()
             ended = False
-            for chunk in self._read(SseEvent("", raw)):
+            for chunk in self._read_event(SseEvent("", raw)):
                 ended = ended or chunk is DONE
                 yield chunk
             if not ended:
@@ -71,17 +71,17 @@ class BodyReader:
         for event in self._events.close():
             # The last event may be a torn one.
             if isinstance(event, SseEvent) and _is_readable(event):
-                yield from self._read(event)
+                yield from self._read_event(event)
 
-    def _keep(self, whole: list[bytes], received: bytes) -> None:
+    def _keep_piece(self, whole: list[bytes], received: bytes) -> None:
         self._size += len(received)
-        if self._size > LONGEST_EVENT:
-            msg = f"an answer in one piece is longer than {LONGEST_EVENT} bytes"
+        if self._size > MAX_EVENT_BYTES:
+            msg = f"an answer in one piece is longer than {MAX_EVENT_BYTES} bytes"
             raise EventTooLong(msg)
         whole.append(received)
 
 
-_NOT_EVENTS = (b"{", b"[", b"<")
+_NON_EVENT_STARTS = (b"{", b"[", b"<")
 """What no event begins with: JSON, or a page for people."""
 
 
@@ -96,7 +96,7 @@ def read_json(data: bytes, type: type[T]) -> T:  # noqa: A002 - as msgspec names
     except ValueError:
         msg = "no JSON"
         raise msgspec.DecodeError(msg) from None
-    return msgspec.convert(_mended(decoded), type)
+    return msgspec.convert(_replace_surrogates(decoded), type)
 
 
 def read_event(event: SseEvent, decoder: msgspec.json.Decoder[T]) -> T | None:
@@ -115,18 +115,18 @@ def read_event(event: SseEvent, decoder: msgspec.json.Decoder[T]) -> T | None:
     except msgspec.ValidationError:
         return None
     except msgspec.DecodeError:
-        raise not_json(event) from None
+        raise unreadable_event_error(event) from None
 
 
-def not_json(event: SseEvent) -> errors.ProviderError:
+def unreadable_event_error(event: SseEvent) -> errors.ProviderError:
     """Say what an event was that could not be read."""
     if event.name == "error":
-        return failed_inside(complaint_in(event.data))
+        return classify_stream_error(parse_service_error(event.data))
     said = event.data[:80].decode("utf-8", "replace")
-    return errors.Cut(f"the model service sent something unreadable: {said!r}")
+    return errors.ConnectionLost(f"the model service sent something unreadable: {said!r}")
 
 
-def _list_in(raw: bytes) -> object:
+def _decode_list(raw: bytes) -> object:
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError:
@@ -143,12 +143,12 @@ def _is_readable(event: SseEvent) -> bool:
     return True
 
 
-def _mended(value: object) -> object:
+def _replace_surrogates(value: object) -> object:
     """Replace halves of characters, which no text of ours may hold."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_mended(each) for each in value]
+        return [_replace_surrogates(each) for each in value]
     if isinstance(value, dict):
-        return {name: _mended(each) for name, each in value.items()}
+        return {name: _replace_surrogates(each) for name, each in value.items()}
     return value

@@ -12,16 +12,16 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-NEXT_AFTER = 0.25
+NEXT_ADDRESS_SECONDS = 0.25
 """Seconds until the next address is tried as well."""
 
 Protocol = TypeVar("Protocol", bound=asyncio.BaseProtocol)
-Found = tuple[int, int, int, str, Any]
+AddressInfo = tuple[int, int, int, str, Any]
 """What `getaddrinfo` says of an address."""
 
 
-async def reach(
-    host: str, port: int, protocol: Callable[[], Protocol], local_address: str | None = None
+async def connect_to_host(
+    host: str, port: int, make_protocol: Callable[[], Protocol], local_address: str | None = None
 ) -> tuple[asyncio.Transport, Protocol]:
     """Look for the host's addresses and connect."""
     try:  # a number needs no looking for, which takes a thread
@@ -29,33 +29,35 @@ async def reach(
     except socket.gaierror:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return await first_of(found, protocol, local_address)
+    return await connect_to_first(found, make_protocol, local_address)
 
 
-async def first_of(
-    found: Iterable[Found], protocol: Callable[[], Protocol], local_address: str | None = None
+async def connect_to_first(
+    addresses: Iterable[AddressInfo],
+    make_protocol: Callable[[], Protocol],
+    local_address: str | None = None,
 ) -> tuple[asyncio.Transport, Protocol]:
     """Connect to the first that answers; each has a little start over the next."""
     opened: list[tuple[asyncio.Transport, Protocol]] = []
     failed: list[OSError] = []
 
-    async def attempt(address: Found) -> None:
+    async def attempt(address: AddressInfo) -> None:
         try:
-            opened.append(await _open(address, protocol, local_address))
+            opened.append(await _connect_to_address(address, make_protocol, local_address))
         except OSError as error:
             failed.append(error)
 
     with contextlib.ExitStack() as otherwise:
-        otherwise.callback(_give_up, opened)
+        otherwise.callback(_abort_all, opened)
         async with asyncio.TaskGroup() as attempts:
             running: set[asyncio.Task[None]] = set()
-            for address in _in_turns(found):
+            for address in _interleave_families(addresses):
                 running.add(attempts.create_task(attempt(address)))
-                running = await _one_less(running, NEXT_AFTER)
+                running = await _wait_for_one(running, NEXT_ADDRESS_SECONDS)
                 if opened:
                     break
             while running and not opened:
-                running = await _one_less(running, None)
+                running = await _wait_for_one(running, None)
             for late in running:
                 late.cancel()
         if not opened:
@@ -64,8 +66,8 @@ async def first_of(
         return opened.pop(0)  # the others are given up
 
 
-async def _open(
-    address: Found, protocol: Callable[[], Protocol], local_address: str | None
+async def _connect_to_address(
+    address: AddressInfo, make_protocol: Callable[[], Protocol], local_address: str | None
 ) -> tuple[asyncio.Transport, Protocol]:
     loop = asyncio.get_running_loop()
     family, kind, number, _, where = address
@@ -75,27 +77,27 @@ async def _open(
         if local_address:
             made.bind((local_address, 0))
         await loop.sock_connect(made, where)
-        opened = await loop.create_connection(protocol, sock=made)
+        opened = await loop.create_connection(make_protocol, sock=made)
         otherwise.pop_all()
     return opened
 
 
-def _give_up(opened: list[tuple[asyncio.Transport, Protocol]]) -> None:
+def _abort_all(opened: list[tuple[asyncio.Transport, Protocol]]) -> None:
     for transport, _ in opened:
         transport.abort()
 
 
-async def _one_less(
+async def _wait_for_one(
     running: set[asyncio.Task[None]], seconds: float | None
 ) -> set[asyncio.Task[None]]:
     _, still = await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     return still
 
 
-def _in_turns(found: Iterable[Found]) -> list[Found]:
+def _interleave_families(addresses: Iterable[AddressInfo]) -> list[AddressInfo]:
     """Put the families by turns: where one leads nowhere, it does so with all its addresses."""
-    families: dict[int, list[Found]] = {}
-    for address in found:
+    families: dict[int, list[AddressInfo]] = {}
+    for address in addresses:
         families.setdefault(address[0], []).append(address)
     rounds = itertools.zip_longest(*families.values())
     return [address for one in rounds for address in one if address]

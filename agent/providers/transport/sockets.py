@@ -15,22 +15,24 @@ from typing import Any, TypeVar
 import httpcore2
 import httpx2
 
-from agent.providers.transport.chunked import Chunks
-from agent.providers.transport.reach import reach
+from agent.providers.transport.chunked import ChunkedDecoder
+from agent.providers.transport.reach import connect_to_host
 
-MOST_UNREAD = 256 * 1024
+MAX_UNREAD_BYTES = 256 * 1024
 """Bytes after which nothing more is taken from a socket until somebody reads."""
 
-_BEGINS = b"HTTP/"
+_HTTP_PREFIX = b"HTTP/"
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-_AT_ONCE = 64 * 1024  # that are taken from a socket
-_CLOSE_WITHIN = 1.0  # for what is still to be written, and for the farewell of TLS
+_READ_BYTES = 64 * 1024  # that are taken from a socket
+_CLOSE_SECONDS = 1.0  # for what is still to be written, and for the farewell of TLS
 
-Option = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+SocketOption = (
+    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+)
 Opened = TypeVar("Opened")
 
 
-def use(client: httpx2.AsyncClient) -> None:
+def use_socket_backend(client: httpx2.AsyncClient) -> None:
     """Have all new connections of a client carried in this way, those through proxies as well.
 
     The client's pools take a backend only when they are made, and the client makes them itself. A
@@ -39,16 +41,16 @@ def use(client: httpx2.AsyncClient) -> None:
     for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001 - see above
         pool: Any = getattr(transport, "_pool", None)
         if hasattr(pool, "_network_backend"):
-            pool._network_backend = Sockets()  # noqa: SLF001 - see above
+            pool._network_backend = SocketBackend()  # noqa: SLF001 - see above
 
 
-class Sockets(httpcore2.AsyncNetworkBackend):
+class SocketBackend(httpcore2.AsyncNetworkBackend):
     """Opens connections; see `httpcore2.AsyncNetworkBackend`."""
 
     def __init__(self) -> None:
         # One for all connections, as a read is over before the next begins. asyncio would set aside
         # 256 KB for each read, which takes longer than the reading.
-        self._room = memoryview(bytearray(_AT_ONCE))
+        self._buffer = memoryview(bytearray(_READ_BYTES))
 
     async def connect_tcp(
         self,
@@ -56,59 +58,61 @@ class Sockets(httpcore2.AsyncNetworkBackend):
         port: int,
         timeout: float | None = None,  # noqa: ASYNC109 - the interface is theirs
         local_address: str | None = None,
-        socket_options: Iterable[Option] | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Reach a host; of several addresses the first that answers."""
-        opened = reach(host, port, lambda: _Line(self._room), local_address)
-        return _with_options(*await _within(timeout, opened), socket_options)
+        opened = connect_to_host(host, port, lambda: _SocketProtocol(self._buffer), local_address)
+        return _apply_options(*await _connect_within(timeout, opened), socket_options)
 
     async def sleep(self, seconds: float) -> None:
         """Wait before it is tried again."""
         await asyncio.sleep(seconds)
 
 
-async def _within(seconds: float | None, opened: Awaitable[Opened]) -> Opened:
+async def _connect_within(seconds: float | None, opened: Awaitable[Opened]) -> Opened:
     try:
         async with asyncio.timeout(seconds):
             return await opened
     except TimeoutError as error:
         raise httpcore2.ConnectTimeout(str(error)) from error
     except OSError as error:  # that of TLS is one, too
-        raise httpcore2.ConnectError(_words(error)) from error
+        raise httpcore2.ConnectError(_error_text(error)) from error
 
 
-def _with_options(
-    transport: asyncio.Transport, line: "_Line", options: Iterable[Option] | None
-) -> "Stream":
+def _apply_options(
+    transport: asyncio.Transport,
+    protocol: "_SocketProtocol",
+    options: Iterable[SocketOption] | None,
+) -> "SocketStream":
     for option in options or ():
         transport.get_extra_info("socket").setsockopt(*option)
-    return Stream(transport, line)
+    return SocketStream(transport, protocol)
 
 
-def _words(error: Exception | None) -> str:
+def _error_text(error: Exception | None) -> str:
     """The system's own sentence, without its number."""
     said = error.strerror if isinstance(error, OSError) else ""
     return said or str(error or "the connection is closed")
 
 
-class _Line(asyncio.BufferedProtocol):
+class _SocketProtocol(asyncio.BufferedProtocol):
     """What came and was not read, and whether more may be written."""
 
-    def __init__(self, room: memoryview) -> None:
-        self._room = room
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
         self.transport: asyncio.Transport | None = None
         self.unread: list[bytes] = []
-        self.size = 0
-        self.over = False  # nothing more will come
+        self.unread_bytes = 0
+        self.at_eof = False  # nothing more will come
         self.error: Exception | None = None
         self.closed = asyncio.Event()
         self.at_body = False  # what was read last ended with the head of an answer
-        self._head: bytes | None = None  # the last of a head that was read in part
-        self.reads_until = float("inf")
-        self._reader: asyncio.Future[None] | None = None
-        self._writers: list[asyncio.Future[None]] = []
-        self._full = self._paused = False
-        self._clock: asyncio.TimerHandle | None = None
+        self._partial_head: bytes | None = None  # the last of a head that was read in part
+        self.read_deadline = float("inf")
+        self._waiting_reader: asyncio.Future[None] | None = None
+        self._waiting_writers: list[asyncio.Future[None]] = []
+        self._writing_paused = self._reading_paused = False
+        self._read_timer: asyncio.TimerHandle | None = None
 
     # --- what asyncio tells ---------------------------------------------------------------------
 
@@ -119,181 +123,183 @@ class _Line(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - it is always the same
         """Say where to put what comes."""
-        return self._room
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Keep it for the reader."""
-        self.unread.append(bytes(self._room[:nbytes]))
-        self.size += nbytes
-        if self.size > MOST_UNREAD and self.transport and not self._paused:
-            self._paused = True
+        self.unread.append(bytes(self._buffer[:nbytes]))
+        self.unread_bytes += nbytes
+        if self.unread_bytes > MAX_UNREAD_BYTES and self.transport and not self._reading_paused:
+            self._reading_paused = True
             self.transport.pause_reading()
-        self._wake()
+        self._wake_reader()
 
     def eof_received(self) -> None:
         """The other side writes no more."""
-        self.over = True
-        self._wake()
+        self.at_eof = True
+        self._wake_reader()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by whichever side."""
-        self.over, self.error = True, self.error or exc
-        self._full = False
-        if self._clock:
-            self._clock.cancel()
-        self._wake()
-        for writer in self._writers:
+        self.at_eof, self.error = True, self.error or exc
+        self._writing_paused = False
+        if self._read_timer:
+            self._read_timer.cancel()
+        self._wake_reader()
+        for writer in self._waiting_writers:
             if not writer.done():
                 writer.set_result(None)
         self.closed.set()
 
     def pause_writing(self) -> None:
         """The other side takes nothing."""
-        self._full = True
+        self._writing_paused = True
 
     def resume_writing(self) -> None:
         """It does again."""
-        self._full = False
-        for writer in self._writers:
+        self._writing_paused = False
+        for writer in self._waiting_writers:
             if not writer.done():
                 writer.set_result(None)
 
     # --- reading --------------------------------------------------------------------------------
 
-    def take(self, most: int) -> bytes:
+    def read_available(self, max_bytes: int) -> bytes:
         """Give what is there, but no more than `most`, and not beyond the head of an answer."""
         data = self.unread[0] if len(self.unread) == 1 else b"".join(self.unread)
-        most = min(most, self._end_of_head(data))
-        if len(data) > most:
-            data, rest = data[:most], data[most:]
-            self.unread, self.size = [rest], len(rest)
+        max_bytes = min(max_bytes, self._find_head_end(data))
+        if len(data) > max_bytes:
+            data, rest = data[:max_bytes], data[max_bytes:]
+            self.unread, self.unread_bytes = [rest], len(rest)
         else:
-            self.unread, self.size = [], 0
-        if self._paused and self.transport and self.size <= MOST_UNREAD:
-            self._paused = False
+            self.unread, self.unread_bytes = [], 0
+        if self._reading_paused and self.transport and self.unread_bytes <= MAX_UNREAD_BYTES:
+            self._reading_paused = False
             self.transport.resume_reading()
         return data
 
-    def _end_of_head(self, data: bytes) -> int:
+    def _find_head_end(self, data: bytes) -> int:
         """Say where a head ends, so that whoever reads it can read the body in another way."""
         self.at_body = False
-        before = self._head
+        before = self._partial_head
         if before is None:
-            if not data.startswith(_BEGINS):
+            if not data.startswith(_HTTP_PREFIX):
                 return len(data)
             before = b""
         found = _BLANK_LINE.search(before + data)
         self.at_body = found is not None
-        self._head = None if found else (before + data)[-2:]
+        self._partial_head = None if found else (before + data)[-2:]
         return found.end() - len(before) if found else len(data)
 
     def put_back(self, data: bytes) -> None:
         """Have it read again."""
         self.unread.insert(0, data)
-        self.size += len(data)
+        self.unread_bytes += len(data)
 
-    async def came(self, seconds: float | None) -> None:
+    async def wait_readable(self, seconds: float | None) -> None:
         """Wait until there is something to read, or never will be."""
         loop = asyncio.get_running_loop()
-        self.reads_until = float("inf") if seconds is None else loop.time() + seconds
+        self.read_deadline = float("inf") if seconds is None else loop.time() + seconds
         # One clock for a connection, not one for each read: it looks again when it has run out.
-        if self._clock and self._clock.when() > self.reads_until:
-            self._clock.cancel()
-            self._clock = None
-        if seconds is not None and self._clock is None:
-            self._clock = loop.call_at(self.reads_until, self._look_at_the_clock, loop)
-        self._reader = loop.create_future()
+        if self._read_timer and self._read_timer.when() > self.read_deadline:
+            self._read_timer.cancel()
+            self._read_timer = None
+        if seconds is not None and self._read_timer is None:
+            self._read_timer = loop.call_at(self.read_deadline, self._check_read_timeout, loop)
+        self._waiting_reader = loop.create_future()
         try:
-            await self._reader
+            await self._waiting_reader
         finally:
-            self._reader = None
+            self._waiting_reader = None
 
-    def _wake(self) -> None:
-        if self._reader and not self._reader.done():
-            self._reader.set_result(None)
+    def _wake_reader(self) -> None:
+        if self._waiting_reader and not self._waiting_reader.done():
+            self._waiting_reader.set_result(None)
 
-    def _look_at_the_clock(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._clock = None
-        if self._reader is None or self.reads_until == float("inf"):
+    def _check_read_timeout(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._read_timer = None
+        if self._waiting_reader is None or self.read_deadline == float("inf"):
             return  # the next read sets it again
-        if loop.time() < self.reads_until:
-            self._clock = loop.call_at(self.reads_until, self._look_at_the_clock, loop)
-        elif not self._reader.done():
-            self._reader.set_exception(httpcore2.ReadTimeout())
+        if loop.time() < self.read_deadline:
+            self._read_timer = loop.call_at(self.read_deadline, self._check_read_timeout, loop)
+        elif not self._waiting_reader.done():
+            self._waiting_reader.set_exception(httpcore2.ReadTimeout())
 
     # --- writing --------------------------------------------------------------------------------
 
-    async def drained(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait until more may be written."""
-        if not self._full:
+        if not self._writing_paused:
             return
         writer = asyncio.get_running_loop().create_future()
-        self._writers.append(writer)
+        self._waiting_writers.append(writer)
         try:
             await writer
         finally:
-            self._writers.remove(writer)
+            self._waiting_writers.remove(writer)
 
 
-class Stream(httpcore2.AsyncNetworkStream):
+class SocketStream(httpcore2.AsyncNetworkStream):
     """One connection; see `httpcore2.AsyncNetworkStream`."""
 
-    def __init__(self, transport: asyncio.Transport, line: _Line) -> None:
+    def __init__(self, transport: asyncio.Transport, protocol: _SocketProtocol) -> None:
         self._transport = transport
-        self._line = line
+        self._protocol = protocol
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the interface is theirs
         """Give what has come, at least a byte; none when it is over."""
-        line = self._line
+        line = self._protocol
         while not line.unread:
             if line.error:
-                raise httpcore2.ReadError(_words(line.error)) from line.error
-            if line.over:
+                raise httpcore2.ReadError(_error_text(line.error)) from line.error
+            if line.at_eof:
                 return b""
-            await line.came(timeout)
-        return line.take(max_bytes)
+            await line.wait_readable(timeout)
+        return line.read_available(max_bytes)
 
     @property
     def at_body(self) -> bool:
         """Tell whether the HTTP client has read the head of an answer, and nothing behind it."""
-        return self._line.at_body
+        return self._protocol.at_body
 
-    async def read_chunks(self, chunks: Chunks, timeout: float | None) -> bytes:  # noqa: ASYNC109 - as above
+    async def read_chunks(self, chunks: ChunkedDecoder, timeout: float | None) -> bytes:  # noqa: ASYNC109 - as above
         """Give some of a body; none when the rest of it, or its failure, is for the HTTP client."""
-        line = self._line
+        line = self._protocol
         while chunks.rest is None:
             if not line.unread:
-                if line.over:
+                if line.at_eof:
                     return b""
-                await line.came(timeout)
-            elif data := chunks.feed(line.take(MOST_UNREAD)):
+                await line.wait_readable(timeout)
+            elif data := chunks.feed(line.read_available(MAX_UNREAD_BYTES)):
                 return data
         line.put_back(chunks.rest)
         return b""
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the interface is theirs
         """Hand over all of it."""
-        line = self._line
+        line = self._protocol
         if line.closed.is_set() or self._transport.is_closing():
-            raise httpcore2.WriteError(_words(line.error)) from line.error
+            raise httpcore2.WriteError(_error_text(line.error)) from line.error
         self._transport.write(buffer)
         try:
             async with asyncio.timeout(timeout):
-                await line.drained()
+                await line.wait_writable()
         except TimeoutError as error:
             raise httpcore2.WriteTimeout(str(error)) from error
         if line.error:
-            raise httpcore2.WriteError(_words(line.error)) from line.error
+            raise httpcore2.WriteError(_error_text(line.error)) from line.error
 
     async def aclose(self) -> None:
         """Close it; one that does not let itself be closed is broken off, also when we must hurry."""
         self._transport.close()
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_WITHIN):
-                    await self._line.closed.wait()
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._protocol.closed.wait()
         finally:
-            if not self._line.closed.is_set():  # what is to be written would keep it open for ever
+            if (
+                not self._protocol.closed.is_set()
+            ):  # what is to be written would keep it open for ever
                 self._transport.abort()
 
     async def start_tls(
@@ -305,24 +311,24 @@ class Stream(httpcore2.AsyncNetworkStream):
         """Go on in TLS."""
         encrypted = asyncio.get_running_loop().start_tls(
             self._transport,
-            self._line,
+            self._protocol,
             ssl_context,
             server_hostname=server_hostname,
-            ssl_shutdown_timeout=_CLOSE_WITHIN,
+            ssl_shutdown_timeout=_CLOSE_SECONDS,
         )
         with contextlib.ExitStack() as otherwise:
             otherwise.callback(self._transport.abort)
-            transport = await _within(timeout, encrypted)
+            transport = await _connect_within(timeout, encrypted)
             if transport is None:
                 msg = "the connection was closed while TLS began"
                 raise httpcore2.ConnectError(msg)
             otherwise.pop_all()
-        self._line.transport = transport
-        return Stream(transport, self._line)
+        self._protocol.transport = transport
+        return SocketStream(transport, self._protocol)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the interface is theirs
         """What is known of the connection, by their names."""
         if info == "is_readable":  # an idle connection that says something can only say good-bye
-            return bool(self._line.unread) or self._line.over
+            return bool(self._protocol.unread) or self._protocol.at_eof
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return self._transport.get_extra_info(names.get(info, info))

@@ -7,7 +7,7 @@ lines are all accepted. Data stays bytes: a character that was split over two re
 
 import msgspec
 
-LONGEST_EVENT = 32 * 1024 * 1024
+MAX_EVENT_BYTES = 32 * 1024 * 1024
 """Bytes that one event may have; a stream that never ends a line must not fill the memory."""
 
 _BOM = b"\xef\xbb\xbf"
@@ -38,70 +38,70 @@ class SseReader:
     """
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []  # a line that has not ended yet
+        self._pending_line: list[bytes] = []  # a line that has not ended yet
         self._size = 0  # of the pending line and of the data below
-        self._first = True
+        self._at_start = True
         self._name = ""
         self._data: list[bytes] = []
-        self._begun = False  # the present event has a field at all
+        self._has_field = False  # the present event has a field at all
 
     def feed(self, received: bytes) -> list[SseEvent | SseComment]:
         """Take bytes; raises `EventTooLong`."""
         self._size += len(received)
-        if self._size > LONGEST_EVENT:
-            msg = f"an event of the stream is longer than {LONGEST_EVENT} bytes"
+        if self._size > MAX_EVENT_BYTES:
+            msg = f"an event of the stream is longer than {MAX_EVENT_BYTES} bytes"
             raise EventTooLong(msg)
-        if b"\n" not in received and b"\r" not in received and not self._after_return():
-            self._pending.append(received)
+        if b"\n" not in received and b"\r" not in received and not self._ends_with_cr():
+            self._pending_line.append(received)
             return []
-        self._pending.append(received)
-        lines = b"".join(self._pending).splitlines(keepends=True)
+        self._pending_line.append(received)
+        lines = b"".join(self._pending_line).splitlines(keepends=True)
         # A line that ends in CR may go on with LF in the next read.
         unfinished = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-        self._pending = [unfinished] if unfinished else []
-        events = self._lines(lines)
+        self._pending_line = [unfinished] if unfinished else []
+        events = self._read_lines(lines)
         self._size = len(unfinished) + sum(map(len, self._data))
         return events
 
     def close(self) -> list[SseEvent | SseComment]:
         """The stream is over."""
-        rest = b"".join(self._pending)
-        self._pending = []
-        events = self._lines([rest] if rest else [])
-        events += self._lines([b""])
+        rest = b"".join(self._pending_line)
+        self._pending_line = []
+        events = self._read_lines([rest] if rest else [])
+        events += self._read_lines([b""])
         return events
 
-    def _after_return(self) -> bool:
-        return bool(self._pending) and self._pending[-1].endswith(b"\r")
+    def _ends_with_cr(self) -> bool:
+        return bool(self._pending_line) and self._pending_line[-1].endswith(b"\r")
 
-    def _lines(self, lines: list[bytes]) -> list[SseEvent | SseComment]:
+    def _read_lines(self, lines: list[bytes]) -> list[SseEvent | SseComment]:
         events: list[SseEvent | SseComment] = []
         for raw in lines:
             line = raw.rstrip(b"\r\n")
-            if self._first:
+            if self._at_start:
                 line = line.removeprefix(_BOM)
-                self._first = False
+                self._at_start = False
             if line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-                self._begun = True
+                self._has_field = True
             elif not line:
-                if self._begun:
-                    events.append(self._event())
+                if self._has_field:
+                    events.append(self._take_event())
             elif line.startswith(b":"):
                 events.append(_COMMENT)
             else:
-                self._field(line)
+                self._read_field(line)
         return events
 
-    def _field(self, line: bytes) -> None:
+    def _read_field(self, line: bytes) -> None:
         field, _, value = line.partition(b":")
-        self._begun = True
+        self._has_field = True
         if field == b"event":
             self._name = value.removeprefix(b" ").decode("utf-8", "replace")
         elif field == b"data":
             self._data.append(b"")
 
-    def _event(self) -> SseEvent | SseComment:
+    def _take_event(self) -> SseEvent | SseComment:
         name, data = self._name, self._data
-        self._name, self._data, self._begun = "", [], False
+        self._name, self._data, self._has_field = "", [], False
         return SseEvent(name, b"\n".join(data)) if data else _COMMENT

@@ -9,17 +9,17 @@ from typing import Annotated
 from msgspec import Meta
 
 from agent.errors import ToolError
-from agent.tools.blocking import Stop, in_thread
-from agent.tools.confine import TEMPORARY, Workspace, entered
+from agent.tools.blocking import StopEvent, run_in_thread
+from agent.tools.confine import TEMPORARY_PREFIX, Workspace, open_workspace
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
-from agent.tools.text import lines_in, many
+from agent.tools.text import count_lines, pluralize
 
-LARGEST = 20_000_000  # bytes of a file that is read
-_MOST_TEXT = 50_000  # characters given at once
-_LONGEST_LINE = 2_000
-_MOST_ENTRIES = 1_000
-_HEAD = 8_192  # bytes in which a NUL shows that a file is no text
+MAX_FILE_BYTES = 20_000_000  # bytes of a file that is read
+_MAX_TEXT_LENGTH = 50_000  # characters given at once
+_MAX_LINE_LENGTH = 2_000
+_MAX_ENTRIES = 1_000
+_HEAD_BYTES = 8_192  # bytes in which a NUL shows that a file is no text
 
 
 @tool(risk=Risk.READ, emoji="📖", parallel=True, label="path", touches="path", family="files")
@@ -41,12 +41,12 @@ async def read_file(
         limit: How many lines to show at most.
     """
 
-    def work(_stop: Stop) -> str:
-        with entered(context.workspace) as workspace:
-            content, _ = workspace.read(path, LARGEST)
-        return _window(path, content, offset, limit)
+    def work(_stop: StopEvent) -> str:
+        with open_workspace(context.workspace) as workspace:
+            content, _ = workspace.read(path, MAX_FILE_BYTES)
+        return _format_window(path, content, offset, limit)
 
-    return await in_thread(work)
+    return await run_in_thread(work)
 
 
 @tool(risk=Risk.READ, emoji="📂", parallel=True, label="path", family="files")
@@ -61,39 +61,39 @@ async def list_dir(
         depth: How many levels to show; 1 is the folder alone.
     """
 
-    def work(stop: Stop) -> str:
-        with entered(context.workspace) as workspace:
-            lines = list(_listed(workspace, path, depth, stop))
+    def work(stop: StopEvent) -> str:
+        with open_workspace(context.workspace) as workspace:
+            lines = list(_list_entries(workspace, path, depth, stop))
         return "\n".join(lines) or "The folder is empty."
 
-    return await in_thread(work)
+    return await run_in_thread(work)
 
 
 def is_binary(content: bytes) -> bool:
     """Judge by the beginning of a file."""
-    return b"\0" in content[:_HEAD]
+    return b"\0" in content[:_HEAD_BYTES]
 
 
-def _window(path: str, content: bytes, offset: int, limit: int) -> str:
+def _format_window(path: str, content: bytes, offset: int, limit: int) -> str:
     if is_binary(content):
-        return f"{path} is not text: {many(len(content), 'byte')} of binary data."
+        return f"{path} is not text: {pluralize(len(content), 'byte')} of binary data."
     text = content.decode(errors="replace")
-    total = lines_in(text)
+    total = count_lines(text)
     if not total:
         return f"[{path}: empty]"
     if offset > total:
-        msg = f"{path} has only {many(total, 'line')}."
+        msg = f"{path} has only {pluralize(total, 'line')}."
         raise ToolError(msg)
     shown: list[str] = []
     size = cut = 0
     for line in text.split("\n")[offset - 1 : min(total, offset - 1 + limit)]:
-        size += min(len(line), _LONGEST_LINE) + 1
-        if shown and size > _MOST_TEXT:
+        size += min(len(line), _MAX_LINE_LENGTH) + 1
+        if shown and size > _MAX_TEXT_LENGTH:
             break
-        cut += len(line) > _LONGEST_LINE
-        shown.append(_shortened(line))
+        cut += len(line) > _MAX_LINE_LENGTH
+        shown.append(_shorten_line(line))
     last = offset + len(shown) - 1
-    notes = [f"{path}: {many(total, 'line')}, {offset}-{last} shown"]
+    notes = [f"{path}: {pluralize(total, 'line')}, {offset}-{last} shown"]
     if last < total:
         notes.append(f"go on with offset={last + 1}")
     if cut:
@@ -103,9 +103,11 @@ def _window(path: str, content: bytes, offset: int, limit: int) -> str:
     return f"[{'; '.join(notes)}]\n" + "\n".join(shown)
 
 
-def _shortened(line: str) -> str:
-    over = len(line) - _LONGEST_LINE
-    return line if over <= 0 else f"{line[:_LONGEST_LINE]}[… {many(over, 'more character')}]"
+def _shorten_line(line: str) -> str:
+    over = len(line) - _MAX_LINE_LENGTH
+    return (
+        line if over <= 0 else f"{line[:_MAX_LINE_LENGTH]}[… {pluralize(over, 'more character')}]"
+    )
 
 
 def _is_utf8(content: bytes) -> bool:
@@ -116,16 +118,18 @@ def _is_utf8(content: bytes) -> bool:
     return True
 
 
-def _listed(workspace: Workspace, path: str, depth: int, stop: Stop) -> Iterator[str]:
-    entries = _entries(workspace, workspace.name(path), "", depth, stop)
+def _list_entries(workspace: Workspace, path: str, depth: int, stop: StopEvent) -> Iterator[str]:
+    entries = _walk_entries(workspace, workspace.relative_name(path), "", depth, stop)
     for count, line in enumerate(entries):
-        if count == _MOST_ENTRIES:
-            yield f"[there is more; only {_MOST_ENTRIES:,} entries are shown]"
+        if count == _MAX_ENTRIES:
+            yield f"[there is more; only {_MAX_ENTRIES:,} entries are shown]"
             return
         yield line
 
 
-def _entries(workspace: Workspace, name: str, shown: str, depth: int, stop: Stop) -> Iterator[str]:
+def _walk_entries(
+    workspace: Workspace, name: str, shown: str, depth: int, stop: StopEvent
+) -> Iterator[str]:
     """Go through a folder; links are shown, not followed."""
     folder = workspace.open(name)
     try:
@@ -133,12 +137,12 @@ def _entries(workspace: Workspace, name: str, shown: str, depth: int, stop: Stop
             msg = f"{name!r} is a file, not a folder."
             raise ToolError(msg)
         found = sorted(
-            (entry for entry in os.listdir(folder) if not entry.startswith(TEMPORARY)),  # noqa: PTH208 - a descriptor
+            (entry for entry in os.listdir(folder) if not entry.startswith(TEMPORARY_PREFIX)),  # noqa: PTH208 - a descriptor
             key=str.casefold,
         )
-        states = {entry: _state(folder, entry) for entry in found}
+        states = {entry: _entry_state(folder, entry) for entry in found}
         links = {
-            entry: _target(folder, entry)
+            entry: _link_target(folder, entry)
             for entry, state in states.items()
             if state and stat.S_ISLNK(state.st_mode)
         }
@@ -147,39 +151,43 @@ def _entries(workspace: Workspace, name: str, shown: str, depth: int, stop: Stop
     for entry, state in states.items():
         if state is None or stop.is_set():
             continue
-        yield shown + _readable(entry) + _described(state, links.get(entry, ""))
+        yield shown + _printable_name(entry) + _describe_entry(state, links.get(entry, ""))
         if stat.S_ISDIR(state.st_mode) and depth > 1:
             with contextlib.suppress(ToolError):  # gone meanwhile, or closed to us
-                inside = _entries(
-                    workspace, f"{name}/{entry}", f"{shown}{_readable(entry)}/", depth - 1, stop
+                inside = _walk_entries(
+                    workspace,
+                    f"{name}/{entry}",
+                    f"{shown}{_printable_name(entry)}/",
+                    depth - 1,
+                    stop,
                 )
                 yield from inside
 
 
-def _state(folder: int, entry: str) -> os.stat_result | None:
+def _entry_state(folder: int, entry: str) -> os.stat_result | None:
     try:
         return os.stat(entry, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
 
 
-def _target(folder: int, entry: str) -> str:
+def _link_target(folder: int, entry: str) -> str:
     try:
-        return _readable(os.readlink(entry, dir_fd=folder))
+        return _printable_name(os.readlink(entry, dir_fd=folder))
     except OSError:
         return "?"
 
 
-def _readable(name: str) -> str:
+def _printable_name(name: str) -> str:
     """Show a name; bytes of it that are no UTF-8 are replaced."""
     return os.fsencode(name).decode(errors="replace").replace("\n", "?")
 
 
-def _described(state: os.stat_result, target: str) -> str:
+def _describe_entry(state: os.stat_result, target: str) -> str:
     if stat.S_ISDIR(state.st_mode):
         return "/"
     if stat.S_ISLNK(state.st_mode):
         return f" -> {target}"
     if stat.S_ISREG(state.st_mode):
-        return f" ({many(state.st_size, 'byte')})"
+        return f" ({pluralize(state.st_size, 'byte')})"
     return " (not an ordinary file)"

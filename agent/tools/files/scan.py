@@ -16,20 +16,20 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
-LARGEST = 10_000_000  # bytes of a file that is looked through
-LONGEST_LINE = 20_000  # characters of a line that are looked through
-MOST_SHOWN = 400  # characters of a line that are given
-SKIPPED = frozenset({".git", ".holdfast", ".venv", "__pycache__", "node_modules"})
-_HIDDEN = ".holdfast-"  # files that are being written
-_HEAD = 8_192
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MEMORY = 1_000_000_000
+MAX_FILE_BYTES = 10_000_000  # bytes of a file that is looked through
+MAX_LINE_LENGTH = 20_000  # characters of a line that are looked through
+MAX_EXCERPT_LENGTH = 400  # characters of a line that are given
+SKIPPED_FOLDERS = frozenset({".git", ".holdfast", ".venv", "__pycache__", "node_modules"})
+_TEMPORARY_PREFIX = ".holdfast-"  # files that are being written
+_HEAD_BYTES = 8_192
+_FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_MEMORY_BYTES = 1_000_000_000
 
-Finds = Callable[[str], tuple[int, int] | None]
+FindInLine = Callable[[str], tuple[int, int] | None]
 """Where in a line it stands."""
 
 
-class Tally:
+class ScanStats:
     """What was looked at."""
 
     def __init__(self, files: int = 0, skipped: int = 0) -> None:
@@ -45,7 +45,7 @@ class Hit(NamedTuple):
     text: str
 
 
-class Order(NamedTuple):
+class ScanRequest(NamedTuple):
     """What a program of its own is to do."""
 
     descriptor: int
@@ -54,7 +54,7 @@ class Order(NamedTuple):
     pattern: str
 
 
-def plain(text: str) -> Finds:
+def match_text(text: str) -> FindInLine:
     """Look for exactly this text."""
 
     def finds(line: str) -> tuple[int, int] | None:
@@ -64,12 +64,12 @@ def plain(text: str) -> Finds:
     return finds
 
 
-def expression(pattern: str) -> tuple[Finds, bool]:
+def match_regex(pattern: str) -> tuple[FindInLine, bool]:
     """Look for a regular expression; false when it is none, and is looked for as it stands."""
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError):
-        return plain(pattern), False
+        return match_text(pattern), False
 
     def finds(line: str) -> tuple[int, int] | None:
         match = compiled.search(line)
@@ -79,90 +79,95 @@ def expression(pattern: str) -> tuple[Finds, bool]:
 
 
 def scan(
-    start: int, name: str, glob: str, finds: Finds, tally: Tally, stopped: Callable[[], bool]
+    start: int,
+    name: str,
+    glob: str,
+    find: FindInLine,
+    stats: ScanStats,
+    is_stopped: Callable[[], bool],
 ) -> Iterator[Hit]:
     """Look through the file or folder `start`, a descriptor; links are never followed.
 
     `name` is what stands before the names found. The descriptor stays open.
     """
     if stat.S_ISREG(os.fstat(start).st_mode):
-        yield from _in_file(os.dup(start), name, finds, tally, stopped)
+        yield from _scan_file(os.dup(start), name, find, stats, is_stopped)
         return
     for folder, inside, files, descriptor in os.fwalk(".", dir_fd=start, follow_symlinks=False):
-        inside[:] = sorted(each for each in inside if each not in SKIPPED)
+        inside[:] = sorted(each for each in inside if each not in SKIPPED_FOLDERS)
         for file in sorted(files):
             path = os.path.normpath(f"{folder}/{file}")
             matched = fnmatch.fnmatchcase(path if "/" in glob else file, glob)
-            if stopped():
+            if is_stopped():
                 return
-            if matched and not file.startswith(_HIDDEN):
+            if matched and not file.startswith(_TEMPORARY_PREFIX):
                 try:
-                    opened = os.open(file, _FILE, dir_fd=descriptor)
+                    opened = os.open(file, _FILE_FLAGS, dir_fd=descriptor)
                 except OSError:  # a link, a socket, gone, or not for us
                     continue
                 shown = path if name == "." else f"{name}/{path}"
-                yield from _in_file(opened, shown, finds, tally, stopped)
+                yield from _scan_file(opened, shown, find, stats, is_stopped)
 
 
-def _in_file(
-    descriptor: int, path: str, finds: Finds, tally: Tally, stopped: Callable[[], bool]
+def _scan_file(
+    descriptor: int, path: str, find: FindInLine, stats: ScanStats, is_stopped: Callable[[], bool]
 ) -> Iterator[Hit]:
-    content = _content(descriptor, tally)
+    content = _read_text(descriptor, stats)
     if content is None:
         return
-    tally.files += 1
+    stats.files += 1
     shown = os.fsencode(path).decode(errors="replace")
     for number, line in enumerate(content.decode(errors="replace").split("\n"), 1):
-        if stopped():
+        if is_stopped():
             return
-        span = finds(line[:LONGEST_LINE])
+        span = find(line[:MAX_LINE_LENGTH])
         if span is not None:
             yield Hit(shown, number, _excerpt(line, *span))
 
 
-def _content(descriptor: int, tally: Tally) -> bytes | None:
+def _read_text(descriptor: int, stats: ScanStats) -> bytes | None:
     """Read a text file; None for anything else."""
     with open(descriptor, "rb") as file:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
             return None
-        if state.st_size > LARGEST:
-            tally.skipped += 1
+        if state.st_size > MAX_FILE_BYTES:
+            stats.skipped += 1
             return None
         try:
-            content = file.read(LARGEST)
+            content = file.read(MAX_FILE_BYTES)
         except OSError:
-            tally.skipped += 1
+            stats.skipped += 1
             return None
-    return None if b"\0" in content[:_HEAD] else content
+    return None if b"\0" in content[:_HEAD_BYTES] else content
 
 
 def _excerpt(line: str, start: int, end: int) -> str:
     """Cut a line so that what was found can be seen."""
     line = line.rstrip("\r")
-    if len(line) <= MOST_SHOWN:
+    if len(line) <= MAX_EXCERPT_LENGTH:
         return line
-    room = max(0, MOST_SHOWN - (end - start)) // 2
-    first = max(0, min(start - room, len(line) - MOST_SHOWN))
-    last = first + MOST_SHOWN
+    room = max(0, MAX_EXCERPT_LENGTH - (end - start)) // 2
+    first = max(0, min(start - room, len(line) - MAX_EXCERPT_LENGTH))
+    last = first + MAX_EXCERPT_LENGTH
     return f"{'…' if first else ''}{line[first:last]}{'…' if last < len(line) else ''}"
 
 
-def run(order: IO[str], found: IO[str]) -> None:
+def run(request: IO[str], output: IO[str]) -> None:
     """Carry out an order; the last line tells what was looked at."""
-    wanted = Order(*json.load(order))
-    tally = Tally()
-    finds, valid = expression(wanted.pattern)
-    print(json.dumps(valid), file=found, flush=True)
+    wanted = ScanRequest(*json.load(request))
+    tally = ScanStats()
+    finds, valid = match_regex(wanted.pattern)
+    print(json.dumps(valid), file=output, flush=True)
     hits = scan(wanted.descriptor, wanted.name, wanted.glob, finds, tally, lambda: False)
     for hit in hits:
-        print(json.dumps(hit), file=found, flush=True)
-    print(json.dumps([tally.files, tally.skipped]), file=found, flush=True)
+        print(json.dumps(hit), file=output, flush=True)
+    print(json.dumps([tally.files, tally.skipped]), file=output, flush=True)
 
 
 if __name__ == "__main__":
     # Whoever started this may be gone, and then nobody kills it.
     resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     with contextlib.suppress(BrokenPipeError):
         run(sys.stdin, sys.stdout)

@@ -12,31 +12,31 @@ from typing import Annotated, cast
 
 from msgspec import Meta
 
-from agent.tools.blocking import Stop, in_thread
-from agent.tools.confine import entered
+from agent.tools.blocking import StopEvent, run_in_thread
+from agent.tools.confine import open_workspace
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from agent.tools.files import scan
-from agent.tools.files.scan import Hit, Tally
-from agent.tools.text import many
+from agent.tools.files.scan import Hit, ScanStats
+from agent.tools.text import pluralize
 
-SECONDS = 15.0  # that a search may take
-MOST_HITS = 200
-_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
+SEARCH_SECONDS = 15.0  # that a search may take
+MAX_HITS = 200
+_REGEX_CHARACTERS = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 
-class Found:
+class SearchResults:
     """What a search brought, also when it was not brought to its end."""
 
     def __init__(self) -> None:
         self.hits: list[Hit] = []
-        self.tally: Tally | None = None  # None: it was not brought to its end
-        self.valid = True  # the pattern was a regular expression, or a plain text
+        self.stats: ScanStats | None = None  # None: it was not brought to its end
+        self.is_pattern_valid = True  # the pattern was a regular expression, or a plain text
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """There is no room for more."""
-        return len(self.hits) >= MOST_HITS
+        return len(self.hits) >= MAX_HITS
 
 
 @tool(risk=Risk.READ, emoji="🔎", parallel=True, label="pattern", family="files")
@@ -62,71 +62,71 @@ async def search_files(
 
 
 async def search(
-    root: Path, pattern: str, path: str, glob: str, *, seconds: float = SECONDS
+    root: Path, pattern: str, path: str, glob: str, *, seconds: float = SEARCH_SECONDS
 ) -> str:
     """See `search_files`."""
-    name, start = await in_thread(lambda _stop: _opened(root, path))
-    found = Found()
+    name, start = await run_in_thread(lambda _stop: _open_start(root, path))
+    found = SearchResults()
     try:
-        if _SPECIAL.search(pattern):
-            await _apart(start, name, pattern, glob, seconds, found)
+        if _REGEX_CHARACTERS.search(pattern):
+            await _search_in_process(start, name, pattern, glob, seconds, found)
         else:
-            await _here(start, name, pattern, glob, seconds, found)
+            await _search_in_thread(start, name, pattern, glob, seconds, found)
     finally:
         os.close(start)
-    return _told(found, pattern, seconds)
+    return _format_results(found, pattern, seconds)
 
 
-def _opened(root: Path, path: str) -> tuple[str, int]:
-    with entered(root) as workspace:
-        return workspace.name(path), workspace.open(path)
+def _open_start(root: Path, path: str) -> tuple[str, int]:
+    with open_workspace(root) as workspace:
+        return workspace.relative_name(path), workspace.open(path)
 
 
-async def _here(
-    start: int, name: str, pattern: str, glob: str, seconds: float, found: Found
+async def _search_in_thread(
+    start: int, name: str, pattern: str, glob: str, seconds: float, found: SearchResults
 ) -> None:
-    def work(stop: Stop) -> None:
-        tally = Tally()
-        for hit in scan.scan(start, name, glob, scan.plain(pattern), tally, stop.is_set):
+    def work(stop: StopEvent) -> None:
+        tally = ScanStats()
+        for hit in scan.scan(start, name, glob, scan.match_text(pattern), tally, stop.is_set):
             found.hits.append(hit)
-            if found.full:
+            if found.is_full:
                 return
         if not stop.is_set():
-            found.tally = tally
+            found.stats = tally
 
-    stop = Stop()
+    stop = StopEvent()
     timer = asyncio.get_running_loop().call_later(seconds, stop.set)
     try:
-        await in_thread(work, stop)
+        await run_in_thread(work, stop)
     finally:
         timer.cancel()
 
 
-async def _apart(
-    start: int, name: str, pattern: str, glob: str, seconds: float, found: Found
+async def _search_in_process(
+    start: int, name: str, pattern: str, glob: str, seconds: float, found: SearchResults
 ) -> None:
-    order = scan.Order(start, name, glob, pattern)
+    order = scan.ScanRequest(start, name, glob, pattern)
     try:
         async with asyncio.timeout(seconds), _scanner(start) as process:
             orders = cast("asyncio.StreamWriter", process.stdin)
             orders.write(json.dumps(order).encode())
             orders.close()
-            await _read(cast("asyncio.StreamReader", process.stdout), found)
+            await _read_results(cast("asyncio.StreamReader", process.stdout), found)
     except TimeoutError:
         pass
 
 
-async def _read(lines: asyncio.StreamReader, found: Found) -> None:
+async def _read_results(lines: asyncio.StreamReader, found: SearchResults) -> None:
     async for line in lines:
         said = json.loads(line)
         if isinstance(said, bool):
-            found.valid = said
+            found.is_pattern_valid = said
         elif len(said) == len(Hit._fields):
             found.hits.append(Hit(*said))
-            if found.full:
+            if found.is_full:
                 return
         else:
-            found.tally = Tally(*said)
+            found.stats = ScanStats(*said)
 
 
 @asynccontextmanager
@@ -148,17 +148,19 @@ async def _scanner(start: int) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-def _told(found: Found, pattern: str, seconds: float) -> str:
-    notes = [many(len(found.hits), "match", "es") if found.hits else f"Nothing matches {pattern!r}"]
-    if found.full:
+def _format_results(found: SearchResults, pattern: str, seconds: float) -> str:
+    notes = [
+        pluralize(len(found.hits), "match", "es") if found.hits else f"Nothing matches {pattern!r}"
+    ]
+    if found.is_full:
         notes = [f"The first {len(found.hits):,} matches; narrow the search to see others"]
-    elif found.tally is None:
+    elif found.stats is None:
         notes.append(f"given up after {seconds:g} s: search in fewer files, or more simply")
-    if found.tally is not None:
-        notes[0] += f" in {many(found.tally.files, 'file')} searched"
-        if found.tally.skipped:
-            notes.append(f"{many(found.tally.skipped, 'file')} too large or not readable")
-    if not found.valid:
+    if found.stats is not None:
+        notes[0] += f" in {pluralize(found.stats.files, 'file')} searched"
+        if found.stats.skipped:
+            notes.append(f"{pluralize(found.stats.skipped, 'file')} too large or not readable")
+    if not found.is_pattern_valid:
         notes.append("not a regular expression, so it was searched for as plain text")
     lines = [f"{hit.path}:{hit.line}: {hit.text}" for hit in found.hits]
     return "\n".join([f"[{'; '.join(notes)}]", *lines])

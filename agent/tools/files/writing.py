@@ -3,16 +3,16 @@
 from collections.abc import Callable
 
 from agent.errors import ToolError
-from agent.tools.blocking import Stop, in_thread
-from agent.tools.confine import Workspace, entered, relative
+from agent.tools.blocking import StopEvent, run_in_thread
+from agent.tools.confine import Workspace, open_workspace, relative_path
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
-from agent.tools.drafts import LARGEST, Draft
-from agent.tools.files.nearest import hint
+from agent.tools.drafts import MAX_DRAFT_BYTES, FileDraft
+from agent.tools.files.nearest import explain_mismatch
 from agent.tools.files.reading import is_binary
-from agent.tools.text import encoded, lines_in, many, quoted
+from agent.tools.text import count_lines, encode_utf8, pluralize, quote
 
-_MOST_PLACES = 10  # named in a message
+_MAX_LISTED_LINES = 10  # named in a message
 
 
 @tool(risk=Risk.WRITE, emoji="📝", label="path", touches="path", grows="content", family="files")
@@ -27,10 +27,10 @@ async def write_file(context: ToolContext, path: str, content: str, more: bool =
             finished by write_file_continue, and nothing is at `path` until then.
     """
     if not more:
-        return await _write(context, path, content)
-    relative(context.workspace, path)
+        return await _write_whole(context, path, content)
+    relative_path(context.workspace, path)
     draft = await context.drafts.begin(path, content, context.idempotency_key)
-    return _kept(draft)
+    return _describe_draft(draft)
 
 
 @tool(risk=Risk.WRITE, emoji="📝", label="draft_id", grows="content", family="files")
@@ -49,9 +49,9 @@ async def write_file_continue(
     drafts, key = context.drafts, context.idempotency_key
     draft = await drafts.extend(draft_id, content, after, key)
     if not final:
-        return _kept(draft)
+        return _describe_draft(draft)
     try:
-        said = await _write(context, draft.path, await drafts.text(draft_id))
+        said = await _write_whole(context, draft.path, await drafts.read_text(draft_id))
     except ToolError as error:
         msg = (
             f"{error} The part was added to draft {draft_id}, which is whole now: to try again, "
@@ -80,61 +80,63 @@ async def edit_file(
         all: True to replace every place where `old` stands.
     """
 
-    def work(workspace: Workspace, stop: Stop) -> str:
-        content, state = workspace.read(path, LARGEST)
-        text = _text_of(path, content)
-        places = _places(path, text, old, new, every=all)
+    def work(workspace: Workspace, stop: StopEvent) -> str:
+        content, state = workspace.read(path, MAX_DRAFT_BYTES)
+        text = _decode_text(path, content)
+        places = _find_matches(path, text, old, new, every=all)
         changed = text.replace(old, new)
-        data = _sized(changed)
+        data = _encode_limited(changed)
         token = context.idempotency_key
-        workspace.write(path, data, token, given_up=stop.is_set, since=state)
+        workspace.write(path, data, token, is_cancelled=stop.is_set, expected_state=state)
         where = f" (line {places[0]})" if len(places) == 1 else ""
-        return f"Replaced {many(len(places), 'place')}{where}. {_measure(path, changed, data)}"
+        return f"Replaced {pluralize(len(places), 'place')}{where}. {_describe_size(path, changed, data)}"
 
-    return await _changed(context, path, work)
+    return await _run_write(context, path, work)
 
 
-async def _write(context: ToolContext, path: str, content: str) -> str:
-    def work(workspace: Workspace, stop: Stop) -> str:
-        data = _sized(content)
+async def _write_whole(context: ToolContext, path: str, content: str) -> str:
+    def work(workspace: Workspace, stop: StopEvent) -> str:
+        data = _encode_limited(content)
         token = context.idempotency_key
-        replaced = workspace.write(path, data, token, given_up=stop.is_set)
-        return f"{'Replaced' if replaced else 'Written'}. {_measure(path, content, data)}"
+        replaced = workspace.write(path, data, token, is_cancelled=stop.is_set)
+        return f"{'Replaced' if replaced else 'Written'}. {_describe_size(path, content, data)}"
 
-    return await _changed(context, path, work)
+    return await _run_write(context, path, work)
 
 
-async def _changed(context: ToolContext, path: str, work: Callable[[Workspace, Stop], str]) -> str:
+async def _run_write(
+    context: ToolContext, path: str, work: Callable[[Workspace, StopEvent], str]
+) -> str:
     """Do the work; drafts of the same file are then out of date."""
 
-    def inside(stop: Stop) -> str:
-        with entered(context.workspace, create=True) as workspace:
+    def inside(stop: StopEvent) -> str:
+        with open_workspace(context.workspace, create=True) as workspace:
             return work(workspace, stop)
 
-    said = await in_thread(inside)
-    target = relative(context.workspace, path)
-    for draft in await context.drafts.kept():
-        if _target(context, draft) == target:
+    said = await run_in_thread(inside)
+    target = relative_path(context.workspace, path)
+    for draft in await context.drafts.list_drafts():
+        if _draft_target(context, draft) == target:
             await context.drafts.discard(draft.id)
     return said
 
 
-def _target(context: ToolContext, draft: Draft) -> str | None:
+def _draft_target(context: ToolContext, draft: FileDraft) -> str | None:
     try:
-        return relative(context.workspace, draft.path)
+        return relative_path(context.workspace, draft.path)
     except ToolError:
         return None
 
 
-def _sized(content: str) -> bytes:
-    data = encoded(content)
-    if len(data) > LARGEST:
-        msg = f"Nothing was written: a file may have at most {LARGEST:,} bytes."
+def _encode_limited(content: str) -> bytes:
+    data = encode_utf8(content)
+    if len(data) > MAX_DRAFT_BYTES:
+        msg = f"Nothing was written: a file may have at most {MAX_DRAFT_BYTES:,} bytes."
         raise ToolError(msg)
     return data
 
 
-def _text_of(path: str, content: bytes) -> str:
+def _decode_text(path: str, content: bytes) -> str:
     try:
         if not is_binary(content):
             return content.decode()
@@ -144,7 +146,7 @@ def _text_of(path: str, content: bytes) -> str:
     raise ToolError(msg)
 
 
-def _places(path: str, text: str, old: str, new: str, *, every: bool) -> list[int]:
+def _find_matches(path: str, text: str, old: str, new: str, *, every: bool) -> list[int]:
     """Give the lines in which `old` begins; an error unless they are what was meant."""
     if not old:
         msg = "`old` is empty; use write_file to write a whole file."
@@ -152,22 +154,22 @@ def _places(path: str, text: str, old: str, new: str, *, every: bool) -> list[in
     if old == new:
         msg = "`old` and `new` are the same; nothing was changed."
         raise ToolError(msg)
-    lines = _lines_of(text, old)
+    lines = _match_lines(text, old)
     if not lines:
-        msg = f"`old` does not stand in {path}; nothing was changed. {hint(text, old)}".rstrip()
+        msg = f"`old` does not stand in {path}; nothing was changed. {explain_mismatch(text, old)}".rstrip()
         raise ToolError(msg)
     if len(lines) > 1 and not every:
-        named = ", ".join(str(line) for line in lines[:_MOST_PLACES])
+        named = ", ".join(str(line) for line in lines[:_MAX_LISTED_LINES])
         msg = (
             f"`old` stands in {path} {len(lines)} times (lines {named}"
-            f"{', …' if len(lines) > _MOST_PLACES else ''}); nothing was changed. "
+            f"{', …' if len(lines) > _MAX_LISTED_LINES else ''}); nothing was changed. "
             "Give more of the text around it, or all=true."
         )
         raise ToolError(msg)
     return lines
 
 
-def _lines_of(text: str, old: str) -> list[int]:
+def _match_lines(text: str, old: str) -> list[int]:
     lines: list[int] = []
     line, seen = 1, 0
     at = text.find(old)
@@ -179,13 +181,13 @@ def _lines_of(text: str, old: str) -> list[int]:
     return lines
 
 
-def _measure(path: str, text: str, data: bytes) -> str:
-    return f"{path} has {many(lines_in(text), 'line')}, {many(len(data), 'byte')}."
+def _describe_size(path: str, text: str, data: bytes) -> str:
+    return f"{path} has {pluralize(count_lines(text), 'line')}, {pluralize(len(data), 'byte')}."
 
 
-def _kept(draft: Draft) -> str:
+def _describe_draft(draft: FileDraft) -> str:
     return (
-        f"Draft {draft.id} of {draft.path} now has {many(draft.size, 'character')}, "
-        f"{many(draft.lines, 'line')}; nothing is at {draft.path} yet. It ends with "
-        f"{quoted(draft.tail)}. Go on with write_file_continue, final=true in the last part."
+        f"Draft {draft.id} of {draft.path} now has {pluralize(draft.size, 'character')}, "
+        f"{pluralize(draft.lines, 'line')}; nothing is at {draft.path} yet. It ends with "
+        f"{quote(draft.tail)}. Go on with write_file_continue, final=true in the last part."
     )

@@ -11,15 +11,15 @@ from jsonschema.validators import Draft202012Validator, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from agent.tools.mcp.contract import Arguments
+from agent.tools.mcp.contract import CallArguments
 
-_MOST_ERRORS = 3
-_LONGEST = 200  # characters of one error
+_MAX_ERRORS = 3
+_MAX_ERROR_LENGTH = 200  # characters of one error
 
 _log = logging.getLogger(__name__)
 
 
-def checker(tool: str, schema: dict[str, Any]) -> Callable[[Arguments], str | None]:
+def make_checker(tool: str, schema: dict[str, Any]) -> Callable[[CallArguments], str | None]:
     """Make what says how arguments do not fit; the schema is compiled at the first call, once.
 
     A schema that cannot be used lets everything pass: the server looks at the arguments itself.
@@ -31,18 +31,20 @@ def checker(tool: str, schema: dict[str, Any]) -> Callable[[Arguments], str | No
         try:
             kind.check_schema(schema)
         except SchemaError as error:
-            _log.warning("the schema of %s is not valid: %s", tool, error.message[:_LONGEST])
+            _log.warning(
+                "the schema of %s is not valid: %s", tool, error.message[:_MAX_ERROR_LENGTH]
+            )
             return None
         # The empty registry: a schema must not make us fetch what it refers to.
         made: Validator = kind(_without_patterns(schema), registry=Registry())
         return made
 
-    def check(arguments: Arguments) -> str | None:
+    def check(arguments: CallArguments) -> str | None:
         judge = validator()
         if judge is None:
             return None
         try:
-            return _complaint(judge.iter_errors(arguments))
+            return _describe_errors(judge.iter_errors(arguments))
         except Unresolvable as error:
             _log.warning("the schema of %s cannot be used: %s", tool, error)
             return None
@@ -58,36 +60,36 @@ def _without_patterns(schema: dict[str, Any]) -> dict[str, Any]:
     left_out = {"pattern"} if isinstance(schema.get("pattern"), str) else set()
     if "patternProperties" in schema:  # without them nothing is known of further names
         left_out |= {"patternProperties", "additionalProperties", "unevaluatedProperties"}
-    return {key: _part(key, value) for key, value in schema.items() if key not in left_out}
+    return {key: _strip_value(key, value) for key, value in schema.items() if key not in left_out}
 
 
-def _part(key: str, value: object) -> object:
-    if key in _VALUES:
+def _strip_value(key: str, value: object) -> object:
+    if key in _VALUE_KEYS:
         return value
     if isinstance(value, list):
-        return [_part("", each) for each in value]
+        return [_strip_value("", each) for each in value]
     if not isinstance(value, dict):
         return value
-    if key in _NAMED:
-        return {name: _part("", each) for name, each in value.items()}
+    if key in _SCHEMA_MAP_KEYS:
+        return {name: _strip_value("", each) for name, each in value.items()}
     return _without_patterns(value)
 
 
-_VALUES = frozenset({"const", "default", "enum", "examples"})
+_VALUE_KEYS = frozenset({"const", "default", "enum", "examples"})
 """What stands here is compared, not applied."""
 
-_NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_SCHEMA_MAP_KEYS = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
 """Schemas by names, and a name may be `pattern`."""
 
 
-def _complaint(errors: Iterable[ValidationError]) -> str | None:
-    found = [error for error, _ in zip(errors, range(_MOST_ERRORS), strict=False)]
-    return "; ".join(_words(error) for error in found) or None
+def _describe_errors(errors: Iterable[ValidationError]) -> str | None:
+    found = [error for error, _ in zip(errors, range(_MAX_ERRORS), strict=False)]
+    return "; ".join(_describe_error(error) for error in found) or None
 
 
-def _words(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     message = error.message
-    if len(message) > _LONGEST:  # it quotes the value
-        message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
+    if len(message) > _MAX_ERROR_LENGTH:  # it quotes the value
+        message = f"{message[: _MAX_ERROR_LENGTH // 2]} … {message[-_MAX_ERROR_LENGTH // 2 :]}"
     where = error.json_path.removeprefix("$").removeprefix(".")
     return f"{where}: {message}" if where else message

@@ -8,51 +8,51 @@ import msgspec
 
 from agent.settings import McpSettings
 
-Arguments = dict[str, Any]
+CallArguments = dict[str, Any]
 
 
-class NotSent(Exception):
+class CallNotSent(Exception):
     """The call certainly did not reach the server."""
 
 
-class Unclear(Exception):
+class CallOutcomeUnclear(Exception):
     """Nobody knows whether the call had its effect."""
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedTool(msgspec.Struct, frozen=True):
     """A tool as its server lists it."""
 
     name: str
     description: str
     schema: dict[str, Any]  # of its arguments
     read_only: bool  # as the server says
-    check: Callable[[Arguments], str | None]  # what is wrong with arguments, see `schema`
+    check: Callable[[CallArguments], str | None]  # what is wrong with arguments, see `schema`
 
 
-class Hears(Protocol):
+class ServerListener(Protocol):
     """Is told by a connection what happens on it."""
 
-    def look_again(self) -> None:
+    def on_tools_changed(self) -> None:
         """The server's tools may have changed, or it may be gone."""
         ...
 
-    def ended(self) -> None:
+    def on_disconnected(self) -> None:
         """The server is gone."""
         ...
 
-    def said(self, line: str) -> None:
+    def on_stderr_line(self, line: str) -> None:
         """The server wrote this on its standard error."""
         ...
 
 
-class Session(Protocol):
+class McpSession(Protocol):
     """A connection to a server."""
 
-    async def tools(self) -> tuple[Listed, ...]:
+    async def list_tools(self) -> tuple[ListedTool, ...]:
         """Ask for all tools."""
         ...
 
-    async def call(self, tool: str, arguments: Arguments, key: str) -> str:
+    async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
         """Carry out a call once, and give its result.
 
         Raises:
@@ -63,5 +63,5 @@ class Session(Protocol):
         ...
 
 
-Connect = Callable[[McpSettings, Hears], AbstractAsyncContextManager[Session]]
+Connect = Callable[[McpSettings, ServerListener], AbstractAsyncContextManager[McpSession]]
 """Connects to a server; whatever the package raises comes out as it is."""

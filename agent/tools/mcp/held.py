@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 @contextlib.asynccontextmanager
-async def held(
-    context: AbstractAsyncContextManager[T], lost: Callable[[], None]
+async def hold_context(
+    context: AbstractAsyncContextManager[T], on_lost: Callable[[], None]
 ) -> AsyncIterator[T]:
     """Enter a context, and leave it with the block; being cancelled waits until it is left.
 
@@ -36,7 +36,7 @@ async def held(
                 await enough.wait()
         finally:
             if inside and not enough.is_set():
-                lost()
+                on_lost()
             entered.set()  # or never will be
 
     holder = loop.create_task(hold())
@@ -50,11 +50,11 @@ async def held(
             holder.cancel()
         limit = loop.call_later(LEAVE_SECONDS, holder.cancel)
         holder.add_done_callback(lambda _: limit.cancel())
-        await _ended(holder)
+        await _wait_until_done(holder)
     holder.result()
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _wait_until_done(task: asyncio.Task[None]) -> None:
     """Wait until it has; only then be cancelled."""
     cancelled = None
     while not task.done():

@@ -10,20 +10,22 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-LONGEST = 64  # what all model services take
+MAX_NAME_LENGTH = 64  # what all model services take
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-_MARK = 8  # letters
+_HASH_LENGTH = 8  # letters
 
-Source = tuple[str, str]
+ToolSource = tuple[str, str]
 """A server and its name for a tool."""
 
 
-def joined_names(sources: Iterable[Source], taken: Collection[str] = ()) -> dict[Source, str]:
+def assign_names(
+    sources: Iterable[ToolSource], taken: Collection[str] = ()
+) -> dict[ToolSource, str]:
     """Give each tool a name of its own that model services take and that is not `taken`."""
     tries = dict.fromkeys(sources, 0)
     while True:
-        names = {source: _name(source, number) for source, number in tries.items()}
+        names = {source: _candidate_name(source, number) for source, number in tries.items()}
         clashes = _clashes(names, taken)
         if not clashes:
             return names
@@ -34,32 +36,32 @@ def joined_names(sources: Iterable[Source], taken: Collection[str] = ()) -> dict
                 tries[source] += tries[source] == most
 
 
-def _clashes(names: dict[Source, str], taken: Collection[str]) -> list[list[Source]]:
+def _clashes(names: dict[ToolSource, str], taken: Collection[str]) -> list[list[ToolSource]]:
     by_name = defaultdict(list)
     for source, name in names.items():
         by_name[name].append(source)
     return [several for name, several in by_name.items() if len(several) > 1 or name in taken]
 
 
-def _name(source: Source, number: int) -> str:
+def _candidate_name(source: ToolSource, number: int) -> str:
     server, tool = source
     if number == 0:
-        return _valid(tool)
+        return _valid_name(tool)
     if number == 1:
-        return _valid(f"{server}_{tool}")
-    return _marked(f"{server}_{tool}", f"{number}\n{server}\n{tool}")
+        return _valid_name(f"{server}_{tool}")
+    return _hashed_name(f"{server}_{tool}", f"{number}\n{server}\n{tool}")
 
 
-def _valid(name: str) -> str:
-    valid = _plain(name)
-    return valid if len(valid) <= LONGEST else _marked(name, name)
+def _valid_name(name: str) -> str:
+    valid = _sanitize(name)
+    return valid if len(valid) <= MAX_NAME_LENGTH else _hashed_name(name, name)
 
 
-def _marked(name: str, meaning: str) -> str:
-    mark = hashlib.sha256(meaning.encode(errors="surrogatepass")).hexdigest()[:_MARK]
-    return f"{_plain(name)[: LONGEST - _MARK - 1]}_{mark}"
+def _hashed_name(name: str, meaning: str) -> str:
+    mark = hashlib.sha256(meaning.encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return f"{_sanitize(name)[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{mark}"
 
 
-def _plain(name: str) -> str:
+def _sanitize(name: str) -> str:
     # Calls of tools whose names begin with _ are not shown to anybody: no stranger hides so.
     return _NOT_IN_NAMES.sub("_", name).lstrip("_") or "tool"

@@ -16,16 +16,16 @@ from mcp_types import (
 )
 
 from agent.errors import ToolError
-from sessions.values.size import in_words
+from sessions.values.size import format_size
 
 
-def text_of(result: CallToolResult) -> str:
+def result_text(result: CallToolResult) -> str:
     """Give the result's text; what is no text becomes a line that says what it is.
 
     Raises:
         ToolError: The server says that the call failed.
     """
-    parts = [line for part in result.content for line in _lines(part)]
+    parts = [line for part in result.content for line in _content_lines(part)]
     if result.structured_content is not None and not _has_text(result):
         parts.append(msgspec.json.encode(result.structured_content).decode())
     text = "\n".join(parts)
@@ -38,33 +38,33 @@ def _has_text(result: CallToolResult) -> bool:
     return any(isinstance(part, TextContent) and part.text for part in result.content)
 
 
-def _lines(part: ContentBlock) -> Iterator[str]:
+def _content_lines(part: ContentBlock) -> Iterator[str]:
     match part:
         case TextContent():
             yield part.text
         case ImageContent():
-            yield f"[image {part.mime_type}, {in_words(_decoded(part.data))}]"
+            yield f"[image {part.mime_type}, {format_size(_decoded_size(part.data))}]"
         case AudioContent():
-            yield f"[audio {part.mime_type}, {in_words(_decoded(part.data))}]"
+            yield f"[audio {part.mime_type}, {format_size(_decoded_size(part.data))}]"
         case ResourceLink():
-            yield f"[resource {part.uri}{_kind(part.mime_type)}]"
+            yield f"[resource {part.uri}{_type_suffix(part.mime_type)}]"
         case EmbeddedResource():
-            yield from _held(part.resource)
+            yield from _resource_lines(part.resource)
 
 
-def _held(resource: TextResourceContents | BlobResourceContents) -> Iterator[str]:
-    what = f"resource {resource.uri}{_kind(resource.mime_type)}"
+def _resource_lines(resource: TextResourceContents | BlobResourceContents) -> Iterator[str]:
+    what = f"resource {resource.uri}{_type_suffix(resource.mime_type)}"
     if isinstance(resource, BlobResourceContents):
-        yield f"[{what}, {in_words(_decoded(resource.blob))}]"
+        yield f"[{what}, {format_size(_decoded_size(resource.blob))}]"
     else:  # many servers give what they read in this form
         yield f"[{what}]"
         yield resource.text
 
 
-def _kind(mime_type: str | None) -> str:
+def _type_suffix(mime_type: str | None) -> str:
     return f" {mime_type}" if mime_type else ""
 
 
-def _decoded(base64: str) -> int:
+def _decoded_size(base64: str) -> int:
     """Count the bytes that are encoded so."""
     return len(base64.rstrip("=")) * 3 // 4

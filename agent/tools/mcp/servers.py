@@ -9,16 +9,16 @@ from agent.model.contract import ToolSchema
 from agent.settings import McpSettings
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.mcp import shown
-from agent.tools.mcp.contract import Arguments, Listed
-from agent.tools.mcp.link import Link
-from agent.tools.mcp.names import joined_names
+from agent.tools.mcp.contract import CallArguments, ListedTool
+from agent.tools.mcp.link import McpConnection
+from agent.tools.mcp.names import assign_names
 from sessions.values.clock import Clock
 
 START_SECONDS = 5.0  # the daemon waits no longer for its servers
 _EMOJI = "🔌"
 
 
-class _Owners(asyncio.TaskGroup):
+class _ConnectionTasks(asyncio.TaskGroup):
     """The tasks that hold the connections; they end with the block.
 
     What the block raises stays as it is, so that its callers need not know of this group.
@@ -26,11 +26,13 @@ class _Owners(asyncio.TaskGroup):
 
     def __init__(self) -> None:
         super().__init__()
-        self._owned: list[tuple[Link, asyncio.Task[None]]] = []
+        self._connection_tasks: list[tuple[McpConnection, asyncio.Task[None]]] = []
 
-    def own(self, link: Link) -> None:
+    def keep_connected(self, connection: McpConnection) -> None:
         """Keep a server connected as long as the block lasts."""
-        self._owned.append((link, self.create_task(link.run(), name=f"mcp {link.name}")))
+        self._connection_tasks.append(
+            (connection, self.create_task(connection.run(), name=f"mcp {connection.name}"))
+        )
 
     async def __aexit__(
         self,
@@ -38,8 +40,8 @@ class _Owners(asyncio.TaskGroup):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for link, task in self._owned:
-            link.leave()
+        for link, task in self._connection_tasks:
+            link.stop()
             task.cancel()
         if isinstance(error, asyncio.CancelledError):
             await super().__aexit__(kind, error, trace)
@@ -55,13 +57,16 @@ class McpServers:
         settings: Sequence[McpSettings],
         clock: Clock,
         *,
-        taken: Collection[str] = (),
+        taken_names: Collection[str] = (),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         start_seconds: float = START_SECONDS,
     ) -> None:
         """`taken` are the names of all other tools, whether they are enabled or not."""
-        self._links = [Link(each, clock, changed=self._forget, sleep=sleep) for each in settings]
-        self._taken = frozenset(taken)
+        self._connections = [
+            McpConnection(each, clock, on_change=self._clear_tools, sleep=sleep)
+            for each in settings
+        ]
+        self._taken_names = frozenset(taken_names)
         self._start_seconds = start_seconds
         self._tools: tuple[Tool, ...] | None = ()
 
@@ -71,57 +76,60 @@ class McpServers:
 
         It begins when each was tried once, or after `start_seconds`.
         """
-        async with _Owners() as group:
-            for link in self._links:
-                group.own(link)
-            await self._first_chances()
+        async with _ConnectionTasks() as group:
+            for link in self._connections:
+                group.keep_connected(link)
+            await self._wait_first_attempts()
             yield
 
     def tools(self) -> tuple[Tool, ...]:
         """Those of the servers that are connected, as a turn may use them."""
         if self._tools is None:
-            self._tools = tuple(self._made())
+            self._tools = tuple(self._build_tools())
         return self._tools
 
     def status(self) -> dict[str, str]:
         """How each server stands, in a few words."""
-        return {link.name: link.status for link in self._links}
+        return {link.name: link.status for link in self._connections}
 
-    async def _first_chances(self) -> None:
+    async def _wait_first_attempts(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._start_seconds):
-                for link in self._links:
-                    await link.tried.wait()
+                for link in self._connections:
+                    await link.first_attempt_done.wait()
 
-    def _forget(self) -> None:
+    def _clear_tools(self) -> None:
         self._tools = None
 
-    def _made(self) -> Iterator[Tool]:
+    def _build_tools(self) -> Iterator[Tool]:
         # A server that is away keeps its tools' names, so that another's do not change meanwhile.
-        names = joined_names(
-            ((link.name, tool.name) for link in self._links for tool in link.tools), self._taken
+        names = assign_names(
+            ((link.name, tool.name) for link in self._connections for tool in link.tools),
+            self._taken_names,
         )
-        for link in self._links:
+        for link in self._connections:
             if link.connected:
                 for tool in link.tools:
-                    yield _tool(link, tool, names[link.name, tool.name])
+                    yield _build_tool(link, tool, names[link.name, tool.name])
 
 
-def _tool(link: Link, listed: Listed, name: str) -> Tool:
-    async def call(arguments: Arguments, context: ToolContext) -> str:
-        return await link.call(listed, name, arguments, context.idempotency_key)
+def _build_tool(connection: McpConnection, listed: ListedTool, name: str) -> Tool:
+    async def call(arguments: CallArguments, context: ToolContext) -> str:
+        return await connection.call(listed, name, arguments, context.idempotency_key)
 
     return Tool(
         name=name,
         risk=Risk.READ if listed.read_only else Risk.NET,
         schema=ToolSchema(
-            name, shown.description(listed.description, link.name), shown.parameters(listed.schema)
+            name,
+            shown.shorten_description(listed.description, connection.name),
+            shown.shrink_schema(listed.schema),
         ),
         arguments=dict,
         call=call,
         emoji=_EMOJI,
         parallel=listed.read_only,
-        label=shown.label(listed.schema),
+        label=shown.label_argument(listed.schema),
         sends=not listed.read_only,
         check=listed.check,
     )

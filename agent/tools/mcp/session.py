@@ -29,47 +29,53 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent.errors import ToolError
 from agent.settings import McpSettings
-from agent.tools.mcp.arguments import checker
-from agent.tools.mcp.contract import Arguments, Hears, Listed, NotSent, Unclear
-from agent.tools.mcp.results import text_of
-from agent.tools.mcp.transports import NOT_SENT, UNCLEAR, transport
+from agent.tools.mcp.arguments import make_checker
+from agent.tools.mcp.contract import (
+    CallArguments,
+    CallNotSent,
+    CallOutcomeUnclear,
+    ListedTool,
+    ServerListener,
+)
+from agent.tools.mcp.results import result_text
+from agent.tools.mcp.transports import NOT_SENT, UNCLEAR, open_transport
 
 IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
 """Where a call carries what is the same for a repeat of the very same call."""
 
-MOST_TOOLS = 500
-_MOST_PAGES = 100
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds until changes are asked for again
+MAX_TOOLS = 500
+_MAX_PAGES = 100
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0  # seconds until changes are asked for again
 
-_ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
+_ANSWER_ADAPTER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
     CallToolResult | InputRequiredResult
 )
-_WHO = Implementation(name="holdfast", version=version("holdfast"))
+_CLIENT_INFO = Implementation(name="holdfast", version=version("holdfast"))
 
 
 class OfficialSession:
-    """See `Session`."""
+    """See `McpSession`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def tools(self) -> tuple[Listed, ...]:
-        """See `Session`."""
+    async def list_tools(self) -> tuple[ListedTool, ...]:
+        """See `McpSession`."""
         if self._client.server_capabilities.tools is None:
             return ()
-        listed: dict[str, Listed] = {}
+        listed: dict[str, ListedTool] = {}
         cursor = None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self._client.list_tools(cursor=cursor)
             for tool in page.tools:
-                listed.setdefault(tool.name, _listed(tool))
+                listed.setdefault(tool.name, _to_listed_tool(tool))
             cursor = page.next_cursor
-            if cursor is None or len(listed) >= MOST_TOOLS:
+            if cursor is None or len(listed) >= MAX_TOOLS:
                 break
-        return tuple(listed.values())[:MOST_TOOLS]
+        return tuple(listed.values())[:MAX_TOOLS]
 
-    async def call(self, tool: str, arguments: Arguments, key: str) -> str:
-        """See `Session`.
+    async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
+        """See `McpSession`.
 
         Not by the package's own `call_tool`: that repeats calls, and throws away results that do
         not fit the tool's output schema although the call has had its effect.
@@ -78,35 +84,39 @@ class OfficialSession:
         request = CallToolRequest(
             params=CallToolRequestParams(name=tool, arguments=arguments, _meta=meta)
         )
-        with _in_our_words():
-            answer = await self._client.session.send_request(request, _ANSWER)
+        with _translate_errors():
+            answer = await self._client.session.send_request(request, _ANSWER_ADAPTER)
         if isinstance(answer, InputRequiredResult):
             msg = "It wants to ask its user something, which is not possible here."
             raise ToolError(msg)
-        return text_of(answer)
+        return result_text(answer)
 
 
 @contextlib.asynccontextmanager
-async def connected(settings: McpSettings, hears: Hears) -> AsyncIterator[OfficialSession]:
+async def connected(
+    settings: McpSettings, listener: ServerListener
+) -> AsyncIterator[OfficialSession]:
     """Connect to a server; see `Connect`."""
 
     async def hear(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            hears.look_again()
+            listener.on_tools_changed()
 
-    reached = transport(settings, hears)
+    reached = open_transport(settings, listener)
     async with (
-        Client(reached, cache=None, client_info=_WHO, message_handler=hear) as client,
+        Client(reached, cache=None, client_info=_CLIENT_INFO, message_handler=hear) as client,
         asyncio.TaskGroup() as group,
     ):
-        watching = group.create_task(_watch(client, hears), name=f"changes of {settings.name}")
+        watching = group.create_task(
+            _watch_changes(client, listener), name=f"changes of {settings.name}"
+        )
         try:
             yield OfficialSession(client)
         finally:
             watching.cancel()
 
 
-async def _watch(client: Client, hears: Hears) -> None:
+async def _watch_changes(client: Client, listener: ServerListener) -> None:
     """Ask a server of the newer protocol to tell of changes, again whenever it stops doing so.
 
     `hear` is told of each change; here it only matters that nothing was missed between two times.
@@ -116,40 +126,40 @@ async def _watch(client: Client, hears: Hears) -> None:
         tools and tools.list_changed
     ):
         return
-    pause = _FIRST_PAUSE
+    pause = _FIRST_PAUSE_SECONDS
     while True:
         with contextlib.suppress(MCPError, SubscriptionLost, TimeoutError):
             async with client.listen(tools_list_changed=True) as changes:
-                if pause > _FIRST_PAUSE:
-                    hears.look_again()
+                if pause > _FIRST_PAUSE_SECONDS:
+                    listener.on_tools_changed()
                 async for _ in changes:
                     pass
         await asyncio.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
 
 @contextlib.contextmanager
-def _in_our_words() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except MCPError as error:
         if error.code in {NOT_SENT, HEADER_MISMATCH}:
-            raise NotSent(error.message) from error
+            raise CallNotSent(error.message) from error
         if error.code in {UNCLEAR, CONNECTION_CLOSED}:
-            raise Unclear(error.message) from error
+            raise CallOutcomeUnclear(error.message) from error
         raise ToolError(error.message or f"It failed with the error {error.code}.") from error
     except ValidationError as error:
         msg = "its answer cannot be read"
-        raise Unclear(msg) from error
+        raise CallOutcomeUnclear(msg) from error
 
 
-def _listed(tool: Tool) -> Listed:
+def _to_listed_tool(tool: Tool) -> ListedTool:
     hints = tool.annotations
     title = tool.title or (hints.title if hints else None)
-    return Listed(
+    return ListedTool(
         name=tool.name,
         description=tool.description or title or "",
         schema=tool.input_schema,
         read_only=bool(hints and hints.read_only_hint),
-        check=checker(tool.name, tool.input_schema),
+        check=make_checker(tool.name, tool.input_schema),
     )

@@ -17,10 +17,10 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from agent.providers.transport.connections import tls
+from agent.providers.transport.connections import tls_context
 from agent.settings import McpSettings
-from agent.tools.mcp.contract import Hears
-from agent.tools.mcp.held import held
+from agent.tools.mcp.contract import ServerListener
+from agent.tools.mcp.held import hold_context
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams  # not promised to stay there
@@ -29,32 +29,36 @@ if TYPE_CHECKING:
 NOT_SENT = -47_001  # the request did not reach it, or was turned away
 UNCLEAR = -47_002  # it may have
 
-_LARGEST_EVENT = 32 * 1024 * 1024  # bytes
-_CHUNK = 64 * 1024
-_LONGEST_LINE = 2_000  # bytes
-_LAST_WORDS = 0.5  # seconds for what an ended program still wrote
-_NOTE = 10.0  # seconds for a message that nobody answers
-_GOODBYE = 3.0  # seconds for the word that we leave
-_SOCKETS = httpx2.Timeout(
+_MAX_EVENT_BYTES = 32 * 1024 * 1024  # bytes
+_READ_BYTES = 64 * 1024
+_MAX_LINE_BYTES = 2_000  # bytes
+_STDERR_GRACE_SECONDS = 0.5  # seconds for what an ended program still wrote
+_NOTIFICATION_SECONDS = 10.0  # seconds for a message that nobody answers
+_DELETE_SECONDS = 3.0  # seconds for the word that we leave
+_HTTP_TIMEOUT = httpx2.Timeout(
     30.0, connect=10.0, read=None, pool=10.0
 )  # how long a call takes is not theirs to judge
 # Servers often close what is idle for 5 s; a call that meets with that has an unclear outcome.
-_LIMITS = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
+_CONNECTION_LIMITS = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
 
 
 @contextlib.asynccontextmanager
-async def transport(settings: McpSettings, hears: Hears) -> "AsyncIterator[TransportStreams]":
+async def open_transport(
+    settings: McpSettings, listener: ServerListener
+) -> "AsyncIterator[TransportStreams]":
     """Reach a server in the way its settings say."""
-    open_streams = _requests(settings) if settings.url else _pipes(settings, hears)
+    open_streams = _http_streams(settings) if settings.url else _stdio_streams(settings, listener)
     async with open_streams as (read, write):
-        yield _Watched(read, hears.ended), write
+        yield _NotifyingStream(read, listener.on_disconnected), write
 
 
 # --- programs ------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
-async def _pipes(settings: McpSettings, hears: Hears) -> "AsyncIterator[TransportStreams]":
+async def _stdio_streams(
+    settings: McpSettings, listener: ServerListener
+) -> "AsyncIterator[TransportStreams]":
     """Start the program; at the end it is asked to go, then made to."""
     parameters = StdioServerParameters(
         command=settings.command or "",
@@ -64,15 +68,15 @@ async def _pipes(settings: McpSettings, hears: Hears) -> "AsyncIterator[Transpor
         encoding_error_handler="replace",  # one wrong byte is one message that cannot be read
     )
     async with (
-        _listened_to(hears.said) as errors,
-        held(stdio_client(parameters, errors), hears.ended) as streams,
+        _stderr_reader(listener.on_stderr_line) as errors,
+        hold_context(stdio_client(parameters, errors), listener.on_disconnected) as streams,
     ):
         errors.close()  # from here on only the program holds it
         yield streams
 
 
 @contextlib.asynccontextmanager
-async def _listened_to(said: Callable[[str], None]) -> AsyncIterator[TextIO]:
+async def _stderr_reader(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
     """Give a file; what is written to it is passed on line by line."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as source, os.fdopen(writing, "w") as sink:
@@ -82,49 +86,53 @@ async def _listened_to(said: Callable[[str], None]) -> AsyncIterator[TextIO]:
         )
         try:
             async with asyncio.TaskGroup() as group:
-                listening = group.create_task(_pass_on(reader, said), name="stderr of a server")
+                listening = group.create_task(
+                    _forward_lines(reader, on_line), name="stderr of a server"
+                )
                 try:
                     yield sink
                 finally:
                     sink.close()
-                    await asyncio.wait({listening}, timeout=_LAST_WORDS)
+                    await asyncio.wait({listening}, timeout=_STDERR_GRACE_SECONDS)
                     listening.cancel()
         finally:
             ears.close()
 
 
-async def _pass_on(reader: asyncio.StreamReader, said: Callable[[str], None]) -> None:
+async def _forward_lines(reader: asyncio.StreamReader, on_line: Callable[[str], None]) -> None:
     rest = b""
-    while chunk := await reader.read(_CHUNK):
+    while chunk := await reader.read(_READ_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            _say(line, said)
-        rest = rest[:_LONGEST_LINE]
-    _say(rest, said)
+            _forward_line(line, on_line)
+        rest = rest[:_MAX_LINE_BYTES]
+    _forward_line(rest, on_line)
 
 
-def _say(line: bytes, said: Callable[[str], None]) -> None:
-    text = line[:_LONGEST_LINE].decode(errors="replace").rstrip()
+def _forward_line(line: bytes, on_line: Callable[[str], None]) -> None:
+    text = line[:_MAX_LINE_BYTES].decode(errors="replace").rstrip()
     if text:
-        said(text)
+        on_line(text)
 
 
 # --- HTTP ----------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
-async def _requests(settings: McpSettings) -> "AsyncIterator[TransportStreams]":
+async def _http_streams(settings: McpSettings) -> "AsyncIterator[TransportStreams]":
     headers = {name: value.reveal() for name, value in settings.headers.items()}
     async with (
-        Requests(headers=headers, timeout=_SOCKETS, limits=_LIMITS, verify=tls()) as client,
+        McpHttpClient(
+            headers=headers, timeout=_HTTP_TIMEOUT, limits=_CONNECTION_LIMITS, verify=tls_context()
+        ) as client,
         streamable_http_client(
-            settings.url or "", http_client=client, max_sse_event_size=_LARGEST_EVENT
+            settings.url or "", http_client=client, max_sse_event_size=_MAX_EVENT_BYTES
         ) as streams,
     ):
         yield streams
 
 
-class _Envelope(msgspec.Struct):
+class _JsonRpcMessage(msgspec.Struct):
     """As much of a message as tells whether it wants an answer."""
 
     id: int | str | None = None
@@ -135,51 +143,58 @@ class _Envelope(msgspec.Struct):
         return self.id is not None and bool(self.method)
 
 
-class _Error(msgspec.Struct):
+class _JsonRpcError(msgspec.Struct):
     """As much of an answer as tells that it is the server's own."""
 
     jsonrpc: str
     error: msgspec.Raw
 
 
-class Requests(httpx2.AsyncClient):
+class McpHttpClient(httpx2.AsyncClient):
     """Gives an answer to every request, also where there is none: then it is an error as data."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - passed on
         """See `httpx2.AsyncClient`."""
         try:
-            async with asyncio.timeout(_patience(request)):
-                return await _judged(request, await super().send(request, **options))
+            async with asyncio.timeout(_header_timeout(request)):
+                return await _check_response(request, await super().send(request, **options))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            return _instead(request, NOT_SENT, f"it cannot be reached ({_reason(error)})")
+            return _error_response(
+                request, NOT_SENT, f"it cannot be reached ({_error_text(error)})"
+            )
         except (httpx2.TransportError, TimeoutError) as error:
-            return _instead(request, UNCLEAR, f"the connection broke ({_reason(error)})")
+            return _error_response(request, UNCLEAR, f"the connection broke ({_error_text(error)})")
 
 
-def _patience(request: httpx2.Request) -> float | None:
+def _header_timeout(request: httpx2.Request) -> float | None:
     """How long until there are headers. Others wait behind a message that nobody answers."""
     if request.method == "DELETE":
-        return _GOODBYE
-    if request.method != "POST" or msgspec.json.decode(request.content, type=_Envelope).is_call:
+        return _DELETE_SECONDS
+    if (
+        request.method != "POST"
+        or msgspec.json.decode(request.content, type=_JsonRpcMessage).is_call
+    ):
         return None
-    return _NOTE
+    return _NOTIFICATION_SECONDS
 
 
-async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+async def _check_response(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """Let answers of the server pass; put what a proxy or its front door says into our words."""
     if request.method != "POST" or not response.is_error:
         return response
     try:
-        msgspec.json.decode(await response.aread(), type=_Error)
+        msgspec.json.decode(await response.aread(), type=_JsonRpcError)
     except msgspec.DecodeError:
         pass
     else:
         return response
     code = UNCLEAR if response.is_server_error else NOT_SENT
-    return _instead(request, code, f"it answered HTTP {response.status_code}", response.status_code)
+    return _error_response(
+        request, code, f"it answered HTTP {response.status_code}", response.status_code
+    )
 
 
-def _instead(
+def _error_response(
     request: httpx2.Request, code: int, message: str, status: int = 503
 ) -> httpx2.Response:
     error = {"code": code, "message": message}
@@ -187,21 +202,21 @@ def _instead(
     return httpx2.Response(status, json=body, request=request)
 
 
-def _reason(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
 # --- both ----------------------------------------------------------------------------------------
 
 
-class _Watched:
+class _NotifyingStream:
     """A stream that tells when it is over."""
 
     def __init__(
-        self, stream: "ReadStream[SessionMessage | Exception]", ended: Callable[[], None]
+        self, stream: "ReadStream[SessionMessage | Exception]", on_end: Callable[[], None]
     ) -> None:
         self._stream = stream
-        self._ended = ended
+        self._on_end = on_end
 
     @property
     def last_context(self) -> object:
@@ -221,7 +236,7 @@ class _Watched:
         try:
             return await self._stream.__anext__()
         except StopAsyncIteration:
-            self._ended()
+            self._on_end()
             raise
 
     async def __aenter__(self) -> Self:

@@ -11,18 +11,18 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from gateway.http.api.asking import begun
-from gateway.http.api.chat_form import ChatForm, read_request
-from gateway.http.api.failures import NOT_NOW, NOT_STORED, Refused, no_model
+from gateway.http.api.asking import subscribe_to_answer
+from gateway.http.api.chat_form import ChatEncoder, read_request
+from gateway.http.api.failures import NOT_READY, NOT_STORED, RequestRefused, model_not_found
 from gateway.http.api.listing import Model, ModelList
-from gateway.http.api.requests import PLATFORM, Requests
+from gateway.http.api.requests import PLATFORM, ApiRequests
 from gateway.http.api.responses_routes import ResponsesRoutes
 from gateway.http.api.stream import AnswerResponse
-from gateway.http.auth import WRONG_KEY, shows_key
-from gateway.http.responses import refusal
+from gateway.http.auth import INVALID_API_KEY, has_valid_key
+from gateway.http.responses import failure_response
 from gateway.observe.redact import Redactor
 from gateway.turns.feeds import Feeds
-from gateway.turns.news import Told
+from gateway.turns.news import FeedNotice
 from platforms.core.contract import (
     Capabilities,
     File,
@@ -34,8 +34,8 @@ from platforms.core.contract import (
     Repeat,
     Unit,
 )
-from platforms.web.attachments import Attachments
-from sessions.conversation.actor import Unhandled
+from platforms.web.attachments import UploadFolder
+from sessions.conversation.actor import EventNotHandled
 from sessions.errors import StoreError
 from sessions.values.clock import Clock
 from sessions.values.secret import Secret
@@ -52,7 +52,7 @@ CAPABILITIES = Capabilities(
     command="`holdfast sessions {word}`",  # commands of a chat do not exist there
 )
 
-_Handler = Callable[[Request, Requests], Awaitable[ASGIApp]]
+_Handler = Callable[[Request, ApiRequests], Awaitable[ASGIApp]]
 
 
 class ApiAdapter:
@@ -69,26 +69,26 @@ class ApiAdapter:
         folder: Path,
         *,
         api_key: Secret | None,
-        keepalive: float,
+        keepalive_seconds: float,
         redactor: Redactor,
     ) -> None:
         self._feeds = feeds
         self._clock = clock
-        self._key = api_key
-        self._keepalive = keepalive
+        self._api_key = api_key
+        self._keepalive_seconds = keepalive_seconds
         self._redactor = redactor
-        self._pictures = Attachments(folder, clock)
-        self._requests: Requests | None = None
-        self._responses = ResponsesRoutes(clock, keepalive, redactor)
-        self._since = clock.now() // 1000
+        self._pictures = UploadFolder(folder, clock)
+        self._requests: ApiRequests | None = None
+        self._responses = ResponsesRoutes(clock, keepalive_seconds, redactor)
+        self._started_at = clock.now() // 1000
 
-    def open(self, requests: Requests) -> None:
+    def open(self, requests: ApiRequests) -> None:
         """From now on requests are taken."""
         self._requests = requests
 
-    async def keep(self, pieces: AsyncIterator[bytes]) -> tuple[str, int]:
+    async def store_picture(self, pieces: AsyncIterator[bytes]) -> tuple[str, int]:
         """Keep a picture until its turn fetches it."""
-        return await self._pictures.take(pieces)
+        return await self._pictures.save(pieces)
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:  # noqa: ARG002 - see `Requests`
         """See `Adapter`."""
@@ -99,9 +99,9 @@ class ApiAdapter:
         """See `Adapter`. Notices that answer a request reach whoever waits for its answer."""
         if isinstance(op, Post) and op.notice and op.op.startswith("n_"):
             origin, _, rest = op.op.removeprefix("n_").partition(".")
-            feed = self._feeds.known(origin)
+            feed = self._feeds.get(origin)
             if feed:
-                feed.tell(Told(rest.rpartition(".")[0], op.text))
+                feed.publish(FeedNotice(rest.rpartition(".")[0], op.text))
         return Receipt(message=op.op)
 
     def fetch(self, file: File) -> AsyncIterator[bytes]:
@@ -112,74 +112,80 @@ class ApiAdapter:
         """See `OffersRoutes`."""
         responses = self._responses
         return [
-            Route("/v1/chat/completions", self._inside(self._chat), methods=["POST"]),
-            Route("/v1/responses", self._inside(responses.create), methods=["POST"]),
-            Route("/v1/responses/{id}", self._inside(responses.one), methods=["GET", "DELETE"]),
-            Route("/v1/responses/{id}/cancel", self._inside(responses.cancel), methods=["POST"]),
-            Route("/v1/responses/{id}/input_items", self._inside(responses.input_items)),
-            Route("/v1/models", self._inside(self._models)),
-            Route("/v1/models/{name:path}", self._inside(self._model)),
+            Route("/v1/chat/completions", self._require_key(self._chat), methods=["POST"]),
+            Route("/v1/responses", self._require_key(responses.create), methods=["POST"]),
+            Route(
+                "/v1/responses/{id}",
+                self._require_key(responses.dispatch),
+                methods=["GET", "DELETE"],
+            ),
+            Route(
+                "/v1/responses/{id}/cancel", self._require_key(responses.cancel), methods=["POST"]
+            ),
+            Route("/v1/responses/{id}/input_items", self._require_key(responses.input_items)),
+            Route("/v1/models", self._require_key(self._models)),
+            Route("/v1/models/{name:path}", self._require_key(self._model)),
         ]
 
     # --- what is served -------------------------------------------------------------------------
 
-    async def _chat(self, request: Request, requests: Requests) -> ASGIApp:
-        asked, following = await begun(request, requests, read_request)
-        form = ChatForm(
+    async def _chat(self, request: Request, requests: ApiRequests) -> ASGIApp:
+        asked, following = await subscribe_to_answer(request, requests, read_request)
+        form = ChatEncoder(
             following.id,
             following.model,
             following.created,
-            usage=asked.usage,
-            sdk="x-stainless-lang" in request.headers,
+            include_usage=asked.include_usage,
+            chunk_like="x-stainless-lang" in request.headers,
         )
         return AnswerResponse(
             following,
             form,
             self._clock,
-            self._keepalive,
+            self._keepalive_seconds,
             stream=asked.stream,
             redactor=self._redactor,
         )
 
-    async def _models(self, _: Request, requests: Requests) -> ASGIApp:
-        listed = [self._described(*each) for each in requests.naming.listed()]
-        return _json(ModelList(data=listed))
+    async def _models(self, _: Request, requests: ApiRequests) -> ASGIApp:
+        listed = [self._describe_model(*each) for each in requests.model_resolver.list_models()]
+        return _json_response(ModelList(data=listed))
 
-    async def _model(self, request: Request, requests: Requests) -> ASGIApp:
+    async def _model(self, request: Request, requests: ApiRequests) -> ASGIApp:
         name = request.path_params["name"]
-        for known, provider in requests.naming.listed():
+        for known, provider in requests.model_resolver.list_models():
             if known == name:
-                return _json(self._described(known, provider))
-        raise Refused(no_model(name))
+                return _json_response(self._describe_model(known, provider))
+        raise RequestRefused(model_not_found(name))
 
-    def _described(self, name: str, provider: str) -> Model:
-        return Model(id=name, created=self._since, owned_by=provider)
+    def _describe_model(self, name: str, provider: str) -> Model:
+        return Model(id=name, created=self._started_at, owned_by=provider)
 
     # --- who is let in --------------------------------------------------------------------------
 
-    def _inside(self, handler: _Handler) -> Callable[[Request], Awaitable[ASGIApp]]:
+    def _require_key(self, handler: _Handler) -> Callable[[Request], Awaitable[ASGIApp]]:
         """Let in whoever has the key; every refusal is one that OpenAI's clients can read."""
 
         async def answer(request: Request) -> ASGIApp:
-            if not shows_key(request, self._key):
-                return refusal(WRONG_KEY)
+            if not has_valid_key(request, self._api_key):
+                return failure_response(INVALID_API_KEY)
             try:
-                return await handler(request, self._opened())
+                return await handler(request, self._require_requests())
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
-            except Refused as refused:
-                return refusal(refused.failure)
-            except (StoreError, Unhandled, OSError) as error:
+            except RequestRefused as refused:
+                return failure_response(refused.failure)
+            except (StoreError, EventNotHandled, OSError) as error:
                 log.warning("a request over HTTP was not stored: %s", error)
-                return refusal(NOT_STORED)
+                return failure_response(NOT_STORED)
 
         return answer
 
-    def _opened(self) -> Requests:
+    def _require_requests(self) -> ApiRequests:
         if self._requests is None:
-            raise Refused(NOT_NOW)
+            raise RequestRefused(NOT_READY)
         return self._requests
 
 
-def _json(body: msgspec.Struct) -> Response:
+def _json_response(body: msgspec.Struct) -> Response:
     return Response(msgspec.json.encode(body), media_type="application/json")

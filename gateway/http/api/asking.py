@@ -5,18 +5,18 @@ from collections.abc import Callable
 
 from starlette.requests import Request
 
-from gateway.http.api.asked import Asked
-from gateway.http.api.requests import Following, Requests
+from gateway.http.api.asked import ApiRequest
+from gateway.http.api.requests import ApiRequests, TurnSubscription
 
-_LARGE = 200_000  # bytes of a body that is read beside the loop
+_LARGE_BODY_BYTES = 200_000  # bytes of a body that is read beside the loop
 
 
-async def begun(
-    request: Request, requests: Requests, read: Callable[[bytes], Asked]
-) -> tuple[Asked, Following]:
+async def subscribe_to_answer(
+    request: Request, requests: ApiRequests, decode: Callable[[bytes], ApiRequest]
+) -> tuple[ApiRequest, TurnSubscription]:
     """Have a request answered; raises what `Requests.begin` raises."""
     body = await request.body()
-    asked = await asyncio.to_thread(read, body) if len(body) > _LARGE else read(body)
+    asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
     headers = request.headers
     session, key = headers.get("x-session-id", ""), headers.get("idempotency-key", "")
     return asked, await requests.begin(asked, session, key)

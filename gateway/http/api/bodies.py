@@ -6,39 +6,39 @@ from typing import TypeVar
 
 import msgspec
 
-from gateway.http.api.failures import Refused, unfit
+from gateway.http.api.failures import RequestRefused, invalid_request
 
-OWN_TOOLS = (
+TOOLS_NOT_SUPPORTED = (
     "The agent behind this API has tools of its own and cannot call those of a request; "
     "leave `tools` out."
 )
-_WHERE = re.compile(r"(?P<what>.*) - at `\$\.?(?P<param>[^`]*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
-_UNKNOWN = re.compile(r"Invalid value '(?P<kind>.*)'", re.DOTALL)
-_PART = re.compile(r"(?P<part>.+\.content\[.+\])\.type")
+_ERROR_WITH_PATH = re.compile(r"(?P<what>.*) - at `\$\.?(?P<param>[^`]*)`", re.DOTALL)
+_MISSING_FIELD = re.compile(r"Object missing required field `(?P<name>.*)`")
+_INVALID_VALUE = re.compile(r"Invalid value '(?P<kind>.*)'", re.DOTALL)
+_CONTENT_PART = re.compile(r"(?P<part>.+\.content\[.+\])\.type")
 
 B = TypeVar("B")
 
 
-def read_body(read: Callable[[bytes], B], content: bytes) -> B:
+def decode_body(decode: Callable[[bytes], B], content: bytes) -> B:
     """Read a body as its form reads it; raises `Refused` with what is wrong with it, and where."""
     try:
-        return read(content)
+        return decode(content)
     except msgspec.ValidationError as error:
-        found = _WHERE.fullmatch(str(error))
+        found = _ERROR_WITH_PATH.fullmatch(str(error))
         what, param = (found["what"], found["param"]) if found else (str(error), "")
-        raise _misfit(what, param) from error
+        raise _validation_error(what, param) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = "The body of this request is not JSON."
-        raise unfit(msg) from error
+        raise invalid_request(msg) from error
 
 
-def _misfit(what: str, param: str) -> Refused:
-    kind, part = _UNKNOWN.fullmatch(what), _PART.fullmatch(param)
+def _validation_error(what: str, param: str) -> RequestRefused:
+    kind, part = _INVALID_VALUE.fullmatch(what), _CONTENT_PART.fullmatch(param)
     if kind and part:
         msg = f"Parts of type “{kind['kind'][:80]}” are not taken here, only text and pictures."
-        return unfit(msg, part["part"])
-    if missing := _MISSING.fullmatch(what):
+        return invalid_request(msg, part["part"])
+    if missing := _MISSING_FIELD.fullmatch(what):
         where = f"{param}.{missing['name']}" if param else missing["name"]
-        return unfit(f"`{where}` is missing.", where, "missing_required_parameter")
-    return unfit(f"{what}.", param or None)
+        return invalid_request(f"`{where}` is missing.", where, "missing_required_parameter")
+    return invalid_request(f"{what}.", param or None)

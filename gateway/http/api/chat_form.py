@@ -6,8 +6,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from agent.model.usage import Usage
-from gateway.http.api.asked import Asked, Picture, Said, clean, digest_of
-from gateway.http.api.bodies import OWN_TOOLS, read_body
+from gateway.http.api.asked import (
+    ApiRequest,
+    RequestMessage,
+    RequestPicture,
+    body_digest,
+    replace_nul,
+)
+from gateway.http.api.bodies import TOOLS_NOT_SUPPORTED, decode_body
 from gateway.http.api.chat_shapes import (
     AnswerChoice,
     AnswerMessage,
@@ -27,161 +33,173 @@ from gateway.http.api.chat_shapes import (
     TextPart,
     ToolMessage,
 )
-from gateway.http.api.endings import FinishReason, Outcome
-from gateway.http.api.failures import unfit
-from gateway.http.api.pictures import picture
-from gateway.http.api.pieces import More, Piece
-from gateway.http.api.tool_events import told
+from gateway.http.api.endings import AnswerOutcome, FinishReason
+from gateway.http.api.failures import invalid_request
+from gateway.http.api.pictures import read_picture
+from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece
+from gateway.http.api.tool_events import stream_event
 from gateway.http.errors import ErrorBody
 from sessions.records import ToolCall
 
 # --- what comes in -----------------------------------------------------------------------------
 
-_read = msgspec.json.Decoder(ChatRequest).decode
+_decode = msgspec.json.Decoder(ChatRequest).decode
 
 
-def read_request(content: bytes) -> Asked:
+def read_request(content: bytes) -> ApiRequest:
     """Read a request; raises `Refused`. What is not known here is let pass, as others do."""
-    body = read_body(_read, content)
+    body = decode_body(_decode, content)
     if (body.tools and body.tool_choice != "none") or body.functions:
-        raise unfit(OWN_TOOLS, "tools" if body.tools else "functions", "unsupported_parameter")
+        raise invalid_request(
+            TOOLS_NOT_SUPPORTED, "tools" if body.tools else "functions", "unsupported_parameter"
+        )
     if body.n not in {None, 1}:
         msg = "There is one answer to a request; `n` can only be 1."
-        raise unfit(msg, "n", "unsupported_parameter")
-    *before, message = _said(body.messages)
+        raise invalid_request(msg, "n", "unsupported_parameter")
+    *before, message = _read_messages(body.messages)
     options = body.stream_options
     limit = body.max_completion_tokens or body.max_tokens
-    return Asked(
+    return ApiRequest(
         message=message,
-        before=tuple(before),
-        system="\n\n".join(_prompts(body.messages)),
+        history=tuple(before),
+        system_prompt="\n\n".join(_system_prompts(body.messages)),
         model=(body.model or "").strip(),
         max_output_tokens=int(limit) if limit else None,
         temperature=body.temperature,
-        effort=body.reasoning_effort,
+        reasoning_effort=body.reasoning_effort,
         stream=bool(body.stream),
-        usage=bool(options and options.include_usage),
-        digest=digest_of("chat", content),
+        include_usage=bool(options and options.include_usage),
+        digest=body_digest("chat", content),
     )
 
 
-def _prompts(messages: list[ChatMessage]) -> Iterator[str]:
+def _system_prompts(messages: list[ChatMessage]) -> Iterator[str]:
     for number, message in enumerate(messages):
         if isinstance(message, SystemMessage | DeveloperMessage):
-            text, _ = _content(message, number, [])
+            text, _ = _read_content(message, number, [])
             if text.strip():
                 yield text
 
 
-def _said(messages: list[ChatMessage]) -> list[Said]:
-    pictures: list[Picture] = []
+def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
+    pictures: list[RequestPicture] = []
     said = []
     for number, message in enumerate(messages):
         if isinstance(message, SystemMessage | DeveloperMessage):
             continue
-        text, own = _content(message, number, pictures)
+        text, own = _read_content(message, number, pictures)
         match message:
             case AssistantMessage():
-                said.append(Said("assistant", text, own, _calls(message)))
+                said.append(RequestMessage("assistant", text, own, _read_tool_calls(message)))
             case ToolMessage():
-                said.append(Said("tool", text, own, (), message.tool_call_id))
+                said.append(RequestMessage("tool", text, own, (), message.tool_call_id))
             case _:
-                said.append(Said("user", text, own))
+                said.append(RequestMessage("user", text, own))
     if not said or said[-1].role != "user":
         msg = "The last message must be one of role `user`: that is the one that is answered."
-        raise unfit(msg, "messages")
+        raise invalid_request(msg, "messages")
     if not said[-1].text.strip() and not said[-1].pictures:
         msg = "There is nothing in the last message."
-        raise unfit(msg, f"messages[{len(messages) - 1}].content")
+        raise invalid_request(msg, f"messages[{len(messages) - 1}].content")
     return said
 
 
-def _calls(message: AssistantMessage) -> tuple[ToolCall, ...]:
+def _read_tool_calls(message: AssistantMessage) -> tuple[ToolCall, ...]:
     return tuple(
         ToolCall(call.id, call.function.name, call.function.arguments)
         for call in message.tool_calls or ()
     )
 
 
-def _content(
-    message: ChatMessage, number: int, pictures: list[Picture]
-) -> tuple[str, tuple[Picture, ...]]:
+def _read_content(
+    message: ChatMessage, number: int, pictures: list[RequestPicture]
+) -> tuple[str, tuple[RequestPicture, ...]]:
     """Give words and pictures; `pictures` are all those of the request so far."""
     if not isinstance(message.content, list):
-        return clean(message.content or ""), ()
+        return replace_nul(message.content or ""), ()
     texts, first = [], len(pictures)
     for place, part in enumerate(message.content):
         match part:
             case TextPart():
-                texts.append(clean(part.text))
+                texts.append(replace_nul(part.text))
             case RefusalPart():
-                texts.append(clean(part.refusal))
+                texts.append(replace_nul(part.refusal))
             case PicturePart():
                 where = f"messages[{number}].content[{place}].image_url.url"
-                pictures.append(picture(part.image_url.url, where, len(pictures) + 1))
+                pictures.append(read_picture(part.image_url.url, where, len(pictures) + 1))
     return "\n".join(texts), tuple(pictures[first:])
 
 
 # --- what goes out -----------------------------------------------------------------------------
 
 
-class ChatForm:
+class ChatEncoder:
     """Writes one answer, as events or whole."""
 
     def __init__(
-        self, answer_id: str, model: str, created: int, *, usage: bool = False, sdk: bool = False
+        self,
+        answer_id: str,
+        model: str,
+        created: int,
+        *,
+        include_usage: bool = False,
+        chunk_like: bool = False,
     ) -> None:
         self._id = f"chatcmpl-{answer_id}"
         self._created = created
         self._model = model
-        self._usage = usage
+        self._include_usage = include_usage
         # OpenAI's own libraries take every event for a chunk, whatever it is called.
-        self._chunk_like = sdk
-        self._told = False  # some of the answer
+        self._chunk_like = chunk_like
+        self._text_sent = False  # some of the answer
 
-    def begin(self) -> bytes:
+    def encode_start(self) -> bytes:
         """Write the first event of an answer."""
-        return self._chunk(Delta(role="assistant", content=""))
+        return self._encode_chunk(Delta(role="assistant", content=""))
 
-    def piece(self, piece: Piece) -> bytes:
+    def encode_piece(self, piece: AnswerPiece) -> bytes:
         """Write what is told of a turn."""
         match piece:
-            case More():
-                self._told = True
-                return self._chunk(Delta(content=piece.text))
+            case AnswerTextPiece():
+                self._text_sent = True
+                return self._encode_chunk(Delta(content=piece.text))
             case _:
-                name, said = told(piece, chunk_like=self._chunk_like)
-                return b"event: " + name.encode() + b"\n" + _data(said)
+                name, said = stream_event(piece, chunk_like=self._chunk_like)
+                return b"event: " + name.encode() + b"\n" + _encode_data(said)
 
-    def end(self, outcome: Outcome) -> bytes:
+    def encode_end(self, outcome: AnswerOutcome) -> bytes:
         """Write how it ended."""
-        events = [self._chunk(Delta(refusal=outcome.declined or UNSET), outcome.finish)]
-        if self._usage:
-            events.append(_data(self._piece_of([], _usage(outcome.usage))))
+        events = [
+            self._encode_chunk(Delta(refusal=outcome.refusal or UNSET), outcome.finish_reason)
+        ]
+        if self._include_usage:
+            events.append(_encode_data(self._build_chunk([], _usage(outcome.usage))))
         if outcome.failure:
-            events.append(_data(ErrorBody(outcome.failure.error(partial=self._told))))
+            events.append(
+                _encode_data(ErrorBody(outcome.failure.to_error(partial=self._text_sent)))
+            )
         events.append(b"data: [DONE]\n\n")
         return b"".join(events)
 
-    def whole(self, text: str, outcome: Outcome) -> bytes:
+    def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
         """Write the answer in one piece."""
-        content = text if text or not outcome.declined else None
-        message = AnswerMessage(content, outcome.declined or None)
+        content = text if text or not outcome.refusal else None
+        message = AnswerMessage(content, outcome.refusal or None)
         answer = ChatAnswer(
             id=self._id,
             created=self._created,
             model=self._model,
-            choices=[AnswerChoice(message, outcome.finish)],
+            choices=[AnswerChoice(message, outcome.finish_reason)],
             usage=_usage(outcome.usage),
-            error=outcome.failure.error(partial=bool(text)) if outcome.failure else UNSET,
+            error=outcome.failure.to_error(partial=bool(text)) if outcome.failure else UNSET,
         )
         return msgspec.json.encode(answer)
 
-    def _chunk(self, delta: Delta, finish: FinishReason | None = None) -> bytes:
-        usage = None if self._usage else UNSET
-        return _data(self._piece_of([ChunkChoice(delta, finish)], usage))
+    def _encode_chunk(self, delta: Delta, finish: FinishReason | None = None) -> bytes:
+        usage = None if self._include_usage else UNSET
+        return _encode_data(self._build_chunk([ChunkChoice(delta, finish)], usage))
 
-    def _piece_of(
+    def _build_chunk(
         self, choices: list[ChunkChoice], usage: ChatUsage | UnsetType | None
     ) -> ChatChunk:
         return ChatChunk(
@@ -189,11 +207,14 @@ class ChatForm:
         )
 
 
-def _data(data: msgspec.Struct) -> bytes:
+def _encode_data(data: msgspec.Struct) -> bytes:
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
 def _usage(usage: Usage) -> ChatUsage:
     return ChatUsage(
-        usage.input_tokens, usage.output_tokens, usage.tokens, CachedTokens(usage.cached_tokens)
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.total_tokens,
+        CachedTokens(usage.cached_tokens),
     )

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.http.api.endings import FinishReason
-from gateway.http.api.pictures import SCHEMA
+from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 from gateway.http.errors import Error
 
 # --- what it takes -----------------------------------------------------------------------------
@@ -18,7 +18,7 @@ from gateway.http.errors import Error
 class PictureAddress(msgspec.Struct, frozen=True):
     """Where a picture is."""
 
-    url: Annotated[str, Meta(extra_json_schema=SCHEMA)]
+    url: Annotated[str, Meta(extra_json_schema=PICTURE_URL_SCHEMA)]
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -46,26 +46,26 @@ class CalledFunction(msgspec.Struct, frozen=True):
     arguments: Annotated[str, Meta(description="A JSON object.")] = "{}"
 
 
-class Call(msgspec.Struct, frozen=True):
+class ChatToolCall(msgspec.Struct, frozen=True):
     """A call of a tool, as the program remembers it."""
 
     id: str
     function: CalledFunction
 
 
-Words = str | list[TextPart | RefusalPart] | None
+TextContent = str | list[TextPart | RefusalPart] | None
 
 
 class SystemMessage(msgspec.Struct, frozen=True, tag_field="role", tag="system"):
     """Is added to the agent's own prompt."""
 
-    content: Words = None
+    content: TextContent = None
 
 
 class DeveloperMessage(msgspec.Struct, frozen=True, tag_field="role", tag="developer"):
     """Is added to the agent's own prompt."""
 
-    content: Words = None
+    content: TextContent = None
 
 
 class UserMessage(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
@@ -77,14 +77,14 @@ class UserMessage(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
 class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):
     """What was answered before."""
 
-    content: Words = None
-    tool_calls: list[Call] | None = None
+    content: TextContent = None
+    tool_calls: list[ChatToolCall] | None = None
 
 
 class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
     """What a tool gave before."""
 
-    content: Words = None
+    content: TextContent = None
     tool_call_id: str | None = None
 
 
@@ -99,13 +99,15 @@ class StreamOptions(msgspec.Struct, frozen=True):
     )
 
 
-Tokens = Annotated[
+TokenLimit = Annotated[
     float,  # to JSON Schema 7.0 is an integer too
     Meta(ge=1, le=2_147_483_647, multiple_of=1, extra_json_schema={"type": "integer"}),
 ]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-_ONE = Meta(description="There is one answer to a request.", extra_json_schema={"enum": [1, None]})
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+_SINGLE_CHOICE = Meta(
+    description="There is one answer to a request.", extra_json_schema={"enum": [1, None]}
+)
 _NO_TOOLS = Meta(
     description="The agent calls its own tools. Those of a request are refused, unless "
     "`tool_choice` is `none`.",
@@ -128,19 +130,19 @@ class ChatRequest(msgspec.Struct, frozen=True):
     ] = None
     stream: Annotated[bool | None, Meta(description="Answer with events as they come.")] = None
     stream_options: StreamOptions | None = None
-    max_tokens: Tokens | None = None
+    max_tokens: TokenLimit | None = None
     max_completion_tokens: Annotated[
-        Tokens | None, Meta(description="The newer name of `max_tokens`; it counts.")
+        TokenLimit | None, Meta(description="The newer name of `max_tokens`; it counts.")
     ] = None
     temperature: Temperature | None = None
-    reasoning_effort: Effort | None = None
-    n: Annotated[float | None, _ONE] = None
+    reasoning_effort: ReasoningEffort | None = None
+    n: Annotated[float | None, _SINGLE_CHOICE] = None
     tools: Annotated[list[Any] | None, _NO_TOOLS] = None
     tool_choice: Any = None
     functions: Annotated[list[Any] | None, _NO_FUNCTIONS] = None
 
 
-TOOLS_RULE: dict[str, object] = {
+TOOLS_SCHEMA: dict[str, object] = {
     "anyOf": [
         {"properties": {"tools": {"maxItems": 0}}},
         {"properties": {"tool_choice": {"const": "none"}}, "required": ["tool_choice"]},

@@ -8,95 +8,95 @@ from msgspec.structs import replace
 
 from agent.events import TurnDone
 from agent.model.usage import Usage
-from gateway.http.api.failures import BROKEN, TOO_MANY, Failure, over_budget
-from gateway.turns.news import End, Over
+from gateway.http.api.failures import RATE_LIMIT_ERROR, SERVER_ERROR, HttpFailure, over_budget
+from gateway.turns.news import FeedEnd, FeedOutcome
 
 FinishReason = Literal["stop", "length", "content_filter", "error"]
 
-_DECLINED, _THOUGHT_TOO_LONG = "N9", "N8"
-QUEUE_FULL = Failure(
+_DECLINED_NOTICE, _THOUGHT_TOO_LONG_NOTICE = "N9", "N8"
+QUEUE_FULL = HttpFailure(
     status=429,
     message="Too many requests wait in this session already. Please send this one again later.",
-    type=TOO_MANY,
+    type=RATE_LIMIT_ERROR,
     code="queue_full",
     retry_after=5,
-    again=True,
+    retryable=True,
 )
-STOPPED = Failure(
+STOPPED = HttpFailure(
     status=409,
     message="This was stopped before the answer was whole.",
     type="stopped",
     code="stopped",
 )
-INTERRUPTED = Failure(
+INTERRUPTED = HttpFailure(
     status=503,
     message="The gateway was restarted before the answer was whole. What was begun is kept: in a "
     "session, the next request goes on from there.",
-    type=BROKEN,
+    type=SERVER_ERROR,
     code="interrupted",
     retry_after=2,
 )
-NOT_BEGUN = Failure(
+NOT_STARTED = HttpFailure(
     status=503,
     message="The gateway is restarting; this was not begun. Please send it again in a moment.",
-    type=BROKEN,
+    type=SERVER_ERROR,
     code="restarting",
     retry_after=2,
-    again=True,
+    retryable=True,
 )
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AnswerOutcome(msgspec.Struct, frozen=True):
     """The end of an answer."""
 
-    finish: FinishReason
-    failure: Failure | None = None  # with `error` alone
-    declined: str = ""  # in whose words the model declined
+    finish_reason: FinishReason
+    failure: HttpFailure | None = None  # with `error` alone
+    refusal: str = ""  # in whose words the model declined
     usage: Usage = Usage()
 
 
-def outcome_of(end: End) -> Outcome:
+def outcome_of(end: FeedEnd) -> AnswerOutcome:
     """Say honestly how it ended."""
     usage = end.done.usage if end.done else Usage()
-    match end.over:
-        case Over.ANSWERED:
-            capped = end.done is not None and end.done.last == "capped"
-            return Outcome("length" if capped else "stop", usage=usage)
-        case Over.FAILED:
-            return _failed(end.done, end.cause, usage)
-        case Over.STOPPED:
-            return Outcome("error", STOPPED, usage=usage)
-        case Over.INTERRUPTED:
-            return Outcome("error", INTERRUPTED, usage=usage)
-        case Over.REFUSED:
-            return Outcome("error", QUEUE_FULL)
-        case Over.NOT_BEGUN:
-            return Outcome("error", NOT_BEGUN)
+    match end.outcome:
+        case FeedOutcome.ANSWERED:
+            capped = end.done is not None and end.done.last_verdict == "capped"
+            return AnswerOutcome("length" if capped else "stop", usage=usage)
+        case FeedOutcome.FAILED:
+            return _failed_outcome(end.done, end.cause, usage)
+        case FeedOutcome.STOPPED:
+            return AnswerOutcome("error", STOPPED, usage=usage)
+        case FeedOutcome.INTERRUPTED:
+            return AnswerOutcome("error", INTERRUPTED, usage=usage)
+        case FeedOutcome.REFUSED:
+            return AnswerOutcome("error", QUEUE_FULL)
+        case FeedOutcome.NOT_STARTED:
+            return AnswerOutcome("error", NOT_STARTED)
 
 
-def cleaned(outcome: Outcome, clean: Callable[[str], str]) -> Outcome:
+def redact_outcome(outcome: AnswerOutcome, redact: Callable[[str], str]) -> AnswerOutcome:
     """Hide secrets: what a service says of an error may hold a key."""
     failure = outcome.failure
     if failure:
-        failure = replace(failure, message=clean(failure.message))
-    return replace(outcome, failure=failure, declined=clean(outcome.declined))
+        failure = replace(failure, message=redact(failure.message))
+    return replace(outcome, failure=failure, refusal=redact(outcome.refusal))
 
 
-def _failed(done: TurnDone | None, cause: str, usage: Usage) -> Outcome:
+def _failed_outcome(done: TurnDone | None, cause: str, usage: Usage) -> AnswerOutcome:
     if done is None:
-        return Outcome("error", turn_failed(cause, 500), usage=usage)
+        return AnswerOutcome("error", turn_failed(cause, 500), usage=usage)
     if done.over_budget:
-        return Outcome("error", over_budget(cause, done.free_in), usage=usage)
-    if done.notice == _DECLINED or done.last == "refused":
-        return Outcome("content_filter", declined=cause, usage=usage)
-    if done.notice == _THOUGHT_TOO_LONG or done.last == "capped":
-        return Outcome("length", usage=usage)
+        return AnswerOutcome("error", over_budget(cause, done.budget_free_in_seconds), usage=usage)
+    if done.notice == _DECLINED_NOTICE or done.last_verdict == "refused":
+        return AnswerOutcome("content_filter", refusal=cause, usage=usage)
+    if done.notice == _THOUGHT_TOO_LONG_NOTICE or done.last_verdict == "capped":
+        return AnswerOutcome("length", usage=usage)
     status = 503 if done.tell_operator else 502
-    return Outcome("error", turn_failed(cause, status), usage=usage)
+    return AnswerOutcome("error", turn_failed(cause, status), usage=usage)
 
 
-def turn_failed(cause: str, status: int) -> Failure:
+def turn_failed(cause: str, status: int) -> HttpFailure:
     """Say that the model, or the way to it, failed."""
     why = cause.rstrip(". ") or "the log says why"
     message = f"The answer could not be finished: {why}."
-    return Failure(status=status, message=message, type=BROKEN, code="turn_failed")
+    return HttpFailure(status=status, message=message, type=SERVER_ERROR, code="turn_failed")

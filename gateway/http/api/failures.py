@@ -1,87 +1,95 @@
 """Sans-IO: what the API refuses, and why; the shape of it is the port's (`gateway.http.errors`)."""
 
-from gateway.http.errors import BROKEN, FORBIDDEN, TOO_MANY, UNFIT, Failure
+from gateway.http.errors import (
+    INVALID_REQUEST_ERROR,
+    PERMISSION_ERROR,
+    RATE_LIMIT_ERROR,
+    SERVER_ERROR,
+    HttpFailure,
+)
 
 __all__ = [
-    "BROKEN",
+    "IDEMPOTENCY_KEY_REUSED",
+    "INVALID_REQUEST_ERROR",
     "NOT_ALLOWED",
-    "NOT_NOW",
+    "NOT_READY",
     "NOT_STORED",
-    "OTHER_REQUEST",
-    "TOO_MANY",
-    "UNFIT",
-    "Failure",
-    "Refused",
+    "RATE_LIMIT_ERROR",
+    "SERVER_ERROR",
+    "HttpFailure",
+    "RequestRefused",
+    "invalid_request",
     "over_budget",
-    "too_many",
-    "unfit",
+    "too_many_messages",
 ]
 
-QUOTA = "insufficient_quota"
+INSUFFICIENT_QUOTA = "insufficient_quota"
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not carried out."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: HttpFailure) -> None:
         super().__init__(failure.message)
         self.failure = failure
 
 
-def unfit(message: str, param: str | None = None, code: str | None = None) -> Refused:
+def invalid_request(
+    message: str, param: str | None = None, code: str | None = None
+) -> RequestRefused:
     """Refuse a request that cannot be carried out as it is."""
-    return Refused(Failure(status=400, message=message, param=param, code=code))
+    return RequestRefused(HttpFailure(status=400, message=message, param=param, code=code))
 
 
-NOT_NOW = Failure(
+NOT_READY = HttpFailure(
     status=503,
     message="The gateway is starting or stopping. Please send this again in a moment.",
-    type=BROKEN,
+    type=SERVER_ERROR,
     code="not_ready",
     retry_after=2,
-    again=True,
+    retryable=True,
 )
-NOT_STORED = Failure(
+NOT_STORED = HttpFailure(
     status=503,
     message="The request could not be stored. Please send it again in a moment.",
-    type=BROKEN,
+    type=SERVER_ERROR,
     code="not_stored",
     retry_after=2,
-    again=True,
+    retryable=True,
 )
-NOT_ALLOWED = Failure(
-    status=403, message="This key is not let in.", type=FORBIDDEN, code="not_allowed"
+NOT_ALLOWED = HttpFailure(
+    status=403, message="This key is not let in.", type=PERMISSION_ERROR, code="not_allowed"
 )
-OTHER_REQUEST = Failure(
+IDEMPOTENCY_KEY_REUSED = HttpFailure(
     status=422,
     message="This Idempotency-Key came with another request before. Use a new one for this.",
     code="idempotency_key_reused",
 )
 
 
-def too_many(limit: int) -> Failure:
+def too_many_messages(limit: int) -> HttpFailure:
     """Refuse what goes over the messages that are taken in a minute."""
-    return Failure(
+    return HttpFailure(
         status=429,
         message=f"That was more than {limit} messages in a minute. Please send it again later.",
-        type=TOO_MANY,
+        type=RATE_LIMIT_ERROR,
         code="rate_limit_exceeded",
         retry_after=60,
     )
 
 
-def over_budget(cause: str, free_in: int | None) -> Failure:
+def over_budget(cause: str, retry_after: int | None) -> HttpFailure:
     """Refuse what costs more than may be spent; OpenAI's clients know the code."""
-    return Failure(
+    return HttpFailure(
         status=429,
         message=f"{cause[:1].upper()}{cause[1:]}.",
-        type=QUOTA,
-        code=QUOTA,
-        retry_after=free_in,
+        type=INSUFFICIENT_QUOTA,
+        code=INSUFFICIENT_QUOTA,
+        retry_after=retry_after,
     )
 
 
-def no_model(name: str, hint: str = "") -> Failure:
+def model_not_found(name: str, hint: str = "") -> HttpFailure:
     """Refuse a model that nobody knows."""
     message = f"There is no model “{name[:80]}” here.{hint} `GET /v1/models` lists them."
-    return Failure(status=404, message=message, param="model", code="model_not_found")
+    return HttpFailure(status=404, message=message, param="model", code="model_not_found")

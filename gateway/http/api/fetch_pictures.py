@@ -4,11 +4,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from agent.web.errors import NotFetched
+from agent.web.errors import FetchError
 from agent.web.fetch import Fetcher
-from gateway.http.api.asked import Picture, Said
-from gateway.http.api.failures import unfit
-from gateway.http.api.pictures import LARGEST, REMOTE, fetched, not_fetched
+from gateway.http.api.asked import RequestMessage, RequestPicture
+from gateway.http.api.failures import invalid_request
+from gateway.http.api.pictures import (
+    MAX_PICTURE_BYTES,
+    REMOTE_NOT_ALLOWED,
+    picture_not_fetched,
+    with_content,
+)
 
 _ACCEPT = "image/webp, image/png, image/jpeg, image/gif"
 
@@ -19,26 +24,26 @@ class RemotePictures:
     def __init__(self, fetcher: Fetcher | None) -> None:
         self._fetcher = fetcher
 
-    async def fetched(self, said: Sequence[Said]) -> list[Said]:
+    async def fetch_all(self, messages: Sequence[RequestMessage]) -> list[RequestMessage]:
         """Give the messages with all their pictures; raises `Refused`."""
-        room = LARGEST  # for all of a request, as its body has a limit, too
+        room = MAX_PICTURE_BYTES  # for all of a request, as its body has a limit, too
         found = []
-        for each in said:
+        for each in messages:
             pictures = []
             for wanted in each.pictures:
-                picture = await self._one(wanted, room) if wanted.url else wanted
+                picture = await self._fetch(wanted, room) if wanted.url else wanted
                 room -= len(picture.content) if wanted.url else 0
                 pictures.append(picture)
             found.append(replace(each, pictures=tuple(pictures)))
         return found
 
-    async def _one(self, wanted: Picture, room: int) -> Picture:
+    async def _fetch(self, wanted: RequestPicture, max_bytes: int) -> RequestPicture:
         if self._fetcher is None:
-            raise unfit(REMOTE, wanted.param)
+            raise invalid_request(REMOTE_NOT_ALLOWED, wanted.param)
         try:
-            answer = await self._fetcher.get(wanted.url, room, _ACCEPT)
-        except NotFetched as error:
-            raise not_fetched(wanted, str(error)) from error
+            answer = await self._fetcher.get(wanted.url, max_bytes, _ACCEPT)
+        except FetchError as error:
+            raise picture_not_fetched(wanted, str(error)) from error
         if answer.status != 200:  # noqa: PLR2004 - the one status with which a picture comes
-            raise not_fetched(wanted, f"the server there answered {answer.status}")
-        return fetched(wanted, answer.content)
+            raise picture_not_fetched(wanted, f"the server there answered {answer.status}")
+        return with_content(wanted, answer.content)

@@ -5,28 +5,30 @@ from typing import Any
 
 import msgspec
 
-from gateway.http.api.failures import unfit
-from gateway.http.api.responses_shapes import ItemList, Kind, ListedItem
-from gateway.inbound.request_options import Row, Wishes
+from gateway.http.api.failures import invalid_request
+from gateway.http.api.responses_shapes import InputItemType, ItemList, ListedItem
+from gateway.inbound.request_options import EarlierMessage, RequestOptions
 from platforms.core.contract import File, InboundMessage
 
-_USUAL, _MOST = 20, 100
+_DEFAULT_LIMIT, _MAX_LIMIT = 20, 100
 
-Item = dict[str, object]
+ItemFields = dict[str, object]
 
 
-def page(asked: InboundMessage, wishes: Wishes, query: Mapping[str, str]) -> bytes:
+def encode_page(
+    message: InboundMessage, options: RequestOptions, query: Mapping[str, str]
+) -> bytes:
     """Write a part of the list; raises `Refused` for one that there cannot be."""
-    items = list(_items(asked, wishes))
+    items = list(_list_items(message, options))
     if query.get("order", "desc") != "asc":
         items.reverse()
     names = [item.id for item in items]
     after = query.get("after", "")
     if after and after not in names:
         msg = f"There is no item “{after[:80]}” in this list."
-        raise unfit(msg, "after")
+        raise invalid_request(msg, "after")
     first = names.index(after) + 1 if after else 0
-    shown = items[first : first + _limit(query)]
+    shown = items[first : first + _read_limit(query)]
     listed = ItemList(
         data=shown,
         first_id=shown[0].id if shown else None,
@@ -36,28 +38,28 @@ def page(asked: InboundMessage, wishes: Wishes, query: Mapping[str, str]) -> byt
     return msgspec.json.encode(listed)
 
 
-def _limit(query: Mapping[str, str]) -> int:
-    given = query.get("limit", str(_USUAL))
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= _MOST):
-        msg = f"`limit` is a number from 1 to {_MOST}."
-        raise unfit(msg, "limit")
+def _read_limit(query: Mapping[str, str]) -> int:
+    given = query.get("limit", str(_DEFAULT_LIMIT))
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= _MAX_LIMIT):
+        msg = f"`limit` is a number from 1 to {_MAX_LIMIT}."
+        raise invalid_request(msg, "limit")
     return int(given)
 
 
-def _items(asked: InboundMessage, wishes: Wishes) -> Iterator[ListedItem]:
+def _list_items(message: InboundMessage, options: RequestOptions) -> Iterator[ListedItem]:
     number = 0
-    files = tuple(part for part in asked.parts if isinstance(part, File))
-    for row in (*wishes.before, Row("user", asked.text, files)):
-        for name, item in _of_row(row):
-            yield ListedItem(id=f"item_{asked.id}_{number}", type=name, **item)
+    files = tuple(part for part in message.parts if isinstance(part, File))
+    for row in (*options.before, EarlierMessage("user", message.text, files)):
+        for name, item in _row_items(row):
+            yield ListedItem(id=f"item_{message.id}_{number}", type=name, **item)
             number += 1
 
 
-def _of_row(row: Row) -> Iterator[tuple[Kind, dict[str, Any]]]:
+def _row_items(row: EarlierMessage) -> Iterator[tuple[InputItemType, dict[str, Any]]]:
     if row.role == "tool":
         yield "function_call_output", {"call_id": row.tool_call_id or "", "output": row.text}
         return
-    content = list(_content(row.role, row.text, row.files))
+    content = list(_content_parts(row.role, row.text, row.files))
     if content:
         yield "message", {"role": row.role, "content": content}
     for call in row.tool_calls:
@@ -65,7 +67,7 @@ def _of_row(row: Row) -> Iterator[tuple[Kind, dict[str, Any]]]:
         yield "function_call", called
 
 
-def _content(role: str, text: str, files: Iterable[File]) -> Iterator[Item]:
+def _content_parts(role: str, text: str, files: Iterable[File]) -> Iterator[ItemFields]:
     if text:
         if role == "assistant":
             yield {"type": "output_text", "text": text, "annotations": []}

@@ -10,21 +10,21 @@ from agent.events import (
     ToolStarted,
 )
 from gateway.observe.redact import Redactor
-from gateway.observe.redact_stream import Veil
-from gateway.turns.answer import said
-from gateway.turns.news import News, Told
+from gateway.observe.redact_stream import RedactingStream
+from gateway.turns.answer import join_step_texts
+from gateway.turns.news import FeedEvent, FeedNotice
 
-_BETWEEN = "\n\n"  # two steps of an answer
+_STEP_SEPARATOR = "\n\n"  # two steps of an answer
 
 
-class More(msgspec.Struct, frozen=True):
+class AnswerTextPiece(msgspec.Struct, frozen=True):
     """The answer goes on."""
 
     text: str
 
 
-class ToolRuns(msgspec.Struct, frozen=True):
-    """A tool begins; exactly one `ToolOver` with the same id follows."""
+class ToolStartPiece(msgspec.Struct, frozen=True):
+    """A tool begins; exactly one `ToolEndPiece` with the same id follows."""
 
     id: str
     tool: str
@@ -32,17 +32,17 @@ class ToolRuns(msgspec.Struct, frozen=True):
     emoji: str
 
 
-class ToolOver(msgspec.Struct, frozen=True):
+class ToolEndPiece(msgspec.Struct, frozen=True):
     """A tool has come to its end, whatever that was."""
 
     id: str
     tool: str
 
 
-Piece = More | ToolRuns | ToolOver | Told
+AnswerPiece = AnswerTextPiece | ToolStartPiece | ToolEndPiece | FeedNotice
 
 
-class Story:
+class PieceBuilder:
     """One reader's view of a turn.
 
     Put together, what it gives is the answer as a chat shows it, unless words were taken back.
@@ -50,85 +50,87 @@ class Story:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._veil = Veil(redactor)
-        self._texts: list[str] = []  # of steps that are over
-        self._text: list[str] = []  # of the present step, as it stands
-        self._held = ""  # blanks at the beginning of a step: they count only before words
-        self._step: list[str] = []  # of the present step, what was given
-        self._earlier = False  # something was given before that
-        self._running: dict[str, str] = {}
-        self._known: set[str] = set()
+        self._redacting_stream = RedactingStream(redactor)
+        self._finished_steps: list[str] = []  # of steps that are over
+        self._step_text: list[str] = []  # of the present step, as it stands
+        self._leading_blanks = ""  # blanks at the beginning of a step: they count only before words
+        self._emitted_texts: list[str] = []  # of the present step, what was given
+        self._has_earlier_text = False  # something was given before that
+        self._running_tools: dict[str, str] = {}
+        self._seen_call_ids: set[str] = set()
 
     @property
     def text(self) -> str:
         """Give all that was said, as the chat would show it in the end."""
-        return self._redactor.clean(said((*self._texts, "".join(self._text))))
+        return self._redactor.redact(
+            join_step_texts((*self._finished_steps, "".join(self._step_text)))
+        )
 
-    def hear(self, news: News) -> tuple[Piece, ...]:
+    def add(self, news: FeedEvent) -> tuple[AnswerPiece, ...]:
         """Take in what happened; gives what is to be told of it."""
         match news:
             case TextDelta():
-                self._text.append(news.text)
-                return self._more(news.text)
+                self._step_text.append(news.text)
+                return self._add_text(news.text)
             case TextReplaced():
-                self._text = [news.text]
-                return self._replaced(news.text)
+                self._step_text = [news.text]
+                return self._replace_text(news.text)
             case StepDone():
-                self._texts.append("".join(self._text))
-                self._text = []
-                return self._next_step()
+                self._finished_steps.append("".join(self._step_text))
+                self._step_text = []
+                return self._start_step()
             case ToolStarted():
-                return (*self._rest(), *self._started(news))
+                return (*self._flush(), *self._start_tool(news))
             case ToolFinished():
-                return self._over(news.call_id)
-            case Told():
-                return (Told(news.id, self._redactor.clean(news.text)),)
+                return self._end_tool(news.call_id)
+            case FeedNotice():
+                return (FeedNotice(news.id, self._redactor.redact(news.text)),)
             case _:
                 pass
         return ()
 
-    def end(self) -> tuple[Piece, ...]:
+    def finish(self) -> tuple[AnswerPiece, ...]:
         """The turn is over: so are the tools that it leaves behind."""
-        left = list(self._running)
-        return (*self._rest(), *(piece for call in left for piece in self._over(call)))
+        left = list(self._running_tools)
+        return (*self._flush(), *(piece for call in left for piece in self._end_tool(call)))
 
-    def _replaced(self, text: str) -> tuple[Piece, ...]:
+    def _replace_text(self, text: str) -> tuple[AnswerPiece, ...]:
         """Go on behind what was given: it cannot be taken back."""
-        given = self._held + "".join(self._step)
-        return self._more(text[len(given) :]) if text.startswith(given) else self._next_step()
+        given = self._leading_blanks + "".join(self._emitted_texts)
+        return self._add_text(text[len(given) :]) if text.startswith(given) else self._start_step()
 
-    def _next_step(self) -> tuple[Piece, ...]:
-        self._earlier = self._earlier or bool(self._step)
-        self._held = ""
-        self._step.clear()
-        return self._rest()
+    def _start_step(self) -> tuple[AnswerPiece, ...]:
+        self._has_earlier_text = self._has_earlier_text or bool(self._emitted_texts)
+        self._leading_blanks = ""
+        self._emitted_texts.clear()
+        return self._flush()
 
-    def _more(self, text: str) -> tuple[Piece, ...]:
-        if not self._step and not (self._held + text).strip():
-            self._held += text
+    def _add_text(self, text: str) -> tuple[AnswerPiece, ...]:
+        if not self._emitted_texts and not (self._leading_blanks + text).strip():
+            self._leading_blanks += text
             return ()
         if not text:
             return ()
-        added = self._held + text
-        self._held = ""
-        between = _BETWEEN if self._earlier and not self._step else ""
-        self._step.append(added)
-        return self._given(self._veil.add(between + added))
+        added = self._leading_blanks + text
+        self._leading_blanks = ""
+        between = _STEP_SEPARATOR if self._has_earlier_text and not self._emitted_texts else ""
+        self._emitted_texts.append(added)
+        return self._text_pieces(self._redacting_stream.add(between + added))
 
-    def _rest(self) -> tuple[Piece, ...]:
-        return self._given(self._veil.rest())
+    def _flush(self) -> tuple[AnswerPiece, ...]:
+        return self._text_pieces(self._redacting_stream.flush())
 
-    def _given(self, text: str) -> tuple[Piece, ...]:
-        return (More(text),) if text else ()
+    def _text_pieces(self, text: str) -> tuple[AnswerPiece, ...]:
+        return (AnswerTextPiece(text),) if text else ()
 
-    def _started(self, news: ToolStarted) -> tuple[Piece, ...]:
-        if not news.call_id or news.tool.startswith("_") or news.call_id in self._known:
+    def _start_tool(self, news: ToolStarted) -> tuple[AnswerPiece, ...]:
+        if not news.call_id or news.tool.startswith("_") or news.call_id in self._seen_call_ids:
             return ()
-        self._known.add(news.call_id)
-        self._running[news.call_id] = news.tool
-        label = self._redactor.clean(news.label)
-        return (ToolRuns(news.call_id, news.tool, label, news.emoji),)
+        self._seen_call_ids.add(news.call_id)
+        self._running_tools[news.call_id] = news.tool
+        label = self._redactor.redact(news.label)
+        return (ToolStartPiece(news.call_id, news.tool, label, news.emoji),)
 
-    def _over(self, call_id: str) -> tuple[Piece, ...]:
-        tool = self._running.pop(call_id, None)
-        return () if tool is None else (ToolOver(call_id, tool),)
+    def _end_tool(self, call_id: str) -> tuple[AnswerPiece, ...]:
+        tool = self._running_tools.pop(call_id, None)
+        return () if tool is None else (ToolEndPiece(call_id, tool),)

@@ -5,40 +5,43 @@ from typing import Any, Literal
 import msgspec
 
 from agent.model.usage import Usage
-from gateway.http.api.endings import Outcome
-from gateway.http.api.failures import Failure
-from gateway.http.api.pieces import More, Piece
+from gateway.http.api.endings import AnswerOutcome
+from gateway.http.api.failures import HttpFailure
+from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece
 from gateway.http.api.responses_shapes import (
-    Echo,
-    Incomplete,
-    InputDetails,
+    IncompleteDetails,
+    InputTokenDetails,
     OutputMessage,
     OutputPart,
     OutputRefusal,
     OutputText,
+    RequestEcho,
     Response,
     ResponseError,
     ResponseEvent,
+    ResponseStatus,
     ResponseUsage,
-    Status,
 )
-from gateway.http.api.tool_events import told
+from gateway.http.api.tool_events import stream_event
 
-_LIFE = {"completed": "completed", "incomplete": "incomplete"}  # events of an end; else: failed
-_REASONS: dict[str, Literal["max_output_tokens", "content_filter"]] = {
+_END_EVENTS = {
+    "completed": "completed",
+    "incomplete": "incomplete",
+}  # events of an end; else: failed
+_INCOMPLETE_REASONS: dict[str, Literal["max_output_tokens", "content_filter"]] = {
     "length": "max_output_tokens",
     "content_filter": "content_filter",
 }
-_STOPPED = "stopped"
-_TOO_MANY = 429
-_IGNORED = "keepalive"
+_STOPPED_CODE = "stopped"
+_TOO_MANY_REQUESTS = 429
+_IGNORED_EVENT = "keepalive"
 """What OpenAI's library for JavaScript calls an event without meaning; it fails at what it does not
 know."""
 
-_read_echo = msgspec.json.Decoder(Echo).decode
+_decode_echo = msgspec.json.Decoder(RequestEcho).decode
 
 
-class ResponsesForm:
+class ResponsesEncoder:
     """Writes one answer."""
 
     def __init__(
@@ -47,110 +50,115 @@ class ResponsesForm:
         self._id = answer_id
         self._model = model
         self._created = created
-        self._echo = _read_echo(echo) if echo else Echo()
+        self._echo = _decode_echo(echo) if echo else RequestEcho()
         self._item_id = f"msg_{answer_id.partition('_')[2]}"
         self._javascript = javascript
-        self._number = 0
-        self._given: list[str] = []
+        self._sequence_number = 0
+        self._sent_texts: list[str] = []
 
     # --- events ---------------------------------------------------------------------------------
 
-    def begin(self) -> bytes:
+    def encode_start(self) -> bytes:
         """Write the first events of an answer."""
         running = self._response("in_progress", [])
         return self._event("response.created", response=running) + self._event(
             "response.in_progress", response=running
         )
 
-    def piece(self, piece: Piece) -> bytes:
+    def encode_piece(self, piece: AnswerPiece) -> bytes:
         """Write what is told of a turn."""
-        if isinstance(piece, More):
-            opened = b"" if self._given else self._open()
-            self._given.append(piece.text)
-            return opened + self._in_part(
+        if isinstance(piece, AnswerTextPiece):
+            opened = b"" if self._sent_texts else self._open_item()
+            self._sent_texts.append(piece.text)
+            return opened + self._content_event(
                 "response.output_text.delta", 0, delta=piece.text, logprobs=[]
             )
-        name, said = told(piece)
-        type_ = _IGNORED if self._javascript else name
-        numbered = {"type": type_, "sequence_number": self._next()}
-        return _written(name, numbered | msgspec.to_builtins(said))
+        name, said = stream_event(piece)
+        type_ = _IGNORED_EVENT if self._javascript else name
+        numbered = {"type": type_, "sequence_number": self._next_sequence_number()}
+        return _encode_event(name, numbered | msgspec.to_builtins(said))
 
-    def end(self, outcome: Outcome) -> bytes:
+    def encode_end(self, outcome: AnswerOutcome) -> bytes:
         """Write how it ended."""
-        text, status = "".join(self._given), _status(outcome)
-        parts = _parts(text, outcome)
+        text, status = "".join(self._sent_texts), _status(outcome)
+        parts = _output_parts(text, outcome)
         events = []
-        if parts and not self._given:
-            events.append(self._item_added())
-            if not outcome.declined:
-                events.append(self._part_added(0, OutputText("")))
+        if parts and not self._sent_texts:
+            events.append(self._item_added_event())
+            if not outcome.refusal:
+                events.append(self._part_added_event(0, OutputText("")))
         if parts:
-            events.extend(self._closing(parts))
-            item = self._item(status, parts)
+            events.extend(self._close_parts(parts))
+            item = self._output_message(status, parts)
             events.append(self._event("response.output_item.done", output_index=0, item=item))
-        name = f"response.{_LIFE.get(status, 'failed')}"
-        events.append(self._event(name, response=self._over(parts, outcome)))
+        name = f"response.{_END_EVENTS.get(status, 'failed')}"
+        events.append(self._event(name, response=self._finished_response(parts, outcome)))
         events.append(b"data: [DONE]\n\n")
         return b"".join(events)
 
-    def _open(self) -> bytes:
-        return self._item_added() + self._part_added(0, OutputText(""))
+    def _open_item(self) -> bytes:
+        return self._item_added_event() + self._part_added_event(0, OutputText(""))
 
-    def _closing(self, parts: list[OutputPart]) -> list[bytes]:
+    def _close_parts(self, parts: list[OutputPart]) -> list[bytes]:
         events = []
         for index, part in enumerate(parts):
             if isinstance(part, OutputRefusal):
                 why = part.refusal
-                events.append(self._part_added(index, OutputRefusal("")))
-                events.append(self._in_part("response.refusal.delta", index, delta=why))
-                events.append(self._in_part("response.refusal.done", index, refusal=why))
+                events.append(self._part_added_event(index, OutputRefusal("")))
+                events.append(self._content_event("response.refusal.delta", index, delta=why))
+                events.append(self._content_event("response.refusal.done", index, refusal=why))
             else:
                 done = "response.output_text.done"
-                events.append(self._in_part(done, index, text=part.text, logprobs=[]))
-            events.append(self._in_part("response.content_part.done", index, part=part))
+                events.append(self._content_event(done, index, text=part.text, logprobs=[]))
+            events.append(self._content_event("response.content_part.done", index, part=part))
         return events
 
-    def _item_added(self) -> bytes:
-        item = self._item("in_progress", [])
+    def _item_added_event(self) -> bytes:
+        item = self._output_message("in_progress", [])
         return self._event("response.output_item.added", output_index=0, item=item)
 
-    def _part_added(self, index: int, part: OutputPart) -> bytes:
-        return self._in_part("response.content_part.added", index, part=part)
+    def _part_added_event(self, index: int, part: OutputPart) -> bytes:
+        return self._content_event("response.content_part.added", index, part=part)
 
-    def _in_part(self, name: str, index: int, **more: Any) -> bytes:  # noqa: ANN401 - fields of an event
+    def _content_event(self, name: str, index: int, **more: Any) -> bytes:  # noqa: ANN401 - fields of an event
         return self._event(name, item_id=self._item_id, output_index=0, content_index=index, **more)
 
     def _event(self, name: str, **data: Any) -> bytes:  # noqa: ANN401 - fields of an event
-        event = ResponseEvent(type=name, sequence_number=self._next(), **data)
-        return _written(name, event)
+        event = ResponseEvent(type=name, sequence_number=self._next_sequence_number(), **data)
+        return _encode_event(name, event)
 
-    def _next(self) -> int:
-        self._number += 1
-        return self._number - 1
+    def _next_sequence_number(self) -> int:
+        self._sequence_number += 1
+        return self._sequence_number - 1
 
     # --- whole ----------------------------------------------------------------------------------
 
-    def whole(self, text: str, outcome: Outcome) -> bytes:
+    def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
         """Write the answer in one piece."""
-        return msgspec.json.encode(self._over(_parts(text, outcome), outcome))
+        return msgspec.json.encode(self._finished_response(_output_parts(text, outcome), outcome))
 
-    def running(self) -> bytes:
+    def encode_in_progress(self) -> bytes:
         """Write an answer that is not over."""
         return msgspec.json.encode(self._response("in_progress", []))
 
-    def _over(self, parts: list[OutputPart], outcome: Outcome) -> Response:
+    def _finished_response(self, parts: list[OutputPart], outcome: AnswerOutcome) -> Response:
         status = _status(outcome)
-        output = [self._item(status, parts)] if parts else []
-        cut = outcome.finish if outcome.finish in _REASONS else ""
+        output = [self._output_message(status, parts)] if parts else []
+        cut = outcome.finish_reason if outcome.finish_reason in _INCOMPLETE_REASONS else ""
         return self._response(
             status,
             output,
             error=_error(outcome.failure) if outcome.failure else None,
-            incomplete_details=Incomplete(_REASONS[cut]) if cut else None,
+            incomplete_details=IncompleteDetails(_INCOMPLETE_REASONS[cut]) if cut else None,
             usage=_usage(outcome.usage),
         )
 
-    def _response(self, status: Status, output: list[OutputMessage], **more: Any) -> Response:  # noqa: ANN401
+    def _response(
+        self,
+        status: ResponseStatus,
+        output: list[OutputMessage],
+        **more: Any,  # noqa: ANN401 - fields of the response
+    ) -> Response:
         return Response(
             id=self._id,
             created_at=self._created,
@@ -161,35 +169,35 @@ class ResponsesForm:
             **msgspec.structs.asdict(self._echo),
         )
 
-    def _item(self, status: Status, content: list[OutputPart]) -> OutputMessage:
+    def _output_message(self, status: ResponseStatus, content: list[OutputPart]) -> OutputMessage:
         known = status if status in {"in_progress", "completed"} else "incomplete"
         return OutputMessage(id=self._item_id, status=known, content=content)
 
 
-def _written(name: str, data: object) -> bytes:
+def _encode_event(name: str, data: object) -> bytes:
     return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 
-def _status(outcome: Outcome) -> Status:
-    if outcome.finish == "stop":
+def _status(outcome: AnswerOutcome) -> ResponseStatus:
+    if outcome.finish_reason == "stop":
         return "completed"
-    if outcome.finish in _REASONS:
+    if outcome.finish_reason in _INCOMPLETE_REASONS:
         return "incomplete"
-    stopped = outcome.failure is not None and outcome.failure.code == _STOPPED
+    stopped = outcome.failure is not None and outcome.failure.code == _STOPPED_CODE
     return "cancelled" if stopped else "failed"
 
 
-def _parts(text: str, outcome: Outcome) -> list[OutputPart]:
+def _output_parts(text: str, outcome: AnswerOutcome) -> list[OutputPart]:
     """What a message holds; a whole answer without a word is a message without words."""
-    parts: list[OutputPart] = [OutputText(text)] if text or outcome.finish == "stop" else []
-    if outcome.declined:
-        parts.append(OutputRefusal(outcome.declined))
+    parts: list[OutputPart] = [OutputText(text)] if text or outcome.finish_reason == "stop" else []
+    if outcome.refusal:
+        parts.append(OutputRefusal(outcome.refusal))
     return parts
 
 
-def _error(failure: Failure) -> ResponseError:
+def _error(failure: HttpFailure) -> ResponseError:
     """OpenAI's clients know few codes; the sentence says the rest."""
-    if failure.status == _TOO_MANY:
+    if failure.status == _TOO_MANY_REQUESTS:
         return ResponseError("rate_limit_exceeded", failure.message)
     return ResponseError("server_error", failure.message)
 
@@ -197,7 +205,7 @@ def _error(failure: Failure) -> ResponseError:
 def _usage(usage: Usage) -> ResponseUsage:
     return ResponseUsage(
         input_tokens=usage.input_tokens,
-        input_tokens_details=InputDetails(usage.cached_tokens),
+        input_tokens_details=InputTokenDetails(usage.cached_tokens),
         output_tokens=usage.output_tokens,
-        total_tokens=usage.tokens,
+        total_tokens=usage.total_tokens,
     )

@@ -6,38 +6,38 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from gateway.http.api import input_items
-from gateway.http.api.answers import Kept, answer_id, unknown
-from gateway.http.api.asking import begun
-from gateway.http.api.endings import cleaned, outcome_of
-from gateway.http.api.failures import unfit
-from gateway.http.api.requests import Requests
+from gateway.http.api.answers import StoredAnswer, response_id, response_not_found
+from gateway.http.api.asking import subscribe_to_answer
+from gateway.http.api.endings import outcome_of, redact_outcome
+from gateway.http.api.failures import invalid_request
+from gateway.http.api.requests import ApiRequests
 from gateway.http.api.responses_body import read_request
-from gateway.http.api.responses_form import ResponsesForm
+from gateway.http.api.responses_form import ResponsesEncoder
 from gateway.http.api.responses_shapes import ResponseDeleted
 from gateway.http.api.stream import AnswerResponse
 from gateway.observe.redact import Redactor
 from sessions.values.clock import Clock
 
-_NO_REPLAY = (
+_STREAM_NOT_SUPPORTED = (
     "An answer that was begun is not streamed again; ask for it without `stream`, or repeat the "
     "request with its Idempotency-Key."
 )
-_STILL_RUNS = "This response is still being written; cancel it first."
+_STILL_IN_PROGRESS = "This response is still being written; cancel it first."
 
 
 class ResponsesRoutes:
     """Answers requests in the form of `/v1/responses`."""
 
-    def __init__(self, clock: Clock, keepalive: float, redactor: Redactor) -> None:
+    def __init__(self, clock: Clock, keepalive_seconds: float, redactor: Redactor) -> None:
         self._clock = clock
-        self._keepalive = keepalive
+        self._keepalive_seconds = keepalive_seconds
         self._redactor = redactor
 
-    async def create(self, request: Request, requests: Requests) -> ASGIApp:
+    async def create(self, request: Request, requests: ApiRequests) -> ASGIApp:
         """`POST /v1/responses`."""
-        asked, following = await begun(request, requests, read_request)
-        form = ResponsesForm(
-            answer_id(following.entry),
+        asked, following = await subscribe_to_answer(request, requests, read_request)
+        form = ResponsesEncoder(
+            response_id(following.entry),
             following.model,
             following.created,
             asked.echo,
@@ -47,60 +47,64 @@ class ResponsesRoutes:
             following,
             form,
             self._clock,
-            self._keepalive,
+            self._keepalive_seconds,
             stream=asked.stream,
             redactor=self._redactor,
         )
 
-    async def one(self, request: Request, requests: Requests) -> ASGIApp:
+    async def dispatch(self, request: Request, requests: ApiRequests) -> ASGIApp:
         """`/v1/responses/{id}`: one route, for a refused method is told all that there are."""
         act = self.delete if request.method == "DELETE" else self.retrieve
         return await act(request, requests)
 
-    async def retrieve(self, request: Request, requests: Requests) -> ASGIApp:
+    async def retrieve(self, request: Request, requests: ApiRequests) -> ASGIApp:
         """`GET /v1/responses/{id}`."""
         if request.query_params.get("stream", "").lower() == "true":
-            raise unfit(_NO_REPLAY, "stream", "unsupported_parameter")
-        return _json(self._written(await requests.kept.get(_id_in(request))))
+            raise invalid_request(_STREAM_NOT_SUPPORTED, "stream", "unsupported_parameter")
+        return _json_response(
+            self._encode(await requests.stored_answers.get(_requested_id(request)))
+        )
 
-    async def delete(self, request: Request, requests: Requests) -> ASGIApp:
+    async def delete(self, request: Request, requests: ApiRequests) -> ASGIApp:
         """`DELETE /v1/responses/{id}`."""
-        kept = await requests.kept.get(_id_in(request))
+        kept = await requests.stored_answers.get(_requested_id(request))
         if kept.end is None:
-            raise unfit(_STILL_RUNS, code="response_in_progress")
-        await requests.forget(kept)
-        return _json(msgspec.json.encode(ResponseDeleted(kept.id)))
+            raise invalid_request(_STILL_IN_PROGRESS, code="response_in_progress")
+        await requests.delete(kept)
+        return _json_response(msgspec.json.encode(ResponseDeleted(kept.id)))
 
-    async def cancel(self, request: Request, requests: Requests) -> ASGIApp:
+    async def cancel(self, request: Request, requests: ApiRequests) -> ASGIApp:
         """`POST /v1/responses/{id}/cancel`: also of one that is not kept, as long as it runs."""
-        name = _id_in(request)
-        kept = await requests.kept.find(name, running=True)
+        name = _requested_id(request)
+        kept = await requests.stored_answers.find(name, include_running=True)
         if kept and kept.end is None:
             await requests.stop(kept)
-            kept = await requests.kept.again(kept)
+            kept = await requests.stored_answers.refresh(kept)
         if kept is None:
-            raise unknown(name)
-        return _json(self._written(kept))
+            raise response_not_found(name)
+        return _json_response(self._encode(kept))
 
-    async def input_items(self, request: Request, requests: Requests) -> ASGIApp:
+    async def input_items(self, request: Request, requests: ApiRequests) -> ASGIApp:
         """`GET /v1/responses/{id}/input_items`: what was sent with that request."""
-        kept = await requests.kept.get(_id_in(request))
-        return _json(input_items.page(kept.asked, kept.wishes, request.query_params))
-
-    def _written(self, kept: Kept) -> bytes:
-        form = ResponsesForm(
-            kept.id, kept.wishes.called, kept.entry.received_at // 1000, kept.wishes.echo
+        kept = await requests.stored_answers.get(_requested_id(request))
+        return _json_response(
+            input_items.encode_page(kept.message, kept.options, request.query_params)
         )
-        if kept.end is None:
-            return form.running()
-        clean = self._redactor.clean
-        return form.whole(clean(kept.text), cleaned(outcome_of(kept.end), clean))
+
+    def _encode(self, answer: StoredAnswer) -> bytes:
+        form = ResponsesEncoder(
+            answer.id, answer.options.called, answer.entry.received_at // 1000, answer.options.echo
+        )
+        if answer.end is None:
+            return form.encode_in_progress()
+        clean = self._redactor.redact
+        return form.encode_answer(clean(answer.text), redact_outcome(outcome_of(answer.end), clean))
 
 
-def _id_in(request: Request) -> str:
+def _requested_id(request: Request) -> str:
     return str(request.path_params["id"])
 
 
-def _json(body: bytes) -> Response:
+def _json_response(body: bytes) -> Response:
     headers = {"cache-control": "no-store"}
     return Response(body, media_type="application/json", headers=headers)

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.http.api.chat_shapes import TOOLS_RULE, Effort, Temperature, Tokens
-from gateway.http.api.pictures import SCHEMA
+from gateway.http.api.chat_shapes import TOOLS_SCHEMA, ReasoningEffort, Temperature, TokenLimit
+from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 
 # --- what it takes -----------------------------------------------------------------------------
 
-TEXTS = ("input_text", "output_text", "text", "summary_text", "refusal")
+TEXT_PART_TYPES = ("input_text", "output_text", "text", "summary_text", "refusal")
 """Parts of a message that are words."""
 
 
@@ -26,7 +26,7 @@ class InputPart(msgspec.Struct, frozen=True):
     image_url: str | None = None
 
 
-Parts = str | list[InputPart] | None
+InputContent = str | list[InputPart] | None
 
 
 class InputItem(msgspec.Struct, frozen=True):
@@ -34,17 +34,17 @@ class InputItem(msgspec.Struct, frozen=True):
 
     type: str | None = None
     role: Literal["system", "developer", "user", "assistant"] | None = None
-    content: Parts = None
+    content: InputContent = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
-    output: Parts = None
+    output: InputContent = None
 
 
 class Reasoning(msgspec.Struct, frozen=True):
     """How much the model is to think."""
 
-    effort: Effort | None = None
+    effort: ReasoningEffort | None = None
     summary: str | None = None
 
 
@@ -54,17 +54,19 @@ class TextFormat(msgspec.Struct, frozen=True):
     type: Annotated[str, Meta(extra_json_schema={"enum": ["text"]})] = "text"
 
 
-class TextWishes(msgspec.Struct, frozen=True):
+class TextOptions(msgspec.Struct, frozen=True):
     """How words are to be."""
 
     format: TextFormat | None = None
 
 
-Name = Annotated[str, Meta(max_length=64)]
-Value = Annotated[str, Meta(max_length=512)]
-Metadata = Annotated[dict[Name, Value], Meta(max_length=16)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-_ABSENT = Meta(description="There is none here: it is refused.", extra_json_schema={"type": "null"})
+MetadataKey = Annotated[str, Meta(max_length=64)]
+MetadataValue = Annotated[str, Meta(max_length=512)]
+Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
+TopP = Annotated[float, Meta(ge=0, le=1)]
+_NOT_SUPPORTED = Meta(
+    description="There is none here: it is refused.", extra_json_schema={"type": "null"}
+)
 
 
 class ResponseRequest(msgspec.Struct, frozen=True):
@@ -92,11 +94,11 @@ class ResponseRequest(msgspec.Struct, frozen=True):
         str | None, Meta(description="The answer from which the conversation goes on.")
     ] = None
     metadata: Metadata | None = None
-    max_output_tokens: Tokens | None = None
+    max_output_tokens: TokenLimit | None = None
     temperature: Temperature | None = None
-    top_p: Share | None = None
+    top_p: TopP | None = None
     reasoning: Reasoning | None = None
-    text: TextWishes | None = None
+    text: TextOptions | None = None
     tools: Annotated[
         list[Any] | None,
         Meta(description="Those of a request are refused, unless `tool_choice` is `none`."),
@@ -109,43 +111,43 @@ class ResponseRequest(msgspec.Struct, frozen=True):
             extra_json_schema={"enum": [False, None]},
         ),
     ] = None
-    conversation: Annotated[Any, _ABSENT] = None
-    prompt: Annotated[Any, _ABSENT] = None
+    conversation: Annotated[Any, _NOT_SUPPORTED] = None
+    prompt: Annotated[Any, _NOT_SUPPORTED] = None
 
 
-_WORDS = {"properties": {"type": {"enum": list(TEXTS)}}}
-_PICTURE = {
+_TEXT_PART_SCHEMA = {"properties": {"type": {"enum": list(TEXT_PART_TYPES)}}}
+_PICTURE_PART_SCHEMA = {
     "properties": {
         "type": {"const": "input_image"},
-        "image_url": SCHEMA,
+        "image_url": PICTURE_URL_SCHEMA,
     },
     "required": ["image_url"],
 }
-_MESSAGE = {"enum": ["message", None]}
-RULES: dict[str, dict[str, Any]] = {
-    ResponseRequest.__name__: TOOLS_RULE,
+_MESSAGE_TYPE_SCHEMA = {"enum": ["message", None]}
+EXTRA_SCHEMAS: dict[str, dict[str, Any]] = {
+    ResponseRequest.__name__: TOOLS_SCHEMA,
     InputItem.__name__: {
         "anyOf": [
             {
                 "properties": {
-                    "type": _MESSAGE,
+                    "type": _MESSAGE_TYPE_SCHEMA,
                     "role": {"const": "user"},
-                    "content": {"items": {"anyOf": [_WORDS, _PICTURE]}},
+                    "content": {"items": {"anyOf": [_TEXT_PART_SCHEMA, _PICTURE_PART_SCHEMA]}},
                 },
                 "required": ["role"],
             },
             {
                 "properties": {
-                    "type": _MESSAGE,
+                    "type": _MESSAGE_TYPE_SCHEMA,
                     "role": {"enum": ["system", "developer", "assistant"]},
-                    "content": {"items": _WORDS},
+                    "content": {"items": _TEXT_PART_SCHEMA},
                 },
                 "required": ["role"],
             },
             {
                 "properties": {
                     "type": {"const": "function_call_output"},
-                    "output": {"items": _WORDS},
+                    "output": {"items": _TEXT_PART_SCHEMA},
                 },
                 "required": ["type"],
             },
@@ -194,20 +196,20 @@ class ResponseError(msgspec.Struct, frozen=True):
     message: str
 
 
-class Incomplete(msgspec.Struct, frozen=True):
+class IncompleteDetails(msgspec.Struct, frozen=True):
     """What cut an answer short."""
 
     reason: Literal["max_output_tokens", "content_filter"]
 
 
-class InputDetails(msgspec.Struct, frozen=True):
+class InputTokenDetails(msgspec.Struct, frozen=True):
     """More about what was read."""
 
     cached_tokens: int
     cache_write_tokens: int = 0
 
 
-class OutputDetails(msgspec.Struct, frozen=True):
+class OutputTokenDetails(msgspec.Struct, frozen=True):
     """More about what was written."""
 
     reasoning_tokens: int = 0
@@ -217,61 +219,61 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What an answer cost, all steps of the agent together."""
 
     input_tokens: int
-    input_tokens_details: InputDetails
+    input_tokens_details: InputTokenDetails
     output_tokens: int
-    output_tokens_details: OutputDetails = OutputDetails()
+    output_tokens_details: OutputTokenDetails = OutputTokenDetails()
     total_tokens: int
 
 
-class ToldReasoning(msgspec.Struct, frozen=True):
+class EchoedReasoning(msgspec.Struct, frozen=True):
     """What was wished of the model's thinking."""
 
     effort: str | None = None
     summary: str | None = None
 
 
-class ToldFormat(msgspec.Struct, frozen=True):
+class EchoedFormat(msgspec.Struct, frozen=True):
     """The form in which the agent answers."""
 
     type: Literal["text"] = "text"
 
 
-class ToldText(msgspec.Struct, frozen=True):
+class EchoedText(msgspec.Struct, frozen=True):
     """How its words are."""
 
-    format: ToldFormat = ToldFormat()
+    format: EchoedFormat = EchoedFormat()
 
 
-class Echo(msgspec.Struct, frozen=True, kw_only=True):
+class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
     """What an answer repeats of its request."""
 
     instructions: str | None = None
     max_output_tokens: int | None = None
     metadata: dict[str, str] = {}
     previous_response_id: str | None = None
-    reasoning: ToldReasoning = ToldReasoning()
+    reasoning: EchoedReasoning = EchoedReasoning()
     store: bool = False
     temperature: float | None = None
     top_p: float | None = None
 
 
-Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
-class Response(Echo, frozen=True, kw_only=True, tag_field="object", tag="response"):
+class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="response"):
     """An answer, or as much of one as there is."""
 
     id: str
     created_at: Annotated[int, Meta(description="Seconds since 1970.")]
     model: str
-    status: Status
+    status: ResponseStatus
     error: ResponseError | None = None
-    incomplete_details: Incomplete | None = None
+    incomplete_details: IncompleteDetails | None = None
     output: list[OutputMessage]
     usage: ResponseUsage | None = None
     background: bool = False
     parallel_tool_calls: bool = True
-    text: ToldText = ToldText()
+    text: EchoedText = EchoedText()
     tool_choice: str = "auto"
     tools: list[Any] = []
     truncation: str = "disabled"
@@ -301,14 +303,14 @@ class ResponseDeleted(msgspec.Struct, frozen=True, tag_field="object", tag="resp
     deleted: Literal[True] = True
 
 
-Kind = Literal["message", "function_call", "function_call_output"]
+InputItemType = Literal["message", "function_call", "function_call_output"]
 
 
 class ListedItem(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was sent with a request; which fields there are follows from its type."""
 
     id: str
-    type: Kind
+    type: InputItemType
     status: Literal["completed"] = "completed"
     role: str | UnsetType = UNSET
     content: list[dict[str, Any]] | UnsetType = UNSET

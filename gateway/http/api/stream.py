@@ -7,41 +7,41 @@ from typing import Protocol
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.http.api.endings import INTERRUPTED, Outcome, cleaned, outcome_of
-from gateway.http.api.failures import Failure
-from gateway.http.api.pieces import Piece, Story
-from gateway.http.api.requests import Following
+from gateway.http.api.endings import INTERRUPTED, AnswerOutcome, outcome_of, redact_outcome
+from gateway.http.api.failures import HttpFailure
+from gateway.http.api.pieces import AnswerPiece, PieceBuilder
+from gateway.http.api.requests import TurnSubscription
 from gateway.observe.redact import Redactor
-from gateway.turns.feeds import Reading
-from gateway.turns.news import End, News, joined
+from gateway.turns.feeds import FeedReader
+from gateway.turns.news import FeedEnd, FeedEvent, join_text
 from sessions.values.clock import Clock
 
-KEEPALIVE = b": keepalive\n\n"
-_STATE = "x-session-state"
-_EVENTS = {
+KEEPALIVE_COMMENT = b": keepalive\n\n"
+_SESSION_STATE_HEADER = "x-session-state"
+_EVENT_STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",
     "x-accel-buffering": "no",  # nginx would hold the events back
 }
-_JSON = {"content-type": "application/json", "cache-control": "no-store"}
+_JSON_HEADERS = {"content-type": "application/json", "cache-control": "no-store"}
 
 
-class Form(Protocol):
+class AnswerEncoder(Protocol):
     """How one kind of answer is written."""
 
-    def begin(self) -> bytes:
+    def encode_start(self) -> bytes:
         """Write the first event of an answer."""
         ...
 
-    def piece(self, piece: Piece) -> bytes:
+    def encode_piece(self, piece: AnswerPiece) -> bytes:
         """Write what is told of a turn."""
         ...
 
-    def end(self, outcome: Outcome) -> bytes:
+    def encode_end(self, outcome: AnswerOutcome) -> bytes:
         """Write how it ended."""
         ...
 
-    def whole(self, text: str, outcome: Outcome) -> bytes:
+    def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
         """Write the answer in one piece."""
         ...
 
@@ -49,142 +49,148 @@ class Form(Protocol):
 class AnswerResponse(msgspec.Struct, frozen=True):
     """An ASGI response that lasts as long as its turn, or until its reader leaves."""
 
-    following: Following
-    form: Form
+    subscription: TurnSubscription
+    encoder: AnswerEncoder
     clock: Clock
-    keepalive: float
+    keepalive_seconds: float
     stream: bool
     redactor: Redactor
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Answer the request; a reader that takes nothing is cut off by `gateway.http.client_timeouts`."""
-        with self.following, self.following.feed.reading() as reading:
+        with self.subscription, self.subscription.feed.subscribe() as reading:
             async with asyncio.TaskGroup() as group:
-                writer = _Writer(self, send)
-                beside = [group.create_task(_wait_until_gone(receive, reading))]
+                writer = _ResponseWriter(self, send)
+                beside = [group.create_task(_wait_for_disconnect(receive, reading))]
                 if self.stream:
-                    beside.append(group.create_task(writer.mind_silence(reading)))
-                await (writer.stream(reading) if self.stream else writer.whole(reading))
+                    beside.append(group.create_task(writer.keep_alive(reading)))
+                await (writer.write_stream(reading) if self.stream else writer.write_whole(reading))
                 for task in beside:
                     task.cancel()
 
 
-class _Writer:
+class _ResponseWriter:
     """Writes one response. Headers wait for something to say: until then it can still fail."""
 
     def __init__(self, answer: AnswerResponse, send: Send) -> None:
-        self._form = answer.form
+        self._encoder = answer.encoder
         self._clock = answer.clock
-        self._keepalive = answer.keepalive
-        state = answer.following.state
-        self._more = {_STATE: state} if state else {}
+        self._keepalive_seconds = answer.keepalive_seconds
+        state = answer.subscription.session_state
+        self._extra_headers = {_SESSION_STATE_HEADER: state} if state else {}
         self._send = send
         self._redactor = answer.redactor
-        self._story = Story(answer.redactor)
-        self._started = self._begun = False
-        self._wrote_at = answer.clock.monotonic()
+        self._piece_builder = PieceBuilder(answer.redactor)
+        self._headers_sent = self._start_encoded = False
+        self._last_write_at = answer.clock.monotonic()
 
-    async def stream(self, reading: Reading) -> None:
+    async def write_stream(self, reading: FeedReader) -> None:
         """Write events until the end, and a sign of life whenever nothing else was written."""
-        while not reading.given_up:
-            news = await reading.take()
-            events = self._events(news)
-            if news and isinstance(news[-1], End):
-                await self._end(events, self._outcome(news[-1]))
+        while not reading.is_cancelled:
+            news = await reading.read()
+            events = self._encode_events(news)
+            if news and isinstance(news[-1], FeedEnd):
+                await self._write_end(events, self._outcome(news[-1]))
                 return
             if events:
                 await self._write(events)
-            elif self._silence >= self._keepalive:
+            elif self._idle_seconds >= self._keepalive_seconds:
                 # With it the status is out: whoever waits may as well know what for.
-                await self._write(KEEPALIVE + self._beginning())
-        await self._given_up()
+                await self._write(KEEPALIVE_COMMENT + self._encode_start())
+        await self._abort()
 
-    async def mind_silence(self, reading: Reading) -> None:
+    async def keep_alive(self, reading: FeedReader) -> None:
         """Let the writer look up when it is time for a sign of life: no timer for each write."""
         while True:
-            left = self._keepalive - self._silence
+            left = self._keepalive_seconds - self._idle_seconds
             if left <= 0:
-                reading.look_up()
-                left = self._keepalive
+                reading.wake()
+                left = self._keepalive_seconds
             await asyncio.sleep(left)
 
     @property
-    def _silence(self) -> float:
+    def _idle_seconds(self) -> float:
         """Seconds since the last write."""
-        return self._clock.monotonic() - self._wrote_at
+        return self._clock.monotonic() - self._last_write_at
 
-    async def whole(self, reading: Reading) -> None:
+    async def write_whole(self, reading: FeedReader) -> None:
         """Wait for the end, then write the answer."""
-        while not reading.given_up:
-            news = await reading.take()
-            self._pieces(news)
-            if news and isinstance(news[-1], End):
+        while not reading.is_cancelled:
+            news = await reading.read()
+            self._read_pieces(news)
+            if news and isinstance(news[-1], FeedEnd):
                 outcome = self._outcome(news[-1])
-                if outcome.failure and not self._story.text:
-                    await self._refuse(outcome.failure)
+                if outcome.failure and not self._piece_builder.text:
+                    await self._send_failure(outcome.failure)
                 else:
-                    body = self._form.whole(self._story.text, outcome)
-                    await self._respond(200, _JSON | self._more, body)
+                    body = self._encoder.encode_answer(self._piece_builder.text, outcome)
+                    await self._send_response(200, _JSON_HEADERS | self._extra_headers, body)
                 return
-        await self._given_up()
+        await self._abort()
 
-    async def _given_up(self) -> None:
+    async def _abort(self) -> None:
         """End what was begun. The reader may still be there: the server lets go of all at its end."""
-        if self._started:
+        if self._headers_sent:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            await self._refuse(INTERRUPTED)
+            await self._send_failure(INTERRUPTED)
 
-    def _outcome(self, end: End) -> Outcome:
-        return cleaned(outcome_of(end), self._redactor.clean)
+    def _outcome(self, end: FeedEnd) -> AnswerOutcome:
+        return redact_outcome(outcome_of(end), self._redactor.redact)
 
-    def _events(self, news: Iterable[News | End]) -> bytes:
-        pieces = self._pieces(news)
+    def _encode_events(self, news: Iterable[FeedEvent | FeedEnd]) -> bytes:
+        pieces = self._read_pieces(news)
         if not pieces:
             return b""
-        beginning = self._beginning()  # first: a form may count its events
-        return beginning + b"".join(map(self._form.piece, pieces))
+        beginning = self._encode_start()  # first: a form may count its events
+        return beginning + b"".join(map(self._encoder.encode_piece, pieces))
 
-    def _beginning(self) -> bytes:
-        if self._begun:
+    def _encode_start(self) -> bytes:
+        if self._start_encoded:
             return b""
-        self._begun = True
-        return self._form.begin()
+        self._start_encoded = True
+        return self._encoder.encode_start()
 
-    def _pieces(self, news: Iterable[News | End]) -> list[Piece]:
-        found: list[Piece] = []
-        for each in joined(news):
-            found.extend(self._story.end() if isinstance(each, End) else self._story.hear(each))
+    def _read_pieces(self, news: Iterable[FeedEvent | FeedEnd]) -> list[AnswerPiece]:
+        found: list[AnswerPiece] = []
+        for each in join_text(news):
+            found.extend(
+                self._piece_builder.finish()
+                if isinstance(each, FeedEnd)
+                else self._piece_builder.add(each)
+            )
         return found
 
-    async def _end(self, events: bytes, outcome: Outcome) -> None:
-        if outcome.failure and not (self._started or events):
-            await self._refuse(outcome.failure)
+    async def _write_end(self, events: bytes, outcome: AnswerOutcome) -> None:
+        if outcome.failure and not (self._headers_sent or events):
+            await self._send_failure(outcome.failure)
             return
-        last = events + self._beginning() + self._form.end(outcome)
+        last = events + self._encode_start() + self._encoder.encode_end(outcome)
         await self._write(last, more=False)
 
     async def _write(self, content: bytes, *, more: bool = True) -> None:
-        if not self._started:
-            self._started = True
-            await self._send(_start(200, _EVENTS | self._more))
+        if not self._headers_sent:
+            self._headers_sent = True
+            await self._send(_start_message(200, _EVENT_STREAM_HEADERS | self._extra_headers))
         await self._send({"type": "http.response.body", "body": content, "more_body": more})
-        self._wrote_at = self._clock.monotonic()
+        self._last_write_at = self._clock.monotonic()
 
-    async def _refuse(self, failure: Failure) -> None:
-        await self._respond(failure.status, failure.headers() | self._more, failure.body())
+    async def _send_failure(self, failure: HttpFailure) -> None:
+        await self._send_response(
+            failure.status, failure.response_headers() | self._extra_headers, failure.encode_body()
+        )
 
-    async def _respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        await self._send(_start(status, headers | {"content-length": str(len(body))}))
+    async def _send_response(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        await self._send(_start_message(status, headers | {"content-length": str(len(body))}))
         await self._send({"type": "http.response.body", "body": body})
 
 
-def _start(status: int, headers: dict[str, str]) -> Message:
+def _start_message(status: int, headers: dict[str, str]) -> Message:
     written = [(name.encode(), value.encode()) for name, value in headers.items()]
     return {"type": "http.response.start", "status": status, "headers": written}
 
 
-async def _wait_until_gone(receive: Receive, reading: Reading) -> None:
+async def _wait_for_disconnect(receive: Receive, reading: FeedReader) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    reading.give_up()
+    reading.cancel()

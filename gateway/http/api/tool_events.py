@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.http.api.pieces import ToolOver, ToolRuns
-from gateway.turns.news import Told
+from gateway.http.api.pieces import ToolEndPiece, ToolStartPiece
+from gateway.turns.news import FeedNotice
 
-PROGRESS, NOTICE = "hermes.tool.progress", "holdfast.notice"
+TOOL_PROGRESS_EVENT, NOTICE_EVENT = "hermes.tool.progress", "holdfast.notice"
 
-NoChoices = Annotated[
+EmptyChoices = Annotated[
     list[Any],
     Meta(
         description="Only for OpenAI's libraries, which take every event for a chunk.",
@@ -26,7 +26,7 @@ class ToolRunning(msgspec.Struct, frozen=True, kw_only=True, tag_field="status",
     emoji: str
     label: str
     call_id: str = msgspec.field(name="toolCallId")
-    choices: NoChoices | UnsetType = UNSET
+    choices: EmptyChoices | UnsetType = UNSET
 
 
 class ToolCompleted(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="completed"):
@@ -34,34 +34,34 @@ class ToolCompleted(msgspec.Struct, frozen=True, kw_only=True, tag_field="status
 
     tool: str
     call_id: str = msgspec.field(name="toolCallId")
-    choices: NoChoices | UnsetType = UNSET
+    choices: EmptyChoices | UnsetType = UNSET
 
 
-class Notice(msgspec.Struct, frozen=True, kw_only=True):
+class NoticePayload(msgspec.Struct, frozen=True, kw_only=True):
     """A word of the gateway's own, which is not a part of the answer."""
 
     id: Annotated[str, Meta(description="Which notice it is, whatever its words.")]
     text: str
-    choices: NoChoices | UnsetType = UNSET
+    choices: EmptyChoices | UnsetType = UNSET
 
 
-EVENTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
-    PROGRESS: (ToolRunning, ToolCompleted),
-    NOTICE: (Notice,),
+EVENT_TYPES: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    TOOL_PROGRESS_EVENT: (ToolRunning, ToolCompleted),
+    NOTICE_EVENT: (NoticePayload,),
 }
 """What is told under which name."""
 
 
-def told(
-    piece: ToolRuns | ToolOver | Told, *, chunk_like: bool = False
-) -> tuple[str, ToolRunning | ToolCompleted | Notice]:
+def stream_event(
+    piece: ToolStartPiece | ToolEndPiece | FeedNotice, *, chunk_like: bool = False
+) -> tuple[str, ToolRunning | ToolCompleted | NoticePayload]:
     """Give an event: its name, and what it says. One like a chunk has empty `choices` besides."""
     none: list[Any] | UnsetType = [] if chunk_like else UNSET
     match piece:
-        case ToolRuns(call, tool, label, emoji):
+        case ToolStartPiece(call, tool, label, emoji):
             running = ToolRunning(tool=tool, emoji=emoji, label=label, call_id=call, choices=none)
-            return PROGRESS, running
-        case ToolOver(call, tool):
-            return PROGRESS, ToolCompleted(tool=tool, call_id=call, choices=none)
-        case Told(id_, text):
-            return NOTICE, Notice(id=id_, text=text, choices=none)
+            return TOOL_PROGRESS_EVENT, running
+        case ToolEndPiece(call, tool):
+            return TOOL_PROGRESS_EVENT, ToolCompleted(tool=tool, call_id=call, choices=none)
+        case FeedNotice(id_, text):
+            return NOTICE_EVENT, NoticePayload(id=id_, text=text, choices=none)

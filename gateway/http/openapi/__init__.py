@@ -14,12 +14,12 @@ import asyncio
 from importlib import import_module, metadata
 
 
-async def page() -> bytes:
+async def openapi_json() -> bytes:
     """Give the document; nothing of it is imported or made before somebody asks."""
-    return await asyncio.to_thread(_made)
+    return await asyncio.to_thread(_build)
 
 
-def _made() -> bytes:
+def _build() -> bytes:
     document = import_module("gateway.http.openapi.document")
     written: bytes = document.written(metadata.version("holdfast"))
     return written

@@ -2,48 +2,55 @@
 
 import msgspec
 
-from gateway.http.api.chat_form import ChatForm
+from gateway.http.api.chat_form import ChatEncoder
 from gateway.http.api.chat_shapes import ChatAnswer, ChatChunk, ChatRequest
-from gateway.http.api.endings import Outcome
-from gateway.http.api.failures import no_model
+from gateway.http.api.endings import AnswerOutcome
+from gateway.http.api.failures import model_not_found
 from gateway.http.api.listing import Model, ModelList
-from gateway.http.api.pieces import More, ToolOver, ToolRuns
-from gateway.http.api.requests import LONGEST_KEY, SESSION
-from gateway.http.api.tool_events import EVENTS as BESIDE
+from gateway.http.api.pieces import AnswerTextPiece, ToolEndPiece, ToolStartPiece
+from gateway.http.api.requests import MAX_IDEMPOTENCY_KEY_LENGTH, SESSION_ID_PATTERN
+from gateway.http.api.tool_events import EVENT_TYPES
 from gateway.http.errors import ErrorBody
 from gateway.http.openapi import refused
-from gateway.http.openapi.terms import EVENTS, JSON, Content, Field, Operation, Reply
-from gateway.turns.news import Told
+from gateway.http.openapi.terms import (
+    EVENTS,
+    JSON,
+    ContentSpec,
+    OperationSpec,
+    ParameterSpec,
+    ResponseSpec,
+)
+from gateway.turns.news import FeedNotice
 
-SESSION_ID = Field(
+SESSION_ID = ParameterSpec(
     "X-Session-Id",
     "A conversation that is kept. The last message of the request is added to it; what the request "
     "says of earlier ones counts only where there is no conversation of that name yet.",
-    {"type": "string", "pattern": f"^({SESSION})?$"},
+    {"type": "string", "pattern": f"^({SESSION_ID_PATTERN})?$"},
     "team-notes",
 )
-IDEMPOTENCY_KEY = Field(
+IDEMPOTENCY_KEY = ParameterSpec(
     "Idempotency-Key",
     "Sent again with the same body, it joins the turn that runs, or gets the answer that there is.",
-    {"type": "string", "maxLength": LONGEST_KEY},
+    {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_LENGTH},
     "9d3c3a54-6d0f-4c0e-8a73-1f6f0e6a2b11",
 )
 _CREATED = 1_795_000_000
 _MODEL = "gpt-5"
-_FORM = ChatForm("0f3a", _MODEL, _CREATED)
+_ENCODER = ChatEncoder("0f3a", _MODEL, _CREATED)
 _TOOL = "call_1"
-_STREAM = b"".join(
+_STREAM_EXAMPLE = b"".join(
     [
-        _FORM.begin(),
-        _FORM.piece(ToolRuns(_TOOL, "read", "notes.txt", "📄")),
-        _FORM.piece(ToolOver(_TOOL, "read")),
-        _FORM.piece(More("Two things are left.")),
-        _FORM.piece(Told("N17", "The gateway is about to restart.")),
-        _FORM.end(Outcome("stop")),
+        _ENCODER.encode_start(),
+        _ENCODER.encode_piece(ToolStartPiece(_TOOL, "read", "notes.txt", "📄")),
+        _ENCODER.encode_piece(ToolEndPiece(_TOOL, "read")),
+        _ENCODER.encode_piece(AnswerTextPiece("Two things are left.")),
+        _ENCODER.encode_piece(FeedNotice("N17", "The gateway is about to restart.")),
+        _ENCODER.encode_end(AnswerOutcome("stop")),
     ]
 ).decode()
 
-_BODY = Content(
+_BODY = ContentSpec(
     JSON,
     ChatRequest,
     {
@@ -69,12 +76,12 @@ _BODY = Content(
 )
 
 
-def _whole(content: bytes) -> object:
+def _decode_json(content: bytes) -> object:
     return msgspec.json.decode(content)
 
 
 OPERATIONS = (
-    Operation(
+    OperationSpec(
         path="/v1/chat/completions",
         method="post",
         id="createChatCompletion",
@@ -88,37 +95,44 @@ OPERATIONS = (
         "`Idempotency-Key` still reads.",
         parameters=[("header", SESSION_ID), ("header", IDEMPOTENCY_KEY)],
         body=_BODY,
-        replies=[
-            Reply(
+        responses=[
+            ResponseSpec(
                 200,
                 "The answer, whole or as events.",
                 [
-                    Content(
+                    ContentSpec(
                         JSON,
                         ChatAnswer,
-                        {"an answer": _whole(_FORM.whole("Hello.", Outcome("stop")))},
+                        {
+                            "an answer": _decode_json(
+                                _ENCODER.encode_answer("Hello.", AnswerOutcome("stop"))
+                            )
+                        },
                     ),
-                    Content(
+                    ContentSpec(
                         EVENTS,
                         None,
-                        {"an answer with a tool": _STREAM},
-                        {"": (ChatChunk, ErrorBody), **BESIDE},
+                        {"an answer with a tool": _STREAM_EXAMPLE},
+                        {"": (ChatChunk, ErrorBody), **EVENT_TYPES},
                     ),
                 ],
                 [refused.SESSION_STATE],
             ),
-            *refused.answering(),
+            *refused.answer_responses(),
         ],
     ),
-    Operation(
+    OperationSpec(
         path="/v1/models",
         method="get",
         id="listModels",
         tag="models",
         summary="The configured model, and those of the routes",
-        replies=[Reply(200, "The models.", [Content(JSON, ModelList)]), *refused.keyed()],
+        responses=[
+            ResponseSpec(200, "The models.", [ContentSpec(JSON, ModelList)]),
+            *refused.authorized_responses(),
+        ],
     ),
-    Operation(
+    OperationSpec(
         path="/v1/models/{name}",
         method="get",
         id="getModel",
@@ -127,13 +141,15 @@ OPERATIONS = (
         parameters=[
             (
                 "path",
-                Field("name", "As it is listed.", {"type": "string"}, _MODEL, always=True),
+                ParameterSpec(
+                    "name", "As it is listed.", {"type": "string"}, _MODEL, required=True
+                ),
             )
         ],
-        replies=[
-            Reply(200, "The model.", [Content(JSON, Model)]),
-            refused.missing(no_model("gpt-unknown")),
-            *refused.keyed(),
+        responses=[
+            ResponseSpec(200, "The model.", [ContentSpec(JSON, Model)]),
+            refused.not_found_response(model_not_found("gpt-unknown")),
+            *refused.authorized_responses(),
         ],
     ),
 )

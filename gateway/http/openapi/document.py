@@ -7,26 +7,32 @@ from typing import Any
 
 import msgspec
 
-from gateway.http.api.chat_shapes import TOOLS_RULE, ChatRequest
-from gateway.http.api.responses_shapes import RULES
+from gateway.http.api.chat_shapes import TOOLS_SCHEMA, ChatRequest
+from gateway.http.api.responses_shapes import EXTRA_SCHEMAS
 from gateway.http.openapi import chat, responses, watching
-from gateway.http.openapi.terms import Access, Content, Field, Operation, Reply
+from gateway.http.openapi.terms import (
+    Access,
+    ContentSpec,
+    OperationSpec,
+    ParameterSpec,
+    ResponseSpec,
+)
 
-OPERATIONS: tuple[Operation, ...] = (
+OPERATIONS: tuple[OperationSpec, ...] = (
     *chat.OPERATIONS,
     *responses.OPERATIONS,
     *watching.OPERATIONS,
 )
-EVENTS = "x-events"
+EVENTS_KEY = "x-events"
 """Under a stream: the schema of each event's data, by the event's name; "" has
 none, and a name may end with `*`."""
 
 _REF = "#/components/schemas/{name}"
-_KEY = "key"
+_SECURITY_SCHEME = "key"
 _SECURITY: dict[Access, list[dict[str, list[str]]]] = {
-    "key": [{_KEY: []}],
+    "key": [{_SECURITY_SCHEME: []}],
     "open": [],
-    "key unless local": [{}, {_KEY: []}],
+    "key unless local": [{}, {_SECURITY_SCHEME: []}],
 }
 _DESCRIPTION = """\
 The agent behind this gateway, for programs made for OpenAI's API: the same sessions, journal and \
@@ -47,12 +53,12 @@ _TAGS = {
 @cache
 def written(version: str) -> bytes:
     """Give the document; `version` is ours."""
-    return msgspec.json.encode(document(version))
+    return msgspec.json.encode(build_document(version))
 
 
-def document(version: str) -> dict[str, Any]:
+def build_document(version: str) -> dict[str, Any]:
     """Put everything together."""
-    schemas, components = _schemas()
+    schemas, components = _build_schemas()
     paths: dict[str, dict[str, Any]] = {}
     for each in OPERATIONS:
         paths.setdefault(each.path, {})[each.method] = _operation(each, schemas)
@@ -71,7 +77,7 @@ def document(version: str) -> dict[str, Any]:
         "components": {
             "schemas": components,
             "securitySchemes": {
-                _KEY: {
+                _SECURITY_SCHEME: {
                     "type": "http",
                     "scheme": "bearer",
                     "description": "`holdfast config show --secrets` prints it (http.api_key).",
@@ -86,18 +92,18 @@ def document(version: str) -> dict[str, Any]:
 _Schemas = Mapping[Any, dict[str, Any]]
 
 
-def _schemas() -> tuple[_Schemas, dict[str, Any]]:
+def _build_schemas() -> tuple[_Schemas, dict[str, Any]]:
     """Give the schema of each shape in use, and the named ones that these refer to."""
-    taken, of_taken = _described(each.body.shape for each in OPERATIONS if each.body)
-    given, of_given = _described(_given())
-    for name, rule in {ChatRequest.__name__: TOOLS_RULE, **RULES}.items():
+    taken, of_taken = _build_components(each.body.schema_type for each in OPERATIONS if each.body)
+    given, of_given = _build_components(_response_types())
+    for name, rule in {ChatRequest.__name__: TOOLS_SCHEMA, **EXTRA_SCHEMAS}.items():
         of_taken[name] |= rule
     for each in of_given.values():
-        _complete(each)
+        _require_defaults(each)
     return taken | given, of_taken | of_given
 
 
-def _described(shapes: Iterable[Any]) -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
+def _build_components(shapes: Iterable[Any]) -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
     known = list(dict.fromkeys(shapes))
     schemas, components = msgspec.json.schema_components(known, ref_template=_REF)
     for each in components.values():
@@ -105,15 +111,15 @@ def _described(shapes: Iterable[Any]) -> tuple[dict[Any, dict[str, Any]], dict[s
     return dict(zip(known, schemas, strict=True)), components
 
 
-def _given() -> Iterable[Any]:
-    for content in (c for each in OPERATIONS for reply in each.replies for c in reply.content):
-        if content.shape is not None:
-            yield content.shape
+def _response_types() -> Iterable[Any]:
+    for content in (c for each in OPERATIONS for reply in each.responses for c in reply.content):
+        if content.schema_type is not None:
+            yield content.schema_type
         for shapes in content.events.values():
             yield from shapes
 
 
-def _complete(schema: dict[str, Any]) -> None:
+def _require_defaults(schema: dict[str, Any]) -> None:
     """Say of what we write that it is written also where it is the usual."""
     usual = [name for name, each in schema.get("properties", {}).items() if "default" in each]
     for name in usual:
@@ -125,7 +131,7 @@ def _complete(schema: dict[str, Any]) -> None:
 # --- operations --------------------------------------------------------------------------------
 
 
-def _operation(each: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _operation(each: OperationSpec, schemas: _Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": each.id,
         "tags": [each.tag],
@@ -133,14 +139,14 @@ def _operation(each: Operation, schemas: _Schemas) -> dict[str, Any]:
         "security": _SECURITY[each.access],
         "responses": {
             str(reply.status): _reply(reply, schemas)
-            for reply in sorted(each.replies, key=lambda reply: reply.status)
+            for reply in sorted(each.responses, key=lambda reply: reply.status)
         },
     }
     if each.description:
         found["description"] = each.description
     if each.parameters:
         found["parameters"] = [
-            {"name": field.name, "in": place, "required": field.always, **_field(field)}
+            {"name": field.name, "in": place, "required": field.required, **_field(field)}
             for place, field in each.parameters
         ]
     if each.body:
@@ -148,34 +154,36 @@ def _operation(each: Operation, schemas: _Schemas) -> dict[str, Any]:
     return found
 
 
-def _reply(reply: Reply, schemas: _Schemas) -> dict[str, Any]:
+def _reply(reply: ResponseSpec, schemas: _Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {"description": reply.description}
     if reply.headers:
         found["headers"] = {
-            field.name: {"required": field.always, **_field(field)} for field in reply.headers
+            field.name: {"required": field.required, **_field(field)} for field in reply.headers
         }
     if reply.content:
         found["content"] = _content(reply.content, schemas)
     return found
 
 
-def _field(field: Field) -> dict[str, Any]:
+def _field(field: ParameterSpec) -> dict[str, Any]:
     example = {} if field.example is None else {"example": field.example}
     return {"description": field.description, "schema": field.schema, **example}
 
 
-def _content(contents: Iterable[Content], schemas: _Schemas) -> dict[str, Any]:
-    return {each.media: _body(each, schemas) for each in contents}
+def _content(contents: Iterable[ContentSpec], schemas: _Schemas) -> dict[str, Any]:
+    return {each.media_type: _body(each, schemas) for each in contents}
 
 
-def _body(content: Content, schemas: _Schemas) -> dict[str, Any]:
+def _body(content: ContentSpec, schemas: _Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not content.events:  # OpenAPI 3.1 does not say whether a stream or its events were meant
-        found["schema"] = {"type": "string"} if content.shape is None else schemas[content.shape]
+        found["schema"] = (
+            {"type": "string"} if content.schema_type is None else schemas[content.schema_type]
+        )
     if content.examples:
         found["examples"] = {name: {"value": each} for name, each in content.examples.items()}
     if content.events:
-        found[EVENTS] = {
+        found[EVENTS_KEY] = {
             name: {"anyOf": [schemas[shape] for shape in shapes]}
             for name, shapes in content.events.items()
         }

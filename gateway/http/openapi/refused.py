@@ -3,49 +3,49 @@
 from collections.abc import Iterable
 
 from gateway.http.api import endings, failures
-from gateway.http.api.failures import Failure
-from gateway.http.auth import WRONG_KEY
-from gateway.http.concurrency import FULL, RETRY_AFTER
+from gateway.http.api.failures import HttpFailure
+from gateway.http.auth import INVALID_API_KEY
+from gateway.http.concurrency import RETRY_AFTER_SECONDS, TOO_MANY_REQUESTS
 from gateway.http.errors import (
-    BROKE,
-    FOREIGN,
-    TOO_LARGE,
-    TOO_SLOW,
+    FOREIGN_ORIGIN,
+    INTERNAL_ERROR,
+    REQUEST_TIMEOUT,
+    REQUEST_TOO_LARGE,
     WRONG_HOST,
     ErrorBody,
-    unreadable,
+    unreadable_request,
 )
-from gateway.http.openapi.terms import JSON, Content, Field, Reply
+from gateway.http.openapi.terms import JSON, ContentSpec, ParameterSpec, ResponseSpec
 
-SESSION_STATE = Field(
+SESSION_STATE = ParameterSpec(
     "X-Session-State",
     "What became of the session that was named: it is `new`, goes on (`continued`), or goes on "
     "after a restart has interrupted it (`resumed`).",
     {"type": "string", "enum": ["new", "continued", "resumed"]},
     "continued",
 )
-_RETRY_AFTER = Field(
+_RETRY_AFTER = ParameterSpec(
     "Retry-After",
     "Seconds after which it is worth another try.",
     {"type": "integer", "minimum": 1},
-    RETRY_AFTER,
+    RETRY_AFTER_SECONDS,
 )
-_SHOULD_RETRY = Field(
+_SHOULD_RETRY = ParameterSpec(
     "X-Should-Retry",
     "`false` where a client should not repeat it by itself: a turn may lie behind it, whose tools "
     "have run.",
     {"type": "string", "enum": ["false"]},
     "false",
 )
-_KIND_OF_KEY = Field(
-    "WWW-Authenticate", "What is to be shown.", {"type": "string"}, "Bearer", always=True
+_AUTHENTICATE = ParameterSpec(
+    "WWW-Authenticate", "What is to be shown.", {"type": "string"}, "Bearer", required=True
 )
 
-_UNFIT = failures.unfit(
+_INVALID_REQUEST = failures.invalid_request(
     "The last message must be one of role `user`: that is the one that is answered.", "messages"
 ).failure
-_BROKEN = endings.turn_failed("the model's service cannot be reached", 502)
-_DESCRIBED = {
+_TURN_FAILED = endings.turn_failed("the model's service cannot be reached", 502)
+_DESCRIPTIONS = {
     400: "The request cannot be carried out as it is; `error.param` names the part that is meant.",
     401: "The key is missing or wrong.",
     403: "The request comes under another name or from another site, or the key is not let in.",
@@ -64,88 +64,93 @@ _DESCRIBED = {
 }
 
 
-def guarded() -> list[Reply]:
+def common_responses() -> list[ResponseSpec]:
     """Give what any address may refuse."""
     return [
-        _reply(400, [unreadable(400)], _SHOULD_RETRY),
-        _reply(403, [WRONG_HOST, FOREIGN], _SHOULD_RETRY),
-        _reply(408, [TOO_SLOW]),
-        _reply(413, [TOO_LARGE], _SHOULD_RETRY),
-        _reply(431, [unreadable(431)], _SHOULD_RETRY),
-        _reply(500, [BROKE], _SHOULD_RETRY),
+        _response(400, [unreadable_request(400)], _SHOULD_RETRY),
+        _response(403, [WRONG_HOST, FOREIGN_ORIGIN], _SHOULD_RETRY),
+        _response(408, [REQUEST_TIMEOUT]),
+        _response(413, [REQUEST_TOO_LARGE], _SHOULD_RETRY),
+        _response(431, [unreadable_request(431)], _SHOULD_RETRY),
+        _response(500, [INTERNAL_ERROR], _SHOULD_RETRY),
     ]
 
 
-def counted() -> list[Reply]:
+def limited_responses() -> list[ResponseSpec]:
     """Give what any address but those for watching may refuse."""
-    return [*guarded(), _reply(429, [FULL], _RETRY_AFTER)]
+    return [*common_responses(), _response(429, [TOO_MANY_REQUESTS], _RETRY_AFTER)]
 
 
-def without_key() -> Reply:
+def unauthorized_response() -> ResponseSpec:
     """Refuse who has no key."""
-    return _reply(401, [WRONG_KEY], _KIND_OF_KEY, _SHOULD_RETRY)
+    return _response(401, [INVALID_API_KEY], _AUTHENTICATE, _SHOULD_RETRY)
 
 
-def keyed() -> list[Reply]:
+def authorized_responses() -> list[ResponseSpec]:
     """Give what any address behind the key may refuse."""
-    return _joined(
-        counted(),
-        [without_key()],
-        [_reply(503, [failures.NOT_NOW, failures.NOT_STORED], _RETRY_AFTER)],
+    return _merge_responses(
+        limited_responses(),
+        [unauthorized_response()],
+        [_response(503, [failures.NOT_READY, failures.NOT_STORED], _RETRY_AFTER)],
     )
 
 
-def missing(failure: Failure) -> Reply:
+def not_found_response(failure: HttpFailure) -> ResponseSpec:
     """Refuse what is not there."""
-    return _reply(404, [failure], _SHOULD_RETRY)
+    return _response(404, [failure], _SHOULD_RETRY)
 
 
-def asking(failure: Failure) -> list[Reply]:
+def lookup_responses(failure: HttpFailure) -> list[ResponseSpec]:
     """Give what may become of a request about something that may not be there."""
-    return _joined(keyed(), [_reply(400, [_UNFIT], _SHOULD_RETRY), missing(failure)])
+    return _merge_responses(
+        authorized_responses(),
+        [_response(400, [_INVALID_REQUEST], _SHOULD_RETRY), not_found_response(failure)],
+    )
 
 
-def answering() -> list[Reply]:
+def answer_responses() -> list[ResponseSpec]:
     """Give what may become of a request for an answer."""
     state = (SESSION_STATE, _SHOULD_RETRY)
     broken = endings.turn_failed("the log says why", 500)
-    waits = [endings.INTERRUPTED, endings.NOT_BEGUN]
+    waits = [endings.INTERRUPTED, endings.NOT_STARTED]
     spent = failures.over_budget("the limit of $20.00 a day for everybody here is used up", 3600)
-    busy = [failures.too_many(20), endings.QUEUE_FULL, spent]
-    return _joined(
-        keyed(),
+    busy = [failures.too_many_messages(20), endings.QUEUE_FULL, spent]
+    return _merge_responses(
+        authorized_responses(),
         [
-            _reply(400, [_UNFIT], _SHOULD_RETRY),
-            _reply(403, [failures.NOT_ALLOWED], _SHOULD_RETRY),
-            missing(failures.no_model("gpt-unknown")),
-            _reply(409, [endings.STOPPED], *state),
-            _reply(422, [failures.OTHER_REQUEST], _SHOULD_RETRY),
-            _reply(429, busy, _RETRY_AFTER, *state),
-            _reply(500, [broken], *state),
-            _reply(502, [_BROKEN], *state),
-            _reply(503, waits, _RETRY_AFTER, *state),
+            _response(400, [_INVALID_REQUEST], _SHOULD_RETRY),
+            _response(403, [failures.NOT_ALLOWED], _SHOULD_RETRY),
+            not_found_response(failures.model_not_found("gpt-unknown")),
+            _response(409, [endings.STOPPED], *state),
+            _response(422, [failures.IDEMPOTENCY_KEY_REUSED], _SHOULD_RETRY),
+            _response(429, busy, _RETRY_AFTER, *state),
+            _response(500, [broken], *state),
+            _response(502, [_TURN_FAILED], *state),
+            _response(503, waits, _RETRY_AFTER, *state),
         ],
     )
 
 
-def _reply(status: int, failures_: Iterable[Failure], *headers: Field) -> Reply:
-    found = [each.error() for each in failures_]
+def _response(
+    status: int, failures_: Iterable[HttpFailure], *headers: ParameterSpec
+) -> ResponseSpec:
+    found = [each.to_error() for each in failures_]
     examples = {each.code or each.type: ErrorBody(each) for each in found}
-    content = Content(JSON, ErrorBody, examples)
-    return Reply(status, _DESCRIBED[status], [content], headers)
+    content = ContentSpec(JSON, ErrorBody, examples)
+    return ResponseSpec(status, _DESCRIPTIONS[status], [content], headers)
 
 
-def _joined(*lists: list[Reply]) -> list[Reply]:
+def _merge_responses(*lists: list[ResponseSpec]) -> list[ResponseSpec]:
     """Make one reply of those with the same status."""
-    found: dict[int, Reply] = {}
+    found: dict[int, ResponseSpec] = {}
     for reply in (each for replies in lists for each in replies):
         known = found.get(reply.status)
-        found[reply.status] = _both(known, reply) if known else reply
+        found[reply.status] = _merge_two(known, reply) if known else reply
     return [found[status] for status in sorted(found)]
 
 
-def _both(one: Reply, other: Reply) -> Reply:
+def _merge_two(one: ResponseSpec, other: ResponseSpec) -> ResponseSpec:
     (here,), (there,) = one.content, other.content
-    content = Content(JSON, ErrorBody, {**here.examples, **there.examples})
+    content = ContentSpec(JSON, ErrorBody, {**here.examples, **there.examples})
     headers = {field.name: field for field in (*one.headers, *other.headers)}
-    return Reply(one.status, one.description, [content], list(headers.values()))
+    return ResponseSpec(one.status, one.description, [content], list(headers.values()))

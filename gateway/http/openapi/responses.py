@@ -2,52 +2,65 @@
 
 import msgspec
 
-from gateway.http.api.answers import unknown
-from gateway.http.api.endings import Outcome
-from gateway.http.api.pieces import More, Piece, ToolOver, ToolRuns
-from gateway.http.api.responses_form import ResponsesForm
+from gateway.http.api.answers import response_not_found
+from gateway.http.api.endings import AnswerOutcome
+from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
+from gateway.http.api.responses_form import ResponsesEncoder
 from gateway.http.api.responses_shapes import (
-    Echo,
     ItemList,
     ListedItem,
+    RequestEcho,
     Response,
     ResponseDeleted,
     ResponseEvent,
     ResponseRequest,
 )
-from gateway.http.api.tool_events import EVENTS as BESIDE
+from gateway.http.api.tool_events import EVENT_TYPES
 from gateway.http.openapi import refused
 from gateway.http.openapi.chat import IDEMPOTENCY_KEY, SESSION_ID
-from gateway.http.openapi.terms import EVENTS, JSON, Content, Field, Operation, Reply
+from gateway.http.openapi.terms import (
+    EVENTS,
+    JSON,
+    ContentSpec,
+    OperationSpec,
+    ParameterSpec,
+    ResponseSpec,
+)
 
 _ID = "resp_01m7rdma3n33jvrs8x"
 _MODEL, _CREATED, _TOOL = "gpt-5", 1_795_000_000, "call_1"
-_ECHO = msgspec.json.encode(Echo(store=True))
+_ECHO = msgspec.json.encode(RequestEcho(store=True))
 
 
-def _form() -> ResponsesForm:
-    return ResponsesForm(_ID, _MODEL, _CREATED, _ECHO)
+def _encoder() -> ResponsesEncoder:
+    return ResponsesEncoder(_ID, _MODEL, _CREATED, _ECHO)
 
 
-def _streamed() -> str:
-    form = _form()
-    pieces: list[Piece] = [
-        ToolRuns(_TOOL, "read", "notes.txt", "📄"),
-        ToolOver(_TOOL, "read"),
-        More("Two."),
+def _stream_example() -> str:
+    form = _encoder()
+    pieces: list[AnswerPiece] = [
+        ToolStartPiece(_TOOL, "read", "notes.txt", "📄"),
+        ToolEndPiece(_TOOL, "read"),
+        AnswerTextPiece("Two."),
     ]
-    events = [form.begin(), *map(form.piece, pieces), form.end(Outcome("stop"))]
+    events = [
+        form.encode_start(),
+        *map(form.encode_piece, pieces),
+        form.encode_end(AnswerOutcome("stop")),
+    ]
     return b"".join(events).decode()
 
 
-_WHOLE = msgspec.json.decode(_form().whole("Hello.", Outcome("stop")))
+_ANSWER_EXAMPLE = msgspec.json.decode(_encoder().encode_answer("Hello.", AnswerOutcome("stop")))
 _PATH = "/v1/responses/{id}"
-_NAME = Field("id", "As the answer is called.", {"type": "string"}, _ID, always=True)
-_ANSWER = Content(JSON, Response, {"an answer": _WHOLE})
-_NONE = unknown("resp_unknown").failure
+_ID_PARAMETER = ParameterSpec(
+    "id", "As the answer is called.", {"type": "string"}, _ID, required=True
+)
+_ANSWER_CONTENT = ContentSpec(JSON, Response, {"an answer": _ANSWER_EXAMPLE})
+_NOT_FOUND = response_not_found("resp_unknown").failure
 
 OPERATIONS = (
-    Operation(
+    OperationSpec(
         path="/v1/responses",
         method="post",
         id="createResponse",
@@ -56,7 +69,7 @@ OPERATIONS = (
         description="As `/v1/chat/completions`; `previous_response_id` goes on from an answer. A "
         "stream ends with `data: [DONE]`, and sends comments while nothing else is to be said.",
         parameters=[("header", SESSION_ID), ("header", IDEMPOTENCY_KEY)],
-        body=Content(
+        body=ContentSpec(
             JSON,
             ResponseRequest,
             {
@@ -68,91 +81,98 @@ OPERATIONS = (
                 },
             },
         ),
-        replies=[
-            Reply(
+        responses=[
+            ResponseSpec(
                 200,
                 "The answer, whole or as events.",
                 [
-                    _ANSWER,
-                    Content(
+                    _ANSWER_CONTENT,
+                    ContentSpec(
                         EVENTS,
                         None,
-                        {"an answer with a tool": _streamed()},
-                        {"response.*": (ResponseEvent,), **BESIDE},
+                        {"an answer with a tool": _stream_example()},
+                        {"response.*": (ResponseEvent,), **EVENT_TYPES},
                     ),
                 ],
                 [refused.SESSION_STATE],
             ),
-            *refused.answering(),
+            *refused.answer_responses(),
         ],
     ),
-    Operation(
+    OperationSpec(
         path=_PATH,
         method="get",
         id="getResponse",
         tag="responses",
         summary="An answer that was kept",
         parameters=[
-            ("path", _NAME),
+            ("path", _ID_PARAMETER),
             (
                 "query",
-                Field(
+                ParameterSpec(
                     "stream",
                     "An answer is not streamed again: `true` is refused.",
                     {"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
                 ),
             ),
         ],
-        replies=[
-            Reply(200, "The answer, as far as it is written.", [_ANSWER]),
-            *refused.asking(_NONE),
+        responses=[
+            ResponseSpec(200, "The answer, as far as it is written.", [_ANSWER_CONTENT]),
+            *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
-    Operation(
+    OperationSpec(
         path=_PATH,
         method="delete",
         id="deleteResponse",
         tag="responses",
         summary="Forget an answer",
-        parameters=[("path", _NAME)],
-        replies=[
-            Reply(200, "It is given to nobody any more.", [Content(JSON, ResponseDeleted)]),
-            *refused.asking(_NONE),
+        parameters=[("path", _ID_PARAMETER)],
+        responses=[
+            ResponseSpec(
+                200, "It is given to nobody any more.", [ContentSpec(JSON, ResponseDeleted)]
+            ),
+            *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
-    Operation(
+    OperationSpec(
         path=f"{_PATH}/cancel",
         method="post",
         id="cancelResponse",
         tag="responses",
         summary="Stop an answer that is being written",
-        parameters=[("path", _NAME)],
-        replies=[Reply(200, "The answer, as it is now.", [_ANSWER]), *refused.asking(_NONE)],
+        parameters=[("path", _ID_PARAMETER)],
+        responses=[
+            ResponseSpec(200, "The answer, as it is now.", [_ANSWER_CONTENT]),
+            *refused.lookup_responses(_NOT_FOUND),
+        ],
     ),
-    Operation(
+    OperationSpec(
         path=f"{_PATH}/input_items",
         method="get",
         id="listInputItems",
         tag="responses",
         summary="What was sent with the request",
         parameters=[
-            ("path", _NAME),
+            ("path", _ID_PARAMETER),
             (
                 "query",
-                Field("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": 100}, 20),
+                ParameterSpec(
+                    "limit", "How many.", {"type": "integer", "minimum": 1, "maximum": 100}, 20
+                ),
             ),
             (
                 "query",
-                Field("order", "`asc`: the oldest first.", {"type": "string"}, "desc"),
+                ParameterSpec("order", "`asc`: the oldest first.", {"type": "string"}, "desc"),
             ),
-            ("query", Field("after", "The item before the first one.", {"type": "string"})),
+            ("query", ParameterSpec("after", "The item before the first one.", {"type": "string"})),
         ],
-        replies=[
-            Reply(
+        responses=[
+            ResponseSpec(
                 200,
                 "The items.",
                 [
-                    Content(
+                    ContentSpec(
                         JSON,
                         ItemList,
                         {
@@ -173,7 +193,7 @@ OPERATIONS = (
                     )
                 ],
             ),
-            *refused.asking(_NONE),
+            *refused.lookup_responses(_NOT_FOUND),
         ],
     ),
 )

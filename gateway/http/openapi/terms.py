@@ -13,35 +13,35 @@ Method = Literal["get", "post", "delete"]
 Access = Literal["key", "open", "key unless local"]
 
 
-class Field(msgspec.Struct, frozen=True):
+class ParameterSpec(msgspec.Struct, frozen=True):
     """A header, or a part of a path or query."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
     example: str | int | None = None
-    always: bool = False
+    required: bool = False
 
 
-class Content(msgspec.Struct, frozen=True):
+class ContentSpec(msgspec.Struct, frozen=True):
     """A body in one of its media types."""
 
-    media: str
-    shape: Any = None  # a type that is written as JSON; none: text
+    media_type: str
+    schema_type: Any = None  # a type that is written as JSON; none: text
     examples: Mapping[str, Any] = {}
     events: Mapping[str, Sequence[Any]] = {}  # of a stream: shapes by the event's name
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ResponseSpec(msgspec.Struct, frozen=True):
     """What is answered with one status."""
 
     status: int
     description: str
-    content: Sequence[Content] = ()
-    headers: Sequence[Field] = ()
+    content: Sequence[ContentSpec] = ()
+    headers: Sequence[ParameterSpec] = ()
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
+class OperationSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A method of an address."""
 
     path: str
@@ -51,6 +51,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     description: str = ""
     access: Access = "key"
-    parameters: Sequence[tuple[Literal["path", "query", "header"], Field]] = ()
-    body: Content | None = None
-    replies: Sequence[Reply]
+    parameters: Sequence[tuple[Literal["path", "query", "header"], ParameterSpec]] = ()
+    body: ContentSpec | None = None
+    responses: Sequence[ResponseSpec]

@@ -4,10 +4,10 @@ from typing import Any
 
 from gateway.http.app import Readiness
 from gateway.http.openapi import refused
-from gateway.http.openapi.terms import JSON, TEXT, Content, Operation, Reply
+from gateway.http.openapi.terms import JSON, TEXT, ContentSpec, OperationSpec, ResponseSpec
 
-_FIGURES = "# TYPE holdfast_running_turns gauge\nholdfast_running_turns 2.0\n"
-_READY = Content(
+_METRICS_EXAMPLE = "# TYPE holdfast_running_turns gauge\nholdfast_running_turns 2.0\n"
+_READINESS = ContentSpec(
     JSON,
     Readiness,
     {
@@ -17,32 +17,32 @@ _READY = Content(
 )
 
 OPERATIONS = (
-    Operation(
+    OperationSpec(
         path="/livez",
         method="get",
         id="isAlive",
         tag="watching",
         summary="Whether it answers at all",
         access="open",
-        replies=[
-            Reply(200, "It does.", [Content(TEXT, None, {"alive": "ok\n"})]),
-            *refused.guarded(),
+        responses=[
+            ResponseSpec(200, "It does.", [ContentSpec(TEXT, None, {"alive": "ok\n"})]),
+            *refused.common_responses(),
         ],
     ),
-    Operation(
+    OperationSpec(
         path="/readyz",
         method="get",
         id="isReady",
         tag="watching",
         summary="Whether it can do its work, and what keeps it from it",
         access="open",
-        replies=[
-            Reply(200, "It can.", [_READY]),
-            *refused.guarded(),
-            Reply(503, "It cannot; `not_ready` says why.", [_READY]),
+        responses=[
+            ResponseSpec(200, "It can.", [_READINESS]),
+            *refused.common_responses(),
+            ResponseSpec(503, "It cannot; `not_ready` says why.", [_READINESS]),
         ],
     ),
-    Operation(
+    OperationSpec(
         path="/metrics",
         method="get",
         id="readFigures",
@@ -50,22 +50,24 @@ OPERATIONS = (
         summary="Figures in Prometheus's text form",
         description="Programs of the same machine need no key.",
         access="key unless local",
-        replies=[
-            Reply(200, "The figures.", [Content(TEXT, None, {"some": _FIGURES})]),
-            *refused.guarded(),
-            refused.without_key(),
+        responses=[
+            ResponseSpec(
+                200, "The figures.", [ContentSpec(TEXT, None, {"some": _METRICS_EXAMPLE})]
+            ),
+            *refused.common_responses(),
+            refused.unauthorized_response(),
         ],
     ),
-    Operation(
+    OperationSpec(
         path="/openapi.json",
         method="get",
         id="readDescription",
         tag="watching",
         summary="This document",
         access="open",
-        replies=[
-            Reply(200, "The document.", [Content(JSON, dict[str, Any])]),
-            *refused.counted(),
+        responses=[
+            ResponseSpec(200, "The document.", [ContentSpec(JSON, dict[str, Any])]),
+            *refused.limited_responses(),
         ],
     ),
 )

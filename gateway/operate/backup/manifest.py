@@ -6,14 +6,14 @@ import msgspec
 
 from gateway.errors import ConfigError, HoldfastError
 
-FORMAT = 1
+FORMAT_VERSION = 1
 
 
-class BadBackup(HoldfastError):
+class InvalidBackup(HoldfastError):
     """This is no backup of Holdfast, or a damaged one."""
 
 
-class Member(msgspec.Struct, frozen=True):
+class BackupMember(msgspec.Struct, frozen=True):
     """Something in the archive; of a link it is its target that has size and digest."""
 
     name: str
@@ -31,25 +31,25 @@ class Manifest(msgspec.Struct, frozen=True):
     made_at: str  # RFC 3339
     home: str  # the state folder; some rows name files in it
     secrets: bool
-    members: tuple[Member, ...]
+    members: tuple[BackupMember, ...]
     left_out: tuple[str, ...] = ()
-    format: int = FORMAT
+    format: int = FORMAT_VERSION
 
 
-def write_manifest(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: Manifest) -> bytes:
     """Write it down; a file's name need not be UTF-8, so all signs are escaped."""
     return json.dumps(msgspec.to_builtins(manifest), indent=1).encode()
 
 
-def read_manifest(text: bytes) -> Manifest:
-    """Read it; raises `BadBackup`, or `ConfigError` when a newer version wrote it."""
+def decode_manifest(text: bytes) -> Manifest:
+    """Read it; raises `InvalidBackup`, or `ConfigError` when a newer version wrote it."""
     try:
         found = json.loads(text)
-        newer = found["format"] > FORMAT
+        newer = found["format"] > FORMAT_VERSION
         if not newer:
             return msgspec.convert(found, Manifest)
     except (ValueError, KeyError, TypeError) as error:
         msg = "what it says of itself cannot be read"
-        raise BadBackup(msg) from error
+        raise InvalidBackup(msg) from error
     msg = "was written by a newer version of Holdfast; install that version"
     raise ConfigError(msg)

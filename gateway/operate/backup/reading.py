@@ -13,16 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.backup.contents import DATABASE, MANIFEST, STATE, objection
-from gateway.operate.backup.manifest import BadBackup, Manifest, Member, read_manifest
+from gateway.operate.backup.contents import (
+    DATABASE_NAME,
+    MANIFEST_NAME,
+    STATE_PREFIX,
+    rejection_reason,
+)
+from gateway.operate.backup.manifest import BackupMember, InvalidBackup, Manifest, decode_manifest
 
-_PIECE = 1 << 20
-_LONGEST_MANIFEST = 1 << 28
-_BROKEN = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
+_CHUNK_BYTES = 1 << 20
+_MAX_MANIFEST_BYTES = 1 << 28
+_ARCHIVE_ERRORS = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def verify(file: Path) -> Manifest:
-    """Read all of a backup; raises `BadBackup` with what is wrong."""
+    """Read all of a backup; raises `InvalidBackup` with what is wrong."""
     return _read(file, None)
 
 
@@ -34,13 +39,13 @@ def unpack(file: Path, folder: Path) -> Manifest:
 def _read(file: Path, folder: Path | None) -> Manifest:
     try:
         with tarfile.open(file, "r|*", encoding="utf-8", errors="surrogateescape") as archive:
-            return _checked(_Reader(archive, folder))
-    except _BROKEN as error:
+            return _check_members(_ArchiveReader(archive, folder))
+    except _ARCHIVE_ERRORS as error:
         msg = f"{file} is no backup of Holdfast, or a damaged one: {error}."
-        raise BadBackup(msg) from error
-    except BadBackup as error:
+        raise InvalidBackup(msg) from error
+    except InvalidBackup as error:
         msg = f"{file} cannot be restored: {error}."
-        raise BadBackup(msg) from error
+        raise InvalidBackup(msg) from error
     except ConfigError as error:
         msg = f"{file} {error}."
         raise ConfigError(msg) from error
@@ -49,67 +54,67 @@ def _read(file: Path, folder: Path | None) -> Manifest:
         raise CannotStart(msg) from error
 
 
-def _checked(reader: "_Reader") -> Manifest:
-    found = {member.name: member for member in reader.members()}
+def _check_members(reader: "_ArchiveReader") -> Manifest:
+    found = {member.name: member for member in reader.read_members()}
     if reader.manifest is None:
         msg = "it ends before its end"
-        raise BadBackup(msg)
-    manifest = read_manifest(reader.manifest)
+        raise InvalidBackup(msg)
+    manifest = decode_manifest(reader.manifest)
     expected = {member.name: member for member in manifest.members}
     for name in (*expected, *found):
         if expected.get(name) != found.get(name):
-            msg = f"{_shown(name)} is not as it was when the backup was made"
-            raise BadBackup(msg)
-    if DATABASE not in found:
+            msg = f"{_printable(name)} is not as it was when the backup was made"
+            raise InvalidBackup(msg)
+    if DATABASE_NAME not in found:
         msg = "it holds no database"
-        raise BadBackup(msg)
+        raise InvalidBackup(msg)
     return manifest
 
 
-class _Reader:
+class _ArchiveReader:
     """Goes through an archive once."""
 
     def __init__(self, archive: tarfile.TarFile, folder: Path | None) -> None:
         self._archive = archive
         self._folder = folder
         self._links: set[str] = set()
-        self._seen: set[str] = set()
+        self._seen_names: set[str] = set()
         self.manifest: bytes | None = None
 
-    def members(self) -> Iterator[Member]:
+    def read_members(self) -> Iterator[BackupMember]:
         """Give what stands in it, each checked, and put into the folder."""
         for info in self._archive:
-            kind = _kind(info)
+            kind = _member_kind(info)
             if self.manifest is not None:
                 msg = "something stands behind its end"
-                raise BadBackup(msg)
-            wrong = objection(info.name, kind, info.linkname, self._links)
-            if not wrong and info.name in self._seen:
+                raise InvalidBackup(msg)
+            wrong = rejection_reason(info.name, kind, info.linkname, self._links)
+            if not wrong and info.name in self._seen_names:
                 wrong = "is there twice"
             if wrong:
-                msg = f"{_shown(info.name)} {wrong}"
-                raise BadBackup(msg)
-            self._seen.add(info.name)
-            if info.name == MANIFEST:
-                self.manifest = self._text(info)
+                msg = f"{_printable(info.name)} {wrong}"
+                raise InvalidBackup(msg)
+            self._seen_names.add(info.name)
+            if info.name == MANIFEST_NAME:
+                self.manifest = self._read_manifest(info)
             else:
-                yield self._take(info, kind)
+                yield self._unpack_member(info, kind)
 
-    def _text(self, info: tarfile.TarInfo) -> bytes:
+    def _read_manifest(self, info: tarfile.TarInfo) -> bytes:
         source = self._archive.extractfile(info)
-        if source is None or info.size > _LONGEST_MANIFEST:
+        if source is None or info.size > _MAX_MANIFEST_BYTES:
             msg = "what it says of itself cannot be read"
-            raise BadBackup(msg)
+            raise InvalidBackup(msg)
         return source.read()
 
-    def _take(self, info: tarfile.TarInfo, kind: str) -> Member:
+    def _unpack_member(self, info: tarfile.TarInfo, kind: str) -> BackupMember:
         target = None if self._folder is None else self._folder / info.name
         digest = hashlib.sha256()
         size = 0
         if target:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if kind == "link":
-            self._links.add(info.name.removeprefix(STATE))
+            self._links.add(info.name.removeprefix(STATE_PREFIX))
             there = os.fsencode(info.linkname)
             digest.update(there)
             size = len(there)
@@ -120,21 +125,23 @@ class _Reader:
                 target.mkdir(mode=0o700, exist_ok=True)
                 target.chmod(info.mode & 0o777 | 0o700)
         else:
-            size = self._file(info, target, digest)
-        return Member(info.name, kind, size, digest.hexdigest())
+            size = self._unpack_file(info, target, digest)
+        return BackupMember(info.name, kind, size, digest.hexdigest())
 
-    def _file(self, info: tarfile.TarInfo, target: Path | None, digest: "hashlib._Hash") -> int:
+    def _unpack_file(
+        self, info: tarfile.TarInfo, target: Path | None, digest: "hashlib._Hash"
+    ) -> int:
         source = self._archive.extractfile(info)
         assert source is not None  # noqa: S101 - it is a file
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(target, flags, 0o600) if target else None
         try:
             size = 0
-            while piece := source.read(_PIECE):
+            while piece := source.read(_CHUNK_BYTES):
                 size += len(piece)
                 digest.update(piece)
                 if descriptor is not None:
-                    _write(descriptor, piece)
+                    _write_all(descriptor, piece)
             if descriptor is not None:
                 os.fchmod(descriptor, info.mode & 0o777 | 0o600)
                 os.utime(descriptor, (info.mtime, info.mtime))
@@ -145,13 +152,13 @@ class _Reader:
         return size
 
 
-def _write(descriptor: int, piece: bytes) -> None:
+def _write_all(descriptor: int, piece: bytes) -> None:
     rest = memoryview(piece)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _kind(info: tarfile.TarInfo) -> str:
+def _member_kind(info: tarfile.TarInfo) -> str:
     if info.isreg() and not info.issparse():
         return "file"
     if info.isdir():
@@ -159,5 +166,5 @@ def _kind(info: tarfile.TarInfo) -> str:
     return "link" if info.issym() else "other"
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in name)[:200]

@@ -9,53 +9,72 @@ from pathlib import Path
 import msgspec
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.backup.contents import ASIDE, DATABASE, STATE, is_secret, stays
-from gateway.operate.backup.manifest import BadBackup, Manifest
+from gateway.operate.backup.contents import (
+    ASIDE_PREFIX,
+    DATABASE_NAME,
+    STATE_PREFIX,
+    is_excluded,
+    is_secret,
+)
+from gateway.operate.backup.manifest import InvalidBackup, Manifest
 from gateway.operate.backup.reading import unpack
-from gateway.process.state_swap import Move, carry_out, work_folder
+from gateway.process.state_swap import Move, apply_moves, work_folder
 from sessions.errors import StoreCorrupt, StoreTooNew
 from sessions.store import copy as copying
 from sessions.store import prepare as opening
-from sessions.store.after_restore import Over, end_what_was_open, move_paths, tidy
-from sessions.store.engine import FAMILY, Place, is_of_database, migrator, place
+from sessions.store.after_restore import (
+    ClosedWork,
+    close_open_work,
+    remove_writer_rows,
+    rewrite_upload_paths,
+)
+from sessions.store.engine import (
+    SQLITE_FILE_SUFFIXES,
+    DatabaseLocation,
+    is_database_file,
+    migration_engine,
+    parse_url,
+)
 from sessions.store.migrations import REVISIONS
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedRestore(msgspec.Struct, frozen=True):
     """A backup that is unpacked, sound and ready to take the place of what is there."""
 
     manifest: Manifest
-    over: Over
+    ended_work: ClosedWork
     home: Path
-    where: Place
-    aside: str  # the name under which what is there is kept
-    replaces: bool  # there is something
+    location: DatabaseLocation
+    aside_name: str  # the name under which what is there is kept
+    replaces_state: bool  # there is something
 
     @property
     def database(self) -> Path:
         """The file with its database."""
-        return work_folder(self.home) / "new" / DATABASE
+        return work_folder(self.home) / "new" / DATABASE_NAME
 
     @property
-    def kept(self) -> str:
+    def aside_location(self) -> str:
         """Where what is there goes, for people."""
-        if self.where.file is None:
-            return f"{self.home / self.aside} and the schema {self.schema} of {self.where.name}"
-        return str(self.home / self.aside)
+        if self.location.file is None:
+            return f"{self.home / self.aside_name} and the schema {self.schema} of {self.location.name}"
+        return str(self.home / self.aside_name)
 
     @property
     def schema(self) -> str:
         """Where the tables of PostgreSQL go."""
-        return self.aside.replace("-", "_").lower()
+        return self.aside_name.replace("-", "_").lower()
 
 
-def prepare(file: Path, home: Path, store: str, now: int, *, moved: bool) -> Prepared:
+def prepare_restore(
+    file: Path, home: Path, store_url: str, now: int, *, moved: bool
+) -> PreparedRestore:
     """Unpack and check a backup; nothing that is in use is touched. The caller holds the lock.
 
-    `moved`: nothing ran since it was made, so what was open in it goes on. Raises `BadBackup`,
+    `moved`: nothing ran since it was made, so what was open in it goes on. Raises `InvalidBackup`,
     `CannotStart`, or `ConfigError` when a newer version made it.
     """
-    where = place(store)
+    where = parse_url(store_url)
     work = work_folder(home)
     shutil.rmtree(work, ignore_errors=True)
     try:
@@ -66,17 +85,17 @@ def prepare(file: Path, home: Path, store: str, now: int, *, moved: bool) -> Pre
     ready = False
     try:
         manifest = unpack(file, work / "new")
-        database = work / "new" / DATABASE
+        database = work / "new" / DATABASE_NAME
         _check_version(file, manifest)
-        over = _made_ready(file, database, manifest, home, now, moved=moved)
+        over = _upgrade_database(file, database, manifest, home, now, moved=moved)
         if where.file is None:
             copying.check_unused(where)
-        aside = _aside(home, now)
+        aside = _choose_aside_name(home, now)
         ready = True
-        return Prepared(manifest, over, home, where, aside, _replaces(home, where))
+        return PreparedRestore(manifest, over, home, where, aside, _has_state(home, where))
     finally:
         if not ready:
-            discard(home)
+            discard_prepared(home)
 
 
 def _check_version(file: Path, manifest: Manifest) -> None:
@@ -88,73 +107,73 @@ def _check_version(file: Path, manifest: Manifest) -> None:
         raise ConfigError(msg)
 
 
-def discard(home: Path) -> None:
+def discard_prepared(home: Path) -> None:
     """Forget what was prepared."""
     shutil.rmtree(work_folder(home), ignore_errors=True)
 
 
-def put_in_place(prepared: Prepared) -> None:
+def apply_restore(prepared: PreparedRestore) -> None:
     """Let it take the place of what is there, which is moved aside."""
-    home, where = prepared.home, prepared.where
+    home, where = prepared.home, prepared.location
     try:
         if where.file:
             moves = list(_database_moves(where.file, prepared))
         else:
-            copying.fill(where, prepared.database, prepared.schema)
+            copying.replace_contents(where, prepared.database, prepared.schema)
             moves = []
-        carry_out(home, [*moves, *_folder_moves(prepared)])
+        apply_moves(home, [*moves, *_folder_moves(prepared)])
     except OSError as error:
         msg = f"The backup cannot be put into {home}: {error.strerror} ({error.filename})."
         raise CannotStart(msg) from error
 
 
-def _made_ready(
+def _upgrade_database(
     file: Path, database: Path, manifest: Manifest, home: Path, now: int, *, moved: bool
-) -> Over:
+) -> ClosedWork:
     """Check the database and bring it to this version, this place and this moment."""
-    copy = copying.as_place(database)
+    copy = copying.sqlite_location(database)
     try:
-        copying.check_sound(database)
+        copying.check_integrity(database)
         opening.prepare(copy)
     except StoreCorrupt as error:
         msg = f"{file} cannot be restored: {error}."
-        raise BadBackup(msg) from error
+        raise InvalidBackup(msg) from error
     except StoreTooNew as error:
         raise ConfigError(str(error)) from error
-    with opening.connected(copy, migrator(copy)) as connection, connection.begin():
-        tidy(connection)
+    with opening.connect(copy, migration_engine(copy)) as connection, connection.begin():
+        remove_writer_rows(connection)
         if manifest.home != str(home):
-            move_paths(connection, f"{manifest.home}/", f"{home}/")
-        over = Over() if moved else end_what_was_open(connection, now)
-    copying.as_one_file(database)
+            rewrite_upload_paths(connection, f"{manifest.home}/", f"{home}/")
+        over = ClosedWork() if moved else close_open_work(connection, now)
+    copying.merge_wal(database)
     return over
 
 
-def _aside(home: Path, now: int) -> str:
+def _choose_aside_name(home: Path, now: int) -> str:
     moment = dt.datetime.fromtimestamp(now / 1000, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
-    name, number = f"{ASIDE}{moment}", 1
+    name, number = f"{ASIDE_PREFIX}{moment}", 1
     while (home / name).exists():
         number += 1
-        name = f"{ASIDE}{moment}-{number}"
+        name = f"{ASIDE_PREFIX}{moment}-{number}"
     return name
 
 
-def _replaces(home: Path, where: Place) -> bool:
-    if any(not stays(name) for name in os.listdir(home)):  # noqa: PTH208 - names only
+def _has_state(home: Path, where: DatabaseLocation) -> bool:
+    if any(not is_excluded(name) for name in os.listdir(home)):  # noqa: PTH208 - names only
         return True
-    return where.file.exists() if where.file else copying.is_there(where)
+    return where.file.exists() if where.file else copying.has_tables(where)
 
 
-def _database_moves(file: Path, prepared: Prepared) -> Iterator[Move]:
+def _database_moves(file: Path, prepared: PreparedRestore) -> Iterator[Move]:
     inside = file.parent == prepared.home
-    for ending in FAMILY:
+    for ending in SQLITE_FILE_SUFFIXES:
         there = file.with_name(file.name + ending)
         if not there.exists():
             continue
         if inside:
-            aside = prepared.home / prepared.aside / there.name
+            aside = prepared.home / prepared.aside_name / there.name
         else:
-            aside = file.with_name(f"{file.name}.{prepared.aside}{ending}")
+            aside = file.with_name(f"{file.name}.{prepared.aside_name}{ending}")
         yield Move(str(there), str(aside))
     new = prepared.database
     if not inside:  # it may be on another disk, and must come in by a rename
@@ -169,14 +188,14 @@ def _database_moves(file: Path, prepared: Prepared) -> Iterator[Move]:
     yield Move(str(new), str(file))
 
 
-def _folder_moves(prepared: Prepared) -> Iterator[Move]:
-    home, new = prepared.home, work_folder(prepared.home) / "new" / STATE
+def _folder_moves(prepared: PreparedRestore) -> Iterator[Move]:
+    home, new = prepared.home, work_folder(prepared.home) / "new" / STATE_PREFIX
     for name in sorted(os.listdir(home)):  # noqa: PTH208 - names only
         # A secret that the backup does not hold stays.
-        if stays(name) or (is_secret(name) and not prepared.manifest.secrets):
+        if is_excluded(name) or (is_secret(name) and not prepared.manifest.secrets):
             continue
-        if is_of_database(home / name, prepared.where.file):
+        if is_database_file(home / name, prepared.location.file):
             continue
-        yield Move(str(home / name), str(home / prepared.aside / name))
+        yield Move(str(home / name), str(home / prepared.aside_name / name))
     for name in sorted(os.listdir(new)) if new.is_dir() else ():  # noqa: PTH208 - names only
         yield Move(str(new / name), str(home / name))

@@ -20,35 +20,44 @@ from typing import BinaryIO, Protocol
 import msgspec
 
 from gateway.errors import CannotStart
-from gateway.operate.backup.contents import DATABASE, MANIFEST, STATE, is_secret, leads_out, stays
-from gateway.operate.backup.manifest import Manifest, Member, write_manifest
+from gateway.operate.backup.contents import (
+    DATABASE_NAME,
+    MANIFEST_NAME,
+    STATE_PREFIX,
+    is_escaping_link,
+    is_excluded,
+    is_secret,
+)
+from gateway.operate.backup.manifest import BackupMember, Manifest, encode_manifest
 from gateway.operate.backup.reading import verify
 from sessions.store import copy
-from sessions.store.engine import is_of_database, place
+from sessions.store.engine import is_database_file, parse_url
 
-_PIECE = 1 << 20
-_LEVEL = 3  # most of a workspace is text; higher ones take several times as long for little
+_CHUNK_BYTES = 1 << 20
+_COMPRESSION_LEVEL = (
+    3  # most of a workspace is text; higher ones take several times as long for little
+)
 
 
-class Source(msgspec.Struct, frozen=True):
+class BackupSource(msgspec.Struct, frozen=True):
     """What is to be backed up."""
 
     home: Path
-    store: str  # its URL
+    store_url: str  # its URL
     version: str
     made_at: str
-    secrets: bool = False
+    include_secrets: bool = False
 
 
-def write_file(source: Source, target: Path, *, force: bool = False) -> Manifest:
+def write_backup_file(source: BackupSource, target: Path, *, force: bool = False) -> Manifest:
     """Make a backup under a name that nothing has, or, by force, in place of what has it."""
-    _check_place(target.resolve(), source.home.resolve())
+    _check_target(target.resolve(), source.home.resolve())
     if target.exists() and not force:
         msg = f"{target} is there already; give another name, or --force to replace it."
         raise CannotStart(msg)
     try:
-        with _unfinished(target) as (partial, stream, work):
-            manifest = write(source, stream, work, packed=target.suffix != ".tar")
+        with _partial_file(target) as (partial, stream, work):
+            manifest = write_backup(source, stream, work, compressed=target.suffix != ".tar")
             stream.flush()
             os.fsync(stream.fileno())
             verify(partial)
@@ -57,7 +66,7 @@ def write_file(source: Source, target: Path, *, force: bool = False) -> Manifest
             else:
                 os.link(partial, target)  # unlike a rename it replaces nothing
                 partial.unlink()
-            _settle(target.absolute().parent)
+            _sync_folder(target.absolute().parent)
     except FileExistsError:
         msg = f"{target} is there already; give another name, or --force to replace it."
         raise CannotStart(msg) from None
@@ -67,24 +76,30 @@ def write_file(source: Source, target: Path, *, force: bool = False) -> Manifest
     return manifest
 
 
-def _check_place(target: Path, home: Path) -> None:
+def _check_target(target: Path, home: Path) -> None:
     """A backup must not take itself in."""
     if target.is_relative_to(home) and target.parent not in {home, home / "backups"}:
         msg = f"{target} lies in what is backed up; give a place outside of {home}."
         raise CannotStart(msg)
 
 
-def write(source: Source, stream: BinaryIO, work: Path, *, packed: bool = True) -> Manifest:
+def write_backup(
+    source: BackupSource, stream: BinaryIO, work_folder: Path, *, compressed: bool = True
+) -> Manifest:
     """Write a backup into a stream; `work` is a folder with room for the database."""
-    where = place(source.store)
-    database = work / DATABASE
+    where = parse_url(source.store_url)
+    database = work_folder / DATABASE_NAME
     os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    schema = copy.snapshot(where, database)
-    copy.check_sound(database)
-    outer = gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=_LEVEL) if packed else None
-    archive = _Archive(outer or stream)
+    schema = copy.copy_database(where, database)
+    copy.check_integrity(database)
+    outer = (
+        gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=_COMPRESSION_LEVEL)
+        if compressed
+        else None
+    )
+    archive = _ArchiveWriter(outer or stream)
     with database.open("rb") as file:
-        archive.file(DATABASE, file, os.fstat(file.fileno()))
+        archive.add_file(DATABASE_NAME, file, os.fstat(file.fileno()))
     left_out = list(_add_state(archive, source))
     manifest = Manifest(
         version=source.version,
@@ -92,12 +107,12 @@ def write(source: Source, stream: BinaryIO, work: Path, *, packed: bool = True) 
         engine="sqlite" if where.file else "postgresql",
         made_at=source.made_at,
         home=str(source.home),
-        secrets=source.secrets,
+        secrets=source.include_secrets,
         members=tuple(archive.members),
         left_out=tuple(left_out),
     )
-    text = write_manifest(manifest)
-    archive.file(MANIFEST, io.BytesIO(text), None, len(text))
+    text = encode_manifest(manifest)
+    archive.add_file(MANIFEST_NAME, io.BytesIO(text), None, len(text))
     archive.close()
     if outer:
         outer.close()
@@ -105,7 +120,7 @@ def write(source: Source, stream: BinaryIO, work: Path, *, packed: bool = True) 
 
 
 @contextlib.contextmanager
-def _unfinished(target: Path) -> Iterator[tuple[Path, BinaryIO, Path]]:
+def _partial_file(target: Path) -> Iterator[tuple[Path, BinaryIO, Path]]:
     """Give a file and a folder beside the target; what a dead process left there is used again."""
     partial = target.with_name(f".{target.name}.part")
     work = target.with_name(f".{target.name}.work")
@@ -126,7 +141,7 @@ def _unfinished(target: Path) -> Iterator[tuple[Path, BinaryIO, Path]]:
             partial.unlink(missing_ok=True)
 
 
-def _settle(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -137,24 +152,24 @@ def _settle(folder: Path) -> None:
 # --- what goes into it ---------------------------------------------------------------------------
 
 
-def _add_state(archive: "_Archive", source: Source) -> Iterator[str]:
+def _add_state(archive: "_ArchiveWriter", source: BackupSource) -> Iterator[str]:
     """Add what lies in the state folder; gives what is left out, and why."""
     home = source.home
-    database = place(source.store).file
+    database = parse_url(source.store_url).file
     for entry in sorted(os.scandir(home), key=lambda entry: entry.name) if home.is_dir() else ():
-        if stays(entry.name) or is_of_database(Path(entry.path), database):
+        if is_excluded(entry.name) or is_database_file(Path(entry.path), database):
             continue
-        if is_secret(entry.name) and not source.secrets:
+        if is_secret(entry.name) and not source.include_secrets:
             yield f"{entry.name}: a secret (--secrets takes it in)"
         elif entry.is_dir(follow_symlinks=False):
             yield from _add_folder(archive, home, entry.name)
         else:
-            with _folder(home) as descriptor:
-                yield from _add(archive, entry.name, entry.name, descriptor)
+            with _open_folder(home) as descriptor:
+                yield from _add_entry(archive, entry.name, entry.name, descriptor)
 
 
 @contextlib.contextmanager
-def _folder(path: Path) -> Iterator[int]:
+def _open_folder(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -162,16 +177,16 @@ def _folder(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _add_folder(archive: "_Archive", home: Path, name: str) -> Iterator[str]:
+def _add_folder(archive: "_ArchiveWriter", home: Path, name: str) -> Iterator[str]:
     troubles: list[OSError] = []
     # By descriptors: an agent may put a link in the place of a folder at any moment.
     for root, folders, files, descriptor in os.fwalk(home / name, onerror=troubles.append):
         inside = os.path.relpath(root, home)
         folders.sort()
-        archive.folder(STATE + inside, os.fstat(descriptor))
+        archive.add_folder(STATE_PREFIX + inside, os.fstat(descriptor))
         links = [each for each in folders if _is_link(each, descriptor)]
         for each in sorted((*files, *links)):
-            yield from _add(archive, f"{inside}/{each}", each, descriptor)
+            yield from _add_entry(archive, f"{inside}/{each}", each, descriptor)
     for trouble in troubles:
         if not isinstance(trouble, FileNotFoundError):
             yield f"{os.path.relpath(str(trouble.filename), home)}: {trouble.strerror}"
@@ -184,23 +199,23 @@ def _is_link(name: str, folder: int) -> bool:
         return False
 
 
-def _add(archive: "_Archive", path: str, name: str, folder: int) -> Iterator[str]:
+def _add_entry(archive: "_ArchiveWriter", path: str, name: str, folder: int) -> Iterator[str]:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
             target = os.readlink(name, dir_fd=folder)
-            if leads_out(path, target):
+            if is_escaping_link(path, target):
                 yield f"{path}: a link that leads out of its folder"
             else:
-                archive.link(STATE + path, target, found)
+                archive.add_link(STATE_PREFIX + path, target, found)
         elif stat.S_ISREG(found.st_mode):
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with open(os.open(name, flags, dir_fd=folder), "rb") as file:  # noqa: PTH123 - a descriptor
-                archive.file(STATE + path, file, os.fstat(file.fileno()))
+                archive.add_file(STATE_PREFIX + path, file, os.fstat(file.fileno()))
     except FileNotFoundError:
         return  # somebody removed it: it is no part of this moment
     except OSError as error:
-        if archive.broken:
+        if archive.write_failed:
             raise
         yield f"{path}: {error.strerror}"
 
@@ -211,26 +226,26 @@ class _Readable(Protocol):
         ...
 
 
-class _Measured:
+class _SizedReader:
     """Reads exactly so many bytes of a file, whatever becomes of it meanwhile."""
 
     def __init__(self, file: _Readable, size: int) -> None:
         self._file = file
-        self._left = size
+        self._remaining_bytes = size
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        wanted = self._left if size < 0 else min(size, self._left)
+        wanted = self._remaining_bytes if size < 0 else min(size, self._remaining_bytes)
         piece = b""
         while len(piece) < wanted and (more := self._file.read(wanted - len(piece))):
             piece += more
         piece = piece.ljust(wanted, b"\0")  # it was cut while it was read
-        self._left -= wanted
+        self._remaining_bytes -= wanted
         self.digest.update(piece)
         return piece
 
 
-class _Archive:
+class _ArchiveWriter:
     """A tar archive that is written from its beginning to its end, and notes what goes in."""
 
     def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
@@ -240,50 +255,50 @@ class _Archive:
             format=tarfile.PAX_FORMAT,
             encoding="utf-8",
             errors="surrogateescape",
-            bufsize=_PIECE,
+            bufsize=_CHUNK_BYTES,
         )
-        self.members: list[Member] = []
-        self.broken = False
+        self.members: list[BackupMember] = []
+        self.write_failed = False
         """Whether an error came from the archive itself, not from what was read."""
 
-    def file(
+    def add_file(
         self, name: str, source: _Readable, state: os.stat_result | None, size: int = 0
     ) -> None:
         """Add a file as large as it is now."""
         size = state.st_size if state else size
-        measured = _Measured(source, size)
-        info = _info(name, state, tarfile.REGTYPE)
+        measured = _SizedReader(source, size)
+        info = _tar_info(name, state, tarfile.REGTYPE)
         info.size = size
-        self._add(info, measured)
-        self._note(name, "file", size, measured.digest.hexdigest())
+        self._add_member(info, measured)
+        self._record_member(name, "file", size, measured.digest.hexdigest())
 
-    def folder(self, name: str, state: os.stat_result) -> None:
+    def add_folder(self, name: str, state: os.stat_result) -> None:
         """Add a folder."""
-        self._add(_info(name, state, tarfile.DIRTYPE))
-        self._note(name, "folder", 0, hashlib.sha256().hexdigest())
+        self._add_member(_tar_info(name, state, tarfile.DIRTYPE))
+        self._record_member(name, "folder", 0, hashlib.sha256().hexdigest())
 
-    def link(self, name: str, target: str, state: os.stat_result) -> None:
+    def add_link(self, name: str, target: str, state: os.stat_result) -> None:
         """Add a link as it is."""
-        info = _info(name, state, tarfile.SYMTYPE)
+        info = _tar_info(name, state, tarfile.SYMTYPE)
         info.linkname = target
-        self._add(info)
+        self._add_member(info)
         there = os.fsencode(target)
-        self._note(name, "link", len(there), hashlib.sha256(there).hexdigest())
+        self._record_member(name, "link", len(there), hashlib.sha256(there).hexdigest())
 
     def close(self) -> None:
         """Write the end."""
         self._tar.close()
 
-    def _add(self, info: tarfile.TarInfo, source: _Measured | None = None) -> None:
-        self.broken = True  # until it is known better
+    def _add_member(self, info: tarfile.TarInfo, source: _SizedReader | None = None) -> None:
+        self.write_failed = True  # until it is known better
         self._tar.addfile(info, source)
-        self.broken = False
+        self.write_failed = False
 
-    def _note(self, name: str, kind: str, size: int, digest: str) -> None:
-        self.members.append(Member(name, kind, size, digest))
+    def _record_member(self, name: str, kind: str, size: int, digest: str) -> None:
+        self.members.append(BackupMember(name, kind, size, digest))
 
 
-def _info(name: str, state: os.stat_result | None, kind: bytes) -> tarfile.TarInfo:
+def _tar_info(name: str, state: os.stat_result | None, kind: bytes) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type = kind
     info.mode = stat.S_IMODE(state.st_mode) & 0o777 if state else 0o600

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from gateway.process.exit import exit_code, last_words
+from gateway.process.exit import report_crash, run_to_exit_code
 from sessions.values.spelling import did_you_mean
 
 COMMANDS = {
@@ -33,15 +33,15 @@ COMMANDS = {
 """Name of a command: the file it is in, and what it is for."""
 
 
-class Commands(click.Group):
+class LazyGroup(click.Group):
     """Loads a command's file only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it
-        """See `click.Group`; in the order of the table, the most used first."""
+        """See `click.FindingGroup`; in the order of the table, the most used first."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """See `click.Group`."""
+        """See `click.FindingGroup`."""
         if cmd_name not in COMMANDS:
             return None
         found = getattr(import_module(f"gateway.operate.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
@@ -50,19 +50,20 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See `click.Group`; knows what a misspelt command was meant to be."""
+        """See `click.FindingGroup`; knows what a misspelt command was meant to be."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"There is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """See `click.Group`; needs no command's file."""
+        """See `click.FindingGroup`; needs no command's file."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 @click.group(
-    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def root() -> None:
     """Holdfast lets people talk to an AI agent from chat platforms, the web and the terminal.
@@ -73,5 +74,5 @@ def root() -> None:
 
 def main() -> None:
     """Be the program."""
-    sys.excepthook = last_words
-    sys.exit(exit_code(lambda: root(prog_name="holdfast")))
+    sys.excepthook = report_crash
+    sys.exit(run_to_exit_code(lambda: root(prog_name="holdfast")))

@@ -5,60 +5,60 @@ import sys
 
 import click
 
-from gateway.config.loader import Loaded, Options, environment
-from gateway.operate.cli.common import configured, control_socket, settings_of
-from gateway.operate.cli.remote import Gone, Remote
-from gateway.operate.cli.run import prepared_log
-from gateway.operate.cli.terminal import Line, standard
-from gateway.process.control_socket import NotRunning, Wire, connect
-from gateway.process.service import SIGNALS, serve
+from gateway.config.loader import ConfigOptions, LoadedConfig, read_environment
+from gateway.operate.cli.common import config_options, control_socket, load_settings
+from gateway.operate.cli.remote import DaemonGone, RemoteChat
+from gateway.operate.cli.run import configure_logging
+from gateway.operate.cli.terminal import ChatConnection, open_standard_terminal
+from gateway.process.control_socket import ControlConnection, NotRunning, open_stream
+from gateway.process.service import STOP_SIGNALS, serve
 from gateway.runner import GatewayRunner
 from platforms.console import CHAT, ConsoleAdapter
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 
-_RETURN = 60.0
+_REJOIN_SECONDS = 60.0
 """Seconds in which a script waits for a Holdfast that has ended; a person at a terminal decides."""
 
 
 @click.command(help="Talk to the agent in this terminal; Ctrl-C stops an answer, Ctrl-D leaves.")
 @click.argument("chat", default=CHAT, required=False, metavar="[NAME]")
-@configured
-def chat(options: Options, chat: str) -> None:
+@config_options
+def chat(options: ConfigOptions, chat: str) -> None:
     """See the help."""
-    asyncio.run(_chat(options, chat))
+    asyncio.run(_run_chat(options, chat))
 
 
-async def _chat(options: Options, name: str) -> None:
-    async def join() -> Wire:
-        return await connect(control_socket(), "chat", chat=name)
+async def _run_chat(options: ConfigOptions, name: str) -> None:
+    async def join() -> ControlConnection:
+        return await open_stream(control_socket(), "chat", chat=name)
 
     try:
         wire = await join()
     except NotRunning:
-        await _alone(settings_of(options), name)
+        await _run_standalone(load_settings(options), name)
         return
-    remote = Remote(wire, join, None if sys.stdin.isatty() else _RETURN)
+    remote = RemoteChat(wire, join, None if sys.stdin.isatty() else _REJOIN_SECONDS)
     try:
         await _talk(remote)
     finally:
         await remote.close()
 
 
-async def _talk(line: Line) -> bool:
+async def _talk(line: ChatConnection) -> bool:
     """Talk until the person leaves; True when nothing is to be waited for."""
     if sys.stdin.isatty():
         click.echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists commands.")
-    terminal = standard()
+    terminal = open_standard_terminal()
     if not await terminal.run(line):
-        raise Gone
-    return terminal.hurried
+        raise DaemonGone
+    return terminal.left_early
 
 
-async def _alone(loaded: Loaded, name: str) -> None:
+async def _run_standalone(loaded: LoadedConfig, name: str) -> None:
     """Be the gateway: without HTTP, for as long as this terminal is there."""
-    redactor = prepared_log(loaded, quiet=True)
+    redactor = configure_logging(loaded, quiet=True)
     runner = GatewayRunner(
-        loaded.settings, loaded.home, specs=specs(), http=False, redactor=redactor
+        loaded.settings, loaded.home, specs=load_specs(), serve_http=False, redactor=redactor
     )
 
     async def talk() -> None:
@@ -69,11 +69,11 @@ async def _alone(loaded: Loaded, name: str) -> None:
                 hurried = await _talk(screen)
         finally:
             runner.stopping.set()
-            for number in SIGNALS:
-                asyncio.get_running_loop().add_signal_handler(number, runner.hurry.set)
+            for number in STOP_SIGNALS:
+                asyncio.get_running_loop().add_signal_handler(number, runner.skip_drain.set)
         if hurried:
-            runner.hurry.set()
+            runner.skip_drain.set()
         elif sys.stdin.isatty():
             click.echo("Leaving; what is being answered is finished first. Ctrl-C does not wait.")
 
-    await serve(runner, loaded.home, environment(), then=talk, signals=False)
+    await serve(runner, loaded.home, read_environment(), on_ready=talk, handle_signals=False)

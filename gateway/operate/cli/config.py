@@ -5,14 +5,13 @@ import sys
 import click
 from msgspec.structs import replace
 
-from gateway.config.loader import Loaded, Options, check, environment
-from gateway.config.render import schema as schema_of
-from gateway.config.render import show as text_of
+from gateway.config.loader import ConfigOptions, LoadedConfig, check, read_environment
+from gateway.config.render import build_schema, render_settings
 from gateway.errors import CannotStart, ConfigError
 from gateway.http import api_key
-from gateway.operate.cli.common import as_json, configured, print_json, settings_of
+from gateway.operate.cli.common import config_options, json_option, load_settings, print_json
 from gateway.operate.cli.platforms import discord_invite, slack_manifest
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 
 
 @click.group(help="Check and show the configuration.")
@@ -25,11 +24,11 @@ config.add_command(slack_manifest)
 
 
 @config.command("check")
-@as_json
-@configured
-def check_(options: Options, *, as_json: bool) -> None:
+@json_option
+@config_options
+def check_(options: ConfigOptions, *, as_json: bool) -> None:
     """Say everything that is wrong; exit code 78 when something is."""
-    report = check(options, environment(), specs())
+    report = check(options, read_environment(), load_specs())
     path = str(report.path) if report.path else None
     if as_json:
         print_json(
@@ -51,29 +50,29 @@ def check_(options: Options, *, as_json: bool) -> None:
 
 @config.command()
 @click.option("--secrets", is_flag=True, help="Also show secrets.")
-@configured
-def show(options: Options, *, secrets: bool) -> None:
+@config_options
+def show(options: ConfigOptions, *, secrets: bool) -> None:
     """Show what is in force, and where each value comes from."""
-    loaded = settings_of(options)
+    loaded = load_settings(options)
     try:
-        loaded = with_own_key(loaded)
+        loaded = with_generated_key(loaded)
     except CannotStart as error:
         if secrets:
             raise
         click.echo(f"holdfast: {error}", err=True)  # the rest can be shown all the same
     click.echo(f"# file: {loaded.path or 'none'}")
     click.echo(f"# state: {loaded.home}")
-    click.echo(text_of(loaded.settings, loaded.sources, secrets=secrets), nl=False)
+    click.echo(render_settings(loaded.settings, loaded.sources, secrets=secrets), nl=False)
 
 
-def with_own_key(loaded: Loaded) -> Loaded:
+def with_generated_key(loaded: LoadedConfig) -> LoadedConfig:
     """Add the key of the API that was made here, where none is configured."""
     http = loaded.settings.http
     key = None if http.api_key else api_key.read(loaded.home)
     if key is None:
         return loaded
     settings = replace(loaded.settings, http=replace(http, api_key=key))
-    source = str(api_key.place(loaded.home))
+    source = str(api_key.key_path(loaded.home))
     return replace(
         loaded, settings=settings, sources={**loaded.sources, ("http", "api_key"): source}
     )
@@ -82,4 +81,4 @@ def with_own_key(loaded: Loaded) -> Loaded:
 @config.command()
 def schema() -> None:
     """Print a JSON schema of the file, for editors."""
-    print_json(schema_of(specs()))
+    print_json(build_schema(load_specs()))

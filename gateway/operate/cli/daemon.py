@@ -9,23 +9,23 @@ import click
 
 from gateway.errors import HoldfastError
 from gateway.operate.cli.common import (
-    as_json,
+    call_daemon,
     control_socket,
-    moment,
-    nobody_runs,
-    order,
-    plain,
+    format_time,
+    json_option,
+    not_running_message,
     print_json,
+    printable,
 )
-from gateway.process.control_socket import NotRunning, ask
-from gateway.spending.days import spoken
+from gateway.process.control_socket import NotRunning, send_request
+from gateway.spending.days import format_span
 from sessions.values.clock import SystemClock, rfc3339
 from sessions.values.loopback import is_loopback
 
 DEFAULT_PORT = 80
 
 
-class NotSent(HoldfastError):
+class MessageNotSent(HoldfastError):
     """It was not sent."""
 
 
@@ -33,7 +33,7 @@ class NotSent(HoldfastError):
 @click.option("--base-url", metavar="URL", help="Address under which the page is reached.")
 def link(base_url: str | None) -> None:
     """See the help."""
-    address = order("link", base_url=base_url)
+    address = call_daemon("link", base_url=base_url)
     click.echo(address)
     click.echo("It opens the page once, within an hour.", err=True)
     place = urlsplit(address)
@@ -43,11 +43,11 @@ def link(base_url: str | None) -> None:
         # At the other end the address of the link must be the one that is listened on there.
         near = "" if here in {"127.0.0.1", "localhost"} else f"{here}:"
         far = "127.0.0.1" if here == "localhost" else here
-        tunnel = f"ssh -L {near}{port}:{far}:{port} {_here()}"
+        tunnel = f"ssh -L {near}{port}:{far}:{port} {_ssh_destination()}"
         click.echo(f"From another machine, first: {tunnel}", err=True)
 
 
-def _here() -> str:
+def _ssh_destination() -> str:
     import getpass  # noqa: PLC0415 - needed for one line of one command
     import socket  # noqa: PLC0415 - likewise
 
@@ -55,16 +55,16 @@ def _here() -> str:
 
 
 @click.command(help="Say how the running gateway is; exit code 0 when one runs, 1 when not.")
-@as_json
+@json_option
 def status(*, as_json: bool) -> None:
     """See the help."""
     try:
-        found = ask(control_socket(), "status")
+        found = send_request(control_socket(), "status")
     except NotRunning:
         if as_json:
             print_json({"state": "not running"})
         else:
-            click.echo(f"{nobody_runs()}.")
+            click.echo(f"{not_running_message()}.")
         sys.exit(1)
     started = found.get("started_at")
     if as_json:
@@ -72,16 +72,16 @@ def status(*, as_json: bool) -> None:
             found["started_at"] = rfc3339(started)
         print_json(found)
         return
-    for line in glance(found, SystemClock().now()):
+    for line in format_status(found, SystemClock().now()):
         click.echo(line)
 
 
-def glance(found: Mapping[str, Any], now: int) -> list[str]:
+def format_status(found: Mapping[str, Any], now: int) -> list[str]:
     """How it stands, for people: what counts first, then a line for each thing that has one."""
     started, running = found["started_at"], found["running"]
     version = f", version {found['version']}" if found.get("version") else ""
-    how_long = spoken(max(0, now - started) // 1000)
-    process = f"(since {moment(started)}){version}, pid {found.get('pid', 'unknown')}"
+    how_long = format_span(max(0, now - started) // 1000)
+    process = f"(since {format_time(started)}){version}, pid {found.get('pid', 'unknown')}"
     lines = [
         f"{found['state'].capitalize()} for {how_long} {process}.",
         f"{running or 'No'} turn{'' if running == 1 else 's'} under way.",
@@ -98,13 +98,13 @@ def glance(found: Mapping[str, Any], now: int) -> list[str]:
         for limit in found.get("today", ())
     ]
     width = max((len(name) for name, _ in rows), default=0)
-    return [*lines, *(f"  {name.ljust(width)}  {plain(text)}" for name, text in rows)]
+    return [*lines, *(f"  {name.ljust(width)}  {printable(text)}" for name, text in rows)]
 
 
 @click.command(help="Post TEXT into CHAT, such as telegram:1001; `-` reads it from the input.")
 @click.argument("chat")
 @click.argument("text")
-@as_json
+@json_option
 def send(chat: str, text: str, *, as_json: bool) -> None:
     """See the help."""
     if text == "-":
@@ -112,7 +112,7 @@ def send(chat: str, text: str, *, as_json: bool) -> None:
     if not text.strip():
         msg = "There is nothing to send."
         raise click.UsageError(msg)
-    found = order("send", chat=chat, text=text)
+    found = call_daemon("send", chat=chat, text=text)
     if as_json:
         print_json(found)
     if found["state"] != "sent":
@@ -121,6 +121,6 @@ def send(chat: str, text: str, *, as_json: bool) -> None:
             if found["state"] in {"pending", "attempting"}
             else f"It could not be sent ({found['state']}, {found['id']}); the log says why."
         )
-        raise NotSent(msg)
+        raise MessageNotSent(msg)
     if not as_json:
         click.echo(f"Sent ({found['id']}).")

@@ -2,7 +2,7 @@
 
 import click
 
-from gateway.operate.cli.common import as_json, order, print_json, print_table
+from gateway.operate.cli.common import call_daemon, json_option, print_json, print_table
 
 
 @click.group(help="Let people in, or no more.")
@@ -11,10 +11,10 @@ def pair() -> None:
 
 
 @pair.command("list")
-@as_json
+@json_option
 def list_(*, as_json: bool) -> None:
     """List who asks to be let in and who was."""
-    found = order("pair_list")
+    found = call_daemon("pair_list")
     if as_json:
         print_json(found)
         return
@@ -29,7 +29,7 @@ def list_(*, as_json: bool) -> None:
 @pair.command()
 def claim() -> None:
     """Print a code that makes whoever sends it to the bot in a DM the owner."""
-    made = order("pair_claim")
+    made = call_daemon("pair_claim")
     click.echo(f"claim {made['code']}")
     for link in made["links"].values():
         click.echo(link)
@@ -44,7 +44,7 @@ def claim() -> None:
 @click.argument("code")
 def approve(code: str) -> None:
     """Let in the person who was given CODE."""
-    found = order("pair_approve", code=code)
+    found = call_daemon("pair_approve", code=code)
     click.echo(f"Let in {found['principal']} ({found['name']}).")
 
 
@@ -52,5 +52,5 @@ def approve(code: str) -> None:
 @click.argument("principal")
 def revoke(principal: str) -> None:
     """Let PRINCIPAL, such as telegram:1001, in no more."""
-    found = order("pair_revoke", principal=principal)
+    found = call_daemon("pair_revoke", principal=principal)
     click.echo(f"{found['principal']} is let in no more.")

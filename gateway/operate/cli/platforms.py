@@ -5,23 +5,23 @@ from importlib import import_module
 
 import click
 
-from gateway.config.loader import Options
+from gateway.config.loader import ConfigOptions
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.cli.common import configured, print_json, settings_of
+from gateway.operate.cli.common import config_options, load_settings, print_json
 from platforms.core.errors import PlatformError, Unauthorized
-from platforms.core.registry import PlatformNotInstalled, UnknownPlatform, find
+from platforms.core.registry import PlatformNotInstalled, UnknownPlatform, find_platform
 
 
 @click.command("discord-invite")
-@configured
-def discord_invite(options: Options) -> None:
+@config_options
+def discord_invite(options: ConfigOptions) -> None:
     """Print the link that lets the Discord bot into a server."""
-    _installed("discord")
-    config = settings_of(options).settings.platforms.get("discord")
+    _require_installed("discord")
+    config = load_settings(options).settings.platforms.get("discord")
     if config is None:
         msg = "Discord is not configured; set DISCORD_BOT_TOKEN, or platforms.discord.token"
         raise ConfigError(msg)
-    invitation = import_module("platforms.discord.invite").invitation
+    invitation = import_module("platforms.discord.invite").fetch_invite_link
     try:
         # What `settings_of` gives is an object of the platform's own kind.
         link = asyncio.run(invitation(config.token.reveal(), config.base_url))  # type: ignore[attr-defined]
@@ -46,12 +46,12 @@ def slack_manifest(name: str, url: str) -> None:
     if url and not url.startswith("https://"):
         msg = "must begin with https://, Slack sends to nothing else"
         raise click.BadParameter(msg, param_hint="--url")
-    _installed("slack")
+    _require_installed("slack")
     print_json(import_module("platforms.slack.manifest").manifest(name, url))
 
 
-def _installed(platform: str) -> None:
+def _require_installed(platform: str) -> None:
     try:
-        find(platform)
+        find_platform(platform)
     except (PlatformNotInstalled, UnknownPlatform) as error:
         raise CannotStart(str(error)) from error

@@ -8,86 +8,104 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 
 from gateway.errors import CannotStart
-from gateway.process.control_socket import NotAnswering, NotRunning, Wire, read_answer
-from gateway.process.service import Over, Said, Taken
-from platforms.console import Answer, Frame, Heard, Note, Status
+from gateway.process.control_socket import (
+    ControlConnection,
+    NotAnswering,
+    NotRunning,
+    read_response,
+)
+from gateway.process.service import ChatFinished, InputStored, TerminalInput
+from platforms.console import AnswerFrame, NoteFrame, StatusFrame, TerminalFrame, UserFrame
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 1.0
 """Seconds between two looks whether Holdfast runs again."""
 
-ENDED = Note("Holdfast has ended. What you say is kept until it runs again; Ctrl-D leaves.")
-BACK = Note("Holdfast runs again.")
+ENDED_NOTE = NoteFrame(
+    "Holdfast has ended. What you say is kept until it runs again; Ctrl-D leaves."
+)
+BACK_NOTE = NoteFrame("Holdfast runs again.")
 
 
-class Gone(CannotStart):
+class DaemonGone(CannotStart):
     """Holdfast has ended; what it has taken is answered when it runs again."""
 
 
-class Remote:
+class RemoteChat:
     """A screen of the daemon, and of the one after it.
 
     What was said and not confirmed is said again there; its id tells whether it had arrived.
     """
 
     def __init__(
-        self, wire: Wire, join: Callable[[], Awaitable[Wire]], patience: float | None = None
+        self,
+        wire: ControlConnection,
+        connect: Callable[[], Awaitable[ControlConnection]],
+        rejoin_seconds: float | None = None,
     ) -> None:
-        self._wire: Wire | None = wire  # None while nobody is there
-        self._join = join
-        self._patience = patience  # seconds until nobody waits for the next daemon any more
+        self._wire: ControlConnection | None = wire  # None while nobody is there
+        self._connect = connect
+        self._rejoin_seconds = (
+            rejoin_seconds  # seconds until nobody waits for the next daemon any more
+        )
         self._ids = Ids(SystemClock())
-        self._said: list[str] = []
-        self._unconfirmed: dict[str, Said] = {}
-        self._over = False
+        self._sent_ids: list[str] = []
+        self._unconfirmed: dict[str, TerminalInput] = {}
+        self._finished = False
 
-    async def frames(self) -> AsyncIterator[Frame]:
-        """See `gateway.operate.cli.terminal.Line`."""
+    async def frames(self) -> AsyncIterator[TerminalFrame]:
+        """See `gateway.operate.cli.terminal.ChatConnection`."""
         while self._wire:
-            async for frame in self._received(self._wire):
+            async for frame in self._read_frames(self._wire):
                 yield frame
             await self.close()
-            if self._over:
+            if self._finished:
                 return
-            yield Status("")
-            yield ENDED
-            await self._rejoin()
-            yield BACK
+            yield StatusFrame("")
+            yield ENDED_NOTE
+            await self._reconnect()
+            yield BACK_NOTE
 
-    async def _received(self, wire: Wire) -> AsyncIterator[Frame]:
-        while not self._over and (line := await wire.read()) is not None:
+    async def _read_frames(self, wire: ControlConnection) -> AsyncIterator[TerminalFrame]:
+        while not self._finished and (line := await wire.read()) is not None:
             try:
                 frame = msgspec.json.decode(
-                    line, type=Answer | Note | Heard | Status | Taken | Over
+                    line,
+                    type=AnswerFrame
+                    | NoteFrame
+                    | UserFrame
+                    | StatusFrame
+                    | InputStored
+                    | ChatFinished,
                 )
             except msgspec.ValidationError:
-                read_answer(line)  # it is not a frame but says what went wrong
+                read_response(line)  # it is not a frame but says what went wrong
                 continue
-            if isinstance(frame, Taken):
+            if isinstance(frame, InputStored):
                 self._unconfirmed.pop(frame.message, None)
-            elif isinstance(frame, Over):
-                self._over = True
+            elif isinstance(frame, ChatFinished):
+                self._finished = True
             else:
                 yield frame
 
-    async def _rejoin(self) -> None:
-        began, pause = time.monotonic(), FIRST_PAUSE
+    async def _reconnect(self) -> None:
+        began, pause = time.monotonic(), MIN_RETRY_SECONDS
         while self._wire is None:
-            if self._patience is not None and time.monotonic() - began > self._patience:
-                raise Gone
+            if self._rejoin_seconds is not None and time.monotonic() - began > self._rejoin_seconds:
+                raise DaemonGone
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
             with contextlib.suppress(NotRunning, NotAnswering, ConnectionError):
-                wire = await self._join()
+                wire = await self._connect()
                 try:
-                    await self._say_again(wire)
+                    await self._resend(wire)
                     self._wire = wire
                 finally:
                     if self._wire is not wire:  # it died again
                         await wire.close()
 
-    async def _say_again(self, wire: Wire) -> None:
+    async def _resend(self, wire: ControlConnection) -> None:
         """Say what may not have arrived, in its order; what is said meanwhile comes after it."""
         again: set[str] = set()
         while missing := [said for said in self._unconfirmed.values() if said.id not in again]:
@@ -95,21 +113,21 @@ class Remote:
                 await wire.write(said)
                 again.add(said.id)
 
-    async def say(self, text: str) -> None:
-        """See `gateway.operate.cli.terminal.Line`."""
-        said = Said(say=text, id=self._ids.new("c"))
-        self._said.append(said.id)
-        await self._write(said)
+    async def send(self, text: str) -> None:
+        """See `gateway.operate.cli.terminal.ChatConnection`."""
+        said = TerminalInput(say=text, id=self._ids.new("c"))
+        self._sent_ids.append(said.id)
+        await self._send(said)
 
     async def finish(self) -> None:
-        """See `gateway.operate.cli.terminal.Line`."""
-        await self._write(Said(id=self._ids.new("c"), end=True, of=tuple(self._said)))
+        """See `gateway.operate.cli.terminal.ChatConnection`."""
+        await self._send(TerminalInput(id=self._ids.new("c"), end=True, of=tuple(self._sent_ids)))
 
-    async def _write(self, said: Said) -> None:
-        self._unconfirmed[said.id] = said
+    async def _send(self, message: TerminalInput) -> None:
+        self._unconfirmed[message.id] = message
         if self._wire:
             with contextlib.suppress(ConnectionError):  # it is said again to the next one
-                await self._wire.write(said)
+                await self._wire.write(message)
 
     async def close(self) -> None:
         """Leave."""

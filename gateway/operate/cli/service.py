@@ -14,22 +14,39 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.config import credentials
-from gateway.config.loader import SERVICE_HOME, Loaded, Options, environment, state_folder
+from gateway.config.loader import (
+    SERVICE_HOME,
+    ConfigOptions,
+    LoadedConfig,
+    read_environment,
+    state_folder,
+)
 from gateway.errors import CannotStart, ConfigError
 from gateway.operate.cli import restarting
-from gateway.operate.cli.common import as_json, order, print_fields, print_json, settings_of
+from gateway.operate.cli.common import (
+    call_daemon,
+    json_option,
+    load_settings,
+    print_fields,
+    print_json,
+)
 from gateway.operate.cli.daemon import status as status_of_daemon
 from gateway.operate.systemd import plan, program
-from gateway.operate.systemd.manager import BOOTED, Manager, NotDone
-from gateway.operate.systemd.scope import Scope, of_machine, of_user
-from gateway.operate.systemd.unit import NAME, Unit, system_unit, user_unit
+from gateway.operate.systemd.manager import SYSTEMD_RUNTIME_FOLDER, ServiceManager, StepFailed
+from gateway.operate.systemd.scope import ServiceScope, machine_scope, user_scope
+from gateway.operate.systemd.unit import (
+    UNIT_NAME,
+    ServiceUnit,
+    render_system_unit,
+    render_user_unit,
+)
 from gateway.process.control_socket import NotRunning
 from sessions.values.clock import SystemClock
 
-SHOWN_LINES = 100
-_AFTER_FAILURE = 12
-_WELL = {"active", "reloading"}
-_NAMED_IN_FILE = re.compile(r"""["']env:([A-Za-z_][A-Za-z0-9_]*)["']""")
+DEFAULT_LOG_LINES = 100
+_LOG_LINES_AFTER_FAILURE = 12
+_RUNNING_STATES = {"active", "reloading"}
+_ENV_REFERENCE = re.compile(r"""["']env:([A-Za-z_][A-Za-z0-9_]*)["']""")
 
 
 class NeedsRoot(CannotStart):
@@ -47,70 +64,73 @@ class NoSystemd(CannotStart):
         )
 
 
-class NotInstalled(CannotStart):
+class ServiceNotInstalled(CannotStart):
     """Holdfast is not installed as a service."""
 
 
-class Here(Struct, frozen=True):
+class ServiceContext(Struct, frozen=True):
     """Where a command is given, and by whom."""
 
     environ: Mapping[str, str]
-    root: bool
-    booted: bool
+    is_root: bool
+    has_systemd: bool
     """Whether systemd runs the machine."""
-    machine: Scope
+    machine_scope: ServiceScope
 
     @classmethod
-    def now(cls) -> "Here":
+    def detect(cls) -> "ServiceContext":
         """The real one."""
-        machine = of_machine(SERVICE_HOME)
-        return cls(environment(), os.geteuid() == 0, BOOTED.is_dir(), machine)
+        machine = machine_scope(SERVICE_HOME)
+        return cls(read_environment(), os.geteuid() == 0, SYSTEMD_RUNTIME_FOLDER.is_dir(), machine)
 
-    def scope(self, *, user: bool) -> Scope:
+    def scope(self, *, user: bool) -> ServiceScope:
         """The service that is meant."""
         if not user:
-            return self.machine
+            return self.machine_scope
         config = self.environ.get("XDG_CONFIG_HOME")
         home = Path(self.environ["HOME"]) if self.environ.get("HOME") else Path.home()
-        state = state_folder(self.environ, root=False)
-        return of_user(home, Path(config) if config else None, state)
+        state = state_folder(self.environ, is_root=False)
+        return user_scope(home, Path(config) if config else None, state)
 
-    def installed(self, *, user: bool) -> Scope:
+    def installed_scope(self, *, user: bool) -> ServiceScope:
         """The one that is installed: the machine's, if there is one."""
-        if not self.booted:
+        if not self.has_systemd:
             raise NoSystemd
         own = self.scope(user=True)
-        wanted = (own,) if user else (self.machine, own)
-        found = next((each for each in wanted if each.unit.exists()), None)
+        wanted = (own,) if user else (self.machine_scope, own)
+        found = next((each for each in wanted if each.unit_path.exists()), None)
         if found is None:
             option, whose = (" --user", " of this user") if user else ("", "")
             msg = (
                 f"Holdfast is not installed as a service{whose}; "
                 f"install it with: holdfast service install{option}"
             )
-            raise NotInstalled(msg)
+            raise ServiceNotInstalled(msg)
         return found
 
-    def may_change(self, scope: Scope, what: str) -> None:
+    def require_permission(self, scope: ServiceScope, command: str) -> None:
         """Refuse what cannot work from here."""
-        if not self.booted:
+        if not self.has_systemd:
             raise NoSystemd
-        if not scope.user and not self.root:
+        if not scope.is_user and not self.is_root:
             msg = (
-                f"The service of the machine needs root: sudo {_own_name()} service {what}. "
+                f"The service of the machine needs root: sudo {_command_name()} service {command}. "
                 "One of your own needs none: add --user."
             )
             raise NeedsRoot(msg)
 
 
-def scoped(command: Callable[..., None]) -> Callable[..., None]:
+def service_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the option `--user`, and tell it where it is given."""
 
     @click.option("--user", is_flag=True, help="The service of this user alone: needs no root.")
     @click.pass_context
     @functools.wraps(command)
     def with_here(ctx: click.Context, /, **given: object) -> None:
-        command(here=ctx.obj if isinstance(ctx.obj, Here) else Here.now(), **given)
+        command(
+            here=ctx.obj if isinstance(ctx.obj, ServiceContext) else ServiceContext.detect(),
+            **given,
+        )
 
     return with_here
 
@@ -124,145 +144,147 @@ def service() -> None:
 
 
 @service.command()
-@scoped
+@service_options
 @click.option("--dry-run", is_flag=True, help="Print files and commands, and do nothing.")
 @click.option(
     "--config", type=click.Path(path_type=Path, dir_okay=False), help="Configuration file."
 )
-def install(here: Here, config: Path | None, *, user: bool, dry_run: bool) -> None:
+def install(here: ServiceContext, config: Path | None, *, user: bool, dry_run: bool) -> None:
     """Start it, now and with the machine.
 
     What is set in this environment, such as TELEGRAM_BOT_TOKEN, is kept for the service in a folder
     of credentials. To bring the service up to date, install it again.
     """
     scope = here.scope(user=user)
-    manager = Manager(scope, here.environ)
+    manager = ServiceManager(scope, here.environ)
     if not dry_run:
-        here.may_change(scope, "install")
-    loaded = settings_of(Options(config))
-    text = unit_text(loaded, scope, manager.version())
-    steps = plan.install(scope, text, _carried(loaded, scope, here.environ))
+        here.require_permission(scope, "install")
+    loaded = load_settings(ConfigOptions(config))
+    text = unit_text(loaded, scope, manager.systemd_version())
+    steps = plan.install_steps(scope, text, _variables_to_store(loaded, scope, here.environ))
     if dry_run:
         for step in steps:
-            for line in plan.described(step):
+            for line in plan.describe_step(step):
                 click.echo(line)
         return
-    ran_before = manager.show().get("ActiveState") in _WELL
+    ran_before = manager.show_properties().get("ActiveState") in _RUNNING_STATES
     try:
         for step in steps:
-            manager.carry_out(step)
-    except NotDone as error:
-        raise NotDone(*error.lines, *_last_words(manager)) from error
-    _tell_what_next(scope, manager, ran_before=ran_before)
+            manager.run_step(step)
+    except StepFailed as error:
+        raise StepFailed(*error.lines, *_log_tail(manager)) from error
+    _print_next_steps(scope, manager, ran_before=ran_before)
 
 
 @service.command()
-@scoped
-def uninstall(here: Here, *, user: bool) -> None:
+@service_options
+def uninstall(here: ServiceContext, *, user: bool) -> None:
     """Take it away; what it knows stays."""
-    scope = here.installed(user=user)
-    here.may_change(scope, "uninstall")
-    manager = Manager(scope, here.environ)
-    for step in plan.uninstall(scope, plan.START_WITHIN):
-        manager.carry_out(step)
+    scope = here.installed_scope(user=user)
+    here.require_permission(scope, "uninstall")
+    manager = ServiceManager(scope, here.environ)
+    for step in plan.uninstall_steps(scope, plan.START_TIMEOUT_SECONDS):
+        manager.run_step(step)
     click.echo("Holdfast is no service any more. Left as they are:")
-    click.echo(f"  what it knows:  {scope.state}")
-    click.echo(f"  configuration:  {scope.credentials.parent}")
+    click.echo(f"  what it knows:  {scope.state_folder}")
+    click.echo(f"  configuration:  {scope.credentials_folder.parent}")
 
 
 # --- the running one ---------------------------------------------------------------------------
 
 
 @service.command()
-@scoped
-def start(here: Here, *, user: bool) -> None:
+@service_options
+def start(here: ServiceContext, *, user: bool) -> None:
     """Start it; done when it answers."""
-    _order(here, "start", user=user)
+    _run_systemctl(here, "start", user=user)
 
 
 @service.command()
-@scoped
-def stop(here: Here, *, user: bool) -> None:
+@service_options
+def stop(here: ServiceContext, *, user: bool) -> None:
     """Stop it, when running turns are done."""
-    _order(here, "stop", user=user)
+    _run_systemctl(here, "stop", user=user)
 
 
 @service.command()
-@scoped
-@restarting.when_idle
-@restarting.yes
-def restart(here: Here, *, user: bool, when_idle: float | None, yes: bool) -> None:
+@service_options
+@restarting.when_idle_option
+@restarting.yes_option
+def restart(here: ServiceContext, *, user: bool, when_idle: float | None, yes: bool) -> None:
     """Restart it with the program that is installed now.
 
     Shows what is running and asks first. Works as well for a daemon that was started by hand.
     """
-    process = restarting.running_process()
+    process = restarting.running_pid()
     try:
-        scope = here.installed(user=user)
-    except (NoSystemd, NotInstalled):
+        scope = here.installed_scope(user=user)
+    except (NoSystemd, ServiceNotInstalled):
         if process is None:
             raise
-        restarting.restart_running(when_idle, sure=yes)
+        restarting.restart_daemon(when_idle, assume_yes=yes)
         return
-    here.may_change(scope, "restart")
-    found = Manager(scope, here.environ).show()
+    here.require_permission(scope, "restart")
+    found = ServiceManager(scope, here.environ).show_properties()
     of_service = process is not None and found.get("MainPID") == str(process)
     if process is not None and not (of_service and _is_outdated(scope, found)):
-        restarting.restart_running(when_idle, sure=yes)
+        restarting.restart_daemon(when_idle, assume_yes=yes)
         return
     if of_service:  # only systemd gives it what has changed: the unit, and copies of the secrets
         if when_idle is None:
-            restarting.ask_first(sure=yes)
+            restarting.confirm_restart(assume_yes=yes)
         else:
             restarting.wait_until_idle(when_idle)
-    _order(here, "restart", user=user)
+    _run_systemctl(here, "restart", user=user)
 
 
 @service.command()
-@scoped
-def reload(here: Here, *, user: bool) -> None:
+@service_options
+def reload(here: ServiceContext, *, user: bool) -> None:
     """Have it read its configuration again, and say what changed by that."""
     try:
-        found = order("reload")
+        found = call_daemon("reload")
     except NotRunning:
-        _order(here, "reload", user=user)  # which says what is wrong, if anything is
+        _run_systemctl(here, "reload", user=user)  # which says what is wrong, if anything is
     else:
         click.echo(found["summary"])
 
 
-def _is_outdated(scope: Scope, found: Mapping[str, str]) -> bool:
+def _is_outdated(scope: ServiceScope, found: Mapping[str, str]) -> bool:
     """Whether the unit or a secret has changed since systemd started the process."""
     since = int(found.get("ExecMainStartTimestampMonotonic") or 0) / 1_000_000
     clock = SystemClock()
     started = clock.now() / 1000 - (clock.monotonic() - since)
-    folder = scope.credentials
+    folder = scope.credentials_folder
     secrets = [folder, *folder.iterdir()] if folder.is_dir() else []
-    return any(each.stat().st_mtime > started for each in (scope.unit, *secrets))
+    return any(each.stat().st_mtime > started for each in (scope.unit_path, *secrets))
 
 
-def _order(here: Here, what: str, *, user: bool) -> None:
-    scope = here.installed(user=user)
-    here.may_change(scope, what)
-    manager = Manager(scope, here.environ)
+def _run_systemctl(here: ServiceContext, command: str, *, user: bool) -> None:
+    scope = here.installed_scope(user=user)
+    here.require_permission(scope, command)
+    manager = ServiceManager(scope, here.environ)
     try:
-        manager.carry_out(plan.Call(scope.systemctl(what, NAME), plan.START_WITHIN))
-    except NotDone as error:
-        raise NotDone(*error.lines, *_last_words(manager)) from error
-    click.echo(_standing(manager.show()))
+        manager.run_step(
+            plan.RunCommand(scope.systemctl(command, UNIT_NAME), plan.START_TIMEOUT_SECONDS)
+        )
+    except StepFailed as error:
+        raise StepFailed(*error.lines, *_log_tail(manager)) from error
+    click.echo(_state_text(manager.show_properties()))
 
 
 @service.command()
-@scoped
-@as_json
-def status(here: Here, *, user: bool, as_json: bool) -> None:
+@service_options
+@json_option
+def status(here: ServiceContext, *, user: bool, as_json: bool) -> None:
     """Say how it stands: exit code 0 or 1."""
-    scope = here.installed(user=user)
-    found = Manager(scope, here.environ).show()
-    runs = found.get("ActiveState") in _WELL
+    scope = here.installed_scope(user=user)
+    found = ServiceManager(scope, here.environ).show_properties()
+    runs = found.get("ActiveState") in _RUNNING_STATES
     if as_json:
         print_json(
             {
-                "unit": str(scope.unit),
+                "unit": str(scope.unit_path),
                 "state": found.get("ActiveState"),
                 "status": found.get("StatusText"),
                 "pid": int(found.get("MainPID") or 0) or None,
@@ -272,93 +294,99 @@ def status(here: Here, *, user: bool, as_json: bool) -> None:
         )
         sys.exit(0 if runs else 1)
     starts = "starts by itself" if found.get("UnitFileState") == "enabled" else "is not enabled"
-    fields = {"service": _standing(found), "unit": f"{scope.unit} ({starts})"}
+    fields = {"service": _state_text(found), "unit": f"{scope.unit_path} ({starts})"}
     if restarts := int(found.get("NRestarts") or 0):
         fields["restarts"] = f"{restarts} after failures"
     print_fields(fields)
     if not runs:
-        click.echo(f"Its log may say why: holdfast service logs{scope.option}")
+        click.echo(f"Its log may say why: holdfast service logs{scope.user_option}")
         sys.exit(1)
-    if not scope.user and not here.root:
+    if not scope.is_user and not here.is_root:
         click.echo("More is said to root: sudo holdfast status")
         return
     click.get_current_context().invoke(status_of_daemon, as_json=False)
 
 
 @service.command()
-@scoped
+@service_options
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on.")
-@click.option("-n", "--lines", default=SHOWN_LINES, show_default=True, type=click.IntRange(min=0))
-def logs(here: Here, *, user: bool, follow: bool, lines: int) -> None:
+@click.option(
+    "-n", "--lines", default=DEFAULT_LOG_LINES, show_default=True, type=click.IntRange(min=0)
+)
+def logs(here: ServiceContext, *, user: bool, follow: bool, lines: int) -> None:
     """Show its log."""
-    scope = here.installed(user=user)
-    sys.exit(Manager(scope, here.environ).watch_log(lines=lines, follow=follow))
+    scope = here.installed_scope(user=user)
+    sys.exit(ServiceManager(scope, here.environ).show_log(lines=lines, follow=follow))
 
 
 # --- what it is to be like ---------------------------------------------------------------------
 
 
-def _own_name() -> str:
+def _command_name() -> str:
     """How a person here calls the command, also one who is another user soon."""
-    found = program.program()
+    found = program.find_program()
     known = shutil.which("holdfast")
     return "holdfast" if known and Path(known).samefile(found) else str(found)
 
 
-def unit_text(loaded: Loaded, scope: Scope, version: int) -> str:
+def unit_text(loaded: LoadedConfig, scope: ServiceScope, version: int) -> str:
     """The unit as `install` writes it; raises `HoldfastError` where none could work."""
-    unit = _unit(loaded, scope, version)
-    return user_unit(unit) if scope.user else system_unit(unit)
+    unit = _build_unit(loaded, scope, version)
+    return render_user_unit(unit) if scope.is_user else render_system_unit(unit)
 
 
-def _unit(loaded: Loaded, scope: Scope, version: int) -> Unit:
+def _build_unit(loaded: LoadedConfig, scope: ServiceScope, version: int) -> ServiceUnit:
     settings = loaded.settings
     families = {*settings.tools.enabled}.union(*(route.tools or () for route in settings.route))
-    unit = Unit(
-        program=program.program(),
-        config=_own_config(loaded, scope),
+    unit = ServiceUnit(
+        program=program.find_program(),
+        config=_explicit_config(loaded, scope),
         drain_seconds=settings.gateway.drain_seconds,
-        sandbox="shell" in families,
+        uses_sandbox="shell" in families,
         port=settings.http.port,
-        systemd=version,
+        systemd_version=version,
     )
-    if scope.user:
-        own = state_folder({"HOME": str(Path.home())}, root=False)
+    if scope.is_user:
+        own = state_folder({"HOME": str(Path.home())}, is_root=False)
         return replace(unit, home=loaded.home if loaded.home != own else None)
-    places = program.folders()
-    if closed := program.closed_to_others((*places, unit.program)):
+    places = program.program_folders()
+    if closed := program.first_private_path((*places, unit.program)):
         msg = (
             f"{closed} can be read by its owner only, and the service is a user of its own. "
             f"Open it (chmod -R go+rX {closed}), or install Holdfast where all can read it."
         )
         raise CannotStart(msg)
-    return replace(unit, hidden=program.hidden(places), writable=_writable(loaded))
+    return replace(
+        unit,
+        hidden_folders=program.hidden_folders(places),
+        writable_folders=_writable_folders(loaded),
+    )
 
 
-def _own_config(loaded: Loaded, scope: Scope) -> Path | None:
+def _explicit_config(loaded: LoadedConfig, scope: ServiceScope) -> Path | None:
     """The configuration, where the service would not find it by itself."""
     if loaded.path is None:
         return None
     path = loaded.path.absolute()
-    usual = scope.credentials.parent / "holdfast.toml"
-    if not scope.user:
-        if program.hidden((path,)):
+    usual = scope.credentials_folder.parent / "holdfast.toml"
+    if not scope.is_user:
+        if program.hidden_folders((path,)):
             msg = (
                 f"A service of the machine cannot see the configuration {path}. "
                 f"Move it: mv {path} {usual}"
             )
             raise ConfigError(msg)
-        if program.closed_to_others((path,)):
+        if program.first_private_path((path,)):
             msg = (
                 f"The service is a user of its own and cannot read the configuration {path}. Put "
-                f"each secret of it into a file of its own in {scope.credentials}, such as "
+                f"each secret of it into a file of its own in {scope.credentials_folder}, such as "
                 f"TELEGRAM_BOT_TOKEN, and then: chmod 644 {path}"
             )
             raise ConfigError(msg)
     return None if path == usual else path
 
 
-def _writable(loaded: Loaded) -> tuple[Path, ...]:
+def _writable_folders(loaded: LoadedConfig) -> tuple[Path, ...]:
     settings = loaded.settings
     found = [settings.agent.workspace] if settings.agent.workspace else []
     url = settings.store.url.reveal() if settings.store.url else ""
@@ -367,42 +395,48 @@ def _writable(loaded: Loaded) -> tuple[Path, ...]:
     return tuple(each for each in found if not each.is_relative_to(SERVICE_HOME))
 
 
-def _carried(loaded: Loaded, scope: Scope, environ: Mapping[str, str]) -> Mapping[str, str]:
+def _variables_to_store(
+    loaded: LoadedConfig, scope: ServiceScope, environ: Mapping[str, str]
+) -> Mapping[str, str]:
     """Variables that count here and that the service would not have."""
     names = {label for label in loaded.sources.values() if label in environ}
     if loaded.path:
-        names |= {*_NAMED_IN_FILE.findall(loaded.path.read_text(encoding="utf-8"))} & {*environ}
-    there = scope.credentials
-    kept = credentials.variables(there) if credentials.readable(there) else {}
+        names |= {*_ENV_REFERENCE.findall(loaded.path.read_text(encoding="utf-8"))} & {*environ}
+    there = scope.credentials_folder
+    kept = credentials.read_variables(there) if credentials.is_readable(there) else {}
     return {name: environ[name] for name in names if kept.get(name) != environ[name]}
 
 
 # --- what is said ------------------------------------------------------------------------------
 
 
-def _standing(found: Mapping[str, str]) -> str:
+def _state_text(found: Mapping[str, str]) -> str:
     state, said = found.get("ActiveState", "unknown"), found.get("StatusText", "")
     return f"{state}: {said}" if said else state
 
 
-def _last_words(manager: Manager) -> list[str]:
-    said = manager.last_lines(_AFTER_FAILURE)
+def _log_tail(manager: ServiceManager) -> list[str]:
+    said = manager.log_tail(_LOG_LINES_AFTER_FAILURE)
     return ["The end of its log:", *(f"  {line}" for line in said.splitlines())] if said else []
 
 
-def _tell_what_next(scope: Scope, manager: Manager, *, ran_before: bool) -> None:
-    name = _own_name()
-    click.echo(f"Holdfast is a service now, and starts by itself. {_standing(manager.show())}")
+def _print_next_steps(scope: ServiceScope, manager: ServiceManager, *, ran_before: bool) -> None:
+    name = _command_name()
+    click.echo(
+        f"Holdfast is a service now, and starts by itself. {_state_text(manager.show_properties())}"
+    )
     if ran_before:
         click.echo(
-            f"It ran before; to have it run as installed now: {name} service restart{scope.option}"
+            f"It ran before; to have it run as installed now: {name} service restart{scope.user_option}"
         )
-    click.echo(f"  How it stands:       {name} service status{scope.option}")
-    click.echo(f"  What it does:        {name} service logs{scope.option} -f")
+    click.echo(f"  How it stands:       {name} service status{scope.user_option}")
+    click.echo(f"  What it does:        {name} service logs{scope.user_option} -f")
     click.echo(f"  To become its owner: {name} pair claim")
     click.echo(f"  Chat in a browser:   {name} link")
-    click.echo(f"  Its secrets:         {scope.credentials}, a file each, such as OPENAI_API_KEY")
-    if scope.user and not manager.lingers(getpass.getuser()):
+    click.echo(
+        f"  Its secrets:         {scope.credentials_folder}, a file each, such as OPENAI_API_KEY"
+    )
+    if scope.is_user and not manager.has_linger(getpass.getuser()):
         click.echo(
             "  It ends when you log out. To have it go on: "
             f"sudo loginctl enable-linger {getpass.getuser()}"

@@ -5,14 +5,14 @@ from typing import Any
 import click
 import msgspec
 
-from agent.request.file_lines import with_files
-from gateway.config.loader import Options
+from agent.request.file_lines import append_file_lines
+from gateway.config.loader import ConfigOptions
 from gateway.errors import HoldfastError
 from gateway.operate.cli.common import (
-    as_json,
-    configured,
-    moment,
-    order,
+    call_daemon,
+    config_options,
+    format_time,
+    json_option,
     print_fields,
     print_json,
     print_table,
@@ -22,14 +22,14 @@ from sessions.records import Message, Session, Turn
 from sessions.store.store import SessionStore
 from sessions.values.clock import rfc3339
 
-LISTED = 50
+LIST_LIMIT = 50
 
 
-class Unknown(HoldfastError):
+class SessionNotFound(HoldfastError):
     """There is no such session; `holdfast sessions list` shows them all."""
 
 
-class Whole(msgspec.Struct, frozen=True):
+class SessionExport(msgspec.Struct, frozen=True):
     """A session with all that belongs to it."""
 
     session: Session
@@ -43,12 +43,12 @@ def sessions() -> None:
 
 
 @sessions.command("list")
-@click.option("--all", "every", is_flag=True, help=f"More than the newest {LISTED}.")
-@as_json
-@configured
-def list_(options: Options, *, as_json: bool, every: bool) -> None:
+@click.option("--all", "every", is_flag=True, help=f"More than the newest {LIST_LIMIT}.")
+@json_option
+@config_options
+def list_(options: ConfigOptions, *, as_json: bool, every: bool) -> None:
     """List sessions, the newest first."""
-    limit = None if as_json or every else LISTED
+    limit = None if as_json or every else LIST_LIMIT
 
     async def read(store: SessionStore) -> tuple[Session, ...]:
         return tuple(await store.sessions(limit=limit))
@@ -60,7 +60,14 @@ def list_(options: Options, *, as_json: bool, every: bool) -> None:
     print_table(
         ("ID", "STATE", "MESSAGES", "UPDATED", "CONVERSATION", "TITLE"),
         (
-            (each.id, state(each), each.messages, moment(each.updated_at), each.key, _title(each))
+            (
+                each.id,
+                state_text(each),
+                each.messages,
+                format_time(each.updated_at),
+                each.key,
+                _title(each),
+            )
             for each in found
         ),
         "No sessions yet.",
@@ -69,51 +76,54 @@ def list_(options: Options, *, as_json: bool, every: bool) -> None:
 
 @sessions.command()
 @click.argument("session")
-@as_json
-@configured
-def show(options: Options, session: str, *, as_json: bool) -> None:
+@json_option
+@config_options
+def show(options: ConfigOptions, session: str, *, as_json: bool) -> None:
     """Show a session with its history and turns."""
-    whole = _read(options, session)
+    whole = _load(options, session)
     if as_json:
-        print_json(whole_data(whole))
+        print_json(export_data(whole))
         return
     found = whole.session
     print_fields(
         {
             "session": found.id,
             "conversation": found.key,
-            "state": state(found),
+            "state": state_text(found),
             "title": _title(found) or "-",
-            "begun": moment(found.created_at),
-            "updated": moment(found.updated_at),
+            "begun": format_time(found.created_at),
+            "updated": format_time(found.updated_at),
         }
     )
     click.echo()
     print_table(
         ("TURN", "STATE", "STARTED", "SECONDS", "ATTEMPTS"),
-        ((t.id, t.state.value, moment(t.started_at), _seconds(t), t.attempts) for t in whole.turns),
+        (
+            (t.id, t.state.value, format_time(t.started_at), _duration_text(t), t.attempts)
+            for t in whole.turns
+        ),
         "No turns yet.",
     )
     click.echo()
     for message in whole.history:
-        click.echo(f"{_who(message)}: {_said(message)}")
+        click.echo(f"{_author(message)}: {_message_text(message)}")
 
 
 @sessions.command()
 @click.argument("session")
-@as_json
-@configured
-def export(options: Options, session: str, *, as_json: bool) -> None:
+@json_option
+@config_options
+def export(options: ConfigOptions, session: str, *, as_json: bool) -> None:
     """Print a session whole, as Markdown or (with --json) as JSON."""
-    whole = _read(options, session)
+    whole = _load(options, session)
     if as_json:
-        print_json(whole_data(whole))
+        print_json(export_data(whole))
         return
     found = whole.session
     click.echo(f"# {_title(found) or found.key}\n")
     click.echo(f"{found.id} · {found.key} · {rfc3339(found.created_at)}")
     for message in whole.history:
-        click.echo(f"\n## {_who(message)}\n\n{_said(message)}")
+        click.echo(f"\n## {_author(message)}\n\n{_message_text(message)}")
 
 
 @sessions.command()
@@ -125,11 +135,11 @@ def stop(session: str | None, *, every: bool) -> None:
         msg = "Name one session, or say --all."
         raise click.UsageError(msg)
     if every:
-        count = order("stop_all")["stopped"]
+        count = call_daemon("stop_all")["stopped"]
         tasks = "1 task" if count == 1 else f"{count} tasks"
         click.echo(f"Stopped {tasks}." if count else "Nothing was running.")
         return
-    found = order("stop", session=session)
+    found = call_daemon("stop", session=session)
     click.echo(f"{'Stopped' if found['stopped'] else 'Nothing was running in'} {found['id']}.")
 
 
@@ -137,28 +147,28 @@ def stop(session: str | None, *, every: bool) -> None:
 @click.argument("session")
 def resume(session: str) -> None:
     """Bring an earlier session back into its conversation."""
-    click.echo(f"Brought back {order('resume', session=session)['id']}.")
+    click.echo(f"Brought back {call_daemon('resume', session=session)['id']}.")
 
 
 @sessions.command()
 @click.argument("session")
 def delete(session: str) -> None:
     """Close a session for good."""
-    click.echo(f"Deleted {order('delete', session=session)['id']}.")
+    click.echo(f"Deleted {call_daemon('delete', session=session)['id']}.")
 
 
-def _read(options: Options, text: str) -> Whole:
-    async def read(store: SessionStore) -> Whole | None:
-        found = await store.find_session(text)
+def _load(options: ConfigOptions, session_id: str) -> SessionExport:
+    async def read(store: SessionStore) -> SessionExport | None:
+        found = await store.find_session(session_id)
         if found is None:
             return None
         history = await store.history(found.id)
-        return Whole(found, tuple(history), tuple(await store.turns(found.id)))
+        return SessionExport(found, tuple(history), tuple(await store.turns(found.id)))
 
     whole = read_store(options, read)
     if whole is None:
-        msg = f"No session has the id {text}; `holdfast sessions list` shows them all."
-        raise Unknown(msg)
+        msg = f"No session has the id {session_id}; `holdfast sessions list` shows them all."
+        raise SessionNotFound(msg)
     return whole
 
 
@@ -179,12 +189,12 @@ def session_data(session: Session) -> dict[str, Any]:
     }
 
 
-def whole_data(whole: Whole) -> dict[str, Any]:
+def export_data(export: SessionExport) -> dict[str, Any]:
     """Write a session with history and turns for programs."""
     return {
-        **session_data(whole.session),
-        "history": [_message_data(message) for message in whole.history],
-        "turns": [_turn_data(turn) for turn in whole.turns],
+        **session_data(export.session),
+        "history": [_message_data(message) for message in export.history],
+        "turns": [_turn_data(turn) for turn in export.turns],
     }
 
 
@@ -215,7 +225,7 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
 # --- for people ------------------------------------------------------------------------------
 
 
-def state(session: Session) -> str:
+def state_text(session: Session) -> str:
     """Say in which state a session is, and why."""
     return (
         f"{session.state.value} ({session.reason.value})" if session.reason else session.state.value
@@ -226,18 +236,18 @@ def _title(session: Session) -> str:
     return session.title or ""
 
 
-def _seconds(turn: Turn) -> str:
+def _duration_text(turn: Turn) -> str:
     if turn.finished_at is None:
         return "-"
     return f"{(turn.finished_at - turn.started_at) / 1000:.1f}"
 
 
-def _who(message: Message) -> str:
+def _author(message: Message) -> str:
     return f"{message.role} {message.sender}" if message.sender else message.role
 
 
-def _said(message: Message) -> str:
+def _message_text(message: Message) -> str:
     calls = [f"[{call.name} {call.arguments}]" for call in message.tool_calls]
     broken = [f"[interrupted: {message.interrupted}]"] if message.interrupted else []
-    said = with_files(message.content, message.files)
+    said = append_file_lines(message.content, message.files)
     return "\n".join(part for part in (said, *calls, *broken) if part)

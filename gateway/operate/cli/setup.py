@@ -11,31 +11,37 @@ from typing import Any
 import click
 
 from agent.settings import SERVICES, TargetSettings
-from gateway.config.loader import Loaded, Options, environment, load
-from gateway.operate.cli.common import as_json, control_socket, print_json
-from gateway.operate.cli.run import own_name, run_here, used
-from gateway.operate.cli.service import NotInstalled
+from gateway.config.loader import ConfigOptions, LoadedConfig, load, read_environment
+from gateway.operate.cli.common import control_socket, json_option, print_json
+from gateway.operate.cli.run import command_name, configured_platforms, run_daemon
+from gateway.operate.cli.service import ServiceNotInstalled
 from gateway.operate.cli.service import service as service_command
-from gateway.operate.setup.asking import Unanswered
-from gateway.operate.setup.budget import is_known
-from gateway.operate.setup.checks import Checks, Live, Unchecked
-from gateway.operate.setup.files import undisturbed
-from gateway.operate.setup.flags import Flags, secret_of
-from gateway.operate.setup.model import Chosen, Wanted
-from gateway.operate.setup.owner import greeted, until_owned, wait_for_owner
-from gateway.operate.setup.places import Place, place_of
-from gateway.operate.setup.services import is_address
-from gateway.operate.setup.start import How, ask_how, begin, no_service
-from gateway.operate.setup.terminal import Terminal
-from gateway.operate.setup.wizard import Answers, Written, converse, read_draft, write
-from gateway.operate.systemd.manager import BOOTED
-from gateway.process.control_socket import NotRunning, ask
+from gateway.operate.setup.asking import AnswerError
+from gateway.operate.setup.budget import is_supported
+from gateway.operate.setup.checks import LiveChecks, NoChecks, SetupChecks
+from gateway.operate.setup.files import block_signals
+from gateway.operate.setup.flags import FlagPrompter, read_secret
+from gateway.operate.setup.model import ChosenModel, RequestedModel
+from gateway.operate.setup.owner import owner_greeting, wait_for_owner, watch_for_owner
+from gateway.operate.setup.places import ConfigTarget, choose_target
+from gateway.operate.setup.services import is_url
+from gateway.operate.setup.start import StartMode, ask_start_mode, no_service_reason, start_gateway
+from gateway.operate.setup.terminal import TerminalPrompter
+from gateway.operate.setup.wizard import (
+    SetupAnswers,
+    WriteResult,
+    ask_all,
+    read_draft,
+    write_config,
+)
+from gateway.operate.systemd.manager import SYSTEMD_RUNTIME_FOLDER
+from gateway.process.control_socket import NotRunning, send_request
 from gateway.runner import GatewayRunner
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 from sessions.values.clock import SystemClock
 
-_FROM = "env:NAME, file:PATH or - (standard input)"
-_SECRETS = {
+_SECRET_SOURCES = "env:NAME, file:PATH or - (standard input)"  # noqa: S105 - how to give one
+_SECRET_FLAGS = {
     "telegram_token": "telegram.token",
     "discord_token": "discord.token",
     "slack_bot_token": "slack.bot_token",
@@ -43,7 +49,7 @@ _SECRETS = {
 }
 """Flags that hold tokens, and the questions that they answer."""
 
-_INTERRUPTED = 130
+_INTERRUPTED_EXIT_CODE = 130
 
 
 @click.command(
@@ -52,7 +58,7 @@ _INTERRUPTED = 130
 @click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
 @click.option("--non-interactive", is_flag=True, help="Ask nothing; what is missing is an error.")
 @click.option("--platform", multiple=True, metavar="NAME", help="Set this up; repeatable, or none.")
-@click.option("--telegram-token", metavar="FROM", help=f"Secrets come from {_FROM}.")
+@click.option("--telegram-token", metavar="FROM", help=f"Secrets come from {_SECRET_SOURCES}.")
 @click.option("--discord-token", metavar="FROM")
 @click.option("--slack-bot-token", metavar="FROM")
 @click.option("--slack-app-token", metavar="FROM")
@@ -67,7 +73,7 @@ _INTERRUPTED = 130
 @click.option(
     "--no-check", is_flag=True, help="Take tokens and keys without asking whether they work."
 )
-@as_json
+@json_option
 def setup(
     config: Path | None,
     *,
@@ -78,168 +84,190 @@ def setup(
     **flags: Any,  # noqa: ANN401 - click gives each of its own kind
 ) -> None:
     """See the help."""
-    environ = environment()
-    place = place_of(Options(config), environ, os.geteuid())
-    terminal = Terminal(sys.stdin, sys.stderr if as_json or non_interactive else sys.stdout)
+    environ = read_environment()
+    place = choose_target(ConfigOptions(config), environ, os.geteuid())
+    terminal = TerminalPrompter(sys.stdin, sys.stderr if as_json or non_interactive else sys.stdout)
     answers, wanted = _read_flags(flags, environ)
-    asker = Flags(answers, terminal.say, None if non_interactive else terminal)
+    asker = FlagPrompter(answers, terminal.say, None if non_interactive else terminal)
     clock = SystemClock()
-    checks = Unchecked() if no_check else Live(clock)
-    way = _Way(asker, place, checks, as_json=as_json, alone=non_interactive)
+    checks = NoChecks() if no_check else LiveChecks(clock)
+    way = _SetupRun(asker, place, checks, as_json=as_json, non_interactive=non_interactive)
     try:
         way.decide(wanted, service=service)
         way.write()
-        way.begin()
+        way.start()
     except KeyboardInterrupt:
-        terminal.say(f"\n{way.standing}")
-        sys.exit(_INTERRUPTED)
+        terminal.say(f"\n{way.status}")
+        sys.exit(_INTERRUPTED_EXIT_CODE)
 
 
 def _read_flags(
     flags: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[dict[str, str], Wanted]:
+) -> tuple[dict[str, str], RequestedModel]:
     """What the command line says: answers to questions, and wishes for the model."""
-    read = _standard_input()
+    read = _stdin_reader()
 
     def secret(name: str) -> str:
         flag = f"--{name.replace('_', '-')}"
-        return secret_of(flag, flags[name], environ, lambda: read(flag)) if flags[name] else ""
+        return read_secret(flag, flags[name], environ, lambda: read(flag)) if flags[name] else ""
 
-    answers = {question: found for name, question in _SECRETS.items() if (found := secret(name))}
+    answers = {
+        question: found for name, question in _SECRET_FLAGS.items() if (found := secret(name))
+    }
     named = flags["platform"] or tuple(dict.fromkeys(key.partition(".")[0] for key in answers))
     if named:
         answers["platforms"] = " ".join(named)
     if flags["daily_usd"] is not None:
-        if not is_known():
+        if not is_supported():
             msg = "--daily-usd: this version has no limit for all people together."
-            raise Unanswered(msg)
+            raise AnswerError(msg)
         answers["usd"] = flags["daily_usd"]
     key = secret("model_key")
-    if flags["base_url"] and not is_address(flags["base_url"]):
+    if flags["base_url"] and not is_url(flags["base_url"]):
         msg = "--base-url must be an address, such as http://127.0.0.1:11434/v1."
-        raise Unanswered(msg)
+        raise AnswerError(msg)
     parts = {"provider": flags["provider"], "base_url": flags["base_url"], "name": flags["model"]}
-    return answers, Wanted(key=key, **{name: text or "" for name, text in parts.items()})
+    return answers, RequestedModel(key=key, **{name: text or "" for name, text in parts.items()})
 
 
-def _standard_input() -> Callable[[str], str]:
+def _stdin_reader() -> Callable[[str], str]:
     """Read it for one flag; it cannot be read for another one as well."""
     taken: list[str] = []
 
     def read(flag: str) -> str:
         if taken:
             msg = f"{flag} and {taken[0]} cannot both come from the standard input."
-            raise Unanswered(msg)
+            raise AnswerError(msg)
         taken.append(flag)
         return sys.stdin.read()
 
     return read
 
 
-class _Way:
+class _SetupRun:
     """From the questions to a gateway that runs."""
 
     def __init__(
-        self, asker: Flags, place: Place, checks: Checks, *, as_json: bool, alone: bool
+        self,
+        prompter: FlagPrompter,
+        target: ConfigTarget,
+        checks: SetupChecks,
+        *,
+        as_json: bool,
+        non_interactive: bool,
     ) -> None:
-        self._asker = asker
-        self._place = place
+        self._prompter = prompter
+        self._target = target
         self._checks = checks
         self._as_json = as_json
-        self._alone = alone  # nobody looks at this terminal
-        self._specs = specs()
-        self._how = How.LATER
-        self._answers = Answers((), Chosen(TargetSettings()))
-        self._written = Written(changed=False)
-        self.standing = "Nothing was changed."
+        self._non_interactive = non_interactive  # nobody looks at this terminal
+        self._specs = load_specs()
+        self._start_mode = StartMode.LATER
+        self._answers = SetupAnswers((), ChosenModel(TargetSettings()))
+        self._written = WriteResult(changed=False)
+        self.status = "Nothing was changed."
 
-    def decide(self, wanted: Wanted, *, service: bool | None) -> None:
+    def decide(self, wanted: RequestedModel, *, service: bool | None) -> None:
         """Ask everything; nothing is changed yet."""
-        self._draft = read_draft(self._place, self._specs)
-        self._answers = converse(
-            self._asker, self._place, self._draft, self._checks, self._specs, wanted
+        self._draft = read_draft(self._target, self._specs)
+        self._answers = ask_all(
+            self._prompter, self._target, self._draft, self._checks, self._specs, wanted
         )
-        if not self.running():
-            self._how = ask_how(self._asker, no_service(BOOTED), wanted=service, alone=self._alone)
+        if not self.is_running():
+            self._start_mode = ask_start_mode(
+                self._prompter,
+                no_service_reason(SYSTEMD_RUNTIME_FOLDER),
+                wanted=service,
+                non_interactive=self._non_interactive,
+            )
 
     def write(self) -> None:
         """Write it; it works, or all stays as it was."""
-        with undisturbed():
-            self._written = write(self._place, self._draft, self._specs)
-            self.standing = f"The configuration is written ({self._place.path})."
+        with block_signals():
+            self._written = write_config(self._target, self._draft, self._specs)
+            self.status = f"The configuration is written ({self._target.path})."
         if not self._written.changed:
-            self._say(f"✓ {self._place.path} is as it was, and works.")
+            self._say(f"✓ {self._target.path} is as it was, and works.")
             return
         before = f"; the one before: {self._written.backup}" if self._written.backup else ""
-        self._say(f"✓ {self._place.path} is written, and works{before}.")
+        self._say(f"✓ {self._target.path} is written, and works{before}.")
         for warning in self._written.warnings:
             self._say(f"  ! {warning}")
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start what was wished for, and wait for the owner."""
         if self._as_json:
-            print_json(self._told())
+            print_json(self._result_data())
         changed = self._written.changed
-        begin(self._asker, self, self._how, no_service(BOOTED), changed=changed, alone=self._alone)
+        start_gateway(
+            self._prompter,
+            self,
+            self._start_mode,
+            no_service_reason(SYSTEMD_RUNTIME_FOLDER),
+            changed=changed,
+            non_interactive=self._non_interactive,
+        )
 
-    # --- what can be done here: see `Machine`
+    # --- what can be done here: see `SetupActions`
 
-    def running(self) -> bool:
-        """See `Machine`."""
+    def is_running(self) -> bool:
+        """See `SetupActions`."""
         try:
-            ask(control_socket(), "status")
+            send_request(control_socket(), "status")
         except NotRunning:
             return False
         return True
 
-    def install(self) -> None:
-        """See `Machine`."""
-        self._service("install", *self._config_words())
+    def install_service(self) -> None:
+        """See `SetupActions`."""
+        self._run_service_command("install", *self._config_arguments())
 
-    def restart(self) -> bool:
-        """See `Machine`."""
+    def restart_service(self) -> bool:
+        """See `SetupActions`."""
         try:
-            self._service("restart")
-        except NotInstalled:
+            self._run_service_command("restart")
+        except ServiceNotInstalled:
             return False
         return True
 
-    def run(self) -> None:
-        """See `Machine`."""
-        words = (sys.argv[0], "run", *self._config_words())
-        run_here(Options(self._place.path), self._loaded(), words, self._greet_owner)
+    def run_gateway(self) -> None:
+        """See `SetupActions`."""
+        words = (sys.argv[0], "run", *self._config_arguments())
+        run_daemon(
+            ConfigOptions(self._target.path), self._load_config(), words, self._watch_for_owner
+        )
 
-    def greet_owner(self) -> None:
-        """See `Machine`."""
-        loaded = self._loaded()
-        platforms = used(loaded)
+    def wait_for_owner(self) -> None:
+        """See `SetupActions`."""
+        loaded = self._load_config()
+        platforms = configured_platforms(loaded)
         if platforms and not loaded.settings.access.admins:
-            source = None if self._alone else sys.stdin
-            wait_for_owner(control_socket(), platforms, self._name(), self._say, source)
+            source = None if self._non_interactive else sys.stdin
+            wait_for_owner(control_socket(), platforms, self._command_name(), self._say, source)
 
-    def how_to_run(self) -> str:
-        """See `Machine`."""
-        return " ".join([self._name(), "run", *self._config_words()])
+    def run_command(self) -> str:
+        """See `SetupActions`."""
+        return " ".join([self._command_name(), "run", *self._config_arguments()])
 
-    def _service(self, *words: str) -> None:
+    def _run_service_command(self, *words: str) -> None:
         """Do what `holdfast service` does."""
         arguments = [*words, *(["--user"] if os.geteuid() else [])]
         with contextlib.redirect_stdout(sys.stderr if self._as_json else sys.stdout):
             service_command.main(arguments, prog_name="holdfast service", standalone_mode=False)
 
-    async def _greet_owner(self, runner: GatewayRunner) -> None:
-        loaded = self._loaded()
-        if not used(loaded) or runner.has_admin:
+    async def _watch_for_owner(self, runner: GatewayRunner) -> None:
+        loaded = self._load_config()
+        if not configured_platforms(loaded) or runner.has_admin:
             return
-        owner = await until_owned(runner.operations["pair_list"], runner.stopping)
+        owner = await watch_for_owner(runner.operations["pair_list"], runner.stopping)
         if owner:
-            self._say(greeted(owner))
+            self._say(owner_greeting(owner))
 
-    def _told(self) -> dict[str, object]:
+    def _result_data(self) -> dict[str, object]:
         """For programs."""
         model = self._answers.model.settings
         return {
-            "config": str(self._place.path),
+            "config": str(self._target.path),
             "changed": self._written.changed,
             "backup": self._written.backup or None,
             "platforms": {
@@ -253,17 +281,17 @@ class _Way:
                 "checked": self._answers.model.checked,
             },
             "warnings": self._written.warnings,
-            "next": None if self._how is How.SERVICE else self.how_to_run(),
+            "next": None if self._start_mode is StartMode.SERVICE else self.run_command(),
         }
 
-    def _loaded(self) -> Loaded:
-        return load(Options(self._place.path), self._place.environ, self._specs)
+    def _load_config(self) -> LoadedConfig:
+        return load(ConfigOptions(self._target.path), self._target.environ, self._specs)
 
-    def _config_words(self) -> list[str]:
-        return [] if self._place.is_usual else ["--config", str(self._place.path)]
+    def _config_arguments(self) -> list[str]:
+        return [] if self._target.is_default_path else ["--config", str(self._target.path)]
 
-    def _name(self) -> str:
-        return own_name(sys.argv[0], Path.cwd(), shutil.which)
+    def _command_name(self) -> str:
+        return command_name(sys.argv[0], Path.cwd(), shutil.which)
 
     def _say(self, text: str) -> None:
-        self._asker.say(text)
+        self._prompter.say(text)

@@ -15,31 +15,31 @@ import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol, TextIO
 
-from platforms.console import Answer, Frame, Heard, Note, Status
+from platforms.console import AnswerFrame, NoteFrame, StatusFrame, TerminalFrame, UserFrame
 
 PROMPT = "> "
-TWICE_WITHIN = 2.0  # seconds in which a second Ctrl-C leaves
-TOGETHER_WITHIN = 0.05  # seconds in which lines that follow each other are one message
-_USUAL_COLUMNS = 80
-_REMEMBERED = 16  # answers of which it is known what stands there
-STOP = "/stop"
+DOUBLE_INTERRUPT_SECONDS = 2.0  # seconds in which a second Ctrl-C leaves
+PASTE_SECONDS = 0.05  # seconds in which lines that follow each other are one message
+_DEFAULT_COLUMNS = 80
+_MAX_REMEMBERED_ANSWERS = 16  # answers of which it is known what stands there
+STOP_COMMAND = "/stop"
 
-_DIM, _PLAIN, _CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
+_DIM, _RESET, _CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 _CLEAR_BELOW = "\x1b[J"
 # Down and up again, so that there is a line below; then there, and back to where the cursor was.
-_LINE_BELOW, _BACK = "\x1bD\x1b[A\x1b7\x1b[B\r", "\x1b[K\x1b8"
+_MOVE_BELOW, _MOVE_BACK = "\x1bD\x1b[A\x1b7\x1b[B\r", "\x1b[K\x1b8"
 # What could move the cursor, change colours or talk to the terminal; kept are newline and tab.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class Line(Protocol):
+class ChatConnection(Protocol):
     """What a terminal is joined to: a screen of this process, or of the daemon's."""
 
-    def frames(self) -> AsyncIterator[Frame]:
+    def frames(self) -> AsyncIterator[TerminalFrame]:
         """What to print; ends when the gateway does, or after `finish`."""
         ...
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         """Hand a message in."""
         ...
 
@@ -53,211 +53,215 @@ class Printer:
 
     def __init__(self, *, dim: bool) -> None:
         self._dim = dim
-        self._inside = ""  # the answer whose line is not finished
-        self._shown: dict[str, str] = {}  # what stands there of an answer
-        self.at_start = True
+        self._unfinished_item = ""  # the answer whose line is not finished
+        self._shown_texts: dict[str, str] = {}  # what stands there of an answer
+        self.at_line_start = True
 
-    def show(self, frame: Answer | Note | Heard) -> str:
+    def render_frame(self, frame: AnswerFrame | NoteFrame | UserFrame) -> str:
         """Give what to write for a frame."""
-        text = _CONTROL.sub("", frame.text)
-        if isinstance(frame, Answer):
-            return self._answer(frame, text)
-        return self._quoted(text if isinstance(frame, Note) else f"{PROMPT}{text}")
+        text = _CONTROL_CHARACTERS.sub("", frame.text)
+        if isinstance(frame, AnswerFrame):
+            return self._render_answer(frame, text)
+        return self._own_line(text if isinstance(frame, NoteFrame) else f"{PROMPT}{text}")
 
-    def _quoted(self, text: str) -> str:
-        return self._fresh_line() + self._written(self._dimmed(text) + "\n", "")
+    def _own_line(self, text: str) -> str:
+        return self._fresh_line() + self._record_output(self._dim_text(text) + "\n", "")
 
-    def _answer(self, frame: Answer, text: str) -> str:
-        before = self._shown.pop(frame.item, "")
+    def _render_answer(self, frame: AnswerFrame, text: str) -> str:
+        before = self._shown_texts.pop(frame.item, "")
         whole = text if frame.anew else before + text
         if before.startswith(whole):  # a daemon that was restarted does not know what stands here
             whole = before
-        self._keep(frame.item, whole)
+        self._remember(frame.item, whole)
         out = ""
         if frame.asked and not before:
-            out = self._quoted(PROMPT + _CONTROL.sub("", frame.asked))
+            out = self._own_line(PROMPT + _CONTROL_CHARACTERS.sub("", frame.asked))
         if new := whole.removeprefix(before):
-            goes_on = frame.item == self._inside and whole.startswith(before)
-            out += ("" if goes_on else self._fresh_line()) + self._written(new, frame.item)
-        return out + self._fresh_line() if frame.done and frame.item == self._inside else out
+            goes_on = frame.item == self._unfinished_item and whole.startswith(before)
+            out += ("" if goes_on else self._fresh_line()) + self._record_output(new, frame.item)
+        return (
+            out + self._fresh_line() if frame.done and frame.item == self._unfinished_item else out
+        )
 
-    def _keep(self, item: str, text: str) -> None:
-        self._shown[item] = text
-        if len(self._shown) > _REMEMBERED:
-            del self._shown[next(iter(self._shown))]
+    def _remember(self, item: str, text: str) -> None:
+        self._shown_texts[item] = text
+        if len(self._shown_texts) > _MAX_REMEMBERED_ANSWERS:
+            del self._shown_texts[next(iter(self._shown_texts))]
 
     def _fresh_line(self) -> str:
-        return "" if self.at_start else self._written("\n", "")
+        return "" if self.at_line_start else self._record_output("\n", "")
 
-    def _written(self, text: str, item: str) -> str:
+    def _record_output(self, text: str, item: str) -> str:
         if text:
-            self.at_start = text.endswith("\n")
-        self._inside = item
+            self.at_line_start = text.endswith("\n")
+        self._unfinished_item = item
         return text
 
-    def _dimmed(self, text: str) -> str:
-        return f"{_DIM}{text}{_PLAIN}" if self._dim else text
+    def _dim_text(self, text: str) -> str:
+        return f"{_DIM}{text}{_RESET}" if self._dim else text
 
 
-def below(status: str, columns: int) -> str:
+def render_status_below(status: str, columns: int) -> str:
     """Give what to write so that a status stands in the line below the cursor, or nothing does."""
-    line = _cut(_CONTROL.sub("", " ".join(status.split())), columns - 1)
-    return _LINE_BELOW + (f"{_DIM}{line}{_PLAIN}" if line else "") + _BACK
+    line = _truncate(_CONTROL_CHARACTERS.sub("", " ".join(status.split())), columns - 1)
+    return _MOVE_BELOW + (f"{_DIM}{line}{_RESET}" if line else "") + _MOVE_BACK
 
 
-def _cut(line: str, columns: int) -> str:
+def _truncate(line: str, columns: int) -> str:
     """Take what fits into one line: where it went on, it could not be taken away again."""
     taken = 0
     for place, sign in enumerate(line):
-        taken += _width(sign)
+        taken += _display_width(sign)
         if taken > columns:
             return line[:place]
     return line
 
 
-def _width(sign: str) -> int:
+def _display_width(character: str) -> int:
     """Columns that a sign takes, rather too many than too few."""
-    wide = unicodedata.east_asian_width(sign) in "WFA" or unicodedata.category(sign) == "So"
+    wide = (
+        unicodedata.east_asian_width(character) in "WFA" or unicodedata.category(character) == "So"
+    )
     return 2 if wide else 1
 
 
-def messages(lines: list[str]) -> Iterator[str]:
+def group_messages(lines: list[str]) -> Iterator[str]:
     """Make messages of lines that came together: pasted text is one, each command its own."""
     text: list[str] = []
     for line in lines:
         if line.startswith("/"):
-            yield from _message(text)
+            yield from _join_lines(text)
             yield line.strip()
             text = []
         else:
             text.append(line)
-    yield from _message(text)
+    yield from _join_lines(text)
 
 
-def _message(lines: list[str]) -> Iterator[str]:
+def _join_lines(lines: list[str]) -> Iterator[str]:
     text = "\n".join(lines).strip("\n")
     if text.strip():
         yield text
 
 
-class Terminal:
+class ChatTerminal:
     """One person's keyboard and screen."""
 
     def __init__(self, stdin: TextIO, stdout: TextIO) -> None:
-        self._in = stdin
-        self._out = stdout
+        self._stdin = stdin
+        self._stdout = stdout
         self._tty = stdin.isatty() and stdout.isatty()
         self._printer = Printer(dim=stdout.isatty())
-        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._input_lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._leaving = asyncio.Event()
-        self._typed: Callable[[], str] = str  # what stands in the unfinished line
+        self._read_unfinished_line: Callable[[], str] = str  # what stands in the unfinished line
         self._interrupted_at = float("-inf")
-        self._prompted = self._tty
+        self._prompt_shown = self._tty
         self._status = ""
-        self._finished = False
-        self.hurried = False
+        self._input_finished = False
+        self.left_early = False
         """The person left by Ctrl-C, or the program was told to end: do not wait for anything."""
 
-    async def run(self, line: Line) -> bool:
+    async def run(self, connection: ChatConnection) -> bool:
         """Talk until the person leaves or everything is answered; False when the gateway ended."""
-        with self._keyboard(), self._signals() as wanted:
+        with self._reading_keyboard(), self._handling_signals() as wanted:
             async with asyncio.TaskGroup() as both:
-                showing = both.create_task(self._show(line))
+                showing = both.create_task(self._show_frames(connection))
                 leaving = both.create_task(self._leaving.wait())
                 helpers = [
-                    both.create_task(self._hear(line)),
-                    both.create_task(_obey(line, wanted)),
+                    both.create_task(self._send_input(connection)),
+                    both.create_task(_send_commands(connection, wanted)),
                 ]
                 done, _ = await asyncio.wait(
                     {showing, leaving}, return_when=asyncio.FIRST_COMPLETED
                 )
                 for task in (showing, leaving, *helpers):
                     task.cancel()
-            self._tell("")
-        return leaving in done or self._finished
+            self._show_status("")
+        return leaving in done or self._input_finished
 
     # --- what is printed
 
-    async def _show(self, line: Line) -> None:
-        async for frame in line.frames():
-            if isinstance(frame, Status):
-                self._tell(frame.text)
+    async def _show_frames(self, connection: ChatConnection) -> None:
+        async for frame in connection.frames():
+            if isinstance(frame, StatusFrame):
+                self._show_status(frame.text)
             else:
-                self._print(self._printer.show(frame))
+                self._print(self._printer.render_frame(frame))
 
-    def _tell(self, status: str) -> None:
+    def _show_status(self, status: str) -> None:
         """Show what is going on below the last line; a pipe has no place for it."""
         if self._tty and status != self._status:
             self._status = status
-            self._write(below(status, self._columns()))
+            self._write(render_status_below(status, self._columns()))
 
     def _columns(self) -> int:
         try:
-            return os.get_terminal_size(self._out.fileno()).columns or _USUAL_COLUMNS
+            return os.get_terminal_size(self._stdout.fileno()).columns or _DEFAULT_COLUMNS
         except OSError:
-            return _USUAL_COLUMNS
+            return _DEFAULT_COLUMNS
 
     def _print(self, text: str) -> None:
         """Print above the line that is being typed, and show that line again below."""
         if self._status:
             text = _CLEAR_BELOW + text
-        if self._prompted:
+        if self._prompt_shown:
             text = _CLEAR_LINE + text
-        self._prompted = self._tty and self._printer.at_start
-        if self._prompted:
-            text += PROMPT + self._typed()
+        self._prompt_shown = self._tty and self._printer.at_line_start
+        if self._prompt_shown:
+            text += PROMPT + self._read_unfinished_line()
         if self._status:
-            text += below(self._status, self._columns())
+            text += render_status_below(self._status, self._columns())
         self._write(text)
 
     def _write(self, text: str) -> None:
         try:
-            self._out.write(text)
-            self._out.flush()
+            self._stdout.write(text)
+            self._stdout.flush()
         except BrokenPipeError:  # as in `holdfast chat | head`: nobody reads any more
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._out.fileno())  # or the last flush of all would fail too
+            os.dup2(nowhere, self._stdout.fileno())  # or the last flush of all would fail too
             os.close(nowhere)
             self._leave()
 
     # --- what is typed
 
-    async def _hear(self, line: Line) -> None:
+    async def _send_input(self, connection: ChatConnection) -> None:
         ended = False
         while not ended:
-            first = await self._lines.get()
+            first = await self._input_lines.get()
             lines = [] if first is None else [first]
             ended = first is None
             with contextlib.suppress(TimeoutError):
                 while not ended:
-                    async with asyncio.timeout(TOGETHER_WITHIN):
-                        following = await self._lines.get()
+                    async with asyncio.timeout(PASTE_SECONDS):
+                        following = await self._input_lines.get()
                     ended = following is None
                     lines += [] if following is None else [following]
             if self._tty:  # the cursor stands behind a new prompt
-                self._prompted = self._printer.at_start = True
+                self._prompt_shown = self._printer.at_line_start = True
                 if self._status:  # where that prompt is now
                     self._print("")
-            for message in messages(lines):
-                await line.say(message)
+            for message in group_messages(lines):
+                await connection.send(message)
         if self._tty:
-            self._tell("")
+            self._show_status("")
             self._write("\n")
             self._leaving.set()
         else:
-            self._finished = True
-            await line.finish()
+            self._input_finished = True
+            await connection.finish()
 
     @contextlib.contextmanager
-    def _keyboard(self) -> Iterator[None]:
+    def _reading_keyboard(self) -> Iterator[None]:
         """Read in a thread of its own: reading a line cannot be waited for in any other way."""
         loop = asyncio.get_running_loop()
-        restore = self._with_readline() if self._tty else lambda: None
+        restore = self._enable_readline() if self._tty else lambda: None
 
         def read() -> None:
-            for line in self._typed_lines():
-                loop.call_soon_threadsafe(self._lines.put_nowait, line)
-            loop.call_soon_threadsafe(self._lines.put_nowait, None)
+            for line in self._read_lines():
+                loop.call_soon_threadsafe(self._input_lines.put_nowait, line)
+            loop.call_soon_threadsafe(self._input_lines.put_nowait, None)
 
         def guarded() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
@@ -269,39 +273,39 @@ class Terminal:
         finally:
             restore()
 
-    def _typed_lines(self) -> Iterator[str]:
+    def _read_lines(self) -> Iterator[str]:
         """Lines until the input ends; a pasted text may come as one line with newlines in it."""
         if not self._tty:
-            for line in self._in:
+            for line in self._stdin:
                 yield line.rstrip("\r\n")
             return
         with contextlib.suppress(EOFError, OSError):
             while True:
                 yield from input(PROMPT).split("\n")
 
-    def _with_readline(self) -> Callable[[], None]:
+    def _enable_readline(self) -> Callable[[], None]:
         """Give the line editing and history; returns what puts the terminal back in order."""
         import readline  # noqa: PLC0415 - changes how `input` works, so only where it is wanted
         import termios  # noqa: PLC0415 - goes with it
 
-        self._typed = readline.get_line_buffer
-        before = termios.tcgetattr(self._in.fileno())
-        return lambda: termios.tcsetattr(self._in.fileno(), termios.TCSADRAIN, before)
+        self._read_unfinished_line = readline.get_line_buffer
+        before = termios.tcgetattr(self._stdin.fileno())
+        return lambda: termios.tcsetattr(self._stdin.fileno(), termios.TCSADRAIN, before)
 
     # --- signals
 
     @contextlib.contextmanager
-    def _signals(self) -> Iterator[asyncio.Queue[str]]:
+    def _handling_signals(self) -> Iterator[asyncio.Queue[str]]:
         """Ctrl-C stops the answer, twice leaves; being told to end leaves."""
         loop = asyncio.get_running_loop()
         wanted: asyncio.Queue[str] = asyncio.Queue()
 
         def interrupted() -> None:
-            if not self._tty or loop.time() - self._interrupted_at < TWICE_WITHIN:
+            if not self._tty or loop.time() - self._interrupted_at < DOUBLE_INTERRUPT_SECONDS:
                 self._leave()
                 return
             self._interrupted_at = loop.time()
-            wanted.put_nowait(STOP)
+            wanted.put_nowait(STOP_COMMAND)
 
         loop.add_signal_handler(signal.SIGINT, interrupted)
         loop.add_signal_handler(signal.SIGTERM, self._leave)
@@ -312,15 +316,15 @@ class Terminal:
             loop.remove_signal_handler(signal.SIGTERM)
 
     def _leave(self) -> None:
-        self.hurried = True
+        self.left_early = True
         self._leaving.set()
 
 
-async def _obey(line: Line, wanted: asyncio.Queue[str]) -> None:
+async def _send_commands(connection: ChatConnection, commands: asyncio.Queue[str]) -> None:
     while True:
-        await line.say(await wanted.get())
+        await connection.send(await commands.get())
 
 
-def standard() -> Terminal:
+def open_standard_terminal() -> ChatTerminal:
     """The terminal or pipes this process was started with."""
-    return Terminal(sys.stdin, sys.stdout)
+    return ChatTerminal(sys.stdin, sys.stdout)

@@ -4,42 +4,46 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gateway.access.people import Book, Friend, stored_book
-from gateway.access.policy import Everybody, Holders, Members, Person, parse_entry
-from gateway.operate.doctor.context import Case
+from gateway.access.people import AccessState, PairedPerson, read_access_state
+from gateway.access.policy import GroupEntry, PersonEntry, PlatformEntry, RoleEntry, parse_entry
+from gateway.operate.doctor.context import DoctorContext
 from platforms.core.contract import PlatformSpec
 from sessions.errors import StoreError
 from sessions.store.store import SessionStore
 from sessions.values.finding import Finding, ok, warn
 
 
-async def entry(case: Case) -> Sequence[Finding]:
+async def check_access(context: DoctorContext) -> Sequence[Finding]:
     """Look at the configuration and at whom a code has let in."""
-    book = await _book(case)
+    book = await _load_people(context)
     friends = book.friends if book else ()
-    return [*_admins(case, friends), *_open_doors(case), *_workspace(case, friends)]
+    return [
+        *_admin_findings(context, friends),
+        *_open_access_findings(context),
+        *_workspace_findings(context, friends),
+    ]
 
 
-async def _book(case: Case) -> Book | None:
+async def _load_people(context: DoctorContext) -> AccessState | None:
     """What the store knows of people; None where it cannot be read. It says itself why."""
     try:
-        store = await SessionStore.open(case.database, clock=case.clock, read_only=True)
+        store = await SessionStore.open(context.database, clock=context.clock, read_only=True)
     except StoreError:
         return None
     try:
-        return await stored_book(store)
+        return await read_access_state(store)
     except (StoreError, msgspec.MsgspecError):
         return None
     finally:
         await store.close()
 
 
-def _admins(case: Case, friends: Sequence[Friend]) -> Iterator[Finding]:
-    named = len(case.settings.access.admins) + sum(friend.admin for friend in friends)
+def _admin_findings(context: DoctorContext, friends: Sequence[PairedPerson]) -> Iterator[Finding]:
+    named = len(context.settings.access.admins) + sum(friend.admin for friend in friends)
     if named:
         yield ok("admins", f"{named} admin{'' if named == 1 else 's'}")
         return
-    if not _chats(case):
+    if not _chat_platforms(context):
         yield ok("admins", "the page and the terminal belong to the owner of this machine")
         return
     yield warn(
@@ -50,24 +54,24 @@ def _admins(case: Case, friends: Sequence[Friend]) -> Iterator[Finding]:
     )
 
 
-def _chats(case: Case) -> list[PlatformSpec]:
+def _chat_platforms(context: DoctorContext) -> list[PlatformSpec]:
     return [
         spec
-        for name, spec in case.specs.items()
-        if name in case.settings.platforms and spec.secrets
+        for name, spec in context.specs.items()
+        if name in context.settings.platforms and spec.secrets
     ]
 
 
-def _open_doors(case: Case) -> Iterator[Finding]:
-    access = case.settings.access
+def _open_access_findings(context: DoctorContext) -> Iterator[Finding]:
+    access = context.settings.access
     for text in access.allow:
-        if isinstance(parse_entry(text), Everybody):
+        if isinstance(parse_entry(text), PlatformEntry):
             yield warn(
                 "open to all",
                 f"access.allow has {text}: everybody there can talk to the agent at your expense",
                 "Name the people who may, or keep it and set [limits].",
             )
-    if _chats(case) and not (access.allow or access.admins or access.pairing):
+    if _chat_platforms(context) and not (access.allow or access.admins or access.pairing):
         yield warn(
             "nobody",
             "access.allow and access.admins are empty and access.pairing is off: nobody is let in "
@@ -76,15 +80,17 @@ def _open_doors(case: Case) -> Iterator[Finding]:
         )
 
 
-def _workspace(case: Case, friends: Sequence[Friend]) -> Iterator[Finding]:
-    folder = case.settings.agent.workspace
+def _workspace_findings(
+    context: DoctorContext, friends: Sequence[PairedPerson]
+) -> Iterator[Finding]:
+    folder = context.settings.agent.workspace
     if folder is None:
         return
-    access = case.settings.access
+    access = context.settings.access
     entries = [parse_entry(text) for text in (*access.allow, *access.admins)]
-    persons = {f"{each.platform}:{each.id}" for each in entries if isinstance(each, Person)}
+    persons = {f"{each.platform}:{each.id}" for each in entries if isinstance(each, PersonEntry)}
     persons |= {friend.principal for friend in friends}
-    many = any(isinstance(each, (Everybody, Members, Holders)) for each in entries)
+    many = any(isinstance(each, (PlatformEntry, GroupEntry, RoleEntry)) for each in entries)
     if many or len(persons) > 1:
         yield warn(
             "workspace",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Aside(concurrent.futures.ThreadPoolExecutor):
+class DaemonThreadExecutor(concurrent.futures.ThreadPoolExecutor):
     """A pool for `loop.set_default_executor` whose threads end with the program."""
 
     def submit(

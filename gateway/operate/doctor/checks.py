@@ -2,46 +2,45 @@
 
 from collections.abc import Iterator
 
-from gateway.operate.doctor.access import entry
-from gateway.operate.doctor.certificates import certificates
-from gateway.operate.doctor.chats import chats
+from gateway.operate.doctor import database, service
+from gateway.operate.doctor.access import check_access
+from gateway.operate.doctor.certificates import check_certificates
+from gateway.operate.doctor.chats import platform_checks
 from gateway.operate.doctor.check import Check
-from gateway.operate.doctor.clock import hours
-from gateway.operate.doctor.configuration import configuration, environment_names
-from gateway.operate.doctor.context import Case
-from gateway.operate.doctor.daemon import daemon
-from gateway.operate.doctor.database import SECONDS as DATABASE_SECONDS
-from gateway.operate.doctor.database import database
-from gateway.operate.doctor.disk import disk
-from gateway.operate.doctor.installation import additions, packages, sqlite
-from gateway.operate.doctor.models import models
-from gateway.operate.doctor.permissions import modes
-from gateway.operate.doctor.port import port
-from gateway.operate.doctor.report import CONFIGURATION
-from gateway.operate.doctor.sandbox import sandbox
-from gateway.operate.doctor.service import SECONDS as SERVICE_SECONDS
-from gateway.operate.doctor.service import Services
-from gateway.operate.doctor.spending import spending
+from gateway.operate.doctor.clock import check_clock
+from gateway.operate.doctor.configuration import check_configuration, check_environment
+from gateway.operate.doctor.context import DoctorContext
+from gateway.operate.doctor.daemon import check_daemon
+from gateway.operate.doctor.database import check_database
+from gateway.operate.doctor.disk import check_disk
+from gateway.operate.doctor.installation import check_packages, check_plugins, check_sqlite
+from gateway.operate.doctor.models import model_checks
+from gateway.operate.doctor.permissions import check_permissions
+from gateway.operate.doctor.port import check_port
+from gateway.operate.doctor.report import CONFIGURATION_GROUP
+from gateway.operate.doctor.sandbox import check_sandbox
+from gateway.operate.doctor.service import ServiceCheck
+from gateway.operate.doctor.spending import check_spending
 
 
-def all_checks(case: Case, services: Services | None = None) -> Iterator[Check]:
+def all_checks(context: DoctorContext, services: ServiceCheck | None = None) -> Iterator[Check]:
     """Give the checks for this case; `services` are those that systemd may run."""
-    yield Check(CONFIGURATION, configuration, unread=True)
-    yield Check(CONFIGURATION, environment_names, unread=True)
-    yield Check("files", modes, unread=True)
-    yield Check("program", packages, unread=True)
-    yield Check("program", additions, unread=True)
-    yield Check("certificates", certificates, unread=True)
-    yield from chats(case)
-    yield from models(case)
-    yield Check("database", database, DATABASE_SECONDS + 2)
-    yield Check("database", sqlite, unread=True)
-    yield Check("disk", disk, unread=True)
-    yield Check("clock", hours, remote=True)
-    yield Check("gateway", daemon, unread=True)
-    yield Check("gateway", port)
+    yield Check(CONFIGURATION_GROUP, check_configuration, works_without_config=True)
+    yield Check(CONFIGURATION_GROUP, check_environment, works_without_config=True)
+    yield Check("files", check_permissions, works_without_config=True)
+    yield Check("program", check_packages, works_without_config=True)
+    yield Check("program", check_plugins, works_without_config=True)
+    yield Check("certificates", check_certificates, works_without_config=True)
+    yield from platform_checks(context)
+    yield from model_checks(context)
+    yield Check("database", check_database, database.TIMEOUT_SECONDS + 2)
+    yield Check("database", check_sqlite, works_without_config=True)
+    yield Check("disk", check_disk, works_without_config=True)
+    yield Check("clock", check_clock, needs_network=True)
+    yield Check("gateway", check_daemon, works_without_config=True)
+    yield Check("gateway", check_port)
     if services:
-        yield Check("service", services.look, SERVICE_SECONDS, unread=True)
-    yield Check("sandbox", sandbox)
-    yield Check("access", entry)
-    yield Check("access", spending)
+        yield Check("service", services.run, service.TIMEOUT_SECONDS, works_without_config=True)
+    yield Check("sandbox", check_sandbox)
+    yield Check("access", check_access)
+    yield Check("access", check_spending)

@@ -6,56 +6,56 @@ from http import HTTPStatus
 
 import httpx2
 
-from agent.providers.transport.connections import tls
-from gateway.operate.doctor.context import Case
+from agent.providers.transport.connections import tls_context
+from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, fail, ok, warn
-from sessions.values.unreached import why_unreached
+from sessions.values.unreached import describe_network_error
 
-ODD, WRONG = 30.0, 300.0
+WARN_SKEW_SECONDS, FAIL_SKEW_SECONDS = 30.0, 300.0
 """Seconds apart that are odd, and beyond which Slack's signed requests are refused."""
 
-_SECONDS = 6.0
-_SET = "Set this machine's clock, and keep it right: `timedatectl set-ntp true`."
-_OFFICIAL = {
+_TIMEOUT_SECONDS = 6.0
+_SET_CLOCK_HINT = "Set this machine's clock, and keep it right: `timedatectl set-ntp true`."
+_OFFICIAL_URLS = {
     "openai": "https://api.openai.com",
     "openai-responses": "https://api.openai.com",
     "anthropic": "https://api.anthropic.com",
 }
 
 
-async def hours(case: Case) -> Sequence[Finding]:
+async def check_clock(context: DoctorContext) -> Sequence[Finding]:
     """Compare with the first service that tells the hour; those that are talked to anyway."""
     reasons = []
-    async with httpx2.AsyncClient(verify=tls(), timeout=_SECONDS) as client:
-        for url in _services(case):
-            before = case.clock.now()
+    async with httpx2.AsyncClient(verify=tls_context(), timeout=_TIMEOUT_SECONDS) as client:
+        for url in _service_urls(context):
+            before = context.clock.now()
             try:
                 answer = await client.head(url, follow_redirects=False)
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-                reasons.append(why_unreached(error) or type(error).__name__)
+                reasons.append(describe_network_error(error) or type(error).__name__)
                 continue
-            after = case.clock.now()
-            told = _moment(answer)
+            after = context.clock.now()
+            told = _read_server_time(answer)
             host = httpx2.URL(url).host
             if told is not None:
-                return [judged(_apart(told, before, after), host)]
+                return [skew_finding(_clock_skew(told, before, after), host)]
             reasons.append(f"{host} does not tell it")
     why = f" ({reasons[0]})" if reasons else ": there is no service to compare it with"
     return [ok("clock", f"not compared{why}")]
 
 
-def _services(case: Case) -> Iterator[str]:
+def _service_urls(context: DoctorContext) -> Iterator[str]:
     """Roots of the services in use: a HEAD there does nothing, and needs no key."""
-    settings = case.settings
+    settings = context.settings
     model = settings.model
     found = [getattr(each, "base_url", "") for each in settings.platforms.values()]
-    found += [model.base_url or _OFFICIAL.get(model.provider, "")]
+    found += [model.base_url or _OFFICIAL_URLS.get(model.provider, "")]
     for url in found:
         if url:
             yield str(httpx2.URL(url).copy_with(raw_path=b"/"))
 
 
-def _moment(answer: httpx2.Response) -> float | None:
+def _read_server_time(answer: httpx2.Response) -> float | None:
     """Read the hour of an answer, in milliseconds; what lay in a cache tells an old one."""
     if answer.status_code == HTTPStatus.BAD_GATEWAY or "age" in answer.headers:
         return None
@@ -65,26 +65,26 @@ def _moment(answer: httpx2.Response) -> float | None:
         return None
 
 
-def _apart(told: float, before: int, after: int) -> float:
+def _clock_skew(server_time: float, before: int, after: int) -> float:
     """Seconds between the clocks, for sure: the answer was made between, in that whole second."""
-    if after < told:
-        return (after - told) / 1000
-    return max((before - told - 1000) / 1000, 0.0)
+    if after < server_time:
+        return (after - server_time) / 1000
+    return max((before - server_time - 1000) / 1000, 0.0)
 
 
-def judged(apart: float, host: str) -> Finding:
+def skew_finding(skew_seconds: float, host: str) -> Finding:
     """Say how wrong the clock is."""
-    size = abs(apart)
-    if size < ODD:
+    size = abs(skew_seconds)
+    if size < WARN_SKEW_SECONDS:
         return ok("clock", f"agrees with {host}")
-    way = "ahead of" if apart > 0 else "behind"
-    text = f"this machine's clock is {_span(size)} {way} {host}'s"
-    if size < WRONG:
-        return warn("clock", text, _SET)
-    return fail("clock", f"{text}; signed requests, as Slack's, are refused then", _SET)
+    way = "ahead of" if skew_seconds > 0 else "behind"
+    text = f"this machine's clock is {_format_span(size)} {way} {host}'s"
+    if size < FAIL_SKEW_SECONDS:
+        return warn("clock", text, _SET_CLOCK_HINT)
+    return fail("clock", f"{text}; signed requests, as Slack's, are refused then", _SET_CLOCK_HINT)
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     if seconds < 120:  # noqa: PLR2004 - two minutes
         return f"{seconds:.0f} s"
     if seconds < 2 * 3600:

@@ -4,27 +4,27 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from agent.settings import SERVICES
-from gateway.operate.doctor.context import Case
+from gateway.operate.doctor.context import DoctorContext
 from platforms.core.registry import known_names
 from sessions.values.finding import Finding, fail, ok, warn
 
-_CLOSE = 0.8
-_CHMOD = "; run: "
+_SIMILARITY = 0.8
+_CHMOD_HINT = "; run: "
 
 
-async def configuration(case: Case) -> Sequence[Finding]:
+async def check_configuration(context: DoctorContext) -> Sequence[Finding]:
     """Say what reading it says."""
-    if case.loaded is None:
+    if context.loaded is None:
         again = "Correct this, then look again with `holdfast config check`."
-        return [fail("setting", problem, again) for problem in case.problems]
-    where = str(case.path) if case.path else "there is no file: all defaults"
-    return [ok("file", where), *_warnings(case.loaded.warnings)]
+        return [fail("setting", problem, again) for problem in context.problems]
+    where = str(context.config_path) if context.config_path else "there is no file: all defaults"
+    return [ok("file", where), *_warning_findings(context.loaded.warnings)]
 
 
-def _warnings(warnings: Sequence[str]) -> Iterator[Finding]:
+def _warning_findings(warnings: Sequence[str]) -> Iterator[Finding]:
     mendable: dict[str, list[str]] = {}
     for text in warnings:
-        what, told, command = text.partition(_CHMOD)
+        what, told, command = text.partition(_CHMOD_HINT)
         if told:
             mendable.setdefault(command, []).append(what)
         else:
@@ -35,21 +35,21 @@ def _warnings(warnings: Sequence[str]) -> Iterator[Finding]:
         yield warn("secret", first + more, fix, mend="modes")
 
 
-async def environment_names(case: Case) -> Sequence[Finding]:
+async def check_environment(context: DoctorContext) -> Sequence[Finding]:
     """Find variables that look like ours and are not: they would be passed over in silence."""
-    return [*_misspelt(case), *_not_installed(case)]
+    return [*_find_misspelt(context), *_find_not_installed(context)]
 
 
-def _misspelt(case: Case) -> Iterator[Finding]:
-    known = {name for spec in case.specs.values() for name in spec.secrets.values()}
+def _find_misspelt(context: DoctorContext) -> Iterator[Finding]:
+    known = {name for spec in context.specs.values() for name in spec.secrets.values()}
     known |= {service.key_variable for service in SERVICES.values() if service.key_variable}
     known |= {service.url_variable for service in SERVICES.values() if service.url_variable}
     families = {name.partition("_")[0] for name in known}
-    for name in sorted(case.environ):
-        if name in known or name.partition("_")[0] not in families or not case.environ[name]:
+    for name in sorted(context.environ):
+        if name in known or name.partition("_")[0] not in families or not context.environ[name]:
             continue
-        near = difflib.get_close_matches(name, known, 1, _CLOSE)
-        if near and not case.environ.get(near[0]):
+        near = difflib.get_close_matches(name, known, 1, _SIMILARITY)
+        if near and not context.environ.get(near[0]):
             yield warn(
                 "environment",
                 f"{name} is set, and nothing reads it",
@@ -57,11 +57,11 @@ def _misspelt(case: Case) -> Iterator[Finding]:
             )
 
 
-def _not_installed(case: Case) -> Iterator[Finding]:
+def _find_not_installed(context: DoctorContext) -> Iterator[Finding]:
     for platform in known_names():
-        if platform in case.specs:
+        if platform in context.specs:
             continue
-        for name in sorted(case.environ):
+        for name in sorted(context.environ):
             if name.startswith(f"{platform.upper()}_") and name.endswith("TOKEN"):
                 yield warn(
                     "environment",

@@ -8,52 +8,52 @@ import httpx2
 import msgspec
 
 from gateway.http.app import Readiness
-from gateway.operate.doctor.context import Case
+from gateway.operate.doctor.context import DoctorContext
 from gateway.process.control_socket import socket_path
 from sessions.values.finding import Finding, fail, ok, warn
 
-MEND = "socket"
-_SECONDS = 6.0
-_SAID_ELSEWHERE = ("disk:",)
+SOCKET_FIX = "socket"
+_TIMEOUT_SECONDS = 6.0
+_REPORTED_ELSEWHERE = ("disk:",)
 
 
-async def daemon(case: Case) -> Sequence[Finding]:
+async def check_daemon(context: DoctorContext) -> Sequence[Finding]:
     """Say whether it runs, what troubles it, and what is left of one that does not."""
-    seen = case.daemon
+    seen = context.daemon
     if seen.running:
-        return [*_running(case), *await _troubles(seen.url)]
-    who = f" (process {seen.holder})" if seen.holder else ""
-    if seen.trouble:
+        return [*_running_findings(context), *await _read_problems(seen.url)]
+    who = f" (process {seen.lock_holder})" if seen.lock_holder else ""
+    if seen.problem:
         return [
             fail(
                 "gateway",
-                f"{seen.trouble}{who}",
+                f"{seen.problem}{who}",
                 "Look into its log; if it hangs, end that process and start it again.",
             )
         ]
-    if seen.held:
+    if seen.lock_held:
         return [
             warn(
                 "gateway",
-                f"another Holdfast holds {case.home}{who} and cannot be asked: it starts or ends",
+                f"another Holdfast holds {context.home}{who} and cannot be asked: it starts or ends",
                 "Run this again in a minute; if it stays so, look into its log.",
             )
         ]
-    if await asyncio.to_thread(_left_over, case):
+    if await asyncio.to_thread(_has_stale_socket, context):
         return [
             warn(
                 "socket",
-                f"a gateway that was killed left {socket_path(case.home, case.environ)} behind",
+                f"a gateway that was killed left {socket_path(context.home, context.environ)} behind",
                 "Start Holdfast, which removes it, or run `holdfast doctor --fix`.",
-                mend=MEND,
+                mend=SOCKET_FIX,
             )
         ]
-    return [ok("gateway", f"none runs on {case.home}; start it with: holdfast run")]
+    return [ok("gateway", f"none runs on {context.home}; start it with: holdfast run")]
 
 
-def mend(case: Case) -> Iterator[tuple[bool, str]]:
+def remove_stale_socket(context: DoctorContext) -> Iterator[tuple[bool, str]]:
     """Remove the socket that nobody listens to."""
-    path = socket_path(case.home, case.environ)
+    path = socket_path(context.home, context.environ)
     try:
         path.unlink()
     except FileNotFoundError:
@@ -64,22 +64,24 @@ def mend(case: Case) -> Iterator[tuple[bool, str]]:
         yield True, f"removed {path}"
 
 
-def _left_over(case: Case) -> bool:
-    return socket_path(case.home, case.environ).is_socket()
+def _has_stale_socket(context: DoctorContext) -> bool:
+    return socket_path(context.home, context.environ).is_socket()
 
 
-def _running(case: Case) -> Iterator[Finding]:
-    status = case.daemon.status
+def _running_findings(context: DoctorContext) -> Iterator[Finding]:
+    status = context.daemon.status
     turns = status.get("running", 0)
     busy = f", {turns} turn{'' if turns == 1 else 's'} under way" if turns else ""
-    yield ok("gateway", f"{status.get('state', 'running')} at {case.daemon.url or 'no port'}{busy}")
+    yield ok(
+        "gateway", f"{status.get('state', 'running')} at {context.daemon.url or 'no port'}{busy}"
+    )
     if safe := status.get("safe_mode"):
         yield warn(
             "safe mode",
             str(safe),
             "Look into its log for why it crashed; a restart ends safe mode once that is mended.",
         )
-    its, ours = status.get("version"), _installed()
+    its, ours = status.get("version"), _installed_version()
     if its and ours and its != ours:
         yield warn(
             "version",
@@ -88,29 +90,33 @@ def _running(case: Case) -> Iterator[Finding]:
         )
 
 
-def _installed() -> str:
+def _installed_version() -> str:
     try:
         return version("holdfast")
     except PackageNotFoundError:
         return ""
 
 
-async def _troubles(url: str) -> Sequence[Finding]:
+async def _read_problems(url: str) -> Sequence[Finding]:
     """What `/readyz` names."""
     if not url:
         return []
     try:
-        async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as client:
+        async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as client:
             answer = await client.get(f"{url.rstrip('/')}/readyz")
         told = msgspec.json.decode(answer.content, type=Readiness)
     except (httpx2.HTTPError, msgspec.DecodeError) as error:
         what = str(error) or type(error).__name__
         again = "Look into its log; restart it if it stays so."
         return [fail("gateway", f"its HTTP port does not answer: {what}", again)]
-    return [_trouble(each) for each in told.not_ready if not each.startswith(_SAID_ELSEWHERE)]
+    return [
+        _problem_finding(each)
+        for each in told.not_ready
+        if not each.startswith(_REPORTED_ELSEWHERE)
+    ]
 
 
-def _trouble(text: str) -> Finding:
+def _problem_finding(text: str) -> Finding:
     what, _, why = text.partition(": ")
     if what == "gateway":
         return warn(what, why, "Wait until it has stopped.")

@@ -19,54 +19,64 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from gateway.operate.doctor.aside import Aside
-from gateway.operate.doctor.context import Case
-from sessions.store.inspect import can_damage_logs
+from gateway.operate.doctor.aside import DaemonThreadExecutor
+from gateway.operate.doctor.context import DoctorContext
+from sessions.store.inspect import has_wal_bug
 from sessions.values.finding import Finding, fail, ok, warn
 
 PACKAGES = ("gateway", "platforms", "agent", "sessions")
-NAME = "holdfast"
-GROUPS = ("holdfast.platforms", "holdfast.providers", "holdfast.tools")
+DISTRIBUTION_NAME = "holdfast"
+ENTRY_POINT_GROUPS = ("holdfast.platforms", "holdfast.providers", "holdfast.tools")
 
-_APART = "Install Holdfast into an environment of its own: `pipx install holdfast`, or a new .venv."
+_OWN_ENVIRONMENT_HINT = (
+    "Install Holdfast into an environment of its own: `pipx install holdfast`, or a new .venv."
+)
 
 
-async def packages(_: Case) -> Sequence[Finding]:
+async def check_packages(_: DoctorContext) -> Sequence[Finding]:
     """See that each of the four generic names means a package of this very distribution."""
-    return await asyncio.to_thread(lambda: [*_packages()])
+    return await asyncio.to_thread(lambda: [*_package_findings()])
 
 
-def _packages(names: Sequence[str] = PACKAGES) -> Iterator[Finding]:
+def _package_findings(names: Sequence[str] = PACKAGES) -> Iterator[Finding]:
     try:
-        ours = distribution(NAME)
+        ours = distribution(DISTRIBUTION_NAME)
     except PackageNotFoundError:
         yield warn(
             "packages",
             "this program was not installed, only its files are there",
-            f"{_APART} Platforms of others and the version are unknown until then.",
+            f"{_OWN_ENVIRONMENT_HINT} Platforms of others and the version are unknown until then.",
         )
         return
-    wrong = [*_foreign(ours, names)]
+    wrong = [*_find_foreign_packages(ours, names)]
     yield from wrong
     if not wrong:
         yield ok("packages", f"Holdfast {ours.version}; {', '.join(names)} are its own")
 
 
-def _foreign(ours: Distribution, names: Sequence[str]) -> Iterator[Finding]:
-    root = _root(ours)
+def _find_foreign_packages(ours: Distribution, names: Sequence[str]) -> Iterator[Finding]:
+    root = _package_root(ours)
     owners = packages_distributions()
     for name in names:
         loaded = Path(import_module(name).__path__[0]).resolve()
         if loaded != (root / name).resolve():
-            yield fail("packages", f"{name} is loaded from {loaded}, not from {root}", _APART)
+            yield fail(
+                "packages",
+                f"{name} is loaded from {loaded}, not from {root}",
+                _OWN_ENVIRONMENT_HINT,
+            )
             continue
-        others = sorted(set(owners.get(name, ())) - {ours.name, NAME})
+        others = sorted(set(owners.get(name, ())) - {ours.name, DISTRIBUTION_NAME})
         if others or not _is_unchanged(ours, name):
             who = f"{', '.join(others)} brings" if others else "something has put"
-            yield fail("packages", f"{who} a package called {name} in the place of ours", _APART)
+            yield fail(
+                "packages",
+                f"{who} a package called {name} in the place of ours",
+                _OWN_ENVIRONMENT_HINT,
+            )
 
 
-def _root(ours: Distribution) -> Path:
+def _package_root(ours: Distribution) -> Path:
     """The folder in which the packages lie; for an editable installation its source."""
     written = ours.read_text("direct_url.json")
     told = msgspec.json.decode(written) if written else {}
@@ -84,18 +94,20 @@ def _is_unchanged(ours: Distribution, name: str) -> bool:
     return True
 
 
-async def additions(_: Case) -> Sequence[Finding]:
+async def check_plugins(_: DoctorContext) -> Sequence[Finding]:
     """Load what other distributions offer; one that cannot be loaded stops the start."""
-    found = [entry for group in GROUPS for entry in entry_points(group=group)]
-    told = await asyncio.to_thread(lambda: [each for entry in found for each in _load(entry)])
+    found = [entry for group in ENTRY_POINT_GROUPS for entry in entry_points(group=group)]
+    told = await asyncio.to_thread(
+        lambda: [each for entry in found for each in _load_entry_point(entry)]
+    )
     if found and not told:
         named = ", ".join(entry.name for entry in found)
         return [ok("additions", f"others offer {named}")]
     return told
 
 
-def _load(entry: EntryPoint) -> Iterator[Finding]:
-    broken = Aside().submit(entry.load).exception()
+def _load_entry_point(entry: EntryPoint) -> Iterator[Finding]:
+    broken = DaemonThreadExecutor().submit(entry.load).exception()
     if broken is not None:
         owner = entry.dist.name if entry.dist else entry.value
         yield fail(
@@ -106,16 +118,16 @@ def _load(entry: EntryPoint) -> Iterator[Finding]:
         )
 
 
-async def sqlite(case: Case) -> Sequence[Finding]:
+async def check_sqlite(context: DoctorContext) -> Sequence[Finding]:
     """Name the version of SQLite where it has the fault of write-ahead logs."""
-    if case.settings.store.engine != "sqlite":
+    if context.settings.store.engine != "sqlite":
         return []
-    return _sqlite(sqlite3.sqlite_version_info)
+    return _sqlite_findings(sqlite3.sqlite_version_info)
 
 
-def _sqlite(version: tuple[int, ...]) -> Sequence[Finding]:
+def _sqlite_findings(version: tuple[int, ...]) -> Sequence[Finding]:
     written = ".".join(map(str, version))
-    if not can_damage_logs(version):
+    if not has_wal_bug(version):
         return [ok("SQLite", f"SQLite {written}")]
     return [
         warn(

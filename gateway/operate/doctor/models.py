@@ -5,35 +5,37 @@ from collections.abc import Iterator, Sequence
 from agent.probe import ANSWER_SECONDS, CALL_SECONDS, LIST_SECONDS, ProbedModel, probe_model
 from agent.settings import TargetSettings
 from gateway.operate.doctor.check import Check
-from gateway.operate.doctor.context import Case
+from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, ok
 
-_ROOM = 1.0
-SECONDS = LIST_SECONDS + ANSWER_SECONDS + CALL_SECONDS + _ROOM
+_MARGIN_SECONDS = 1.0
+TIMEOUT_SECONDS = LIST_SECONDS + ANSWER_SECONDS + CALL_SECONDS + _MARGIN_SECONDS
 
 
-def models(case: Case) -> Iterator[Check]:
+def model_checks(context: DoctorContext) -> Iterator[Check]:
     """Give a check for each target."""
-    settings = case.settings.model
+    settings = context.settings.model
     demo = settings.provider == "demo"
-    yield Check("model", _Model(settings).look, SECONDS, remote=not demo)
+    yield Check("model", _ModelCheck(settings).run, TIMEOUT_SECONDS, needs_network=not demo)
     for number, target in enumerate(settings.fallback, 1):
-        yield Check(f"fallback {number}", _Model(target).look, SECONDS, remote=True)
+        yield Check(
+            f"fallback {number}", _ModelCheck(target).run, TIMEOUT_SECONDS, needs_network=True
+        )
 
 
-class _Model:
+class _ModelCheck:
     """One target."""
 
     def __init__(self, settings: TargetSettings) -> None:
         self._settings = settings
 
-    async def look(self, case: Case) -> Sequence[Finding]:
+    async def run(self, context: DoctorContext) -> Sequence[Finding]:
         """Ask it."""
-        probed = await probe_model(self._settings, clock=case.clock)
-        return [*_in_short(probed), *probed.findings]
+        probed = await probe_model(self._settings, clock=context.clock)
+        return [*_summary_finding(probed), *probed.findings]
 
 
-def _in_short(probed: ProbedModel) -> Iterator[Finding]:
+def _summary_finding(probed: ProbedModel) -> Iterator[Finding]:
     """Say first what somebody wants to know who sees one line only."""
     timed = {each.subject: each for each in probed.findings if each.seconds is not None}
     answer, call = timed.get("answer"), timed.get("tool call")

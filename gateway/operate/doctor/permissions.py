@@ -10,22 +10,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gateway.config import credentials
-from gateway.operate.doctor.context import Case
+from gateway.operate.doctor.context import DoctorContext
 from gateway.process.control_socket import socket_path
 from sessions.values.finding import Finding, fail, ok, warn
 
-MEND = "modes"
-_OTHERS = 0o077
-_KEPT = ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "api_key", "lock")
+PERMISSIONS_FIX = "modes"
+_OTHERS_MASK = 0o077
+_PRIVATE_NAMES = ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "api_key", "lock")
 
 
-async def modes(case: Case) -> Sequence[Finding]:
+async def check_permissions(context: DoctorContext) -> Sequence[Finding]:
     """Look at the state folder; the file of the configuration says itself what is wrong with it."""
-    return await asyncio.to_thread(lambda: [*_found(case)])
+    return await asyncio.to_thread(lambda: [*_findings(context)])
 
 
-def _found(case: Case) -> Iterator[Finding]:
-    home = case.home
+def _findings(context: DoctorContext) -> Iterator[Finding]:
+    home = context.home
     try:
         folder = home.stat()
     except FileNotFoundError:
@@ -45,18 +45,22 @@ def _found(case: Case) -> Iterator[Finding]:
             "Move it away, or set HOLDFAST_HOME to a folder.",
         )
         return
-    open_ones = [path for path in (*_private(case), *_secrets(case)) if _is_open(path)]
-    strangers = [path for path in _private(case) if path.lstat().st_uid != folder.st_uid]
+    open_ones = [
+        path
+        for path in (*_private_paths(context), *_secret_paths(context))
+        if _is_open_to_others(path)
+    ]
+    strangers = [path for path in _private_paths(context) if path.lstat().st_uid != folder.st_uid]
     for path in open_ones:
         mode = stat.S_IMODE(path.stat().st_mode)
         yield warn(
             "modes",
             f"{path} can be opened by others (mode {mode:04o})",
-            f"Run `chmod {_closed(path):o} {path}`, or `holdfast doctor --fix`.",
-            mend=MEND,
+            f"Run `chmod {_private_mode(path):o} {path}`, or `holdfast doctor --fix`.",
+            mend=PERMISSIONS_FIX,
         )
     if strangers:
-        owner = _user(folder.st_uid)
+        owner = _user_name(folder.st_uid)
         yield fail(
             "owner",
             f"{', '.join(path.name for path in strangers)} in {home} belong to somebody else than "
@@ -66,23 +70,31 @@ def _found(case: Case) -> Iterator[Finding]:
     if not os.access(home, os.W_OK | os.X_OK):
         yield fail(
             "state folder",
-            f"{home} cannot be written by {_user(os.geteuid())}",
-            f"Run this as {_user(folder.st_uid)}, or make the folder writable.",
+            f"{home} cannot be written by {_user_name(os.geteuid())}",
+            f"Run this as {_user_name(folder.st_uid)}, or make the folder writable.",
         )
     if not open_ones and not strangers:
-        yield ok("modes", f"only {_user(folder.st_uid)} can open {home}")
+        yield ok("modes", f"only {_user_name(folder.st_uid)} can open {home}")
 
 
-def mend(case: Case) -> Iterator[tuple[bool, str]]:
+def fix_permissions(context: DoctorContext) -> Iterator[tuple[bool, str]]:
     """Close what is open; tells of each whether it was done."""
-    paths = [path for path in (*_private(case), *_secrets(case)) if _is_open(path)]
+    paths = [
+        path
+        for path in (*_private_paths(context), *_secret_paths(context))
+        if _is_open_to_others(path)
+    ]
     for path in paths:
-        yield _close(path, _closed(path))
-    if case.path and case.loaded and any("chmod 600" in each for each in case.loaded.warnings):
-        yield _close(case.path, *_for_its_readers(case.path))
+        yield _change_mode(path, _private_mode(path))
+    if (
+        context.config_path
+        and context.loaded
+        and any("chmod 600" in each for each in context.loaded.warnings)
+    ):
+        yield _change_mode(context.config_path, *_config_mode(context.config_path))
 
 
-def _close(path: Path, mode: int, remark: str = "") -> tuple[bool, str]:
+def _change_mode(path: Path, mode: int, remark: str = "") -> tuple[bool, str]:
     try:
         path.chmod(mode)
     except OSError as error:
@@ -90,28 +102,28 @@ def _close(path: Path, mode: int, remark: str = "") -> tuple[bool, str]:
     return True, f"{path} has mode {mode:04o} now{remark}"
 
 
-def _for_its_readers(path: Path) -> tuple[int, str]:
+def _config_mode(path: Path) -> tuple[int, str]:
     """The mode of a configuration; a group that was given it on purpose keeps it."""
     found = path.stat()
-    mode = stat.S_IMODE(found.st_mode) & ~_OTHERS
-    if found.st_mode & stat.S_IRGRP and found.st_gid != _own_group(found.st_uid):
-        group = _group(found.st_gid)
+    mode = stat.S_IMODE(found.st_mode) & ~_OTHERS_MASK
+    if found.st_mode & stat.S_IRGRP and found.st_gid != _primary_group(found.st_uid):
+        group = _group_name(found.st_gid)
         remark = f"; the group {group} may still read it (chmod 600 takes that away)"
         return mode | stat.S_IRGRP, remark
     return mode, ""
 
 
-def _private(case: Case) -> Iterator[Path]:
-    paths = [case.home, *(case.home / name for name in _KEPT)]
-    for path in (*paths, socket_path(case.home, case.environ)):
+def _private_paths(context: DoctorContext) -> Iterator[Path]:
+    paths = [context.home, *(context.home / name for name in _PRIVATE_NAMES)]
+    for path in (*paths, socket_path(context.home, context.environ)):
         if path.exists() and not path.is_symlink():
             yield path
 
 
-def _secrets(case: Case) -> Iterator[Path]:
+def _secret_paths(context: DoctorContext) -> Iterator[Path]:
     """The folder of credentials and what lies in it; systemd's own copies are its own business."""
-    places = {name: value for name, value in case.environ.items() if name == "HOME"}
-    folder = credentials.folder(places)
+    places = {name: value for name, value in context.environ.items() if name == "HOME"}
+    folder = credentials.find_folder(places)
     if folder is None:
         return
     yield folder
@@ -119,30 +131,30 @@ def _secrets(case: Case) -> Iterator[Path]:
         yield from sorted(path for path in folder.iterdir() if path.is_file())
 
 
-def _is_open(path: Path) -> bool:
-    return bool(path.stat().st_mode & _OTHERS)
+def _is_open_to_others(path: Path) -> bool:
+    return bool(path.stat().st_mode & _OTHERS_MASK)
 
 
-def _closed(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode) & ~_OTHERS
+def _private_mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode) & ~_OTHERS_MASK
 
 
-def _user(number: int) -> str:
+def _user_name(uid: int) -> str:
     try:
-        return pwd.getpwuid(number).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return str(number)
+        return str(uid)
 
 
-def _group(number: int) -> str:
+def _group_name(gid: int) -> str:
     try:
-        return grp.getgrgid(number).gr_name
+        return grp.getgrgid(gid).gr_name
     except KeyError:
-        return str(number)
+        return str(gid)
 
 
-def _own_group(user: int) -> int:
+def _primary_group(uid: int) -> int:
     try:
-        return pwd.getpwuid(user).pw_gid
+        return pwd.getpwuid(uid).pw_gid
     except KeyError:
         return -1

@@ -7,16 +7,16 @@ import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from gateway.operate.doctor.context import Case
+from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, fail, ok, warn
-from sessions.values.loopback import plain
+from sessions.values.loopback import normalize_host
 
 
-async def port(case: Case) -> Sequence[Finding]:
+async def check_port(context: DoctorContext) -> Sequence[Finding]:
     """Try to listen there for a moment, unless our own gateway does."""
-    http = case.settings.http
+    http = context.settings.http
     where = f"{http.host}:{http.port}"
-    ours = urlsplit(case.daemon.url).port if case.daemon.url else None
+    ours = urlsplit(context.daemon.url).port if context.daemon.url else None
     if ours is not None:
         if http.port in {0, ours}:
             return [ok("port", f"{ours} is ours")]
@@ -30,23 +30,23 @@ async def port(case: Case) -> Sequence[Finding]:
     if http.port == 0:
         return [ok("port", "any free one")]
     try:
-        await asyncio.to_thread(_listen, http.host, http.port)
+        await asyncio.to_thread(_try_listen, http.host, http.port)
     except OSError as error:
-        return [_refused(where, error)]
+        return [_bind_failure(where, error)]
     return [ok("port", f"{where} is free")]
 
 
-def _listen(host: str, number: int) -> None:
+def _try_listen(host: str, number: int) -> None:
     """Bind as the gateway would; nobody can connect meanwhile."""
     family, kind, protocol, _, address = socket.getaddrinfo(
-        plain(host), number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        normalize_host(host), number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
     with socket.socket(family, kind, protocol) as trying:
         trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         trying.bind(address)
 
 
-def _refused(where: str, error: OSError) -> Finding:
+def _bind_failure(where: str, error: OSError) -> Finding:
     if error.errno == errno.EADDRINUSE:
         return fail(
             "port",

@@ -5,37 +5,39 @@ import logging
 from collections.abc import Iterable
 
 from gateway.operate.doctor.check import Check
-from gateway.operate.doctor.context import Case
-from gateway.operate.doctor.found import Group
+from gateway.operate.doctor.context import DoctorContext
+from gateway.operate.doctor.found import FindingGroup
 from sessions.values.finding import Finding, fail, ok
 
 log = logging.getLogger(__name__)
 
 
-async def run(checks: Iterable[Check], case: Case) -> tuple[Group, ...]:
+async def run_checks(checks: Iterable[Check], context: DoctorContext) -> tuple[FindingGroup, ...]:
     """Carry out all of them; gives the groups in the order of their first checks."""
     listed = tuple(checks)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_outcome(check, case)) for check in listed]
+        tasks = [group.create_task(_run_check(check, context)) for check in listed]
     found: dict[str, list[Finding]] = {}
     for check, task in zip(listed, tasks, strict=True):
         found.setdefault(check.group, []).extend(task.result())
-    return tuple(Group(name, tuple(findings)) for name, findings in found.items() if findings)
+    return tuple(
+        FindingGroup(name, tuple(findings)) for name, findings in found.items() if findings
+    )
 
 
-async def _outcome(check: Check, case: Case) -> tuple[Finding, ...]:
-    if case.loaded is None and not check.unread:
+async def _run_check(check: Check, context: DoctorContext) -> tuple[Finding, ...]:
+    if context.loaded is None and not check.works_without_config:
         return (ok(check.group, "not looked at: the configuration does not work"),)
-    if check.remote and case.offline:
+    if check.needs_network and context.offline:
         return (ok(check.group, "not looked at: --offline"),)
     try:
-        async with asyncio.timeout(check.seconds):
-            return tuple(await check.look(case))
+        async with asyncio.timeout(check.timeout_seconds):
+            return tuple(await check.run(context))
     except TimeoutError:
         return (
             fail(
                 "the check",
-                f"looking took longer than {check.seconds:g} s",
+                f"looking took longer than {check.timeout_seconds:g} s",
                 "Find out what hangs there: a disk, a name server, or the network.",
             ),
         )

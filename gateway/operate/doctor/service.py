@@ -7,34 +7,36 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from gateway.config.loader import Loaded
+from gateway.config.loader import LoadedConfig
 from gateway.errors import HoldfastError
-from gateway.operate.doctor.context import Case
-from gateway.operate.systemd.manager import Manager
-from gateway.operate.systemd.scope import Scope
+from gateway.operate.doctor.context import DoctorContext
+from gateway.operate.systemd.manager import ServiceManager
+from gateway.operate.systemd.scope import ServiceScope
 from sessions.values.finding import Finding, fail, ok, warn
 
-SECONDS = 20.0
-_WELL = {"active", "reloading", "activating", "refreshing"}
-_MANY = 3
+TIMEOUT_SECONDS = 20.0
+_RUNNING_STATES = {"active", "reloading", "activating", "refreshing"}
+_MANY_RESTARTS = 3
 
 
-class Services(Struct, frozen=True):
+class ServiceCheck(Struct, frozen=True):
     """Where a service may be installed, and how one would be."""
 
-    booted: bool  # systemd runs this machine
-    scopes: tuple[Scope, ...]
-    unit_of: Callable[[Loaded, Scope, int], str]
+    has_systemd: bool  # systemd runs this machine
+    scopes: tuple[ServiceScope, ...]
+    render_unit: Callable[[LoadedConfig, ServiceScope, int], str]
     """The text of the unit; raises `HoldfastError` where none can be."""
 
-    async def look(self, case: Case) -> Sequence[Finding]:
+    async def run(self, context: DoctorContext) -> Sequence[Finding]:
         """Compare what is installed with what would be."""
-        return await asyncio.to_thread(lambda: [*self._found(case)])
+        return await asyncio.to_thread(lambda: [*self._findings(context)])
 
-    def _found(self, case: Case) -> Iterator[Finding]:
-        installed = [scope for scope in self.scopes if scope.unit.exists()]
+    def _findings(self, context: DoctorContext) -> Iterator[Finding]:
+        installed = [scope for scope in self.scopes if scope.unit_path.exists()]
         if not installed:
-            hint = "; to have it start by itself: holdfast service install" if self.booted else ""
+            hint = (
+                "; to have it start by itself: holdfast service install" if self.has_systemd else ""
+            )
             yield ok("service", f"not installed{hint}")
             return
         if len(installed) > 1:
@@ -44,83 +46,85 @@ class Services(Struct, frozen=True):
                 "Take one away: `holdfast service uninstall --user`.",
             )
         for scope in installed:
-            yield from self._one(case, scope)
+            yield from self._scope_findings(context, scope)
 
-    def _one(self, case: Case, scope: Scope) -> Iterator[Finding]:
-        manager = Manager(scope, case.environ)
-        if self.booted:
+    def _scope_findings(self, context: DoctorContext, scope: ServiceScope) -> Iterator[Finding]:
+        manager = ServiceManager(scope, context.environ)
+        if self.has_systemd:
             try:
-                yield from _standing(manager.show(), scope)
+                yield from _state_findings(manager.show_properties(), scope)
             except HoldfastError as error:
                 yield warn("service", str(error), "See that systemd answers: `systemctl status`.")
-        yield from self._compared(case, scope, manager)
-        if case.home != scope.state:
+        yield from self._unit_findings(context, scope, manager)
+        if context.home != scope.state_folder:
             yield warn(
                 "state folder",
-                f"the service keeps everything in {scope.state}, and this looked at {case.home}",
-                f"Run `{_sudo(scope)}HOLDFAST_HOME={scope.state} holdfast doctor`.",
+                f"the service keeps everything in {scope.state_folder}, and this looked at {context.home}",
+                f"Run `{_sudo_prefix(scope)}HOLDFAST_HOME={scope.state_folder} holdfast doctor`.",
             )
-        if scope.user and self.booted:
-            yield from _linger(manager, case.environ, scope)
+        if scope.is_user and self.has_systemd:
+            yield from _linger_findings(manager, context.environ, scope)
 
-    def _compared(self, case: Case, scope: Scope, manager: Manager) -> Iterator[Finding]:
-        if case.loaded is None or any(
-            _is_of_this_visit(each) for each in case.loaded.sources.values()
+    def _unit_findings(
+        self, context: DoctorContext, scope: ServiceScope, manager: ServiceManager
+    ) -> Iterator[Finding]:
+        if context.loaded is None or any(
+            _is_from_command_line(each) for each in context.loaded.sources.values()
         ):
             return
-        again = f"Run `{_sudo(scope)}holdfast service install{scope.option}` again"
+        again = f"Run `{_sudo_prefix(scope)}holdfast service install{scope.user_option}` again"
         try:
-            wanted = self.unit_of(case.loaded, scope, manager.version())
-            there = scope.unit.read_text(encoding="utf-8")
+            wanted = self.render_unit(context.loaded, scope, manager.systemd_version())
+            there = scope.unit_path.read_text(encoding="utf-8")
         except HoldfastError as error:
             yield warn("unit", f"no unit could be written now: {error}", f"Mend that. {again}.")
             return
         except OSError as error:
             yield warn(
-                "unit", f"{scope.unit} cannot be read: {error.strerror}", "Run this as root."
+                "unit", f"{scope.unit_path} cannot be read: {error.strerror}", "Run this as root."
             )
             return
         differs = first_difference(there, wanted)
         if differs:
             yield warn(
                 "unit",
-                f"{scope.unit} is not as this version and configuration would have it: {differs}",
+                f"{scope.unit_path} is not as this version and configuration would have it: {differs}",
                 f"{again}; changes of your own belong into a drop-in (`systemctl edit`).",
             )
         else:
-            yield ok("unit", f"{scope.unit} is as it should be")
+            yield ok("unit", f"{scope.unit_path} is as it should be")
 
 
-def _is_of_this_visit(source: str) -> bool:
+def _is_from_command_line(source: str) -> bool:
     """Whether a value was given to this very command, and is none of the service's."""
     return source.startswith("--set")
 
 
-def first_difference(there: str, wanted: str) -> str:
+def first_difference(installed: str, expected: str) -> str:
     """Name the first line in which they differ; empty when there is none."""
     for number, (old, new) in enumerate(
-        zip_longest(there.splitlines(), wanted.splitlines(), fillvalue=""), 1
+        zip_longest(installed.splitlines(), expected.splitlines(), fillvalue=""), 1
     ):
         if old != new:
             return f"line {number} is “{old}”, not “{new}”"
     return ""
 
 
-def _standing(shown: Mapping[str, str], scope: Scope) -> Iterator[Finding]:
+def _state_findings(shown: Mapping[str, str], scope: ServiceScope) -> Iterator[Finding]:
     state = shown.get("ActiveState", "unknown")
-    logs = f"`holdfast service logs{scope.option}`"
+    logs = f"`holdfast service logs{scope.user_option}`"
     if state == "failed":
         code = shown.get("ExecMainStatus", "?")
         yield fail(
             "service",
             f"it has failed (exit code {code})",
-            f"See why with {logs}, then: `holdfast service start{scope.option}`.",
+            f"See why with {logs}, then: `holdfast service start{scope.user_option}`.",
         )
-    elif state not in _WELL:
+    elif state not in _RUNNING_STATES:
         yield warn(
             "service",
             f"it is installed and does not run ({state})",
-            f"Start it: `{_sudo(scope)}holdfast service start{scope.option}`.",
+            f"Start it: `{_sudo_prefix(scope)}holdfast service start{scope.user_option}`.",
         )
     else:
         said = shown.get("StatusText", "")
@@ -129,19 +133,21 @@ def _standing(shown: Mapping[str, str], scope: Scope) -> Iterator[Finding]:
         yield warn(
             "service",
             "it does not start with the machine",
-            f"Run `{_sudo(scope)}systemctl{scope.option} enable holdfast`.",
+            f"Run `{_sudo_prefix(scope)}systemctl{scope.user_option} enable holdfast`.",
         )
     restarts = shown.get("NRestarts", "")
-    if restarts.isdecimal() and int(restarts) >= _MANY:
+    if restarts.isdecimal() and int(restarts) >= _MANY_RESTARTS:
         yield warn(
             "service", f"it was started anew {restarts} times after failures", f"See {logs}."
         )
 
 
-def _linger(manager: Manager, environ: Mapping[str, str], scope: Scope) -> Iterator[Finding]:
-    name = environ.get("USER") or pwd.getpwuid(scope.unit.stat().st_uid).pw_name
+def _linger_findings(
+    manager: ServiceManager, environ: Mapping[str, str], scope: ServiceScope
+) -> Iterator[Finding]:
+    name = environ.get("USER") or pwd.getpwuid(scope.unit_path.stat().st_uid).pw_name
     try:
-        lingers = manager.lingers(name)
+        lingers = manager.has_linger(name)
     except HoldfastError as error:
         yield warn("linger", str(error), "See that systemd-logind runs.")
         return
@@ -155,5 +161,5 @@ def _linger(manager: Manager, environ: Mapping[str, str], scope: Scope) -> Itera
         )
 
 
-def _sudo(scope: Scope) -> str:
-    return "" if scope.user else "sudo "
+def _sudo_prefix(scope: ServiceScope) -> str:
+    return "" if scope.is_user else "sudo "

@@ -3,22 +3,24 @@
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
-from gateway.config.unsupported import is_to_come
-from gateway.operate.doctor.context import Case
+from gateway.config.unsupported import is_unsupported
+from gateway.operate.doctor.context import DoctorContext
 from gateway.settings import Settings
 from sessions.values.finding import Finding, ok, warn
 from sessions.values.loopback import is_loopback
 
-_KEYS = ("usd_per_day", "tokens_per_day")
+_LIMIT_KEYS = ("usd_per_day", "tokens_per_day")
 
 
-async def spending(case: Case) -> Sequence[Finding]:
+async def check_spending(context: DoctorContext) -> Sequence[Finding]:
     """See that there is a limit where there is a bill."""
-    return _judged(case.settings, is_to_come)
+    return _limit_findings(context.settings, is_unsupported)
 
 
-def _judged(settings: Settings, to_come: Callable[[Iterable[str | int]], bool]) -> list[Finding]:
-    known = [key for key in _KEYS if not to_come(("limits", key))]
+def _limit_findings(
+    settings: Settings, is_unsupported: Callable[[Iterable[str | int]], bool]
+) -> list[Finding]:
+    known = [key for key in _LIMIT_KEYS if not is_unsupported(("limits", key))]
     if not known or not is_paid(settings):
         return []
     limits = settings.limits

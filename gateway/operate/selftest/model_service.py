@@ -14,100 +14,106 @@ import msgspec
 
 from gateway.operate.selftest.plain_http import Connection
 
-FILE = "one\n" * 400
+FILE_CONTENT = "one\n" * 400
 """What the model writes into a file."""
 
-_ASKED = re.compile(r"\[([a-z]+)-(\d+)\]")
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_QUESTION = re.compile(r"\[([a-z]+)-(\d+)\]")
+_RESPONSE_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 _WORD_SECONDS = 0.05
 
 
-class ModelService:
+class FakeModel:
     """Answers questions; `heard` takes the requests."""
 
     def __init__(self) -> None:
-        self.tries: Counter[str] = Counter()  # requests, by question
-        self.hanging: dict[str, Connection] = {}  # that are never answered, by question
+        self.request_counts: Counter[str] = Counter()  # requests, by question
+        self.hanging_connections: dict[str, Connection] = {}  # that are never answered, by question
         self.changed = asyncio.Event()
 
-    def heard(self, connection: Connection, path: str, body: bytes) -> None:
+    def handle_request(self, connection: Connection, path: str, body: bytes) -> None:
         """Take a request."""
         if not path.endswith("/chat/completions"):
             connection.answer(b'{"object":"list","data":[{"id":"selftest","object":"model"}]}')
             return
         messages: list[dict[str, Any]] = msgspec.json.decode(body)["messages"]
-        kind, number = _asked(messages)
+        kind, number = _last_question(messages)
         name = f"{kind}-{number}"
-        self.tries[name] += 1
-        connection.write(_HEAD)
+        self.request_counts[name] += 1
+        connection.write(_RESPONSE_HEAD)
         loop, at = asyncio.get_running_loop(), 0.0
-        for piece in self._pieces(kind, name, messages):
+        for piece in self._script(kind, name, messages):
             match piece:
                 case float():
                     at += piece
                 case bytes():
                     loop.call_later(at, connection.write, b"%x\r\n%b\r\n" % (len(piece), piece))
                 case "cut":
-                    loop.call_later(at, connection.break_off)
+                    loop.call_later(at, connection.abort)
                     return
                 case _:
-                    self.hanging[name] = connection
+                    self.hanging_connections[name] = connection
                     self.changed.set()
                     return
         loop.call_later(at, connection.write, b"0\r\n\r\n")
 
-    def _pieces(
+    def _script(
         self, kind: str, name: str, messages: list[dict[str, Any]]
     ) -> Iterator[bytes | float | str]:
         """What is sent: events, pauses in seconds, and how it breaks off."""
         words = ["Well,", " here", " is", " all", " that", " there", " is", " to", " say:"]
-        end, first = f" end-of-{name}.", self.tries[name] == 1
+        end, first = f" end-of-{name}.", self.request_counts[name] == 1
         match kind:
             case "cut" | "limit" if first:
                 for word in words[:5]:
-                    yield _text(word)
+                    yield _text_event(word)
                 if kind == "cut":
                     yield "cut"
-                yield _finish("length")
+                yield _finish_event("length")
             case "cut" | "limit":
-                yield _text("".join(words[5:]) + end)
-                yield _finish("stop")
+                yield _text_event("".join(words[5:]) + end)
+                yield _finish_event("stop")
             case "silent" if first:
                 yield "hang"
             case "hang":
-                yield _text("So far")
+                yield _text_event("So far")
                 yield "hang"
             case "file" if messages[-1]["role"] == "tool":
-                yield _text(f"It is written.{end}")
-                yield _finish("stop")
+                yield _text_event(f"It is written.{end}")
+                yield _finish_event("stop")
             case "file":
-                arguments = msgspec.json.encode({"path": f"{name}.txt", "content": FILE}).decode()
-                yield _call(f"call-{self.tries[name]}", arguments[: len(arguments) // 2])
+                arguments = msgspec.json.encode(
+                    {"path": f"{name}.txt", "content": FILE_CONTENT}
+                ).decode()
+                yield _call_event(
+                    f"call-{self.request_counts[name]}", arguments[: len(arguments) // 2]
+                )
                 if first:
                     yield "cut"
-                yield _call("", arguments[len(arguments) // 2 :])
-                yield _finish("tool_calls")
+                yield _call_event("", arguments[len(arguments) // 2 :])
+                yield _finish_event("tool_calls")
             case _:
                 pause = _WORD_SECONDS if kind == "slow" else 0.0
                 for word in words * (4 if kind == "slow" else 1):
-                    yield _text(word)
+                    yield _text_event(word)
                     yield pause
-                yield _text(end)
-                yield _finish("stop")
+                yield _text_event(end)
+                yield _finish_event("stop")
 
 
-def _asked(messages: list[dict[str, Any]]) -> tuple[str, str]:
+def _last_question(messages: list[dict[str, Any]]) -> tuple[str, str]:
     """The last question that a person asked; what recovery adds asks none."""
     for message in reversed(messages):
         if message["role"] == "user":
-            found = _ASKED.findall(str(message["content"]))
+            found = _QUESTION.findall(str(message["content"]))
             if found:
                 last: tuple[str, str] = found[-1]
                 return last
     return ("plain", "0")
 
 
-def _event(delta: dict[str, object], reason: str | None = None) -> bytes:
+def _encode_event(delta: dict[str, object], reason: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
     chunk = {
         "id": "selftest",
@@ -119,17 +125,17 @@ def _event(delta: dict[str, object], reason: str | None = None) -> bytes:
     return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
-def _text(words: str) -> bytes:
-    return _event({"content": words})
+def _text_event(words: str) -> bytes:
+    return _encode_event({"content": words})
 
 
-def _call(id_: str, arguments: str) -> bytes:
+def _call_event(id_: str, arguments: str) -> bytes:
     function = {"arguments": arguments} | ({"name": "write_file"} if id_ else {})
     call: dict[str, object] = {"index": 0, "function": function}
     if id_:
         call |= {"id": id_, "type": "function"}
-    return _event({"tool_calls": [call]})
+    return _encode_event({"tool_calls": [call]})
 
 
-def _finish(reason: str) -> bytes:
-    return _event({}, reason) + b"data: [DONE]\n\n"
+def _finish_event(reason: str) -> bytes:
+    return _encode_event({}, reason) + b"data: [DONE]\n\n"

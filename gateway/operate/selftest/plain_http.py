@@ -25,10 +25,10 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, handle: "Handle") -> None:
+    def __init__(self, handle: "RequestHandler") -> None:
         self._handle = handle
         self._received = bytearray()
-        self._wanted = 0  # bytes until the request is whole
+        self._request_size = 0  # bytes until the request is whole
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.BaseProtocol`."""
@@ -37,21 +37,21 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         self._received += data
-        while len(self._received) >= self._wanted:
+        while len(self._received) >= self._request_size:
             end = self._received.find(b"\r\n\r\n")
             if end < 0:
                 return
             found = _LENGTH.search(self._received, 0, end)
-            self._wanted = end + 4 + (int(found[1]) if found else 0)
-            if len(self._received) < self._wanted:
+            self._request_size = end + 4 + (int(found[1]) if found else 0)
+            if len(self._received) < self._request_size:
                 return
-            whole = bytes(self._received[: self._wanted])
-            del self._received[: self._wanted]
-            self._wanted = 0
+            whole = bytes(self._received[: self._request_size])
+            del self._received[: self._request_size]
+            self._request_size = 0
             self._handle(self, whole.split(b" ", 2)[1].decode(), whole[end + 4 :])
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """The client has gone."""
         return self._transport.is_closing()
 
@@ -60,11 +60,11 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(raw)
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         """Close it when what was written is sent."""
         self._transport.close()
 
-    def break_off(self) -> None:
+    def abort(self) -> None:
         """Close it at once, in the middle of whatever was being said."""
         self._transport.abort()
 
@@ -76,12 +76,12 @@ class Connection(asyncio.Protocol):
         )
 
 
-Handle = Callable[[Connection, str, bytes], None]
+RequestHandler = Callable[[Connection, str, bytes], None]
 """Takes a request: who asks, the path with its query, the body."""
 
 
 @contextlib.asynccontextmanager
-async def listening(handle: Handle) -> AsyncIterator[int]:
+async def serve(handle: RequestHandler) -> AsyncIterator[int]:
     """Serve on a free port of this machine; gives the port."""
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(handle), "127.0.0.1", 0, backlog=4096

@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from gateway.errors import CannotStart
-from gateway.operate.selftest.chat_service import TOKEN, ChatService
-from gateway.operate.selftest.model_service import ModelService
-from gateway.operate.selftest.plain_http import listening
+from gateway.operate.selftest.chat_service import TOKEN, FakeTelegram
+from gateway.operate.selftest.model_service import FakeModel
+from gateway.operate.selftest.plain_http import serve
 from sessions.values.clock import Clock
 
 START_SECONDS = 20.0
 STOP_SECONDS = 15.0
 
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "VIRTUAL_ENV")
+_INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "VIRTUAL_ENV")
 _CONFIGURATION = """
 [gateway]
 drain_seconds = 5
@@ -46,17 +46,17 @@ ui = false
 """
 
 
-class Stage:
+class SelfTestGateway:
     """Two services and a daemon between them that can be killed and started again."""
 
     def __init__(
-        self, folder: Path, environ: Mapping[str, str], chat: ChatService, model: ModelService
+        self, folder: Path, environ: Mapping[str, str], chat: FakeTelegram, model: FakeModel
     ) -> None:
         self.chat = chat
         self.model = model
         self.home = folder / "state"
         self._folder = folder
-        self._environ = {name: environ[name] for name in _KEPT if name in environ}
+        self._environ = {name: environ[name] for name in _INHERITED_VARIABLES if name in environ}
         self._process: asyncio.subprocess.Process | None = None
 
     def configure(self, chat: int, model: int) -> None:
@@ -88,7 +88,7 @@ class Stage:
                 )
             try:
                 async with asyncio.timeout(START_SECONDS), asyncio.TaskGroup() as either:
-                    ready = either.create_task(_ready(told))
+                    ready = either.create_task(_wait_ready(told))
                     ended = either.create_task(self._process.wait())
                     await asyncio.wait({ready, ended}, return_when=asyncio.FIRST_COMPLETED)
                     started = ready.done()
@@ -104,13 +104,13 @@ class Stage:
 
     async def kill(self) -> None:
         """End it as a power cut would."""
-        await self._end(signal.SIGKILL)
+        await self._terminate(signal.SIGKILL)
 
     async def stop(self) -> int | None:
         """End it in order; gives its exit code, None when it did not end in time."""
-        return await self._end(signal.SIGTERM)
+        return await self._terminate(signal.SIGTERM)
 
-    async def _end(self, number: signal.Signals) -> int | None:
+    async def _terminate(self, number: signal.Signals) -> int | None:
         process, self._process = self._process, None
         if process is None or process.returncode is not None:
             return process.returncode if process else None
@@ -123,18 +123,20 @@ class Stage:
         return None
 
 
-async def _ready(told: socket.socket) -> None:
+async def _wait_ready(told: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     while b"READY=1" not in await loop.sock_recv(told, 4096):
         pass
 
 
 @contextlib.asynccontextmanager
-async def staged(folder: Path, environ: Mapping[str, str], clock: Clock) -> AsyncIterator[Stage]:
+async def open_gateway(
+    folder: Path, environ: Mapping[str, str], clock: Clock
+) -> AsyncIterator[SelfTestGateway]:
     """Open the services, with a daemon that is not started yet."""
-    chat, model = ChatService(clock), ModelService()
-    async with listening(chat.heard) as at_chat, listening(model.heard) as at_model:
-        stage = Stage(folder, environ, chat, model)
+    chat, model = FakeTelegram(clock), FakeModel()
+    async with serve(chat.handle_request) as at_chat, serve(model.handle_request) as at_model:
+        stage = SelfTestGateway(folder, environ, chat, model)
         stage.configure(at_chat, at_model)
         try:
             yield stage

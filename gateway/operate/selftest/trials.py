@@ -13,17 +13,17 @@ from itertools import count
 
 import msgspec
 
-from gateway.operate.selftest.chat_service import MARK, Fault, question
-from gateway.operate.selftest.model_service import FILE
-from gateway.operate.selftest.stage import Stage
+from gateway.operate.selftest.chat_service import DUPLICATE_MARK, ChatFault, question_text
+from gateway.operate.selftest.model_service import FILE_CONTENT
+from gateway.operate.selftest.stage import SelfTestGateway
 
 ANSWER_SECONDS = 12.0
 STOP_SECONDS = 0.3
 
-_MANY, _PEOPLE = 60, 20
+_BURST_SIZE, _KILLED_CHATS = 60, 20
 
 
-class Found(msgspec.Struct, frozen=True):
+class TrialResult(msgspec.Struct, frozen=True):
     """What came of a trial."""
 
     trial: str
@@ -31,192 +31,204 @@ class Found(msgspec.Struct, frozen=True):
     words: str
 
 
-class Trials:
+class TrialRunner:
     """All of them, on one stage."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._chat = stage.chat
-        self._model = stage.model
-        self._numbers = count(1)
-        self._people = count(1001)
-        self._asked: list[str] = []
-        self._told: set[str] = set()  # questions whose answer is not to come
+    def __init__(self, gateway: SelfTestGateway) -> None:
+        self._gateway = gateway
+        self._chat = gateway.chat
+        self._model = gateway.model
+        self._question_numbers = count(1)
+        self._chat_ids = count(1001)
+        self._questions: list[str] = []
+        self._unanswerable: set[str] = set()  # questions whose answer is not to come
 
-    async def run(self) -> AsyncIterator[Found]:
+    async def run(self) -> AsyncIterator[TrialResult]:
         """Try one after the other."""
-        await self._stage.start()
+        await self._gateway.start()
         async with asyncio.TaskGroup() as group:
             together = [
                 group.create_task(trial)
                 for trial in (
-                    self._many_at_once(),
-                    self._model_breaks("cut", "the model's connection breaks in mid-sentence"),
-                    self._model_breaks("limit", "the model's answer meets its limit"),
-                    self._model_breaks("silent", "the model falls silent"),
-                    self._half_a_call(),
-                    self._twice_delivered(),
-                    self._refused(Fault.TOO_MANY, "the chat service says: too many (429)"),
-                    self._refused(Fault.BROKEN, "the chat service fails (500)"),
-                    self._cut_after(),
+                    self._burst(),
+                    self._model_fails("cut", "the model's connection breaks in mid-sentence"),
+                    self._model_fails("limit", "the model's answer meets its limit"),
+                    self._model_fails("silent", "the model falls silent"),
+                    self._truncated_tool_call(),
+                    self._duplicate_delivery(),
+                    self._send_fails(ChatFault.TOO_MANY, "the chat service says: too many (429)"),
+                    self._send_fails(ChatFault.BROKEN, "the chat service fails (500)"),
+                    self._connection_lost_after_send(),
                 )
             ]
         for each in together:
             yield each.result()
-        yield await self._stop()
+        yield await self._stop_command()
         yield await self._killed()
-        yield await self._stopped()
-        yield self._counted()
-        yield self._sound()
+        yield await self._graceful_stop()
+        yield self._answer_totals()
+        yield self._database_integrity()
 
     # --- trials ---------------------------------------------------------------------------------
 
-    async def _many_at_once(self) -> Found:
-        asked = [self._ask("plain", next(self._people)) for _ in range(_MANY)]
-        well = await self._answered(*asked)
-        took = [self._chat.seconds[name] for name in asked if name in self._chat.seconds]
+    async def _burst(self) -> TrialResult:
+        asked = [self._ask("plain", next(self._chat_ids)) for _ in range(_BURST_SIZE)]
+        well = await self._wait_for_answers(*asked)
+        took = [
+            self._chat.answer_seconds[name] for name in asked if name in self._chat.answer_seconds
+        ]
         median = 1000 * statistics.median(took) if took else 0.0
         words = f"{len(took)} of {len(asked)} answered, half of them within {median:.0f} ms"
-        return Found(f"{_MANY} people write at once", well, words)
+        return TrialResult(f"{_BURST_SIZE} people write at once", well, words)
 
-    async def _model_breaks(self, kind: str, trial: str) -> Found:
-        person = next(self._people)
+    async def _model_fails(self, kind: str, trial: str) -> TrialResult:
+        person = next(self._chat_ids)
         name = self._ask(kind, person)
-        well = await self._answered(name)
-        shown = [text for text in self._chat.shown(person) if f"end-of-{name}" in text]
+        well = await self._wait_for_answers(name)
+        shown = [text for text in self._chat.visible_texts(person) if f"end-of-{name}" in text]
         whole = f"Well, here is all that there is to say: end-of-{name}."
         if kind != "silent" and shown != [whole]:
-            return Found(trial, well=False, words=f"the answer is not whole: {shown}")
-        tries = self._model.tries[name]
+            return TrialResult(trial, well=False, words=f"the answer is not whole: {shown}")
+        tries = self._model.request_counts[name]
         words = f"answered whole, by {tries} requests to the model" if well else "not answered"
-        return Found(trial, well and tries > 1, words)
+        return TrialResult(trial, well and tries > 1, words)
 
-    async def _half_a_call(self) -> Found:
-        person = next(self._people)
+    async def _truncated_tool_call(self) -> TrialResult:
+        person = next(self._chat_ids)
         name = self._ask("file", person)
-        well = await self._answered(name)
-        file = self._stage.home / "workspace" / f"telegram%3A{person}" / f"{name}.txt"
+        well = await self._wait_for_answers(name)
+        file = self._gateway.home / "workspace" / f"telegram%3A{person}" / f"{name}.txt"
         written = await asyncio.to_thread(lambda: file.read_text() if file.exists() else "")
         words = "the half call did not run, the whole one did, once"
         if not well:
             words = "not answered"
-        elif written != FILE:
-            words = f"the file holds {len(written)} of {len(FILE)} characters"
-        return Found("a tool call breaks off in the middle", well and written == FILE, words)
+        elif written != FILE_CONTENT:
+            words = f"the file holds {len(written)} of {len(FILE_CONTENT)} characters"
+        return TrialResult(
+            "a tool call breaks off in the middle", well and written == FILE_CONTENT, words
+        )
 
-    async def _twice_delivered(self) -> Found:
-        person = next(self._people)
+    async def _duplicate_delivery(self) -> TrialResult:
+        person = next(self._chat_ids)
         name = self._ask("plain", person, twice=True)
-        well = await self._answered(name)
-        return Found("a message is delivered twice", well, f"{self._copies(name)} answer")
+        well = await self._wait_for_answers(name)
+        return TrialResult(
+            "a message is delivered twice", well, f"{self._answer_count(name)} answer"
+        )
 
-    async def _refused(self, fault: Fault, trial: str) -> Found:
-        person = next(self._people)
-        self._chat.goes_wrong(person, fault)
+    async def _send_fails(self, fault: ChatFault, trial: str) -> TrialResult:
+        person = next(self._chat_ids)
+        self._chat.fail_next_message(person, fault)
         name = self._ask("plain", person)
-        well = await self._answered(name)
-        early = self._chat.too_early
-        words = f"{self._copies(name)} answer, after {self._chat.seconds.get(name, 0):.1f} s"
+        well = await self._wait_for_answers(name)
+        early = self._chat.early_calls
+        words = f"{self._answer_count(name)} answer, after {self._chat.answer_seconds.get(name, 0):.1f} s"
         if early:
             words = f"{early} calls came before the wait was over"
-        return Found(trial, well and not early, words)
+        return TrialResult(trial, well and not early, words)
 
-    async def _cut_after(self) -> Found:
-        person = next(self._people)
-        self._chat.goes_wrong(person, Fault.CUT_AFTER)
+    async def _connection_lost_after_send(self) -> TrialResult:
+        person = next(self._chat_ids)
+        self._chat.fail_next_message(person, ChatFault.CUT_AFTER)
         name = self._ask("plain", person)
-        well = await self._answered(name)
-        await self._chat.until(lambda: len(self._chat.shown(person)) > 1, ANSWER_SECONDS / 4)
-        copies = [text for text in self._chat.shown(person) if f"end-of-{name}" in text]
-        marked = [text for text in copies if MARK in text]
+        well = await self._wait_for_answers(name)
+        await self._chat.wait_until(
+            lambda: len(self._chat.visible_texts(person)) > 1, ANSWER_SECONDS / 4
+        )
+        copies = [text for text in self._chat.visible_texts(person) if f"end-of-{name}" in text]
+        marked = [text for text in copies if DUPLICATE_MARK in text]
         well = well and len(copies) - len(marked) == 1 and len(marked) <= 1
         words = "1 answer, unmarked; a copy says that it is one"
         if not well:
             words = f"{len(copies)} answers, {len(marked)} of them marked as copies"
-        return Found("the line breaks after a message was sent", well, words)
+        return TrialResult("the line breaks after a message was sent", well, words)
 
-    async def _stop(self) -> Found:
-        person = next(self._people)
+    async def _stop_command(self) -> TrialResult:
+        person = next(self._chat_ids)
         name = self._ask("hang", person)
-        self._told.add(name)
+        self._unanswerable.add(name)
         async with asyncio.timeout(ANSWER_SECONDS):
-            while name not in self._model.hanging:
+            while name not in self._model.hanging_connections:
                 self._model.changed.clear()
                 await self._model.changed.wait()
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._chat.say(person, "/stop")
-        stopped = await self._chat.until(
-            lambda: any("Stopped" in text for text in self._chat.shown(person)), ANSWER_SECONDS
+        stopped = await self._chat.wait_until(
+            lambda: any("Stopped" in text for text in self._chat.visible_texts(person)),
+            ANSWER_SECONDS,
         )
         took = loop.time() - began
         words = f"stopped after {1000 * took:.0f} ms" if stopped else "not stopped"
-        return Found("/stop while the model hangs", stopped and took <= STOP_SECONDS, words)
+        return TrialResult("/stop while the model hangs", stopped and took <= STOP_SECONDS, words)
 
-    async def _killed(self) -> Found:
+    async def _killed(self) -> TrialResult:
         trial = "killed in the middle of everything (kill -9)"
-        people = [next(self._people) for _ in range(_PEOPLE)]
+        people = [next(self._chat_ids) for _ in range(_KILLED_CHATS)]
         running = {person: self._ask("slow", person) for person in people}
         waiting = [self._ask("plain", person) for person in people]
-        began = await self._chat.until(
-            lambda: all(self._model.tries[name] for name in running.values()), ANSWER_SECONDS
+        began = await self._chat.wait_until(
+            lambda: all(self._model.request_counts[name] for name in running.values()),
+            ANSWER_SECONDS,
         )
-        await self._stage.kill()
-        interrupted = {person: name for person, name in running.items() if not self._copies(name)}
-        self._told.update(interrupted.values())
-        down = [self._ask("plain", next(self._people)) for _ in range(5)]
-        await self._stage.start()
-        told = await self._chat.until(
+        await self._gateway.kill()
+        interrupted = {
+            person: name for person, name in running.items() if not self._answer_count(name)
+        }
+        self._unanswerable.update(interrupted.values())
+        down = [self._ask("plain", next(self._chat_ids)) for _ in range(5)]
+        await self._gateway.start()
+        told = await self._chat.wait_until(
             lambda: all(
-                any("restarted" in text for text in self._chat.shown(person))
+                any("restarted" in text for text in self._chat.visible_texts(person))
                 for person in interrupted
             ),
             ANSWER_SECONDS,
         )
-        well = began and told and await self._answered(*waiting, *down)
+        well = began and told and await self._wait_for_answers(*waiting, *down)
         words = (
             f"{len(interrupted)} interrupted people were told, "
-            f"{sum(map(bool, map(self._copies, (*waiting, *down))))} of {len(waiting) + len(down)} "
+            f"{sum(map(bool, map(self._answer_count, (*waiting, *down))))} of {len(waiting) + len(down)} "
             "waiting messages answered"
         )
-        return Found(trial, well and bool(interrupted), words)
+        return TrialResult(trial, well and bool(interrupted), words)
 
-    async def _stopped(self) -> Found:
-        person = next(self._people)
+    async def _graceful_stop(self) -> TrialResult:
+        person = next(self._chat_ids)
         name = self._ask("slow", person)
-        await self._chat.until(lambda: bool(self._model.tries[name]), ANSWER_SECONDS)
-        code = await self._stage.stop()
-        well = code == 0 and self._copies(name) == 1
+        await self._chat.wait_until(lambda: bool(self._model.request_counts[name]), ANSWER_SECONDS)
+        code = await self._gateway.stop()
+        well = code == 0 and self._answer_count(name) == 1
         words = "it finished its answer first" if well else f"exit code {code}"
-        return Found("stopped in order (SIGTERM)", well, words)
+        return TrialResult("stopped in order (SIGTERM)", well, words)
 
-    def _counted(self) -> Found:
-        copies = self._chat.answers()
-        asked = [name for name in self._asked if name not in self._told]
+    def _answer_totals(self) -> TrialResult:
+        copies = self._chat.count_answers()
+        asked = [name for name in self._questions if name not in self._unanswerable]
         missing = [name for name in asked if not copies[name]]
         twice = [name for name in asked if copies[name] > 1]
         words = f"{len(asked)} questions, {len(missing)} lost, {len(twice)} answered twice"
-        return Found("all together", not missing and not twice, words)
+        return TrialResult("all together", not missing and not twice, words)
 
-    def _sound(self) -> Found:
-        file = self._stage.home / "holdfast.db"
+    def _database_integrity(self) -> TrialResult:
+        file = self._gateway.home / "holdfast.db"
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
             (said,) = connection.execute("PRAGMA integrity_check").fetchone()
-        return Found("the database afterwards", said == "ok", said)
+        return TrialResult("the database afterwards", said == "ok", said)
 
     # --- asking ---------------------------------------------------------------------------------
 
     def _ask(self, kind: str, person: int, *, twice: bool = False) -> str:
-        name = f"{kind}-{next(self._numbers)}"
-        self._asked.append(name)
-        self._chat.say(person, question(name), twice=twice)
+        name = f"{kind}-{next(self._question_numbers)}"
+        self._questions.append(name)
+        self._chat.say(person, question_text(name), twice=twice)
         return name
 
-    def _copies(self, name: str) -> int:
-        return self._chat.answers()[name]
+    def _answer_count(self, name: str) -> int:
+        return self._chat.count_answers()[name]
 
-    async def _answered(self, *names: str) -> bool:
+    async def _wait_for_answers(self, *names: str) -> bool:
         """Wait until all are answered."""
-        return await self._chat.until(
-            lambda: self._chat.answers().keys() >= set(names), ANSWER_SECONDS
+        return await self._chat.wait_until(
+            lambda: self._chat.count_answers().keys() >= set(names), ANSWER_SECONDS
         )

@@ -9,84 +9,96 @@ from gateway.errors import HoldfastError
 from sessions.values.spelling import did_you_mean
 
 
-class Unanswered(HoldfastError):
+class AnswerError(HoldfastError):
     """Something is missing or cannot be meant so; asked by nobody, it ends the set-up."""
 
     exit_code: ClassVar[int] = 2
 
 
-class Ended(HoldfastError):
+class InputEnded(HoldfastError):
     """The input ended before everything was answered; nothing was changed."""
 
 
-NO_CHECK = "To go on without the check give --no-check."
+NO_CHECK_HINT = "To go on without the check give --no-check."
 
 
-def _always(_: str) -> bool:
+def _always_complete(_: str) -> bool:
     return True
 
 
-class Question(Struct, frozen=True):
+class SetupQuestion(Struct, frozen=True):
     """One short line."""
 
     key: str  # by which flags answer it
-    words: str
+    prompt: str
     default: str | None = None  # what Enter means; None: there is no such thing
-    shown: str = ""  # the default as people read it
-    hidden: bool = False  # the answer is a secret
-    missing: str = ""  # a sentence for a command line that does not answer it
+    shown_default: str = ""  # the default as people read it
+    is_secret: bool = False  # the answer is a secret
+    missing_message: str = ""  # a sentence for a command line that does not answer it
     hint: str = ""  # what a command line can do whose answer was refused
-    insists: bool = False  # a command line must answer it, although a person may just press Enter
-    whole: Callable[[str], bool] = _always  # of a hidden answer: whether all of it is there
+    must_be_given: bool = (
+        False  # a command line must answer it, although a person may just press Enter
+    )
+    is_complete: Callable[[str], bool] = (
+        _always_complete  # of a hidden answer: whether all of it is there
+    )
 
 
-class Asker(Protocol):
+class Prompter(Protocol):
     """Who answers."""
 
     def say(self, text: str = "") -> None:
         """Tell something."""
         ...
 
-    def ask(self, question: Question) -> str:
-        """Get an answer; "" or the default for none. Raises `Unanswered` and `Ended`."""
+    def ask(self, question: SetupQuestion) -> str:
+        """Get an answer; "" or the default for none. Raises `AnswerError` and `Ended`."""
         ...
 
-    def refuse(self, question: Question, error: HoldfastError) -> None:
+    def reject(self, question: SetupQuestion, error: HoldfastError) -> None:
         """Tell that the last answer does not do; raises where nobody can give another."""
         ...
 
 
-def confirm(asker: Asker, key: str, words: str, *, default: bool, missing: str = "") -> bool:
+def confirm(
+    prompter: Prompter, key: str, prompt: str, *, default: bool, missing_message: str = ""
+) -> bool:
     """Ask for yes or no."""
     usual = "yes" if default else "no"
-    question = Question(key, words, usual, "Y/n" if default else "y/N", missing=missing)
+    question = SetupQuestion(
+        key, prompt, usual, "Y/n" if default else "y/N", missing_message=missing_message
+    )
     while True:
-        answer = asker.ask(question).strip().lower()
+        answer = prompter.ask(question).strip().lower()
         for word in ("yes", "no"):
             if answer and word.startswith(answer):
                 return word == "yes"
-        asker.refuse(question, Unanswered("Please answer yes or no."))
+        prompter.reject(question, AnswerError("Please answer yes or no."))
 
 
 def choose(
-    asker: Asker, question: Question, options: Sequence[str], *, more: Sequence[str] = ()
+    prompter: Prompter,
+    question: SetupQuestion,
+    options: Sequence[str],
+    *,
+    unlisted: Sequence[str] = (),
 ) -> str:
     """Ask for one of several by number or by name; `more` can be named, and are not shown."""
     for number, option in enumerate(options, start=1):
-        asker.say(f"  {number:>2}  {option}")
-    names = [*options, *more]
+        prompter.say(f"  {number:>2}  {option}")
+    names = [*options, *unlisted]
     while True:
-        answer = asker.ask(question).strip()
+        answer = prompter.ask(question).strip()
         if answer in names:
             return answer
         if answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
         hint = did_you_mean(answer, names) if answer else ""
         words = f"Please give a number from 1 to {len(options)}, or a name{hint}."
-        asker.refuse(question, Unanswered(words))
+        prompter.reject(question, AnswerError(words))
 
 
-def dollars(text: str) -> float | None:
+def parse_dollars(text: str) -> float | None:
     """Read an amount such as `$2.50`; None for nothing. Raises `ValueError`."""
     bare = text.strip().removeprefix("$").removesuffix("$").strip().replace(",", ".")
     if not bare:

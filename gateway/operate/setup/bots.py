@@ -6,126 +6,136 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.config.loader import Specs, read_platform
+from gateway.config.loader import PlatformSpecs, read_platform
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.setup.asking import NO_CHECK, Asker, Question, Unanswered, confirm
-from gateway.operate.setup.checks import Checks
-from gateway.operate.setup.draft import Draft
-from gateway.operate.setup.places import Place
+from gateway.operate.setup.asking import (
+    NO_CHECK_HINT,
+    AnswerError,
+    Prompter,
+    SetupQuestion,
+    confirm,
+)
+from gateway.operate.setup.checks import SetupChecks
+from gateway.operate.setup.draft import ConfigDraft
+from gateway.operate.setup.places import ConfigTarget
 from platforms.core.contract import PlatformSpec
 from platforms.core.errors import PlatformError, Unauthorized
-from platforms.core.guide import Guide, Token
-from platforms.core.probed import Probed
-from platforms.core.registry import PlatformNotInstalled, UnknownPlatform, find
-from sessions.values.spelling import nearest
+from platforms.core.guide import SetupGuide, TokenGuide
+from platforms.core.probed import ProbeResult
+from platforms.core.registry import PlatformNotInstalled, UnknownPlatform, find_platform
+from sessions.values.spelling import closest_match
 
 _NONE = "none"
-_FIRST = ("telegram", "discord", "slack")  # in this order; others follow
+_PREFERRED_ORDER = ("telegram", "discord", "slack")  # in this order; others follow
 
 
-class Bot(Struct, frozen=True):
+class ConfiguredBot(Struct, frozen=True):
     """A platform that is set up."""
 
     platform: str
-    probed: Probed | None = None  # None: it was not asked
+    probed: ProbeResult | None = None  # None: it was not asked
 
 
-class Bots:
+class BotSetup:
     """The platforms of one configuration."""
 
     def __init__(
         self,
-        asker: Asker,
-        draft: Draft,
-        checks: Checks,
-        place: Place,
-        specs: Specs,
-        find: Callable[[str], PlatformSpec] = find,
+        prompter: Prompter,
+        draft: ConfigDraft,
+        checks: SetupChecks,
+        target: ConfigTarget,
+        specs: PlatformSpecs,
+        find: Callable[[str], PlatformSpec] = find_platform,
     ) -> None:
         self._find = find  # also knows those that are not installed
-        self._asker = asker
+        self._prompter = prompter
         self._draft = draft
         self._checks = checks
-        self._place = place
-        self._specs = {name: specs[name] for name in _in_order(specs) if specs[name].secrets}
+        self._target = target
+        self._specs = {name: specs[name] for name in _sort_platforms(specs) if specs[name].secrets}
 
     # --- which ----------------------------------------------------------------------------------
 
-    def choose(self) -> tuple[str, ...]:
+    def choose_platforms(self) -> tuple[str, ...]:
         """Ask which platforms to set up."""
-        there = [name for name in self._specs if self._is_there(name)]
-        question = Question(
+        there = [name for name in self._specs if self._is_configured(name)]
+        question = SetupQuestion(
             "platforms",
             f"Platforms ({', '.join(self._specs)}, or {_NONE})",
             ", ".join(there or [*self._specs, _NONE][:1]),
-            missing="No platform is named: give --platform NAME, one or several times "
+            missing_message="No platform is named: give --platform NAME, one or several times "
             f"({_NONE}: only the web page and the terminal), or a token.",
-            insists=not there,
+            must_be_given=not there,
         )
         while True:
             try:
-                return self._read(self._asker.ask(question))
-            except Unanswered as error:
-                self._asker.refuse(question, error)
+                return self._parse_platforms(self._prompter.ask(question))
+            except AnswerError as error:
+                self._prompter.reject(question, error)
 
-    def _is_there(self, name: str) -> bool:
+    def _is_configured(self, name: str) -> bool:
         """Whether it is configured already, or a token of it lies in the environment."""
         variables = self._specs[name].secrets.values()
         in_file = self._draft.get(("platforms", name)) is not None
-        return in_file or any(map(self._place.environ.get, variables))
+        return in_file or any(map(self._target.environ.get, variables))
 
-    def _read(self, answer: str) -> tuple[str, ...]:
+    def _parse_platforms(self, answer: str) -> tuple[str, ...]:
         words = re.split(r"[\s,]+", answer.strip().lower())
-        return () if words == [_NONE] else tuple(dict.fromkeys(map(self._name, words)))
+        return () if words == [_NONE] else tuple(dict.fromkeys(map(self._match_platform, words)))
 
-    def _name(self, word: str) -> str:
+    def _match_platform(self, word: str) -> str:
         begun = [name for name in self._specs if name.startswith(word)]
-        found = begun[0] if len(begun) == 1 else nearest(word, self._specs)
+        found = begun[0] if len(begun) == 1 else closest_match(word, self._specs)
         if found:
             return found
         try:
             self._find(word)
         except PlatformNotInstalled as error:
-            raise Unanswered(str(error)) from error
+            raise AnswerError(str(error)) from error
         except UnknownPlatform:
             pass
         msg = f"There is no platform {word!r}: name {', '.join(self._specs)}, or {_NONE}."
-        raise Unanswered(msg)
+        raise AnswerError(msg)
 
     # --- one ------------------------------------------------------------------------------------
 
-    def set_up(self, name: str) -> Bot:
+    def set_up(self, name: str) -> ConfiguredBot:
         """Ask for a platform's tokens until they work, or are to be taken as they are."""
-        return _SetUp(self._asker, self._draft, self._place, self._specs[name]).run(self._checks)
+        return _PlatformSetup(self._prompter, self._draft, self._target, self._specs[name]).run(
+            self._checks
+        )
 
 
-class _SetUp:
+class _PlatformSetup:
     """One platform; `said` are the tokens that the file does not have yet."""
 
-    def __init__(self, asker: Asker, draft: Draft, place: Place, spec: PlatformSpec) -> None:
-        self._asker = asker
+    def __init__(
+        self, prompter: Prompter, draft: ConfigDraft, target: ConfigTarget, spec: PlatformSpec
+    ) -> None:
+        self._prompter = prompter
         self._draft = draft
-        self._place = place
+        self._target = target
         self._spec = spec
         self._title = spec.name.capitalize()
-        self._guide = spec.guide or _plain(spec)
+        self._guide = spec.guide or _default_guide(spec)
         self._table = draft.get(("platforms", spec.name)) or {}
-        self._said: dict[str, str] = {}
-        self._told = False  # how to come by the tokens
+        self._entered: dict[str, str] = {}
+        self._steps_shown = False  # how to come by the tokens
 
-    def run(self, checks: Checks) -> Bot:
+    def run(self, checks: SetupChecks) -> ConfiguredBot:
         self._take_environment()
-        open_ones = [token for token in self._tokens() if token.key not in self._said]
+        open_ones = [token for token in self._required_tokens() if token.key not in self._entered]
         while True:
             for token in open_ones:
                 self._ask(token)
-            found = self._checked(checks)
+            found = self._check(checks)
             if found is not None:
-                self._keep()
+                self._save()
                 return found
-            open_ones = list(self._tokens())
+            open_ones = list(self._required_tokens())
 
-    def _tokens(self) -> Iterator[Token]:
+    def _required_tokens(self) -> Iterator[TokenGuide]:
         for token in self._guide.tokens:
             if not token.unless_mode or token.unless_mode != self._table.get("mode"):
                 yield token
@@ -133,119 +143,124 @@ class _SetUp:
     # --- asking
 
     def _take_environment(self) -> None:
-        for token in self._tokens():
+        for token in self._required_tokens():
             variable = self._spec.secrets.get(token.key, "")
-            found = self._place.environ.get(variable, "").strip()
+            found = self._target.environ.get(variable, "").strip()
             if found and token.key not in self._table:
-                self._said[token.key] = found
-                self._asker.say(f"{self._title} {token.words}: taken from {variable}.")
+                self._entered[token.key] = found
+                self._prompter.say(f"{self._title} {token.label}: taken from {variable}.")
 
-    def _question(self, token: Token) -> Question:
-        there = token.key in self._said or token.key in self._table
-        return Question(
+    def _build_question(self, token: TokenGuide) -> SetupQuestion:
+        there = token.key in self._entered or token.key in self._table
+        return SetupQuestion(
             f"{self._spec.name}.{token.key}",
-            f"{self._title} {token.words}",
+            f"{self._title} {token.label}",
             "" if there else None,
             "keep it" if there else "",
-            hidden=True,
-            missing=f"{self._title} needs its {token.words}: give {self._flag(token)} env:NAME, "
+            is_secret=True,
+            missing_message=f"{self._title} needs its {token.label}: give {self._flag_name(token)} env:NAME, "
             f"file:PATH or -, or set {self._spec.secrets.get(token.key)}.",
-            whole=lambda text: bool(token.found_in(text)),
+            is_complete=lambda text: bool(token.extract(text)),
         )
 
-    def _flag(self, token: Token) -> str:
+    def _flag_name(self, token: TokenGuide) -> str:
         return f"--{self._spec.name}-{token.key}".replace("_", "-")
 
-    def _ask(self, token: Token) -> None:
+    def _ask(self, token: TokenGuide) -> None:
         """Ask for one token; Enter keeps the one that is there, else tells how to get one."""
-        question = self._question(token)
-        if question.default is None and not self._told:
-            self._tell(token.steps)
+        question = self._build_question(token)
+        if question.default is None and not self._steps_shown:
+            self._print_lines(token.steps)
         while True:
-            answer = self._asker.ask(question)
-            found = token.found_in(answer)
+            answer = self._prompter.ask(question)
+            found = token.extract(answer)
             if found:
-                self._said[token.key] = found
+                self._entered[token.key] = found
                 return
             if answer.strip():
-                msg = (
-                    f"This is no {self._title} {token.words}: such a one looks like {token.looks}."
-                )
-                self._asker.refuse(question, Unanswered(msg))
+                msg = f"This is no {self._title} {token.label}: such a one looks like {token.example}."
+                self._prompter.reject(question, AnswerError(msg))
             elif question.default is not None:
                 return
-            elif self._guide.at_length:
-                self._asker.say(self._guide.at_length())
+            elif self._guide.details:
+                self._prompter.say(self._guide.details())
             else:
-                self._tell(token.steps)
+                self._print_lines(token.steps)
 
-    def _tell(self, lines: Iterable[str]) -> None:
+    def _print_lines(self, lines: Iterable[str]) -> None:
         for line in lines:
-            self._asker.say(f"  {line}")
+            self._prompter.say(f"  {line}")
 
     # --- checking
 
-    def _checked(self, checks: Checks) -> Bot | None:
+    def _check(self, checks: SetupChecks) -> ConfiguredBot | None:
         """Ask the platform; None when other tokens are needed."""
-        *_, last = self._tokens()
-        question = self._question(last)
-        table = {**self._table, **self._said}
-        name, place = self._spec.name, self._place
+        *_, last = self._required_tokens()
+        question = self._build_question(last)
+        table = {**self._table, **self._entered}
+        name, place = self._spec.name, self._target
         try:
             config = read_platform(name, table, place.path, place.environ, {name: self._spec})
-            probed = checks.bot(self._spec, config)
+            probed = checks.probe_bot(self._spec, config)
         except ConfigError as error:
-            self._asker.refuse(question, error)
+            self._prompter.reject(question, error)
             return None
         except Unauthorized as error:
-            self._asker.refuse(question, ConfigError(f"{error}."))
-            tokens = list(self._tokens())
+            self._prompter.reject(question, ConfigError(f"{error}."))
+            tokens = list(self._required_tokens())
             if len(tokens) == 1:  # else nobody knows here which one it is
-                self._said.clear()
+                self._entered.clear()
             for token in tokens:
-                self._tell(token.steps)
-            self._told = True
+                self._print_lines(token.steps)
+            self._steps_shown = True
             return None
         except PlatformError as error:
-            return self._unreached(question, error)
+            return self._confirm_unchecked(question, error)
         if probed is not None:
-            self._show(probed)
-        return Bot(name, probed)
+            self._show_bot(probed)
+        return ConfiguredBot(name, probed)
 
-    def _unreached(self, question: Question, error: PlatformError) -> Bot | None:
-        refused = replace(question, hint=NO_CHECK)
-        self._asker.refuse(refused, CannotStart(f"{error}, so nothing is known of the token."))
-        if confirm(self._asker, "unchecked", "Go on without the check", default=True):
-            return Bot(self._spec.name)
+    def _confirm_unchecked(
+        self, question: SetupQuestion, error: PlatformError
+    ) -> ConfiguredBot | None:
+        refused = replace(question, hint=NO_CHECK_HINT)
+        self._prompter.reject(refused, CannotStart(f"{error}, so nothing is known of the token."))
+        if confirm(self._prompter, "unchecked", "Go on without the check", default=True):
+            return ConfiguredBot(self._spec.name)
         return None
 
-    def _show(self, probed: Probed) -> None:
+    def _show_bot(self, probed: ProbeResult) -> None:
         name = f" ({probed.name})" if probed.name not in {"", probed.handle.lstrip("@")} else ""
-        self._asker.say(f"  ✓ This is {probed.handle}{name} on {self._title}.")
+        self._prompter.say(f"  ✓ This is {probed.handle}{name} on {self._title}.")
         for finding in probed.findings:
             if finding.level != "ok":
-                self._asker.say(f"  ! {finding.text}. {finding.fix}")
+                self._prompter.say(f"  ! {finding.text}. {finding.fix}")
         if probed.link and self._guide.link:
-            self._asker.say(f"  {self._guide.link} {probed.link}")
+            self._prompter.say(f"  {self._guide.link} {probed.link}")
 
     # --- keeping
 
-    def _keep(self) -> None:
-        for key, text in self._said.items():
+    def _save(self) -> None:
+        for key, text in self._entered.items():
             variable = self._spec.secrets.get(key, f"{self._spec.name}_{key}".upper())
             self._draft.put_secret(("platforms", self._spec.name, key), variable, text)
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
+def _sort_platforms(names: Iterable[str]) -> list[str]:
     known = sorted(names)
-    return [*(name for name in _FIRST if name in known), *(n for n in known if n not in _FIRST)]
+    return [
+        *(name for name in _PREFERRED_ORDER if name in known),
+        *(n for n in known if n not in _PREFERRED_ORDER),
+    ]
 
 
-def _plain(spec: PlatformSpec) -> Guide:
+def _default_guide(spec: PlatformSpec) -> SetupGuide:
     """What can be asked for a platform that says nothing about it."""
-    return Guide(
+    return SetupGuide(
         tuple(
-            Token(key, key.replace("_", " "), r"\S+", "one word", (f"It may stand in {name}.",))
+            TokenGuide(
+                key, key.replace("_", " "), r"\S+", "one word", (f"It may stand in {name}.",)
+            )
             for key, name in spec.secrets.items()
         )
     )

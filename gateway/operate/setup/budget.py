@@ -9,18 +9,18 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from agent.settings import TargetSettings
-from gateway.config.decode import strip
+from gateway.config.decode import unwrap_type
 from gateway.config.toml_lines import KeyPath
-from gateway.config.unsupported import is_to_come
-from gateway.operate.setup.asking import Asker, Question, Unanswered, dollars
-from gateway.operate.setup.draft import Draft
+from gateway.config.unsupported import is_unsupported
+from gateway.operate.setup.asking import AnswerError, Prompter, SetupQuestion, parse_dollars
+from gateway.operate.setup.draft import ConfigDraft
 from gateway.settings import Settings
 
-KEY: KeyPath = ("limits", "all", "usd_per_day")
+DAILY_LIMIT_KEY: KeyPath = ("limits", "all", "usd_per_day")
 _PRICES = "gateway.spending.prices"
 
 
-def is_known(path: KeyPath = KEY) -> bool:
+def is_supported(path: KeyPath = DAILY_LIMIT_KEY) -> bool:
     """Whether this version has such a key, and obeys it."""
     kind: object = Settings
     for part in path:
@@ -28,79 +28,79 @@ def is_known(path: KeyPath = KEY) -> bool:
         found = {each.encode_name: each.type for each in (fields(kind) if is_table else ())}  # type: ignore[arg-type]  # it is a table
         if part not in found:
             return False
-        kind = strip(found[str(part)])
-    return not is_to_come(path)
+        kind = unwrap_type(found[str(part)])
+    return not is_unsupported(path)
 
 
 def has_price(settings: TargetSettings) -> bool:
     """Whether somebody knows what a model costs, which a limit in dollars needs."""
     if not settings.name or find_spec(_PRICES) is None:
         return True  # it is looked at when it has a name, or not at all
-    return import_module(_PRICES).price_of(settings, settings.name) is not None
+    return import_module(_PRICES).find_price(settings, settings.name) is not None
 
 
 def ask_budget(
-    asker: Asker,
-    draft: Draft,
+    prompter: Prompter,
+    draft: ConfigDraft,
     model: TargetSettings,
-    priced: Callable[[TargetSettings], bool] = has_price,
+    is_priced: Callable[[TargetSettings], bool] = has_price,
 ) -> None:
     """Ask for the limit; what is there already stays when nothing is said."""
-    present = draft.get(KEY)
-    question = Question(
+    present = draft.get(DAILY_LIMIT_KEY)
+    question = SetupQuestion(
         "usd",
         "Spend at most how many dollars a day, all people together",
         default="" if present is None else str(present),
-        shown="no limit" if present is None else f"{present:g}",
+        shown_default="no limit" if present is None else f"{present:g}",
     )
-    amount = _amount(asker, question)
-    if amount is not None and not priced(model) and not _ask_price(asker, draft, model):
+    amount = _ask_amount(prompter, question)
+    if amount is not None and not is_priced(model) and not _ask_price(prompter, draft, model):
         amount = None
     if amount is None:
-        draft.remove(KEY)
+        draft.remove(DAILY_LIMIT_KEY)
     elif amount != present:
-        draft.put(KEY, _plain(amount))
+        draft.put(DAILY_LIMIT_KEY, _without_fraction(amount))
 
 
-def _amount(asker: Asker, question: Question) -> float | None:
+def _ask_amount(prompter: Prompter, question: SetupQuestion) -> float | None:
     while True:
-        answer = asker.ask(question)
+        answer = prompter.ask(question)
         try:
-            return None if answer.strip() in {"none", "no"} else dollars(answer)
+            return None if answer.strip() in {"none", "no"} else parse_dollars(answer)
         except ValueError:
             words = "That is no amount: write a number of dollars, such as 5, or “none”."
-            asker.refuse(question, Unanswered(words))
+            prompter.reject(question, AnswerError(words))
 
 
-def _ask_price(asker: Asker, draft: Draft, model: TargetSettings) -> bool:
+def _ask_price(prompter: Prompter, draft: ConfigDraft, model: TargetSettings) -> bool:
     """Ask what the model costs; whether that is known now."""
     missing = (
         f"Nobody knows what {model.name} costs, which --daily-usd needs: install holdfast[prices], "
         "or set model.price in the configuration."
     )
-    question = Question(
+    question = SetupQuestion(
         "price",
         f"What {model.name} costs, in dollars for a million tokens read and written (as: 0.25 2)",
         "",
         "unknown: no limit",
-        missing=missing,
-        insists=True,
+        missing_message=missing,
+        must_be_given=True,
     )
     while True:
-        answer = asker.ask(question)
+        answer = prompter.ask(question)
         if not answer.strip():
             return False
         try:
-            read, written = map(dollars, re.split(r"[\s/;]+", answer.strip()))
+            read, written = map(parse_dollars, re.split(r"[\s/;]+", answer.strip()))
         except ValueError:
             read = written = None
         if read is not None and written is not None:
-            draft.put(("model", "price", "input"), _plain(read))
-            draft.put(("model", "price", "output"), _plain(written))
+            draft.put(("model", "price", "input"), _without_fraction(read))
+            draft.put(("model", "price", "output"), _without_fraction(written))
             return True
-        asker.refuse(question, Unanswered("Please write two amounts, such as 0.25 2."))
+        prompter.reject(question, AnswerError("Please write two amounts, such as 0.25 2."))
 
 
-def _plain(amount: float) -> float:
+def _without_fraction(amount: float) -> float:
     """Write whole dollars without a point."""
     return int(amount) if amount == int(amount) else amount

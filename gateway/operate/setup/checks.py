@@ -8,61 +8,61 @@ from msgspec import Struct
 
 from agent.probe import ProbedModel, probe_model
 from agent.settings import TargetSettings
-from gateway.operate.setup.servers import PORTS, Server, look
+from gateway.operate.setup.servers import SERVER_PORTS, LocalModelServer, find_servers
 from platforms.core.contract import PlatformSpec
-from platforms.core.probed import Probed
+from platforms.core.probed import ProbeResult
 from sessions.values.clock import Clock
 
 
-class Checks(Protocol):
+class SetupChecks(Protocol):
     """What can be found out at once."""
 
-    def bot(self, spec: PlatformSpec, config: Struct) -> Probed | None:
+    def probe_bot(self, spec: PlatformSpec, config: Struct) -> ProbeResult | None:
         """See `Probe`; None when it is not asked."""
         ...
 
-    def model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
+    def probe_model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
         """See `probe_model`; None when it is not asked."""
         ...
 
-    def servers(self) -> Sequence[Server]:
+    def find_servers(self) -> Sequence[LocalModelServer]:
         """Model servers on this machine."""
         ...
 
 
-class Live:
-    """Really asks; see `Checks`."""
+class LiveChecks:
+    """Really asks; see `SetupChecks`."""
 
-    def __init__(self, clock: Clock, ports: Mapping[int, str] = PORTS) -> None:
+    def __init__(self, clock: Clock, ports: Mapping[int, str] = SERVER_PORTS) -> None:
         self._clock = clock
         self._ports = ports
 
-    def bot(self, spec: PlatformSpec, config: Struct) -> Probed | None:
-        """See `Checks`."""
+    def probe_bot(self, spec: PlatformSpec, config: Struct) -> ProbeResult | None:
+        """See `SetupChecks`."""
         return asyncio.run(spec.probe(config)) if spec.probe else None
 
-    def model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
-        """See `Checks`."""
-        return asyncio.run(probe_model(settings, clock=self._clock, answers=answers))
+    def probe_model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
+        """See `SetupChecks`."""
+        return asyncio.run(probe_model(settings, clock=self._clock, request_answers=answers))
 
-    def servers(self) -> Sequence[Server]:
-        """See `Checks`."""
-        return asyncio.run(look(self._clock, self._ports))
+    def find_servers(self) -> Sequence[LocalModelServer]:
+        """See `SetupChecks`."""
+        return asyncio.run(find_servers(self._clock, self._ports))
 
 
-class Unchecked:
-    """Asks nobody; see `Checks`."""
+class NoChecks:
+    """Asks nobody; see `SetupChecks`."""
 
-    def bot(self, spec: PlatformSpec, config: Struct) -> Probed | None:
-        """See `Checks`."""
+    def probe_bot(self, spec: PlatformSpec, config: Struct) -> ProbeResult | None:
+        """See `SetupChecks`."""
         del spec, config
         return None
 
-    def model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
-        """See `Checks`."""
+    def probe_model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
+        """See `SetupChecks`."""
         del settings, answers
         return None
 
-    def servers(self) -> Sequence[Server]:
-        """See `Checks`."""
+    def find_servers(self) -> Sequence[LocalModelServer]:
+        """See `SetupChecks`."""
         return ()

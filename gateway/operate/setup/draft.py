@@ -8,18 +8,18 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
-from gateway.config.layers import dotted
+from gateway.config.layers import format_path
 from gateway.config.toml_lines import KeyPath
 from gateway.errors import ConfigError
 
-_HEAD = """\
+_HEADER = """\
 # Made by `holdfast setup`. What you add or change stays as it is when that runs again.
 # docs/configuration.md has all keys, and `holdfast config check` says what is wrong.
 
 """
 
 
-class Draft:
+class ConfigDraft:
     """A document that is edited, and the secrets that it names.
 
     `reference` tells how it names one; `text` is None where there is no document yet.
@@ -27,15 +27,15 @@ class Draft:
 
     def __init__(self, text: str | None, reference: Callable[[str], str]) -> None:
         self._reference = reference
-        self._text = _HEAD if text is None else text
-        self._expected: dict[str, Any] = tomllib.loads(self._text)
+        self._text = _HEADER if text is None else text
+        self._values: dict[str, Any] = tomllib.loads(self._text)
         self._document = tomlkit.parse(self._text)
         self._changed = text is None
         self.secrets: dict[str, str] = {}  # text by the name of its file
 
     def get(self, path: KeyPath) -> Any:  # noqa: ANN401 - whatever stands there
         """Read a value; None when there is none."""
-        node: Any = self._expected
+        node: Any = self._values
         for part in path:
             if not isinstance(node, dict) or part not in node:
                 return None
@@ -47,7 +47,7 @@ class Draft:
         if self.get(path) == value:
             return
         table: Any = self._document
-        plain: Any = self._expected
+        plain: Any = self._values
         for depth, part in enumerate(path[:-1], start=1):
             if part not in table:
                 inline = isinstance(table, InlineTable)
@@ -74,20 +74,20 @@ class Draft:
         if self.get(path) is None:
             return
         table: Any = self._document
-        plain: Any = self._expected
+        plain: Any = self._values
         for part in path[:-1]:
             table, plain = table[part], plain[part]
         del table[path[-1]]
         del plain[path[-1]]
         self._changed = True
 
-    def text(self) -> str:
+    def render(self) -> str:
         """The document; raises `ConfigError` when it cannot be edited without losing something."""
         if not self._changed:
             return self._text
         try:
             text = tomlkit.dumps(self._document)
-            if tomllib.loads(text) == self._expected:
+            if tomllib.loads(text) == self._values:
                 return text
         except (TOMLKitError, ValueError):
             pass
@@ -95,5 +95,5 @@ class Draft:
 
 
 def _not_editable(path: KeyPath) -> str:
-    what = f"{dotted(path)} cannot be set in it" if path else "it cannot be changed"
+    what = f"{format_path(path)} cannot be set in it" if path else "it cannot be changed"
     return f"The configuration is written in a form in which {what} by a program; edit it by hand."

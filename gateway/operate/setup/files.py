@@ -15,7 +15,7 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def block_signals() -> Iterator[None]:
     """Have Ctrl-C and its like wait until the block is left."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
@@ -24,7 +24,7 @@ def undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-class _Before(Struct, frozen=True):
+class _Original(Struct, frozen=True):
     """What was there."""
 
     path: Path
@@ -32,12 +32,12 @@ class _Before(Struct, frozen=True):
     mode: int = 0
 
 
-class Files:
+class FileTransaction:
     """Inside of its block files are put; left by an error, everything is as it was."""
 
     def __init__(self) -> None:
-        self._before: list[_Before] = []
-        self._made: list[Path] = []  # folders
+        self._originals: list[_Original] = []
+        self._created_folders: list[Path] = []  # folders
 
     def __enter__(self) -> Self:
         return self
@@ -46,25 +46,25 @@ class Files:
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._undo()
+            self._roll_back()
 
-    def folder(self, path: Path, mode: int) -> None:
+    def make_folder(self, path: Path, mode: int) -> None:
         """Have a folder."""
         missing = [each for each in (path, *path.parents) if not each.exists()]
         for each in reversed(missing):
             each.mkdir(mode=mode)
-            self._made.append(each)
+            self._created_folders.append(each)
 
-    def put(self, path: Path, data: bytes, mode: int) -> None:
+    def write(self, path: Path, data: bytes, mode: int) -> None:
         """Write a file; whose name it takes keeps its rights and its owner."""
-        before = _read(path)
-        with self.beside(path, data, before.mode or mode) as written:
-            self._before.append(before)
+        before = _read_original(path)
+        with self.temporary_file(path, data, before.mode or mode) as written:
+            self._originals.append(before)
             written.replace(path)
-        _sync(path.parent)
+        _sync_folder(path.parent)
 
     @contextlib.contextmanager
-    def beside(self, path: Path, data: bytes, mode: int) -> Iterator[Path]:
+    def temporary_file(self, path: Path, data: bytes, mode: int) -> Iterator[Path]:
         """Have a file in the same folder; it is gone when the block is left."""
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         written = Path(name)
@@ -72,41 +72,41 @@ class Files:
             with os.fdopen(number, "wb") as file:
                 file.write(data)
                 os.fchmod(number, mode)
-                _give_owner(number, path)
+                _copy_owner(number, path)
                 file.flush()
                 os.fsync(number)
             yield written
         finally:
             written.unlink(missing_ok=True)
 
-    def _undo(self) -> None:
-        while self._before:
-            before = self._before.pop()
+    def _roll_back(self) -> None:
+        while self._originals:
+            before = self._originals.pop()
             if before.data is None:
                 before.path.unlink(missing_ok=True)
             else:
-                with self.beside(before.path, before.data, before.mode) as written:
+                with self.temporary_file(before.path, before.data, before.mode) as written:
                     written.replace(before.path)
-        for folder in reversed(self._made):
+        for folder in reversed(self._created_folders):
             with contextlib.suppress(OSError):  # somebody else has put something there
                 folder.rmdir()
 
 
-def _read(path: Path) -> _Before:
+def _read_original(path: Path) -> _Original:
     try:
-        return _Before(path, path.read_bytes(), path.stat().st_mode & 0o777)
+        return _Original(path, path.read_bytes(), path.stat().st_mode & 0o777)
     except FileNotFoundError:
-        return _Before(path, None)
+        return _Original(path, None)
 
 
-def _give_owner(number: int, path: Path) -> None:
+def _copy_owner(number: int, path: Path) -> None:
     """Whoever owned the file before goes on owning it; only root can see to that."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
         was = path.stat()
         os.fchown(number, was.st_uid, was.st_gid)
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)

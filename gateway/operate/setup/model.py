@@ -8,35 +8,42 @@ from msgspec.structs import replace
 from agent.probe import ProbedModel
 from agent.settings import SERVICES, TargetSettings
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.setup.asking import NO_CHECK, Asker, Question, Unanswered, choose, confirm
-from gateway.operate.setup.checks import Checks
-from gateway.operate.setup.draft import Draft
-from gateway.operate.setup.places import Place
+from gateway.operate.setup.asking import (
+    NO_CHECK_HINT,
+    AnswerError,
+    Prompter,
+    SetupQuestion,
+    choose,
+    confirm,
+)
+from gateway.operate.setup.checks import SetupChecks
+from gateway.operate.setup.draft import ConfigDraft
+from gateway.operate.setup.places import ConfigTarget
 from gateway.operate.setup.services import (
     ANTHROPIC,
     OPENAI,
-    Known,
-    is_address,
-    is_key,
-    is_near,
-    known_by_key,
-    usual,
-    whole_address,
+    KnownService,
+    complete_url,
+    is_local_network,
+    is_url,
+    looks_like_key,
+    preferred_model,
+    service_of_key,
 )
 from sessions.values.finding import Finding
 from sessions.values.secret import Secret
 
-_ANOTHER = "another one, by its key or its address"
-_DEMO = "none for now: the built-in demo answers"
-_MOST_SHOWN = 12
+_ANOTHER_OPTION = "another one, by its key or its address"
+_DEMO_OPTION = "none for now: the built-in demo answers"
+_MAX_SHOWN = 12
 
-_MISSING = (
+_MISSING_MESSAGE = (
     "No model is named: give --model-key env:NAME, file:PATH or -, or --base-url URL of a server, "
     "or --provider demo for the built-in demo."
 )
 
 
-class Wanted(Struct, frozen=True):
+class RequestedModel(Struct, frozen=True):
     """What the command line says of the model; what is left out is found or asked."""
 
     provider: str = ""
@@ -45,100 +52,112 @@ class Wanted(Struct, frozen=True):
     name: str = ""
 
     @property
-    def service(self) -> bool:
+    def names_service(self) -> bool:
         """Whether it tells which service is meant."""
         return bool(self.provider or self.base_url or self.key)
 
 
-class Chosen(Struct, frozen=True):
+class ChosenModel(Struct, frozen=True):
     """The model that answers; `present`: the one that was configured before."""
 
     settings: TargetSettings
     checked: bool = False
-    present: bool = False
+    was_configured: bool = False
 
     @property
     def is_paid(self) -> bool:
         """Whether its answers may cost money."""
-        return self.settings.provider != "demo" and not is_near(self.settings.base_url)
+        return self.settings.provider != "demo" and not is_local_network(self.settings.base_url)
 
 
 class _Candidate(Struct, frozen=True):
-    words: str
+    label: str
     settings: TargetSettings
-    present: bool = False
+    was_configured: bool = False
 
 
-class Model:
+class ModelSetup:
     """The model of one configuration."""
 
-    def __init__(self, asker: Asker, draft: Draft, checks: Checks, place: Place) -> None:
-        self._asker = asker
+    def __init__(
+        self, prompter: Prompter, draft: ConfigDraft, checks: SetupChecks, target: ConfigTarget
+    ) -> None:
+        self._prompter = prompter
         self._draft = draft
         self._checks = checks
-        self._environ = place.environ
+        self._environ = target.environ
 
-    def choose(self, wanted: Wanted, present: TargetSettings | None) -> Chosen:
+    def choose(self, requested: RequestedModel, present: TargetSettings | None) -> ChosenModel:
         """Ask until there is a model that answers, or that is to be taken as it is."""
-        candidate = self._first(wanted, present)
-        if wanted.name:
-            named = replace(candidate.settings, name=wanted.name)
+        candidate = self._first_candidate(requested, present)
+        if requested.name:
+            named = replace(candidate.settings, name=requested.name)
             candidate = replace(candidate, settings=named)
         while True:
-            chosen = self._settled(candidate)
+            chosen = self._verify(candidate)
             if chosen is not None:
-                self._keep(chosen)
+                self._save(chosen)
                 return chosen
-            candidate = self._pasted()
+            candidate = self._ask_service()
 
     # --- which service --------------------------------------------------------------------------
 
-    def _first(self, wanted: Wanted, present: TargetSettings | None) -> _Candidate:
-        if wanted.service:
-            return self._as_wanted(wanted)
-        named = [each for each in self._in_environment() if not _same(each.settings, present)]
+    def _first_candidate(
+        self, requested: RequestedModel, present: TargetSettings | None
+    ) -> _Candidate:
+        if requested.names_service:
+            return self._requested_candidate(requested)
+        named = [
+            each
+            for each in self._environment_candidates()
+            if not _is_same_service(each.settings, present)
+        ]
         kept = (
-            [_Candidate(f"as it is: {_label(present)}", present, present=True)] if present else []
+            [_Candidate(f"as it is: {_model_label(present)}", present, was_configured=True)]
+            if present
+            else []
         )
         if len(named) == 1 and not kept:
-            self._asker.say(f"Model: {named[0].words}.")
+            self._prompter.say(f"Model: {named[0].label}.")
             return named[0]
         found = [*kept, *named]
         if not named:
             found += [
                 _Candidate(
-                    f"{each.name} on this machine, {_shortened(each.models)}",
+                    f"{each.name} on this machine, {_abbreviate(each.models)}",
                     TargetSettings(provider="openai", base_url=each.base_url),
                 )
-                for each in self._checks.servers()
+                for each in self._checks.find_servers()
             ]
         if not found:
-            return self._pasted()
-        self._asker.say("Which model answers?")
-        options = [*(each.words for each in found), _ANOTHER, _DEMO]
-        question = Question("model", "Its number", options[0], "1", missing=_MISSING)
-        answer = choose(self._asker, question, options)
-        if answer == _DEMO:
-            return _demo()
-        by_words = {each.words: each for each in found}
-        return by_words[answer] if answer in by_words else self._pasted()
+            return self._ask_service()
+        self._prompter.say("Which model answers?")
+        options = [*(each.label for each in found), _ANOTHER_OPTION, _DEMO_OPTION]
+        question = SetupQuestion(
+            "model", "Its number", options[0], "1", missing_message=_MISSING_MESSAGE
+        )
+        answer = choose(self._prompter, question, options)
+        if answer == _DEMO_OPTION:
+            return _demo_candidate()
+        by_words = {each.label: each for each in found}
+        return by_words[answer] if answer in by_words else self._ask_service()
 
-    def _as_wanted(self, wanted: Wanted) -> _Candidate:
-        key = "".join(wanted.key.split())
-        known = known_by_key(key) or OPENAI
-        provider = wanted.provider or ("openai" if wanted.base_url else known.provider)
-        base_url = whole_address(wanted.base_url) if wanted.base_url else None
-        if base_url is None and not wanted.provider:
+    def _requested_candidate(self, requested: RequestedModel) -> _Candidate:
+        key = "".join(requested.key.split())
+        known = service_of_key(key) or OPENAI
+        provider = requested.provider or ("openai" if requested.base_url else known.provider)
+        base_url = complete_url(requested.base_url) if requested.base_url else None
+        if base_url is None and not requested.provider:
             base_url = known.base_url
         if not key and base_url is None:
             variable = SERVICES[provider].key_variable
             key = self._environ.get(variable, "").strip() if variable else ""
             if variable and not key:
                 msg = f"{provider} needs a key: give --model-key env:NAME, file:PATH or -, or set {variable}."
-                raise Unanswered(msg)
-        return _candidate(Known(provider, provider, base_url), key)
+                raise AnswerError(msg)
+        return _build_candidate(KnownService(provider, provider, base_url), key)
 
-    def _in_environment(self) -> list[_Candidate]:
+    def _environment_candidates(self) -> list[_Candidate]:
         """Services whose key or address is set."""
         address = self._environ.get("OPENAI_BASE_URL", "").strip()
         found = []
@@ -151,71 +170,77 @@ class Model:
                     base_url
                 )
                 name = base_url or known.name
-                named = Known(f"{name} (from {' and '.join(variables)})", known.provider, base_url)
-                found.append(_candidate(named, key))
+                named = KnownService(
+                    f"{name} (from {' and '.join(variables)})", known.provider, base_url
+                )
+                found.append(_build_candidate(named, key))
         return found
 
-    def _pasted(self) -> _Candidate:
+    def _ask_service(self) -> _Candidate:
         """Ask for a key, which tells the service, or for an address."""
-        question = Question(
+        question = SetupQuestion(
             "model",
             "Key of OpenAI, Anthropic, OpenRouter …, or address of a server (http://…)",
             "demo",
             "none yet: the built-in demo",
-            hidden=True,
-            missing=_MISSING,
-            insists=True,
+            is_secret=True,
+            missing_message=_MISSING_MESSAGE,
+            must_be_given=True,
         )
         while True:
-            answer = "".join(self._asker.ask(question).split())
+            answer = "".join(self._prompter.ask(question).split())
             if answer == "demo":
-                return _demo()
-            if is_address(answer):
-                return _candidate(Known("the server", "openai", whole_address(answer)), "")
-            if is_key(answer):
-                known = known_by_key(answer)
-                return _candidate(known or self._service_of_key(), answer)
+                return _demo_candidate()
+            if is_url(answer):
+                return _build_candidate(
+                    KnownService("the server", "openai", complete_url(answer)), ""
+                )
+            if looks_like_key(answer):
+                known = service_of_key(answer)
+                return _build_candidate(known or self._ask_service_of_key(), answer)
             words = "This is neither a key nor an address such as http://10.0.0.5:8000/v1."
-            self._asker.refuse(question, Unanswered(words))
+            self._prompter.reject(question, AnswerError(words))
 
-    def _service_of_key(self) -> Known:
-        question = Question("base_url", "Address of the service that this key is for (https://…)")
+    def _ask_service_of_key(self) -> KnownService:
+        question = SetupQuestion(
+            "base_url", "Address of the service that this key is for (https://…)"
+        )
         while True:
-            answer = self._asker.ask(question).strip()
-            if is_address(answer):
-                return Known("the service", "openai", whole_address(answer))
+            answer = self._prompter.ask(question).strip()
+            if is_url(answer):
+                return KnownService("the service", "openai", complete_url(answer))
             words = "This is no address, such as https://openrouter.ai/api/v1."
-            self._asker.refuse(question, Unanswered(words))
+            self._prompter.reject(question, AnswerError(words))
 
     # --- does it work ---------------------------------------------------------------------------
 
-    def _settled(self, candidate: _Candidate) -> Chosen | None:
+    def _verify(self, candidate: _Candidate) -> ChosenModel | None:
         """Find the model's name and have it answer; None when another one is needed."""
-        settings, present = candidate.settings, candidate.present
+        settings, present = candidate.settings, candidate.was_configured
         if settings.provider == "demo":
-            self._asker.say("  The built-in demo answers until there is a model.")
-            return Chosen(settings)
+            self._prompter.say("  The built-in demo answers until there is a model.")
+            return ChosenModel(settings)
         while True:
             failed, probed = None, None
             if settings.name is None:
-                probed = self._checks.model(settings, answers=False)
-                failed = _failed(probed)
+                probed = self._checks.probe_model(settings, answers=False)
+                failed = _first_failure(probed)
                 if failed is None:
-                    settings = replace(settings, name=self._name(settings, probed))
+                    settings = replace(settings, name=self._choose_name(settings, probed))
             if failed is None:
-                probed = self._checks.model(settings, answers=True)
-                failed = _failed(probed)
+                probed = self._checks.probe_model(settings, answers=True)
+                failed = _first_failure(probed)
             if failed is None:
-                self._show(probed)
-                return Chosen(settings, checked=probed is not None, present=present)
+                self._show_findings(probed)
+                return ChosenModel(settings, checked=probed is not None, was_configured=present)
             if failed.subject != "key":
-                return self._doubtful(settings, failed, present=present)
-            key = self._other_key(failed)
+                return self._confirm_unchecked(settings, failed, was_configured=present)
+            key = self._ask_other_key(failed)
             if key is None:
                 return None
             settings, present = replace(settings, api_key=Secret(key)), False
 
-    def _name(self, settings: TargetSettings, probed: ProbedModel | None) -> str | None:
+    def _choose_name(self, settings: TargetSettings, probed: ProbedModel | None) -> str | None:
         """Choose among what the service offers."""
         usual_one = SERVICES[settings.provider].model
         if settings.base_url is None:
@@ -225,60 +250,62 @@ class Model:
             return offered[0]
         if not offered:
             missing = "The server does not list its models: give --model NAME."
-            question = Question("name", "Name of the model", missing=missing)
-            return self._asker.ask(question).strip() or None
-        best = usual(offered)
-        shown = [best, *(each for each in offered if each != best)][:_MOST_SHOWN]
-        self._asker.say(f"  It has {len(offered)} models:")
-        missing = f"The server has several models, give --model NAME: {_shortened(offered)}."
+            question = SetupQuestion("name", "Name of the model", missing_message=missing)
+            return self._prompter.ask(question).strip() or None
+        best = preferred_model(offered)
+        shown = [best, *(each for each in offered if each != best)][:_MAX_SHOWN]
+        self._prompter.say(f"  It has {len(offered)} models:")
+        missing = f"The server has several models, give --model NAME: {_abbreviate(offered)}."
         more = " or its name" if len(offered) > len(shown) else ""
-        question = Question("name", f"Number{more}", best, "1", missing=missing, insists=True)
-        return choose(self._asker, question, shown, more=offered)
+        question = SetupQuestion(
+            "name", f"Number{more}", best, "1", missing_message=missing, must_be_given=True
+        )
+        return choose(self._prompter, question, shown, unlisted=offered)
 
-    def _other_key(self, failed: Finding) -> str | None:
+    def _ask_other_key(self, failed: Finding) -> str | None:
         """Ask for a key that works; None: of another service."""
-        question = Question("key", "Its key (Enter: another service)", "", hidden=True)
-        self._asker.refuse(question, ConfigError(f"{failed.text}."))
+        question = SetupQuestion("key", "Its key (Enter: another service)", "", is_secret=True)
+        self._prompter.reject(question, ConfigError(f"{failed.text}."))
         while True:
-            answer = "".join(self._asker.ask(question).split())
-            if is_key(answer) or not answer:
+            answer = "".join(self._prompter.ask(question).split())
+            if looks_like_key(answer) or not answer:
                 return answer or None
-            self._asker.refuse(question, Unanswered("This is no key."))
+            self._prompter.reject(question, AnswerError("This is no key."))
 
-    def _doubtful(
-        self, settings: TargetSettings, failed: Finding, *, present: bool
-    ) -> Chosen | None:
+    def _confirm_unchecked(
+        self, settings: TargetSettings, failed: Finding, *, was_configured: bool
+    ) -> ChosenModel | None:
         """Something else than the key is in the way."""
         unreached = failed.subject == "service"
         who = "" if settings.base_url else f"{settings.provider}: "
-        refused = Question("unchecked", "", hint=NO_CHECK)
-        self._asker.refuse(refused, CannotStart(f"{who}{failed.text}. {failed.fix}"))
+        refused = SetupQuestion("unchecked", "", hint=NO_CHECK_HINT)
+        self._prompter.reject(refused, CannotStart(f"{who}{failed.text}. {failed.fix}"))
         question = "Go on without the check" if unreached else "Take it all the same"
-        if confirm(self._asker, "unchecked", question, default=unreached):
-            return Chosen(settings, present=present)
+        if confirm(self._prompter, "unchecked", question, default=unreached):
+            return ChosenModel(settings, was_configured=was_configured)
         return None
 
-    def _show(self, probed: ProbedModel | None) -> None:
+    def _show_findings(self, probed: ProbedModel | None) -> None:
         if probed is None:
             return
-        self._asker.say(f"  ✓ {probed.label} answers.")
+        self._prompter.say(f"  ✓ {probed.label} answers.")
         for finding in probed.findings:
             if finding.level != "ok":
-                self._asker.say(f"  ! {finding.text}. {finding.fix}")
+                self._prompter.say(f"  ! {finding.text}. {finding.fix}")
 
     # --- keeping --------------------------------------------------------------------------------
 
-    def _keep(self, chosen: Chosen) -> None:
+    def _save(self, chosen: ChosenModel) -> None:
         settings, draft = chosen.settings, self._draft
         if settings.provider == "demo" and draft.get(("model",)) is None:
             return  # a key in the environment counts, as it does without a configuration
         if draft.get(("model", "name")) != settings.name:
             for key in ("price", "context_window"):  # they were those of another model
                 draft.remove(("model", key))
-        if not chosen.present:
+        if not chosen.was_configured:
             draft.put(("model", "provider"), settings.provider)
         self._put("name", settings.name if settings.provider != "demo" else None)
-        if chosen.present:
+        if chosen.was_configured:
             return
         self._put("base_url", settings.base_url)
         if settings.api_key is None:
@@ -294,20 +321,20 @@ class Model:
             self._draft.put(("model", key), value)
 
 
-def _candidate(known: Known, key: str) -> _Candidate:
+def _build_candidate(service: KnownService, key: str) -> _Candidate:
     settings = TargetSettings(
-        provider=known.provider,
-        base_url=known.base_url or None,
+        provider=service.provider,
+        base_url=service.base_url or None,
         api_key=Secret(key) if key else None,
     )
-    return _Candidate(known.name, settings)
+    return _Candidate(service.name, settings)
 
 
-def _demo() -> _Candidate:
+def _demo_candidate() -> _Candidate:
     return _Candidate("demo", TargetSettings(provider="demo"))
 
 
-def _failed(probed: ProbedModel | None) -> Finding | None:
+def _first_failure(probed: ProbedModel | None) -> Finding | None:
     """What is in the way, apart from a name that is still to be chosen."""
     found = probed.findings if probed else ()
     unnamed = probed is not None and probed.name is None
@@ -315,16 +342,16 @@ def _failed(probed: ProbedModel | None) -> Finding | None:
     return next((each for each in failed if not (unnamed and each.subject == "model")), None)
 
 
-def _same(one: TargetSettings, other: TargetSettings | None) -> bool:
+def _is_same_service(one: TargetSettings, other: TargetSettings | None) -> bool:
     """Whether both mean the same service, with the same key."""
     parts = ("provider", "base_url", "api_key")
     return other is not None and all(getattr(one, each) == getattr(other, each) for each in parts)
 
 
-def _label(settings: TargetSettings) -> str:
+def _model_label(settings: TargetSettings) -> str:
     return f"{settings.provider}/{settings.name or 'its only model'}"
 
 
-def _shortened(names: Sequence[str]) -> str:
-    left = len(names) - _MOST_SHOWN
-    return ", ".join(names[:_MOST_SHOWN]) + (f" and {left} more" if left > 0 else "")
+def _abbreviate(names: Sequence[str]) -> str:
+    left = len(names) - _MAX_SHOWN
+    return ", ".join(names[:_MAX_SHOWN]) + (f" and {left} more" if left > 0 else "")

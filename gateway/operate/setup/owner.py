@@ -9,10 +9,10 @@ from typing import TextIO
 
 from msgspec import Struct, convert
 
-from gateway.access.claim import Claim, how_to_claim
-from gateway.process.control_socket import Operation, ask
+from gateway.access.claim import OwnerClaim, claim_instructions
+from gateway.process.control_socket import Operation, send_request
 
-_PAUSE = 0.3  # seconds between two looks
+_POLL_SECONDS = 0.3  # seconds between two looks
 
 
 class Owner(Struct, frozen=True):
@@ -25,25 +25,25 @@ class Owner(Struct, frozen=True):
         return f"{self.name} ({self.principal})"
 
 
-def owner_in(listed: Iterable[Mapping[str, str]]) -> Owner | None:
+def find_owner(people: Iterable[Mapping[str, str]]) -> Owner | None:
     """Find the newest admin among the people let in."""
-    admins = [each for each in listed if each["state"].startswith("admin")]
+    admins = [each for each in people if each["state"].startswith("admin")]
     return Owner(admins[-1]["name"], admins[-1]["principal"]) if admins else None
 
 
-def greeted(owner: Owner) -> str:
+def owner_greeting(owner: Owner) -> str:
     """What is said when the first message has come."""
     return f"✓ You are the owner: {owner}."
 
 
-async def until_owned(listed: Operation, stopping: asyncio.Event) -> Owner | None:
+async def watch_for_owner(list_people: Operation, stopping: asyncio.Event) -> Owner | None:
     """Wait in the gateway's own process; None when it stops first."""
     while not stopping.is_set():
-        found = owner_in(convert(await listed(), list[dict[str, str]]))
+        found = find_owner(convert(await list_people(), list[dict[str, str]]))
         if found:
             return found
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE):
+            async with asyncio.timeout(_POLL_SECONDS):
                 await stopping.wait()
     return None
 
@@ -51,7 +51,7 @@ async def until_owned(listed: Operation, stopping: asyncio.Event) -> Owner | Non
 def wait_for_owner(
     socket: Path,
     platforms: tuple[str, ...],
-    name: str,
+    command: str,
     say: Callable[[str], None],
     source: TextIO | None,
 ) -> Owner | None:
@@ -60,17 +60,21 @@ def wait_for_owner(
     Enter in `source` ends the wait; without one there is none. `name`: by which the person starts
     this program.
     """
-    found = owner_in(ask(socket, "pair_list"))
+    found = find_owner(send_request(socket, "pair_list"))
     if found:
         say(f"The owner is {found}.")
         return found
-    claim = convert(ask(socket, "pair_claim"), Claim)
-    for line in how_to_claim(platforms, claim, name):
+    claim = convert(send_request(socket, "pair_claim"), OwnerClaim)
+    for line in claim_instructions(platforms, claim, command):
         say(line)
     if source is None:
         return None
     say("Waiting for that message; Enter ends the wait.")
-    while found is None and not select.select([source], [], [], _PAUSE)[0]:
-        found = owner_in(ask(socket, "pair_list"))
-    say(greeted(found) if found else f"Not waiting any more; `{name} pair claim` makes a new code.")
+    while found is None and not select.select([source], [], [], _POLL_SECONDS)[0]:
+        found = find_owner(send_request(socket, "pair_list"))
+    say(
+        owner_greeting(found)
+        if found
+        else f"Not waiting any more; `{command} pair claim` makes a new code."
+    )
     return found

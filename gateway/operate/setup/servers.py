@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from agent.probe import Patience, probe_model
+from agent.probe import ProbeTimeouts, probe_model
 from agent.settings import TargetSettings
 from sessions.values.clock import Clock
 
-PORTS: Mapping[int, str] = {
+SERVER_PORTS: Mapping[int, str] = {
     11434: "Ollama",
     1234: "LM Studio",
     8080: "llama.cpp",
@@ -21,7 +21,7 @@ _CONNECT_SECONDS = 0.5
 _LIST_SECONDS = 2.0
 
 
-class Server(Struct, frozen=True):
+class LocalModelServer(Struct, frozen=True):
     """One that answers."""
 
     name: str
@@ -29,14 +29,16 @@ class Server(Struct, frozen=True):
     models: tuple[str, ...]
 
 
-async def look(clock: Clock, ports: Mapping[int, str] = PORTS) -> tuple[Server, ...]:
+async def find_servers(
+    clock: Clock, ports: Mapping[int, str] = SERVER_PORTS
+) -> tuple[LocalModelServer, ...]:
     """Ask all of them at once; who does not list models is something else."""
     async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(_ask(port, name, clock)) for port, name in ports.items()]
+        asked = [group.create_task(_probe_port(port, name, clock)) for port, name in ports.items()]
     return tuple(filter(None, (each.result() for each in asked)))
 
 
-async def _ask(port: int, name: str, clock: Clock) -> Server | None:
+async def _probe_port(port: int, name: str, clock: Clock) -> LocalModelServer | None:
     with contextlib.suppress(OSError):  # nobody is there
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -44,8 +46,8 @@ async def _ask(port: int, name: str, clock: Clock) -> Server | None:
         base_url = f"http://127.0.0.1:{port}/v1"
         settings = TargetSettings(provider="openai", base_url=base_url)
         probed = await probe_model(
-            settings, clock=clock, answers=False, patience=Patience(list=_LIST_SECONDS)
+            settings, clock=clock, request_answers=False, timeouts=ProbeTimeouts(list=_LIST_SECONDS)
         )
         if probed.offered:
-            return Server(name, base_url, probed.offered)
+            return LocalModelServer(name, base_url, probed.offered)
     return None

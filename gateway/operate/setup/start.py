@@ -5,98 +5,108 @@ from pathlib import Path
 from typing import Protocol
 
 from gateway.errors import CannotStart
-from gateway.operate.setup.asking import Asker, Ended, confirm
+from gateway.operate.setup.asking import InputEnded, Prompter, confirm
 
 
-class How(enum.Enum):
+class StartMode(enum.Enum):
     """What happens after the configuration is written."""
 
     SERVICE = "service"
-    HERE = "here"
+    FOREGROUND = "here"
     LATER = "later"
 
 
-class Machine(Protocol):
+class SetupActions(Protocol):
     """What can be done on this machine."""
 
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the gateway runs already."""
         ...
 
-    def install(self) -> None:
+    def install_service(self) -> None:
         """Install the service, and start it."""
         ...
 
-    def restart(self) -> bool:
+    def restart_service(self) -> bool:
         """Restart the service; False where there is none."""
         ...
 
-    def run(self) -> None:
+    def run_gateway(self) -> None:
         """Be the gateway, until it is stopped."""
         ...
 
-    def greet_owner(self) -> None:
+    def wait_for_owner(self) -> None:
         """Tell how to become the owner of the running gateway, and wait for who does."""
         ...
 
-    def how_to_run(self) -> str:
+    def run_command(self) -> str:
         """The command that starts the gateway."""
         ...
 
 
-def no_service(systemd: Path) -> str:
+def no_service_reason(systemd: Path) -> str:
     """Why there can be no service here; "" when there can."""
     if systemd.is_dir():
         return ""
     return "systemd does not run this machine, so there is no service to install"
 
 
-def ask_how(asker: Asker, why_not: str, *, wanted: bool | None, alone: bool) -> How:
+def ask_start_mode(
+    prompter: Prompter, no_service: str, *, wanted: bool | None, non_interactive: bool
+) -> StartMode:
     """Ask how it is to be started.
 
     `wanted`: what the command line says of the service; `alone`: nobody looks at this terminal.
     """
-    if wanted and why_not:
-        msg = f"{why_not[0].upper()}{why_not[1:]}; start it with `holdfast run`."
+    if wanted and no_service:
+        msg = f"{no_service[0].upper()}{no_service[1:]}; start it with `holdfast run`."
         raise CannotStart(msg)
     if wanted:
-        return How.SERVICE
-    if alone:
-        return How.LATER
+        return StartMode.SERVICE
+    if non_interactive:
+        return StartMode.LATER
     try:
-        if wanted is None and not why_not:
+        if wanted is None and not no_service:
             words = "Install it as a service, which starts with the machine"
-            if confirm(asker, "service", words, default=True):
-                return How.SERVICE
-        if confirm(asker, "start", "Start it now, in this terminal", default=True):
-            return How.HERE
-    except Ended:  # all that matters is answered
+            if confirm(prompter, "service", words, default=True):
+                return StartMode.SERVICE
+        if confirm(prompter, "start", "Start it now, in this terminal", default=True):
+            return StartMode.FOREGROUND
+    except InputEnded:  # all that matters is answered
         pass
-    return How.LATER
+    return StartMode.LATER
 
 
-def begin(
-    asker: Asker, machine: Machine, how: How, why_not: str, *, changed: bool, alone: bool
+def start_gateway(
+    prompter: Prompter,
+    actions: SetupActions,
+    mode: StartMode,
+    no_service: str,
+    *,
+    changed: bool,
+    non_interactive: bool,
 ) -> None:
     """Do what was wished for; `changed`: what runs already has another configuration."""
-    match how:
-        case How.SERVICE:
-            machine.install()
-            machine.greet_owner()
-        case How.HERE:
-            machine.run()
-        case _ if not machine.running():
-            asker.say(f"Start it: {machine.how_to_run()}")
-        case _ if changed and (alone or why_not or not _restarted(asker, machine)):
-            asker.say("Holdfast runs with what was configured before, until it is restarted.")
+    match mode:
+        case StartMode.SERVICE:
+            actions.install_service()
+            actions.wait_for_owner()
+        case StartMode.FOREGROUND:
+            actions.run_gateway()
+        case _ if not actions.is_running():
+            prompter.say(f"Start it: {actions.run_command()}")
+        case _ if changed and (
+            non_interactive or no_service or not _offer_restart(prompter, actions)
+        ):
+            prompter.say("Holdfast runs with what was configured before, until it is restarted.")
         case _:
-            machine.greet_owner()
+            actions.wait_for_owner()
 
 
-def _restarted(asker: Asker, machine: Machine) -> bool:
+def _offer_restart(prompter: Prompter, actions: SetupActions) -> bool:
     """Have the service take over what is configured now, where there is one and it is wished."""
     try:
         words = "Restart the service with it now"
-        return confirm(asker, "restart", words, default=True) and machine.restart()
-    except Ended:
+        return confirm(prompter, "restart", words, default=True) and actions.restart_service()
+    except InputEnded:
         return False

@@ -6,29 +6,29 @@ from pathlib import Path
 from msgspec import Struct
 
 from agent.settings import TargetSettings
-from gateway.config.loader import Options, Specs, check, load
+from gateway.config.loader import ConfigOptions, PlatformSpecs, check, load
 from gateway.config.values import read_text
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.setup.asking import Asker, Unanswered
-from gateway.operate.setup.bots import Bot, Bots
-from gateway.operate.setup.budget import ask_budget, is_known
-from gateway.operate.setup.checks import Checks
-from gateway.operate.setup.draft import Draft
-from gateway.operate.setup.files import Files
-from gateway.operate.setup.model import Chosen, Model, Wanted
-from gateway.operate.setup.places import Place
+from gateway.operate.setup.asking import AnswerError, Prompter
+from gateway.operate.setup.bots import BotSetup, ConfiguredBot
+from gateway.operate.setup.budget import ask_budget, is_supported
+from gateway.operate.setup.checks import SetupChecks
+from gateway.operate.setup.draft import ConfigDraft
+from gateway.operate.setup.files import FileTransaction
+from gateway.operate.setup.model import ChosenModel, ModelSetup, RequestedModel
+from gateway.operate.setup.places import ConfigTarget
 
-_BACKUP = ".bak"
+_BACKUP_SUFFIX = ".bak"
 
 
-class Answers(Struct, frozen=True):
+class SetupAnswers(Struct, frozen=True):
     """What was decided, before anything is written."""
 
-    bots: tuple[Bot, ...]
-    model: Chosen
+    bots: tuple[ConfiguredBot, ...]
+    model: ChosenModel
 
 
-class Written(Struct, frozen=True):
+class WriteResult(Struct, frozen=True):
     """What became of the files."""
 
     changed: bool
@@ -36,112 +36,125 @@ class Written(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def read_draft(place: Place, specs: Specs) -> Draft:
+def read_draft(target: ConfigTarget, specs: PlatformSpecs) -> ConfigDraft:
     """Begin with what is there; raises `ConfigError` when that cannot be read."""
     try:
-        return Draft(place.path.read_bytes().decode("utf-8-sig"), place.reference)
+        return ConfigDraft(target.path.read_bytes().decode("utf-8-sig"), target.secret_reference)
     except FileNotFoundError:
-        return Draft(None, place.reference)
+        return ConfigDraft(None, target.secret_reference)
     except (OSError, ValueError) as error:
-        problems = check(Options(place.path), place.environ, specs).problems
-        told = problems or (f"{place.path}: cannot be changed by a program: {error}",)
+        problems = check(ConfigOptions(target.path), target.environ, specs).problems
+        told = problems or (f"{target.path}: cannot be changed by a program: {error}",)
         raise ConfigError(*told, "Mend it, or move it away; nothing was changed.") from error
 
 
-def converse(
-    asker: Asker, place: Place, draft: Draft, checks: Checks, specs: Specs, wanted: Wanted
-) -> Answers:
+def ask_all(
+    prompter: Prompter,
+    target: ConfigTarget,
+    draft: ConfigDraft,
+    checks: SetupChecks,
+    specs: PlatformSpecs,
+    requested: RequestedModel,
+) -> SetupAnswers:
     """Ask for everything; what is missing on a command line is told all at once."""
     missing: list[str] = []
-    bots: list[Bot] = []
-    chosen: list[Chosen] = []
-    present = _introduce(asker, place, draft, specs)
+    bots: list[ConfiguredBot] = []
+    chosen: list[ChosenModel] = []
+    present = _show_existing(prompter, target, draft, specs)
 
     def tried(part: Callable[[], None]) -> None:
         try:
             part()
-        except Unanswered as error:
+        except AnswerError as error:
             missing.extend(error.lines)
 
-    asking = Bots(asker, draft, checks, place, specs)
+    asking = BotSetup(prompter, draft, checks, target, specs)
     names: list[str] = []
-    tried(lambda: names.extend(asking.choose()))
+    tried(lambda: names.extend(asking.choose_platforms()))
     for name in names:
         tried(lambda name=name: bots.append(asking.set_up(name)))  # type: ignore[misc]  # its default is the name
-    tried(lambda: chosen.append(Model(asker, draft, checks, place).choose(wanted, present)))
-    if chosen and chosen[0].is_paid and is_known():
-        tried(lambda: ask_budget(asker, draft, chosen[0].settings))
+    tried(
+        lambda: chosen.append(
+            ModelSetup(prompter, draft, checks, target).choose(requested, present)
+        )
+    )
+    if chosen and chosen[0].is_paid and is_supported():
+        tried(lambda: ask_budget(prompter, draft, chosen[0].settings))
     if missing:
-        raise Unanswered(*missing)
-    return Answers(tuple(bots), chosen[0])
+        raise AnswerError(*missing)
+    return SetupAnswers(tuple(bots), chosen[0])
 
 
-def _introduce(asker: Asker, place: Place, draft: Draft, specs: Specs) -> TargetSettings | None:
+def _show_existing(
+    prompter: Prompter, target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs
+) -> TargetSettings | None:
     """Show what is there; gives the model that is configured."""
-    if not place.path.exists():
-        asker.say(f"The configuration will be {place.path}.")
-        _note_environment(asker, place.environ)
+    if not target.path.exists():
+        prompter.say(f"The configuration will be {target.path}.")
+        _show_environment(prompter, target.environ)
         return None
     platforms = draft.get(("platforms",))
     named = ", ".join(platforms) if isinstance(platforms, dict) and platforms else "no platform"
-    asker.say(f"There is {place.path} already, with {named}; what you do not change stays.")
-    _note_environment(asker, place.environ)
+    prompter.say(f"There is {target.path} already, with {named}; what you do not change stays.")
+    _show_environment(prompter, target.environ)
     try:
-        loaded = load(Options(place.path), place.environ, specs)
+        loaded = load(ConfigOptions(target.path), target.environ, specs)
     except ConfigError as error:
         for line in error.lines:
-            asker.say(f"  ! {line}")
+            prompter.say(f"  ! {line}")
         return None
     model = draft.get(("model",))
     own = isinstance(model, dict) and {"provider", "name", "base_url", "api_key"} & set(model)
     return loaded.settings.model if own and loaded.settings.model.provider != "demo" else None
 
 
-def _note_environment(asker: Asker, environ: Mapping[str, str]) -> None:
+def _show_environment(prompter: Prompter, environ: Mapping[str, str]) -> None:
     names = sorted(name for name in environ if name.startswith("HOLDFAST_") and "__" in name)
     if names:
-        asker.say(f"Also counting, from the environment: {', '.join(names)}.")
+        prompter.say(f"Also counting, from the environment: {', '.join(names)}.")
 
 
-def write(place: Place, draft: Draft, specs: Specs) -> Written:
+def write_config(target: ConfigTarget, draft: ConfigDraft, specs: PlatformSpecs) -> WriteResult:
     """Write the secrets and the configuration, which must work; else all stays as it was."""
-    path = place.path.resolve()
-    text = draft.text().encode()
+    path = target.path.resolve()
+    text = draft.render().encode()
     before = path.read_bytes() if path.exists() else None
-    folder = place.credentials
+    folder = target.credentials_folder
     try:
-        with Files() as files:
-            files.folder(path.parent, 0o755 if place.mode == 0o644 else 0o700)  # noqa: PLR2004 - what all may read must be reached
+        with FileTransaction() as files:
+            files.make_folder(path.parent, 0o755 if target.file_mode == 0o644 else 0o700)  # noqa: PLR2004 - what all may read must be reached
             fresh = {
                 name: secret.encode() + b"\n"
                 for name, secret in draft.secrets.items()
-                if not _holds(folder / name, secret)
+                if not _contains(folder / name, secret)
             }
             if fresh:
-                files.folder(folder, 0o700)
+                files.make_folder(folder, 0o700)
             for name, secret in fresh.items():
-                files.put(folder / name, secret, 0o600)
-            mode = path.stat().st_mode & 0o777 if before is not None else place.mode
-            with files.beside(place.path.absolute(), text, mode) as candidate:  # where it is read
-                report = check(Options(candidate), place.environ, specs)
-                lines = [each.replace(str(candidate), str(place.path)) for each in report.problems]
+                files.write(folder / name, secret, 0o600)
+            mode = path.stat().st_mode & 0o777 if before is not None else target.file_mode
+            with files.temporary_file(
+                target.path.absolute(), text, mode
+            ) as candidate:  # where it is read
+                report = check(ConfigOptions(candidate), target.environ, specs)
+                lines = [each.replace(str(candidate), str(target.path)) for each in report.problems]
             if lines:
                 raise ConfigError(
                     *lines, "The configuration would not work so; nothing was changed."
                 )
             backup = ""
             if before is not None and before != text:
-                backup = f"{path}{_BACKUP}"
-                files.put(path.with_name(path.name + _BACKUP), before, mode)
+                backup = f"{path}{_BACKUP_SUFFIX}"
+                files.write(path.with_name(path.name + _BACKUP_SUFFIX), before, mode)
             if before != text:
-                files.put(path, text, mode)
+                files.write(path, text, mode)
     except OSError as error:
         msg = f"{error.filename or path} cannot be written: {error.strerror}; nothing was changed."
         raise CannotStart(msg) from error
-    warnings = tuple(each.replace(str(candidate), str(place.path)) for each in report.warnings)
-    return Written(bool(fresh) or before != text, backup, warnings)
+    warnings = tuple(each.replace(str(candidate), str(target.path)) for each in report.warnings)
+    return WriteResult(bool(fresh) or before != text, backup, warnings)
 
 
-def _holds(path: Path, secret: str) -> bool:
+def _contains(path: Path, secret: str) -> bool:
     found, _ = read_text(path)
     return found.strip() == secret

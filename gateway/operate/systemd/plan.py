@@ -10,12 +10,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gateway.operate.systemd.scope import Scope
-from gateway.operate.systemd.unit import NAME
+from gateway.operate.systemd.scope import ServiceScope
+from gateway.operate.systemd.unit import UNIT_NAME
 
-START_WITHIN = 3700.0
+START_TIMEOUT_SECONDS = 3700.0
 """Seconds; the manager gives up long before, unless the daemon asks for more time."""
-QUICK_WITHIN = 60.0
+COMMAND_TIMEOUT_SECONDS = 60.0
 
 
 class MakeFolder(Struct, frozen=True):
@@ -40,47 +40,49 @@ class RemoveFile(Struct, frozen=True):
     path: Path
 
 
-class Call(Struct, frozen=True):
+class RunCommand(Struct, frozen=True):
     """A command."""
 
-    words: tuple[str, ...]
-    within: float = QUICK_WITHIN
+    arguments: tuple[str, ...]
+    timeout_seconds: float = COMMAND_TIMEOUT_SECONDS
     may_fail: bool = False
 
 
-Step = MakeFolder | WriteFile | RemoveFile | Call
+InstallStep = MakeFolder | WriteFile | RemoveFile | RunCommand
 
 
-def install(scope: Scope, unit: str, carried: Mapping[str, str]) -> tuple[Step, ...]:
+def install_steps(
+    scope: ServiceScope, unit_text: str, variables: Mapping[str, str]
+) -> tuple[InstallStep, ...]:
     """Install and start it; `carried` are variables that only this environment knows so far."""
     secrets = tuple(
-        WriteFile(scope.credentials / name, f"{value}\n", 0o600, secret=True)
-        for name, value in sorted(carried.items())
+        WriteFile(scope.credentials_folder / name, f"{value}\n", 0o600, secret=True)
+        for name, value in sorted(variables.items())
     )
     return (
-        MakeFolder(scope.credentials.parent, 0o755),
-        MakeFolder(scope.credentials, 0o700),
+        MakeFolder(scope.credentials_folder.parent, 0o755),
+        MakeFolder(scope.credentials_folder, 0o700),
         *secrets,
-        MakeFolder(scope.unit.parent, 0o755),
-        WriteFile(scope.unit, unit),
-        Call(scope.systemctl("daemon-reload")),
-        Call(scope.systemctl("enable", NAME)),
-        Call(scope.systemctl("start", NAME), START_WITHIN),
+        MakeFolder(scope.unit_path.parent, 0o755),
+        WriteFile(scope.unit_path, unit_text),
+        RunCommand(scope.systemctl("daemon-reload")),
+        RunCommand(scope.systemctl("enable", UNIT_NAME)),
+        RunCommand(scope.systemctl("start", UNIT_NAME), START_TIMEOUT_SECONDS),
     )
 
 
-def uninstall(scope: Scope, stop_within: float) -> tuple[Step, ...]:
+def uninstall_steps(scope: ServiceScope, stop_timeout_seconds: float) -> tuple[InstallStep, ...]:
     """Stop it and take the unit away; state, configuration and credentials stay."""
     return (
-        Call(scope.systemctl("stop", NAME), stop_within, may_fail=True),
-        Call(scope.systemctl("disable", NAME), may_fail=True),
-        RemoveFile(scope.unit),
-        Call(scope.systemctl("daemon-reload")),
-        Call(scope.systemctl("reset-failed", NAME), may_fail=True),
+        RunCommand(scope.systemctl("stop", UNIT_NAME), stop_timeout_seconds, may_fail=True),
+        RunCommand(scope.systemctl("disable", UNIT_NAME), may_fail=True),
+        RemoveFile(scope.unit_path),
+        RunCommand(scope.systemctl("daemon-reload")),
+        RunCommand(scope.systemctl("reset-failed", UNIT_NAME), may_fail=True),
     )
 
 
-def described(step: Step) -> Iterator[str]:
+def describe_step(step: InstallStep) -> Iterator[str]:
     """What a step does, for people; the text of a file too, unless it is a secret."""
     match step:
         case MakeFolder(path, mode):
@@ -92,5 +94,5 @@ def described(step: Step) -> Iterator[str]:
                 yield from (f"    {line}".rstrip() for line in text.splitlines())
         case RemoveFile(path):
             yield f"rm -f {shlex.quote(str(path))}"
-        case Call(words):
+        case RunCommand(words):
             yield shlex.join(words)

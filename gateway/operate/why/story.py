@@ -4,33 +4,33 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from gateway.inbound import decisions
-from gateway.inbound.decisions import Decision
+from gateway.inbound.decisions import InboxDecision
 from gateway.inbound.reader import read_event
-from gateway.operate.why.facts import Way
+from gateway.operate.why.facts import MessageReport
 from platforms.core.contract import InboundDelete, InboundEdit
-from sessions.records import InboxEntry, Item, ItemState
+from sessions.records import InboxEntry, ItemState, OutboxItem
 
 
-def headline(way: Way) -> str:
+def headline(report: MessageReport) -> str:
     """Say which message this is."""
-    entry = way.entry
+    entry = report.entry
     return f"{_kind(entry)} {entry.event} of {entry.key}"
 
 
 def _kind(entry: InboxEntry) -> str:
-    decision = decisions.read(entry.decision)
+    decision = decisions.read_decision(entry.decision)
     match decision:
-        case Decision.EDIT:
+        case InboxDecision.EDIT:
             return "edit"
-        case Decision.DELETE:
+        case InboxDecision.DELETE:
             return "deletion"
-        case Decision.BUTTON:
+        case InboxDecision.BUTTON:
             return "button"
-        case Decision.UNKNOWN_COMMAND:
+        case InboxDecision.UNKNOWN_COMMAND:
             return "unknown command"
-        case Decision.NOT_ADDRESSED | Decision.BOT | Decision.NOT_ALLOWED:
+        case InboxDecision.NOT_ADDRESSED | InboxDecision.BOT | InboxDecision.NOT_ALLOWED:
             return "message"
-        case Decision.STALE | Decision.TOO_MANY | Decision.BEFORE_RESTORE:
+        case InboxDecision.STALE | InboxDecision.TOO_MANY | InboxDecision.BEFORE_RESTORE:
             return "message"
         case None:
             return f"command /{entry.decision}" if is_command(entry) else "message"
@@ -40,19 +40,19 @@ def _kind(entry: InboxEntry) -> str:
 
 def is_command(entry: InboxEntry) -> bool:
     """Whether it was a command: its decision is neither a role nor one of the others."""
-    return bool(entry.decision) and entry.decision not in {*decisions.ROLES, *Decision}
+    return bool(entry.decision) and entry.decision not in {*decisions.ROLE_NAMES, *InboxDecision}
 
 
-def steps(way: Way) -> list[tuple[int, str]]:
+def timeline(report: MessageReport) -> list[tuple[int, str]]:
     """Tell what happened, each with its moment, in order."""
-    return sorted(_steps(way), key=lambda step: step[0])
+    return sorted(_timeline(report), key=lambda step: step[0])
 
 
-def _steps(way: Way) -> Iterator[tuple[int, str]]:
-    entry, turn, around = way.entry, way.traced.turn, way.around
+def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
+    entry, turn, around = report.entry, report.trace.turn, report.around
     decision = f" (decision: {entry.decision})" if entry.decision else ""
     yield entry.received_at, f"received and stored as {entry.id}{decision}"
-    yield from _corrections(way)
+    yield from _corrections(report)
     if turn:
         if turn.started_at < entry.received_at:
             yield entry.received_at, f"given to turn {turn.id}, which was running, to steer it"
@@ -67,25 +67,25 @@ def _steps(way: Way) -> Iterator[tuple[int, str]]:
             cause = f": {turn.cause}" if turn.cause else ""
             tries = f"{turn.attempts} request{'' if turn.attempts == 1 else 's'} to the model"
             yield turn.finished_at, f"turn {turn.state.value}, {tries}{cause}"
-    for item in way.traced.items:
+    for item in report.trace.items:
         yield item.created_at, f"{item.kind} {item.id} written"
         if item.settled_at is not None:
-            yield item.settled_at, f"{item.kind} {_settled(item)}"
+            yield item.settled_at, f"{item.kind} {_delivery_result(item)}"
     if entry.settled_at is not None and not (turn and turn.finished_at == entry.settled_at):
         yield entry.settled_at, "settled"
 
 
-def _settled(item: Item) -> str:
+def _delivery_result(item: OutboxItem) -> str:
     tries = f" after {item.tries} tries" if item.tries > 1 else ""
     if item.state is ItemState.SENT:
         return f"sent{tries}"
     return f"given up{tries}: {item.error or 'no cause is known'}"
 
 
-def _corrections(way: Way) -> Iterator[tuple[int, str]]:
+def _corrections(report: MessageReport) -> Iterator[tuple[int, str]]:
     """What its author changed of it later, and whether that came in time."""
-    entry, turn = way.entry, way.traced.turn
-    for row in reversed(way.around.corrections):
+    entry, turn = report.entry, report.trace.turn
+    for row in reversed(report.around.corrections):
         event = read_event(row) if row.payload else None
         if not isinstance(event, InboundEdit | InboundDelete) or event.message != entry.event:
             continue

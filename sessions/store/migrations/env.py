@@ -2,10 +2,10 @@
 
 from alembic import context
 
-from sessions.store.schema import complete, metadata
+from sessions.store.schema import metadata, set_partial_indexes
 
 connection = context.config.attributes["connection"]
-complete(connection.dialect)
+set_partial_indexes(connection.dialect)
 context.configure(
     connection=connection,
     target_metadata=metadata,

@@ -6,16 +6,16 @@ from sqlalchemy.engine import Connection
 
 from sessions.records import Approval, ApprovalState
 from sessions.store import schema
-from sessions.store.queries.rows import APPROVAL, read_approval
+from sessions.store.queries.rows import APPROVAL_COLUMNS, read_approval
 from sessions.store.statements import state_is
 
-_BY_ID = sa.select(*APPROVAL).where(schema.approvals.c.id == given("approval"))
-_OPEN = sa.select(*APPROVAL).where(state_is(schema.approvals.c.state, ApprovalState.OPEN))
+_BY_ID = sa.select(*APPROVAL_COLUMNS).where(schema.approvals.c.id == given("approval"))
+_OPEN = sa.select(*APPROVAL_COLUMNS).where(state_is(schema.approvals.c.state, ApprovalState.OPEN))
 _OPEN_OF_KEY = _OPEN.where(schema.approvals.c.key == given("key")).order_by(
     schema.approvals.c.asked_at, schema.approvals.c.id
 )
 _ALLOWED = (
-    sa.select(*APPROVAL)
+    sa.select(*APPROVAL_COLUMNS)
     .where(
         schema.approvals.c.session_id == given("session"),
         schema.approvals.c.asked_at >= given("since"),
@@ -28,13 +28,13 @@ _ALLOWED = (
 )
 
 
-def approval(connection: Connection, id_: str) -> Approval | None:
+def find_approval(connection: Connection, id_: str) -> Approval | None:
     """Find a question."""
     row = connection.execute(_BY_ID, {"approval": id_}).first()
     return read_approval(row) if row else None
 
 
-def unanswered(connection: Connection, key: str | None) -> tuple[Approval, ...]:
+def open_approvals(connection: Connection, key: str | None) -> tuple[Approval, ...]:
     """List the open questions, all or those of a conversation, the oldest first."""
     if key is not None:
         return tuple(map(read_approval, connection.execute(_OPEN_OF_KEY, {"key": key})))
@@ -42,7 +42,7 @@ def unanswered(connection: Connection, key: str | None) -> tuple[Approval, ...]:
     return tuple(sorted(found, key=lambda each: (each.asked_at, each.id)))
 
 
-def allowed(
+def allowed_approval(
     connection: Connection, session_id: str, tool: str, arguments: str, since: int
 ) -> Approval | None:
     """Find the newest permission for exactly this call that was not used."""

@@ -6,18 +6,18 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
 
-from sessions.records import Budget
+from sessions.records import BudgetUsage
 from sessions.store.schema import budgets
 
-_SPENT = sa.select(
+_USAGE = sa.select(
     budgets.c.tokens, budgets.c.cost, budgets.c.held_tokens, budgets.c.held_cost
 ).where(budgets.c.day == given("day"), budgets.c.scope == given("scope"))
 
 
-def spent(connection: Connection, day: str, scopes: Collection[str]) -> dict[str, Budget]:
+def read_usage(connection: Connection, day: str, scopes: Collection[str]) -> dict[str, BudgetUsage]:
     """Look at a few budgets, one by one along the key."""
     found = {}
     for scope in scopes:
-        row = connection.execute(_SPENT, {"day": day, "scope": scope}).first()
-        found[scope] = Budget(*row) if row else Budget()
+        row = connection.execute(_USAGE, {"day": day, "scope": scope}).first()
+        found[scope] = BudgetUsage(*row) if row else BudgetUsage()
     return found

@@ -3,28 +3,30 @@
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from sessions.records import Census, InboxState, ItemState, SessionState
+from sessions.records import InboxState, ItemState, SessionState, StoreCounts
 from sessions.store.schema import inbox, outbox, sessions
 from sessions.store.statements import state_is
 
 
-def _number(table: sa.Table, *states: str) -> sa.Select[int]:
+def _count_rows(table: sa.Table, *states: str) -> sa.Select[int]:
     found = sa.select(sa.func.count()).select_from(table)
     return found.where(state_is(table.c.state, *states)) if states else found
 
 
 # All but the first are counted along an index that holds only such rows.
-_CENSUS = sa.select(
-    _number(sessions).scalar_subquery(),
-    _number(sessions, SessionState.ACTIVE).scalar_subquery(),
-    _number(sessions, SessionState.SUSPENDED).scalar_subquery(),
-    _number(inbox, InboxState.WAITING).scalar_subquery(),
-    _number(inbox, InboxState.HELD).scalar_subquery(),
-    _number(outbox, ItemState.PENDING, ItemState.ATTEMPTING, ItemState.UNKNOWN).scalar_subquery(),
+_COUNTS = sa.select(
+    _count_rows(sessions).scalar_subquery(),
+    _count_rows(sessions, SessionState.ACTIVE).scalar_subquery(),
+    _count_rows(sessions, SessionState.SUSPENDED).scalar_subquery(),
+    _count_rows(inbox, InboxState.WAITING).scalar_subquery(),
+    _count_rows(inbox, InboxState.HELD).scalar_subquery(),
+    _count_rows(
+        outbox, ItemState.PENDING, ItemState.ATTEMPTING, ItemState.UNKNOWN
+    ).scalar_subquery(),
 )
 
 
-def taken(connection: Connection) -> Census:
+def count_records(connection: Connection) -> StoreCounts:
     """Count everything at one moment."""
-    everything, active, suspended, waiting, held, to_show = connection.execute(_CENSUS).one()
-    return Census(active, suspended, everything - active - suspended, waiting, held, to_show)
+    everything, active, suspended, waiting, held, to_show = connection.execute(_COUNTS).one()
+    return StoreCounts(active, suspended, everything - active - suspended, waiting, held, to_show)

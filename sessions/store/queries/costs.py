@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
 
-from sessions.records import Spent
+from sessions.records import UsageTotals
 from sessions.store.schema import attempts, sessions, turns
 
 # A turn has the key of its session, and by that there is an index.
@@ -19,11 +19,11 @@ _FILTERS: dict[str, sa.ColumnElement[bool]] = {
     "person": turns.c.person == given("person"),
     "since": turns.c.started_at >= given("since"),
 }
-_UNPRICED = attempts.c.cost.is_(None) & (attempts.c.input_tokens + attempts.c.output_tokens > 0)
+_IS_UNPRICED = attempts.c.cost.is_(None) & (attempts.c.input_tokens + attempts.c.output_tokens > 0)
 
 
 @functools.cache
-def question(names: frozenset[str]) -> sa.Select[Any]:
+def usage_query(filters: frozenset[str]) -> sa.Select[Any]:
     """Ask for the sums over all requests that fit what these names will be given."""
     numbers = (attempts.c.input_tokens, attempts.c.output_tokens, attempts.c.cached_tokens)
     return (
@@ -31,16 +31,16 @@ def question(names: frozenset[str]) -> sa.Select[Any]:
             *(sa.func.coalesce(sa.func.sum(number), 0) for number in numbers),
             sa.func.sum(attempts.c.cost),
             sa.func.count(),
-            sa.func.count(sa.case((_UNPRICED, 1))),
+            sa.func.count(sa.case((_IS_UNPRICED, 1))),
         )
         .select_from(turns)
         .join(attempts, attempts.c.turn_id == turns.c.id)
-        .where(*(_FILTERS[name] for name in sorted(names)))
+        .where(*(_FILTERS[name] for name in sorted(filters)))
     )
 
 
-def spent(connection: Connection, only: dict[str, str | int]) -> Spent:
+def sum_usage(connection: Connection, filters: dict[str, str | int]) -> UsageTotals:
     """Sum up what was used; `only`: by names of the filters."""
-    row = connection.execute(question(frozenset(only)), only).one()
+    row = connection.execute(usage_query(frozenset(filters)), filters).one()
     used, made, cached, cost, requests, unpriced = row
-    return Spent(int(used), int(made), int(cached), cost, requests, unpriced)
+    return UsageTotals(int(used), int(made), int(cached), cost, requests, unpriced)

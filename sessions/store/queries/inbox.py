@@ -8,10 +8,10 @@ from sqlalchemy.engine import Connection
 
 from sessions.records import InboxEntry, InboxState
 from sessions.store import schema
-from sessions.store.queries.rows import ENTRY, LIMIT, both_ways, read_entry
+from sessions.store.queries.rows import ENTRY_COLUMNS, LIMIT, forward_and_newest, read_entry
 from sessions.store.statements import state_is
 
-_ENTRIES = sa.select(*ENTRY).order_by(schema.inbox.c.seq)
+_ENTRIES = sa.select(*ENTRY_COLUMNS).order_by(schema.inbox.c.seq)
 _WAITING = _ENTRIES.where(
     schema.inbox.c.key == given("key"), state_is(schema.inbox.c.state, InboxState.WAITING)
 )
@@ -28,17 +28,17 @@ _held = (
 _HELD = _ENTRIES.where(*_held)
 _COUNT_HELD = sa.select(sa.func.count()).select_from(schema.inbox).where(*_held)
 _TURN_INBOX = _ENTRIES.where(schema.inbox.c.turn_id == given("turn"))
-_ENTRY_BY_EVENT = sa.select(*ENTRY).where(
+_ENTRY_BY_EVENT = sa.select(*ENTRY_COLUMNS).where(
     schema.inbox.c.source == given("source"), schema.inbox.c.event == given("event")
 )
-_ENTRY_BY_ID = sa.select(*ENTRY).where(schema.inbox.c.id == given("entry"))
-_said = (schema.inbox.c.address == given("address"), schema.inbox.c.payload.is_not(None))
-_SAID = both_ways(ENTRY, _said, schema.inbox.c.seq)
-_SAID_PLACES = both_ways((schema.inbox.c.seq,), _said, schema.inbox.c.seq)
-_ENTRY_AT = sa.select(*ENTRY).where(schema.inbox.c.seq == given("seq"))
+_ENTRY_BY_ID = sa.select(*ENTRY_COLUMNS).where(schema.inbox.c.id == given("entry"))
+_with_text = (schema.inbox.c.address == given("address"), schema.inbox.c.payload.is_not(None))
+_MESSAGES_OF_CHAT = forward_and_newest(ENTRY_COLUMNS, _with_text, schema.inbox.c.seq)
+_MESSAGE_SEQS = forward_and_newest((schema.inbox.c.seq,), _with_text, schema.inbox.c.seq)
+_ENTRY_AT = sa.select(*ENTRY_COLUMNS).where(schema.inbox.c.seq == given("seq"))
 _text = given("text", type_=schema.inbox.c.event.type)
-_ABOUT = (
-    sa.select(*ENTRY)
+_ENTRIES_ABOUT = (
+    sa.select(*ENTRY_COLUMNS)
     .where(
         sa.or_(
             schema.inbox.c.key == _text,
@@ -54,7 +54,7 @@ _ABOUT = (
     .order_by(schema.inbox.c.seq.desc())
     .limit(LIMIT)
 )
-_ABOUT_OPEN = _ABOUT.where(
+_OPEN_ENTRIES_ABOUT = _ENTRIES_ABOUT.where(
     state_is(
         schema.inbox.c.state,
         InboxState.WAITING,
@@ -63,10 +63,10 @@ _ABOUT_OPEN = _ABOUT.where(
         InboxState.HELD,
     )
 )
-MOST_OPEN = 100
+MAX_OPEN_ENTRIES = 100
 """What waits is told of however much came after it, up to this number."""
 _NEWEST = (
-    sa.select(*ENTRY)
+    sa.select(*ENTRY_COLUMNS)
     .where(
         sa.or_(*(schema.inbox.c.key.startswith(given(name)) for name in ("plain", "of_account"))),
         sa.or_(
@@ -77,7 +77,7 @@ _NEWEST = (
     .limit(LIMIT)
 )
 _CORRECTIONS = (
-    sa.select(*ENTRY)
+    sa.select(*ENTRY_COLUMNS)
     .where(
         schema.inbox.c.source == given("source"),
         schema.inbox.c.decision.in_(given("decisions", expanding=True)),
@@ -88,7 +88,7 @@ _CORRECTIONS = (
 )
 
 
-def waiting(connection: Connection, key: str) -> tuple[InboxEntry, ...]:
+def waiting_entries(connection: Connection, key: str) -> tuple[InboxEntry, ...]:
     """List what waits to be answered in a conversation."""
     return tuple(map(read_entry, connection.execute(_WAITING, {"key": key})))
 
@@ -98,30 +98,32 @@ def count_held(connection: Connection, session_id: str) -> int:
     return connection.scalar(_COUNT_HELD, {"session": session_id}) or 0
 
 
-def said(connection: Connection, address: str, after: int, limit: int) -> tuple[InboxEntry, ...]:
+def messages_of_chat(
+    connection: Connection, address: str, after: int, limit: int
+) -> tuple[InboxEntry, ...]:
     """List what was said in a chat after a number, the first of it; after 0, the newest."""
     found = {"address": address, "after": after, "limit": limit}
-    return tuple(map(read_entry, connection.execute(_SAID[after == 0], found)))
+    return tuple(map(read_entry, connection.execute(_MESSAGES_OF_CHAT[after == 0], found)))
 
 
-def places_said(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
+def message_seqs(connection: Connection, address: str, after: int, limit: int) -> tuple[int, ...]:
     """List the numbers of what `said` gives, without a look at the texts."""
     found = {"address": address, "after": after, "limit": limit}
-    return tuple(connection.scalars(_SAID_PLACES[after == 0], found))
+    return tuple(connection.scalars(_MESSAGE_SEQS[after == 0], found))
 
 
-def at(connection: Connection, seq: int) -> tuple[InboxEntry, ...]:
+def entry_at(connection: Connection, seq: int) -> tuple[InboxEntry, ...]:
     """Read what has this number."""
     return tuple(map(read_entry, connection.execute(_ENTRY_AT, {"seq": seq})))
 
 
-def about(connection: Connection, text: str, limit: int) -> tuple[InboxEntry, ...]:
+def entries_about(connection: Connection, text: str, limit: int) -> tuple[InboxEntry, ...]:
     """List what was received lately by a key, an address or an id, and all of it that is open."""
     found = {"text": text, "inside": f"{text}:", "behind": f"{text};"}
-    lately = connection.execute(_ABOUT, found | {"limit": limit})
+    lately = connection.execute(_ENTRIES_ABOUT, found | {"limit": limit})
     rows = {entry.seq: entry for entry in map(read_entry, lately)}
     if len(rows) == limit:
-        still = connection.execute(_ABOUT_OPEN, found | {"limit": MOST_OPEN})
+        still = connection.execute(_OPEN_ENTRIES_ABOUT, found | {"limit": MAX_OPEN_ENTRIES})
         rows |= {entry.seq: entry for entry in map(read_entry, still)}
     return tuple(rows[seq] for seq in sorted(rows, reverse=True))
 
@@ -131,45 +133,45 @@ def waiting_keys(connection: Connection) -> tuple[str, ...]:
     return tuple(connection.scalars(_WAITING_KEYS))
 
 
-def commands(connection: Connection) -> tuple[InboxEntry, ...]:
+def pending_commands(connection: Connection) -> tuple[InboxEntry, ...]:
     """List what waits to be carried out."""
     return tuple(map(read_entry, connection.execute(_COMMANDS)))
 
 
-def held(connection: Connection, session_id: str) -> tuple[InboxEntry, ...]:
+def held_entries(connection: Connection, session_id: str) -> tuple[InboxEntry, ...]:
     """List what a suspended session keeps."""
     return tuple(map(read_entry, connection.execute(_HELD, {"session": session_id})))
 
 
-def of_turn(connection: Connection, turn_id: str) -> tuple[InboxEntry, ...]:
+def entries_of_turn(connection: Connection, turn_id: str) -> tuple[InboxEntry, ...]:
     """List what a turn answers."""
     return tuple(map(read_entry, connection.execute(_TURN_INBOX, {"turn": turn_id})))
 
 
-def entry(connection: Connection, source: str, event: str) -> InboxEntry | None:
+def find_entry(connection: Connection, source: str, event: str) -> InboxEntry | None:
     """Find something received."""
     row = connection.execute(_ENTRY_BY_EVENT, {"source": source, "event": event}).first()
     return read_entry(row) if row else None
 
 
-def received(connection: Connection, id_: str) -> InboxEntry | None:
+def find_entry_by_id(connection: Connection, id_: str) -> InboxEntry | None:
     """Find something received by its id here."""
     row = connection.execute(_ENTRY_BY_ID, {"entry": id_}).first()
     return read_entry(row) if row else None
 
 
-def newest(
-    connection: Connection, platform: str, limit: int, *, ignored: bool
+def newest_entries(
+    connection: Connection, platform: str, limit: int, *, ignored_only: bool
 ) -> tuple[InboxEntry, ...]:
     """List what came from a platform last; `ignored`: only what was."""
-    found = {"plain": f"{platform}:", "of_account": f"{platform}@", "every": not ignored}
+    found = {"plain": f"{platform}:", "of_account": f"{platform}@", "every": not ignored_only}
     return tuple(map(read_entry, connection.execute(_NEWEST, found | {"limit": limit})))
 
 
-def corrections(
-    connection: Connection, known: InboxEntry, decisions: Collection[str], limit: int
+def find_corrections(
+    connection: Connection, entry: InboxEntry, decisions: Collection[str], limit: int
 ) -> tuple[InboxEntry, ...]:
     """List what came from the same source later and was decided so, the newest first."""
-    found = {"source": known.source, "after": known.seq, "limit": limit}
+    found = {"source": entry.source, "after": entry.seq, "limit": limit}
     rows = connection.execute(_CORRECTIONS, found | {"decisions": list(decisions)})
     return tuple(map(read_entry, rows))

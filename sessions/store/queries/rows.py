@@ -14,10 +14,10 @@ from sessions.records import (
     Attempt,
     InboxEntry,
     InboxState,
-    Item,
     ItemState,
-    Reason,
+    OutboxItem,
     Session,
+    SessionReason,
     SessionState,
     ToolRun,
     Turn,
@@ -26,7 +26,10 @@ from sessions.records import (
 from sessions.store import schema
 
 _SESSION_STATES = {state.value: state for state in SessionState}
-_REASONS: dict[str | None, Reason | None] = {None: None, **{r.value: r for r in Reason}}
+_REASONS: dict[str | None, SessionReason | None] = {
+    None: None,
+    **{r.value: r for r in SessionReason},
+}
 _INBOX_STATES = {state.value: state for state in InboxState}
 _TURN_STATES = {state.value: state for state in TurnState}
 _APPROVAL_STATES = {state.value: state for state in ApprovalState}
@@ -34,7 +37,7 @@ _ITEM_STATES = {state.value: state for state in ItemState}
 
 R = TypeVar("R")
 
-EVERYTHING = 2**62
+NO_LIMIT = 2**62
 """A limit that limits nothing; then one statement serves both."""
 LIMIT = given("limit", type_=sa.BigInteger())
 
@@ -44,16 +47,16 @@ def _columns(table: sa.Table, record: type[msgspec.Struct]) -> list[sa.Column[An
     return [table.c[name] for name in record.__struct_fields__]
 
 
-SESSION = _columns(schema.sessions, Session)
-ENTRY = _columns(schema.inbox, InboxEntry)
-TURN = _columns(schema.turns, Turn)
-ATTEMPT = _columns(schema.attempts, Attempt)
-RUN = _columns(schema.tool_runs, ToolRun)
-APPROVAL = _columns(schema.approvals, Approval)
-ITEM = _columns(schema.outbox, Item)
+SESSION_COLUMNS = _columns(schema.sessions, Session)
+ENTRY_COLUMNS = _columns(schema.inbox, InboxEntry)
+TURN_COLUMNS = _columns(schema.turns, Turn)
+ATTEMPT_COLUMNS = _columns(schema.attempts, Attempt)
+TOOL_RUN_COLUMNS = _columns(schema.tool_runs, ToolRun)
+APPROVAL_COLUMNS = _columns(schema.approvals, Approval)
+ITEM_COLUMNS = _columns(schema.outbox, OutboxItem)
 
 
-def _reader(
+def _record_reader(
     record: Callable[..., R], states: Mapping[str, enum.StrEnum], at: int
 ) -> Callable[[Sequence[Any]], R]:
     """How a row becomes a record whose field number `at` is a state."""
@@ -80,13 +83,13 @@ def read_session(row: Sequence[Any]) -> Session:
     )
 
 
-read_entry = _reader(InboxEntry, _INBOX_STATES, 5)
-read_turn = _reader(Turn, _TURN_STATES, 4)
-read_approval = _reader(Approval, _APPROVAL_STATES, 12)
-read_item = _reader(Item, _ITEM_STATES, 3)
+read_entry = _record_reader(InboxEntry, _INBOX_STATES, 5)
+read_turn = _record_reader(Turn, _TURN_STATES, 4)
+read_approval = _record_reader(Approval, _APPROVAL_STATES, 12)
+read_item = _record_reader(OutboxItem, _ITEM_STATES, 3)
 
 
-def both_ways(
+def forward_and_newest(
     columns: Iterable[sa.Column[Any]], where: Iterable[Any], seq: sa.Column[int]
 ) -> tuple[sa.Select[Any], sa.Select[Any]]:
     """Write a question for the first rows after a number, and one for the newest rows."""

@@ -8,23 +8,23 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam as given
 from sqlalchemy.engine import Connection
 
-from sessions.records import Message, Reason, Session, SessionState
+from sessions.records import Message, Session, SessionReason, SessionState
 from sessions.store import schema
-from sessions.store.queries.rows import EVERYTHING, LIMIT, SESSION, read_session
+from sessions.store.queries.rows import LIMIT, NO_LIMIT, SESSION_COLUMNS, read_session
 from sessions.store.statements import state_is
 
-_SESSIONS = sa.select(*SESSION).order_by(schema.sessions.c.id.desc()).limit(LIMIT)
-_SESSION_BY_ID = sa.select(*SESSION).where(schema.sessions.c.id == given("session"))
-_SESSIONS_BY_START = _SESSIONS.where(
+_SESSIONS = sa.select(*SESSION_COLUMNS).order_by(schema.sessions.c.id.desc()).limit(LIMIT)
+_SESSION_BY_ID = sa.select(*SESSION_COLUMNS).where(schema.sessions.c.id == given("session"))
+_SESSIONS_BY_PREFIX = _SESSIONS.where(
     schema.sessions.c.id >= given("start"),
     schema.sessions.c.id < given("end", type_=schema.sessions.c.id.type),
 )
 _SESSIONS_OF_KEY = _SESSIONS.where(schema.sessions.c.key == given("key"))
-_ACTIVE = sa.select(*SESSION).where(
+_ACTIVE = sa.select(*SESSION_COLUMNS).where(
     schema.sessions.c.key == given("key"), state_is(schema.sessions.c.state, SessionState.ACTIVE)
 )
 _SUSPENDED = (
-    sa.select(*SESSION)
+    sa.select(*SESSION_COLUMNS)
     .where(
         schema.sessions.c.key == given("key"),
         state_is(schema.sessions.c.state, SessionState.SUSPENDED),
@@ -50,7 +50,9 @@ _newest_of_chat = (
         )
         .label("place"),
     )
-    .where(_OF_PLATFORM, sa.func.coalesce(schema.sessions.c.reason, "") != Reason.DELETED.value)
+    .where(
+        _OF_PLATFORM, sa.func.coalesce(schema.sessions.c.reason, "") != SessionReason.DELETED.value
+    )
     .subquery()
 )
 _CHATS = (
@@ -61,37 +63,37 @@ _CHATS = (
 )
 
 
-def session(connection: Connection, id_: str) -> Session | None:
+def find_session(connection: Connection, id_: str) -> Session | None:
     """Find a session."""
     row = connection.execute(_SESSION_BY_ID, {"session": id_}).first()
     return read_session(row) if row else None
 
 
-def meant(connection: Connection, text: str, key: str | None) -> tuple[Session, ...]:
+def find_by_prefix(connection: Connection, prefix: str, key: str | None) -> tuple[Session, ...]:
     """Find a session by its id, or those whose ids begin so; two are too many already."""
-    exact = session(connection, text)
+    exact = find_session(connection, prefix)
     if exact:
         return (exact,) if key in {None, exact.key} else ()
-    bounds = {"start": text, "end": f"{text}\U0010ffff", "limit": EVERYTHING if key else 2}
-    found = tuple(map(read_session, connection.execute(_SESSIONS_BY_START, bounds)))
+    bounds = {"start": prefix, "end": f"{prefix}\U0010ffff", "limit": NO_LIMIT if key else 2}
+    found = tuple(map(read_session, connection.execute(_SESSIONS_BY_PREFIX, bounds)))
     return tuple(each for each in found if key in {None, each.key})
 
 
-def listed(
+def list_sessions(
     connection: Connection, key: str | None, platform: str | None, limit: int | None
 ) -> tuple[Session, ...]:
     """List sessions, the newest first."""
-    most: dict[str, Any] = {"limit": EVERYTHING if limit is None else limit}
+    most: dict[str, Any] = {"limit": NO_LIMIT if limit is None else limit}
     if key is not None:
         found = connection.execute(_SESSIONS_OF_KEY, most | {"key": key})
     elif platform is not None:
-        found = connection.execute(_SESSIONS_OF_PLATFORM, most | _platform(platform))
+        found = connection.execute(_SESSIONS_OF_PLATFORM, most | _platform_bounds(platform))
     else:
         found = connection.execute(_SESSIONS, most)
     return tuple(map(read_session, found))
 
 
-def _platform(name: str) -> dict[str, str]:
+def _platform_bounds(name: str) -> dict[str, str]:
     def after(sign: str) -> str:
         return chr(ord(sign) + 1)
 
@@ -103,21 +105,21 @@ def _platform(name: str) -> dict[str, str]:
     }
 
 
-def chats(
+def list_chats(
     connection: Connection, platform: str, limit: int
 ) -> tuple[tuple[str, str | None, int], ...]:
     """List the chats of a platform, the last used first: address, title, when."""
-    found = connection.execute(_CHATS, {"limit": limit, **_platform(platform)})
+    found = connection.execute(_CHATS, {"limit": limit, **_platform_bounds(platform)})
     return tuple((address, title, updated_at) for address, title, updated_at in found)
 
 
-def active(connection: Connection, key: str) -> Session | None:
+def active_session(connection: Connection, key: str) -> Session | None:
     """Find the active session of a conversation."""
     row = connection.execute(_ACTIVE, {"key": key}).first()
     return read_session(row) if row else None
 
 
-def suspended(connection: Connection, key: str) -> Session | None:
+def last_suspended_session(connection: Connection, key: str) -> Session | None:
     """Find the session of a conversation that was suspended last."""
     row = connection.execute(_SUSPENDED, {"key": key}).first()
     return read_session(row) if row else None
@@ -162,29 +164,31 @@ _BEHIND_SUMMARY = (
 # SQLite joins them in a fraction of the time in which a thousand rows become a thousand objects. It
 # keeps the order of what an aggregate is made of; PostgreSQL does not promise that, and hands out
 # rows more quickly.
-_JOINED = sa.select(sa.func.group_concat(_BEHIND_SUMMARY.subquery().c.body, ","))
+_BEHIND_SUMMARY_AS_JSON = sa.select(sa.func.group_concat(_BEHIND_SUMMARY.subquery().c.body, ","))
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
 
 
-def history(connection: Connection, session_id: str, limit: int | None) -> tuple[Message, ...]:
+def read_history(connection: Connection, session_id: str, limit: int | None) -> tuple[Message, ...]:
     """Read the newest rows of a session's history, in order."""
-    most = EVERYTHING if limit is None else limit
+    most = NO_LIMIT if limit is None else limit
     rows = connection.scalars(_HISTORY, {"session": session_id, "limit": most}).all()
     return _decode(reversed(rows))
 
 
-def up_to(connection: Connection, session_id: str, turn_id: str) -> tuple[Message, ...]:
+def read_history_up_to(
+    connection: Connection, session_id: str, turn_id: str
+) -> tuple[Message, ...]:
     """Read a session's history as it stood at the end of a turn, in order."""
     rows = connection.scalars(_UP_TO_TURN, {"session": session_id, "turn": turn_id})
     return _decode(rows.all())
 
 
-def context(connection: Connection, session_id: str) -> tuple[str, tuple[Message, ...]]:
+def read_context(connection: Connection, session_id: str) -> tuple[str, tuple[Message, ...]]:
     """Read what a model is to see: the summary of the oldest rows, and the rows behind it."""
     summary, mark = connection.execute(_SUMMARY, {"session": session_id}).first() or ("", 0)
     found = {"session": session_id, "mark": mark}
     if connection.dialect.name == "sqlite":
-        return summary, _decode((connection.scalar(_JOINED, found) or "",))
+        return summary, _decode((connection.scalar(_BEHIND_SUMMARY_AS_JSON, found) or "",))
     rows = connection.scalars(_BEHIND_SUMMARY, found)
     return summary, _decode(rows.all())  # all at once: one by one takes three times as long
 

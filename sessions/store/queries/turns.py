@@ -8,40 +8,40 @@ from sqlalchemy.engine import Connection
 
 from sessions.records import Attempt, ToolRun, Turn, TurnState
 from sessions.store import schema
-from sessions.store.queries.rows import ATTEMPT, RUN, TURN, read_turn
+from sessions.store.queries.rows import ATTEMPT_COLUMNS, TOOL_RUN_COLUMNS, TURN_COLUMNS, read_turn
 from sessions.store.statements import state_is
 
-_TURN_BY_ID = sa.select(*TURN).where(schema.turns.c.id == given("turn"))
+_TURN_BY_ID = sa.select(*TURN_COLUMNS).where(schema.turns.c.id == given("turn"))
 _TURNS = (
-    sa.select(*TURN)
+    sa.select(*TURN_COLUMNS)
     .where(schema.turns.c.session_id == given("session"))
     .order_by(schema.turns.c.id)
 )
 _LAST_TURN = (
-    sa.select(*TURN)
+    sa.select(*TURN_COLUMNS)
     .where(schema.turns.c.session_id == given("session"), schema.turns.c.taken_back == sa.false())
     .order_by(schema.turns.c.id.desc())
     .limit(1)
 )
 _RUNNING = (
-    sa.select(*TURN)
+    sa.select(*TURN_COLUMNS)
     .where(state_is(schema.turns.c.state, TurnState.RUNNING))
     .order_by(schema.turns.c.key, schema.turns.c.id)  # as in the index
 )
 _RUNNING_OF_KEY = _RUNNING.where(schema.turns.c.key == given("key"))
 _LAST_ATTEMPT = (
-    sa.select(*ATTEMPT)
+    sa.select(*ATTEMPT_COLUMNS)
     .where(schema.attempts.c.turn_id == given("turn"))
     .order_by(schema.attempts.c.number.desc())
     .limit(1)
 )
 _TOOL_RUNS = (
-    sa.select(*RUN)
+    sa.select(*TOOL_RUN_COLUMNS)
     .where(schema.tool_runs.c.turn_id == given("turn"))
     .order_by(schema.tool_runs.c.started_at, schema.tool_runs.c.call_id)
 )
 _RUNS_OF_CALL = (
-    sa.select(*RUN)
+    sa.select(*TOOL_RUN_COLUMNS)
     .join(schema.turns, schema.turns.c.id == schema.tool_runs.c.turn_id)
     .where(
         schema.turns.c.session_id == given("session"),
@@ -50,29 +50,29 @@ _RUNS_OF_CALL = (
 )
 
 
-def turn(connection: Connection, id_: str) -> Turn | None:
+def find_turn(connection: Connection, id_: str) -> Turn | None:
     """Find a turn."""
     row = connection.execute(_TURN_BY_ID, {"turn": id_}).first()
     return read_turn(row) if row else None
 
 
-def of_session(connection: Connection, session_id: str) -> tuple[Turn, ...]:
+def turns_of_session(connection: Connection, session_id: str) -> tuple[Turn, ...]:
     """List the turns of a session, the oldest first, also those taken back."""
     return tuple(map(read_turn, connection.execute(_TURNS, {"session": session_id})))
 
 
-def last(connection: Connection, session_id: str) -> Turn | None:
+def last_turn(connection: Connection, session_id: str) -> Turn | None:
     """Find the newest turn of a session that was not taken back."""
     row = connection.execute(_LAST_TURN, {"session": session_id}).first()
     return read_turn(row) if row else None
 
 
-def running_of(connection: Connection, key: str) -> tuple[Turn, ...]:
+def running_turns_of(connection: Connection, key: str) -> tuple[Turn, ...]:
     """List those of a conversation; it should be one at most."""
     return tuple(map(read_turn, connection.execute(_RUNNING_OF_KEY, {"key": key})))
 
 
-def running(connection: Connection) -> tuple[Turn, ...]:
+def running_turns(connection: Connection) -> tuple[Turn, ...]:
     """List the turns that are under way, or were when the process died."""
     return tuple(map(read_turn, connection.execute(_RUNNING)))
 
@@ -83,12 +83,12 @@ def last_attempt(connection: Connection, turn_id: str) -> Attempt | None:
     return Attempt(*row) if row else None
 
 
-def tools(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
+def tool_runs(connection: Connection, turn_id: str) -> tuple[ToolRun, ...]:
     """List the tools a turn has started."""
     return tuple(ToolRun(*row) for row in connection.execute(_TOOL_RUNS, {"turn": turn_id}))
 
 
-def tools_of(
+def tool_runs_of_calls(
     connection: Connection, session_id: str, calls: Collection[str]
 ) -> tuple[ToolRun, ...]:
     """List what was started of these calls, whichever turns of the session did."""

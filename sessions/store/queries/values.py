@@ -14,13 +14,13 @@ _VALUES = sa.select(schema.shelves.c.name, schema.shelves.c.value).where(
 )
 
 
-def value(connection: Connection, shelf: str, name: str) -> str | None:
+def read_value(connection: Connection, shelf: str, name: str) -> str | None:
     """Read a value."""
     found: str | None = connection.scalar(_VALUE, {"shelf": shelf, "name": name})
     return found
 
 
-def values(connection: Connection, shelf: str) -> dict[str, str]:
+def read_values(connection: Connection, shelf: str) -> dict[str, str]:
     """Read all values of a shelf."""
     found = connection.execute(_VALUES, {"shelf": shelf})
     return {name: value for name, value in found}  # noqa: C416 - rows are not quite pairs

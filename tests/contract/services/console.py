@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from platforms.console import SPEC, Answer, ConsoleAdapter, ConsoleConfig, Frame, Note, Screen
+from platforms.console import (
+    SPEC,
+    AnswerFrame,
+    ConsoleAdapter,
+    ConsoleConfig,
+    NoteFrame,
+    TerminalFrame,
+    TerminalScreen,
+)
 from platforms.core.contract import Adapter, PlatformSpec
 from platforms.core.errors import Unavailable
 from tests.contract.services.contract import Place, Seen
@@ -17,20 +25,20 @@ class _Terminal:
     """One conversation as it stands in a terminal."""
 
     def __init__(self) -> None:
-        self.screen: Screen | None = None
+        self.screen: TerminalScreen | None = None
         self.lines: dict[str, Seen] = {}
         self.fresh: set[str] = set()  # what was shown since the terminal was opened
         self._notes = 0
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: TerminalFrame) -> None:
         match frame:
-            case Answer():
+            case AnswerFrame():
                 goes_on = frame.item in self.fresh and not frame.anew
                 before = self.lines[frame.item].text if goes_on else ""
                 self.fresh.add(frame.item)
                 seen = Seen(before + frame.text, frame.item, passing=not frame.done)
                 self.lines[frame.item] = seen
-            case Note():
+            case NoteFrame():
                 self._notes += 1
                 self.lines[f"note {self._notes}"] = Seen(frame.text)
             case _:
@@ -87,7 +95,7 @@ class ConsoleService(LocalService):
         if screen is None:
             return False
         try:
-            await screen.say(text, name)
+            await screen.send(text, name)
         except Unavailable:
             return False
         return True

@@ -182,7 +182,7 @@ class TelegramService(Service):
 
 
 def _build(given: TelegramConfig, surroundings: Surroundings) -> Adapter:
-    return _Quick(given, surroundings, patience=5.0, joining=0.05)
+    return _Quick(given, surroundings, poll_seconds=5.0, join_scale=0.05)
 
 
 def _fault(trouble: Trouble, retry_after: int) -> Fault:

@@ -17,7 +17,7 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.runner import GatewayRunner
 from gateway.settings import GatewaySettings, HttpSettings, Settings
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 from sessions.values.secret import Secret
 from tests.e2e.page.hands import rows, send, words
 from tests.fakes.dialects.requests import last_user_text
@@ -105,7 +105,7 @@ async def working(home: Path, agent: AgentSettings) -> AsyncIterator[Workshop]:
             ),
             agent=agent,
         )
-        served = {name: spec for name, spec in specs().items() if name in {"web", "console"}}
+        served = {name: spec for name, spec in load_specs().items() if name in {"web", "console"}}
         shop.runner = GatewayRunner(settings, home, specs=served, tools=shop.tools())
         group.create_task(shop.runner.run())
         async with asyncio.timeout(10):
@@ -114,7 +114,7 @@ async def working(home: Path, agent: AgentSettings) -> AsyncIterator[Workshop]:
             yield shop
         finally:
             shop.runner.stopping.set()
-            shop.runner.hurry.set()
+            shop.runner.skip_drain.set()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

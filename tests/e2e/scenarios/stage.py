@@ -223,7 +223,7 @@ class Stage:
         async with asyncio.timeout(seconds):
             while True:
                 ended = [turn for turn in await self.turns(chat) if turn.state != TurnState.RUNNING]
-                if len(ended) >= turns and not await self._store.open_items():
+                if len(ended) >= turns and not await self._store.undelivered_items():
                     return ended[-1]
                 await asyncio.sleep(0.1)
 

@@ -19,7 +19,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 def begun(scene: Stage) -> int:
     """How often a turn of this gateway was noted to have its first text."""
-    figure = scene.house.runner._ledger.first_text
+    figure = scene.house.runner._metrics.first_text_seconds
     return sum(sum(counts) for _, counts, _ in figure.read())
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agent.providers.registry import ListsModels, build
-from gateway.config.values import Values
+from agent.providers.registry import SupportsListModels, build_provider
+from gateway.config.values import ConfigValues
 from gateway.observe.redact import Redactor
 from sessions.records import TurnState
 from sessions.values.secret import Secret
@@ -31,8 +31,8 @@ class KeyFile:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "key"
         self.path.write_text("sk-first\n")
-        values = Values({}, folder, lambda _value, _path: None)
-        self.secret = values.secret("file:key", ("model", "api_key"))
+        values = ConfigValues({}, folder, lambda _value, _path: None)
+        self.secret = values.read_secret("file:key", ("model", "api_key"))
 
     def becomes(self, scene: Stage, key: str, *, known: bool = True) -> None:
         """From now on the service takes this key only, and the file holds it, if it is `known`."""
@@ -75,7 +75,7 @@ async def test_a_key_that_was_exchanged_is_used_without_a_word_and_from_then_on(
         await scene.go("four")
         assert shown(scene)[-2:] == ["sk-second", "sk-third"]
         assert scene.told.ids == []
-        assert redactor.clean("sk-first sk-second sk-third") == "*** *** ***"
+        assert redactor.redact("sk-first sk-second sk-third") == "*** *** ***"
         await scene.check()
 
 
@@ -177,10 +177,10 @@ async def test_a_list_of_models_is_asked_for_with_the_new_key(
 ) -> None:
     async with ModelServer(ok, models=("one", "two")) as server:
         settings = msgspec.structs.replace(settings_for(protocol, server.url), api_key=key.secret)
-        provider = build(settings)
+        provider = build_provider(settings)
         server.key = "sk-second"
         key.path.write_text("sk-second\n")
-        assert isinstance(provider, ListsModels)
+        assert isinstance(provider, SupportsListModels)
         assert await provider.list_models() == ("one", "two")
         await provider.aclose()
 

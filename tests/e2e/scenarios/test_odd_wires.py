@@ -198,7 +198,7 @@ async def test_the_reason_may_come_with_the_last_words(tmp_path: Path) -> None:
     async with stage(tmp_path, "chat", script) as scene:
         turn = await scene.go()
         assert scene.shown() == ["all"]
-        spent = await scene._store.spent(turn_id=turn.id)
+        spent = await scene._store.usage_totals(turn_id=turn.id)
         assert (spent.input_tokens, spent.output_tokens) == (11, 3)
         await scene.check()
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.turns.answer import said
+from gateway.turns.answer import join_step_texts
 from sessions.records import Message, TurnState
 from tests.e2e.scenarios.stage import SCALED, Stage, stage
 from tests.fakes.cooperative import Answer, cooperative
@@ -96,7 +96,7 @@ async def check(scene: Stage, number: int) -> None:
     """The text once, the history as if nothing had happened."""
     chat, subject = f"chat-{number}", subject_of(number)
     answers = plan(subject, number)
-    assert scene.shown(chat) == [said(each.text for each in answers)]
+    assert scene.shown(chat) == [join_step_texts(each.text for each in answers)]
     rows = await scene.rows(chat)
     check_history(rows)
     assert rows[0] == Message("user", f"go {number}", sender=rows[0].sender)

@@ -28,7 +28,7 @@ async def test_a_clean_answer_is_shown_as_it_is(tmp_path: Path, protocol: Protoc
         assert await scene.history() == ["U:go", "A:Hello"]
         assert scene.told.ids == []
         assert len(scene.requests) == 1
-        spent = await scene._store.spent(turn_id=turn.id)
+        spent = await scene._store.usage_totals(turn_id=turn.id)
         assert (spent.input_tokens, spent.output_tokens) == (10, 5)
         await scene.check()
 
@@ -132,7 +132,7 @@ async def test_what_all_requests_of_an_answer_cost_is_summed(
     async with stage(tmp_path, protocol, *scripts) as scene:
         turn = await scene.go()
         assert turn.attempts == 2
-        spent = await scene._store.spent(turn_id=turn.id)
+        spent = await scene._store.usage_totals(turn_id=turn.id)
         assert (spent.input_tokens, spent.output_tokens) == (20, 7)
         await scene.check()
 

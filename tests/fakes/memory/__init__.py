@@ -5,27 +5,27 @@ it is told to, and notes what a real platform would punish or a person would not
 asserting that `violations()` is empty.
 """
 
-from tests.fakes.memory.adapter import DRAFT_LIFE, SOMEBODY, MemoryAdapter
+from tests.fakes.memory.adapter import DEFAULT_SENDER, DRAFT_LIFETIME_SECONDS, MemoryAdapter
 from tests.fakes.memory.faults import (
-    Fault,
-    cut_after,
-    cut_before,
+    DeliveryFault,
+    connection_lost_after,
+    connection_lost_before,
     delayed,
     hanging,
     rate_limited,
     rejected,
     unavailable,
 )
-from tests.fakes.memory.screen import Visible
+from tests.fakes.memory.screen import VisibleMessage
 
 __all__ = [
-    "DRAFT_LIFE",
-    "SOMEBODY",
-    "Fault",
+    "DEFAULT_SENDER",
+    "DRAFT_LIFETIME_SECONDS",
+    "DeliveryFault",
     "MemoryAdapter",
-    "Visible",
-    "cut_after",
-    "cut_before",
+    "VisibleMessage",
+    "connection_lost_after",
+    "connection_lost_before",
     "delayed",
     "hanging",
     "rate_limited",

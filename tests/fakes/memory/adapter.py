@@ -34,36 +34,36 @@ from platforms.core.contract import (
 )
 from platforms.core.errors import ChatGone, PlatformError, Rejected, Unavailable
 from sessions.values.clock import Clock, SystemClock
-from tests.fakes.memory.faults import Fault
-from tests.fakes.memory.screen import Visible, complaints, visible
+from tests.fakes.memory.faults import DeliveryFault
+from tests.fakes.memory.screen import VisibleMessage, find_violations, visible_message
 
-SOMEBODY = Sender(id="1001", name="Somebody")
+DEFAULT_SENDER = Sender(id="1001", name="Somebody")
 
-DRAFT_LIFE = 30.0
+DRAFT_LIFETIME_SECONDS = 30.0
 """Seconds after which a draft that was not shown again vanishes."""
 
 _ROUNDING = 1e-6
 
 
-class _Event(msgspec.Struct):
+class _PendingEvent(msgspec.Struct):
     """Something that comes in, and who waits to hear that it is stored."""
 
     inbound: Inbound
     accepted: asyncio.Future[Accepted]
 
 
-class _Chat:
+class _MemoryChat:
     """One chat's screen, and what its budget knows."""
 
     def __init__(self, burst: float, now: float) -> None:
-        self.messages: list[Visible] = []
+        self.messages: list[VisibleMessage] = []
         self.drafts: dict[str, tuple[Draft, float]] = {}
         self.reactions: dict[str, str] = {}
         self.typing_until = now
         self.gone = False
-        self.told_gone = False
-        self.left = burst
-        self.at = now
+        self.reported_gone = False
+        self.tokens = burst
+        self.refilled_at = now
         self.blocked_until = now
 
 
@@ -97,12 +97,12 @@ class MemoryAdapter:
         self.ops: list[Op] = []  # all that arrived, carried out or not
         self.files: dict[str, bytes] = {}  # by `File.ref`
         self._clock: Clock = clock or SystemClock()
-        self._chats: dict[str, _Chat] = {}
+        self._chats: dict[str, _MemoryChat] = {}
         self._done: dict[str, tuple[Receipt, float]] = {}
-        self._faults: list[tuple[type, str | None, Fault]] = []
-        self._found: list[str] = []
-        self._events: asyncio.Queue[_Event | PlatformError] = asyncio.Queue()
-        self._numbers = 0
+        self._faults: list[tuple[type, str | None, DeliveryFault]] = []
+        self._violations: list[str] = []
+        self._events: asyncio.Queue[_PendingEvent | PlatformError] = asyncio.Queue()
+        self._last_id = 0
 
     # --- the contract ------------------------------------------------------------------------
 
@@ -124,12 +124,12 @@ class MemoryAdapter:
         self.ops.append(op)
         chat = self._chat(op.address.chat)
         if chat.gone:
-            if chat.told_gone:
-                self._note(op, "the platform had said that this chat is gone")
-            chat.told_gone = True
+            if chat.reported_gone:
+                self._add_violation(op, "the platform had said that this chat is gone")
+            chat.reported_gone = True
             raise ChatGone
         self._check_pace(chat, op)
-        fault = self._fault_for(op) or Fault()
+        fault = self._fault_for(op) or DeliveryFault()
         if fault.gate and not fault.carried_out:
             await fault.gate.wait()
         receipt = self._carry_out(chat, op) if fault.carried_out or not fault.error else Receipt()
@@ -153,7 +153,7 @@ class MemoryAdapter:
 
     # --- what a test sees --------------------------------------------------------------------
 
-    def messages(self, chat: str) -> list[Visible]:
+    def messages(self, chat: str) -> list[VisibleMessage]:
         """Give our messages in a chat as they look now, oldest first."""
         return list(self._chat(chat).messages)
 
@@ -183,18 +183,24 @@ class MemoryAdapter:
             left += [f"{name}: the draft {draft.draft} was left" for draft in self._drafts(chat)]
             if chat.messages and self.typing(name):
                 left.append(f"{name}: typing is shown although nothing follows")
-        return self._found + left
+        return self._violations + left
 
     # --- what a test does --------------------------------------------------------------------
 
     async def inject(self, event: Inbound) -> Accepted:
         """Let something come in; returns when it is stored. Needs somebody in `run`."""
         accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        self._events.put_nowait(_Event(event, accepted))
+        self._events.put_nowait(_PendingEvent(event, accepted))
         return await accepted
 
     async def say(
-        self, chat: str, text: str, *, sender: Sender = SOMEBODY, event: str = "", thread: str = ""
+        self,
+        chat: str,
+        text: str,
+        *,
+        sender: Sender = DEFAULT_SENDER,
+        event: str = "",
+        thread: str = "",
     ) -> Accepted:
         """Let somebody say something to us in private; a redelivery has the same `event`."""
         return await self.inject(
@@ -210,7 +216,7 @@ class MemoryAdapter:
         )
 
     async def press(
-        self, chat: str, action: str, *, sender: Sender = SOMEBODY, message: str = ""
+        self, chat: str, action: str, *, sender: Sender = DEFAULT_SENDER, message: str = ""
     ) -> Accepted:
         """Let somebody press a button of ours."""
         return await self.inject(
@@ -226,9 +232,9 @@ class MemoryAdapter:
         )
 
     def fail(
-        self, fault: Fault, kind: type = object, *, chat: str | None = None, times: int = 1
+        self, fault: DeliveryFault, kind: type = object, *, chat: str | None = None, times: int = 1
     ) -> None:
-        """Let the next ops of a kind (such as `Post`) go wrong; told faults happen in order."""
+        """Let the next ops of a kind (such as `PostEvent`) go wrong; told faults happen in order."""
         self._faults += [(kind, chat, fault)] * times
 
     def break_connection(self, error: PlatformError) -> None:
@@ -239,10 +245,10 @@ class MemoryAdapter:
         """Let a chat be gone, as when somebody blocks us."""
         self._chat(chat).gone = True
 
-    def find_chat(self, chat: str) -> None:
+    def restore_chat(self, chat: str) -> None:
         """Let a chat be there again."""
         found = self._chat(chat)
-        found.gone = found.told_gone = False
+        found.gone = found.reported_gone = False
 
     def erase(self, chat: str, message: str) -> None:
         """Let a person delete a message of ours."""
@@ -251,33 +257,35 @@ class MemoryAdapter:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _chat(self, chat: str) -> _Chat:
+    def _chat(self, chat: str) -> _MemoryChat:
         if chat not in self._chats:
-            self._chats[chat] = _Chat(self.capabilities.burst, self._clock.monotonic())
+            self._chats[chat] = _MemoryChat(self.capabilities.burst, self._clock.monotonic())
         return self._chats[chat]
 
-    def _drafts(self, chat: _Chat) -> list[Draft]:
+    def _drafts(self, chat: _MemoryChat) -> list[Draft]:
         now = self._clock.monotonic()
-        return [draft for draft, since in chat.drafts.values() if now < since + DRAFT_LIFE]
+        return [
+            draft for draft, since in chat.drafts.values() if now < since + DRAFT_LIFETIME_SECONDS
+        ]
 
     def _new_id(self) -> str:
-        self._numbers += 1
-        return str(self._numbers)
+        self._last_id += 1
+        return str(self._last_id)
 
-    def _fault_for(self, op: Op) -> Fault | None:
+    def _fault_for(self, op: Op) -> DeliveryFault | None:
         for number, (kind, chat, fault) in enumerate(self._faults):
             if isinstance(op, kind) and chat in {None, op.address.chat}:
                 del self._faults[number]
                 return fault
         return None
 
-    def _carry_out(self, chat: _Chat, op: Op) -> Receipt:
-        self._check(chat, op)
+    def _carry_out(self, chat: _MemoryChat, op: Op) -> Receipt:
+        self._check_op(chat, op)
         if not isinstance(op, Typing | React) and not self.capabilities.typing_ends:
             chat.typing_until = self._clock.monotonic()
         match op:
             case Post() | Ask() | Upload():
-                return self._once(chat, op)
+                return self._show_once(chat, op)
             case Edit():
                 message = self._find(chat, op.message)
                 message.text, message.buttons = op.text, op.buttons
@@ -297,20 +305,20 @@ class MemoryAdapter:
                 chat.typing_until = self._clock.monotonic() + interval
         return Receipt()
 
-    def _once(self, chat: _Chat, op: Post | Ask | Upload) -> Receipt:
+    def _show_once(self, chat: _MemoryChat, op: Post | Ask | Upload) -> Receipt:
         """Show a new message, unless this platform can know that it shows it already."""
         now = self._clock.monotonic()
         known = self._done.get(op.op)
-        if known and self._recognises(op, now - known[1]):
+        if known and self._is_duplicate(op, now - known[1]):
             return known[0]
         receipt = Receipt(self._new_id())
-        chat.messages.append(visible(receipt.message, op))
+        chat.messages.append(visible_message(receipt.message, op))
         for draft in [draft for draft in chat.drafts if op.op.startswith(f"{draft}.")]:
             del chat.drafts[draft]
         self._done[op.op] = (receipt, now)
         return receipt
 
-    def _recognises(self, op: Post | Ask | Upload, passed: float) -> bool:
+    def _is_duplicate(self, op: Post | Ask | Upload, passed: float) -> bool:
         match self.capabilities.repeat:
             case Repeat.ALWAYS:
                 return True
@@ -321,7 +329,7 @@ class MemoryAdapter:
             case Repeat.MARK:
                 return False
 
-    def _find(self, chat: _Chat, message: str) -> Visible:
+    def _find(self, chat: _MemoryChat, message: str) -> VisibleMessage:
         for each in chat.messages:
             if each.id == message:
                 return each
@@ -330,23 +338,23 @@ class MemoryAdapter:
 
     # --- what a platform would mind ----------------------------------------------------------
 
-    def _note(self, op: Op, complaint: str) -> None:
-        self._found.append(f"{op.address.chat}: {type(op).__name__} {op.op}: {complaint}")
+    def _add_violation(self, op: Op, complaint: str) -> None:
+        self._violations.append(f"{op.address.chat}: {type(op).__name__} {op.op}: {complaint}")
 
-    def _check_pace(self, chat: _Chat, op: Op) -> None:
+    def _check_pace(self, chat: _MemoryChat, op: Op) -> None:
         now, can = self._clock.monotonic(), self.capabilities
         if now < chat.blocked_until - _ROUNDING:
-            self._note(op, "sent before the Retry-After was over")
-        chat.left = min(can.burst, chat.left + (now - chat.at) * can.per_second)
-        chat.at = now
-        if chat.left < 1.0 - _ROUNDING:
-            self._note(op, "over the documented pace")
-        chat.left = max(0.0, chat.left - 1.0)
+            self._add_violation(op, "sent before the Retry-After was over")
+        chat.tokens = min(can.burst, chat.tokens + (now - chat.refilled_at) * can.per_second)
+        chat.refilled_at = now
+        if chat.tokens < 1.0 - _ROUNDING:
+            self._add_violation(op, "over the documented pace")
+        chat.tokens = max(0.0, chat.tokens - 1.0)
 
-    def _check(self, chat: _Chat, op: Op) -> None:
-        for complaint in complaints(op, self.capabilities):
-            self._note(op, complaint)
+    def _check_op(self, chat: _MemoryChat, op: Op) -> None:
+        for complaint in find_violations(op, self.capabilities):
+            self._add_violation(op, complaint)
         if isinstance(op, Edit) and op.streaming and self.capabilities.live is Live.STREAM:
             before = self._find(chat, op.message)
             if not before.streaming or not op.text.startswith(before.text):
-                self._note(op, "a stream may only grow, until its last edit")
+                self._add_violation(op, "a stream may only grow, until its last edit")

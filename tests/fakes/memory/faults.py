@@ -8,7 +8,7 @@ import msgspec
 from platforms.core.errors import PlatformError, Rejected, Unavailable, Unconfirmed
 
 
-class Fault(msgspec.Struct, frozen=True):
+class DeliveryFault(msgspec.Struct, frozen=True):
     """What happens to an op instead of going well."""
 
     error: Callable[[], PlatformError] | None = None
@@ -16,36 +16,36 @@ class Fault(msgspec.Struct, frozen=True):
     gate: asyncio.Event | None = None  # what it waits for
 
 
-def rate_limited(retry_after: float) -> Fault:
+def rate_limited(retry_after: float) -> DeliveryFault:
     """A 429."""
-    return Fault(lambda: Unavailable("Too many requests.", retry_after))
+    return DeliveryFault(lambda: Unavailable("Too many requests.", retry_after))
 
 
-def unavailable() -> Fault:
+def unavailable() -> DeliveryFault:
     """The platform is down, and says so."""
-    return Fault(Unavailable)
+    return DeliveryFault(Unavailable)
 
 
-def rejected() -> Fault:
+def rejected() -> DeliveryFault:
     """The platform understood and refused."""
-    return Fault(Rejected)
+    return DeliveryFault(Rejected)
 
 
-def cut_before() -> Fault:
+def connection_lost_before() -> DeliveryFault:
     """The connection broke before the op arrived."""
-    return Fault(Unconfirmed)
+    return DeliveryFault(Unconfirmed)
 
 
-def cut_after() -> Fault:
+def connection_lost_after() -> DeliveryFault:
     """The connection broke after the op was carried out."""
-    return Fault(Unconfirmed, carried_out=True)
+    return DeliveryFault(Unconfirmed, carried_out=True)
 
 
-def delayed(gate: asyncio.Event) -> Fault:
+def delayed(gate: asyncio.Event) -> DeliveryFault:
     """The op is carried out once the gate opens."""
-    return Fault(gate=gate)
+    return DeliveryFault(gate=gate)
 
 
-def hanging(*, carried_out: bool = False) -> Fault:
+def hanging(*, carried_out: bool = False) -> DeliveryFault:
     """No answer ever comes."""
-    return Fault(carried_out=carried_out, gate=asyncio.Event())
+    return DeliveryFault(carried_out=carried_out, gate=asyncio.Event())

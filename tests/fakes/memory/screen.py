@@ -19,10 +19,10 @@ from platforms.core.contract import (
     Upload,
 )
 from platforms.core.markdown import has_open_fence
-from platforms.core.split import size
+from platforms.core.split import text_length
 
 
-class Visible(msgspec.Struct):
+class VisibleMessage(msgspec.Struct):
     """A message of ours, as it looks now."""
 
     id: str
@@ -37,11 +37,11 @@ class Visible(msgspec.Struct):
     tasks: tuple[Task, ...] = ()
 
 
-def visible(message: str, op: Post | Ask | Upload) -> Visible:
+def visible_message(message: str, op: Post | Ask | Upload) -> VisibleMessage:
     """Show a message for the first time."""
     match op:
         case Post():
-            return Visible(
+            return VisibleMessage(
                 message,
                 op.op,
                 op.text,
@@ -53,32 +53,37 @@ def visible(message: str, op: Post | Ask | Upload) -> Visible:
                 tasks=op.tasks,
             )
         case Ask():
-            return Visible(message, op.op, op.text, op.address, op.buttons)
+            return VisibleMessage(message, op.op, op.text, op.address, op.buttons)
         case Upload():
-            return Visible(message, op.op, op.caption, op.address, file=op.name)
+            return VisibleMessage(message, op.op, op.caption, op.address, file=op.name)
 
 
-def complaints(op: Op, can: Capabilities) -> list[str]:
+def find_violations(op: Op, capabilities: Capabilities) -> list[str]:
     """Say what is wrong with an op, whatever the chat looks like."""
     text = op.text if isinstance(op, Post | Ask | Edit | Draft) else ""
     streaming = isinstance(op, Post | Edit) and op.streaming
     buttons = op.buttons if isinstance(op, Post | Ask | Edit) else ()
     tasks = op.tasks if isinstance(op, Post | Edit) else ()
     wrong = {
-        "longer than the limit": size(text, can.unit) > can.text_limit,
+        "longer than the limit": text_length(text, capabilities.unit) > capabilities.text_limit,
         "nothing to show": isinstance(op, Post | Ask | Edit)
         and not (text.strip() or (streaming and tasks)),
-        "no tasks here": bool(tasks) and not can.tasks,
-        "an open code block": has_open_fence(text) and not (streaming and can.live is Live.STREAM),
-        "too many buttons": len(buttons) > can.buttons,
-        "no live updates here": streaming and can.live not in {Live.EDIT, Live.STREAM},
-        "no drafts here": isinstance(op, Draft) and can.live is not Live.DRAFT,
-        "no edits here": isinstance(op, Edit) and not can.edit,
-        "no deletes here": isinstance(op, Delete) and not can.delete,
-        "no typing here": isinstance(op, Typing) and can.typing_interval is None and not can.status,
-        "no status here": isinstance(op, Typing) and bool(op.status) and not can.status,
-        "an end of typing here": isinstance(op, Typing) and op.over and not can.typing_ends,
-        "no reactions here": isinstance(op, React) and not can.reactions,
-        "no files here": isinstance(op, Upload) and can.files is None,
+        "no tasks here": bool(tasks) and not capabilities.tasks,
+        "an open code block": has_open_fence(text)
+        and not (streaming and capabilities.live is Live.STREAM),
+        "too many buttons": len(buttons) > capabilities.buttons,
+        "no live updates here": streaming and capabilities.live not in {Live.EDIT, Live.STREAM},
+        "no drafts here": isinstance(op, Draft) and capabilities.live is not Live.DRAFT,
+        "no edits here": isinstance(op, Edit) and not capabilities.edit,
+        "no deletes here": isinstance(op, Delete) and not capabilities.delete,
+        "no typing here": isinstance(op, Typing)
+        and capabilities.typing_interval is None
+        and not capabilities.status,
+        "no status here": isinstance(op, Typing) and bool(op.status) and not capabilities.status,
+        "an end of typing here": isinstance(op, Typing)
+        and op.over
+        and not capabilities.typing_ends,
+        "no reactions here": isinstance(op, React) and not capabilities.reactions,
+        "no files here": isinstance(op, Upload) and capabilities.files is None,
     }
     return [complaint for complaint, is_so in wrong.items() if is_so]

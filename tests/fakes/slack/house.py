@@ -54,7 +54,7 @@ async def slack_house(
         scripted(model, platforms, access, **changes),
         home,
         specs={"slack": SPEC},
-        http=served,
+        serve_http=served,
         tools=tools,
         clock=clock or clock_here(),
     )
@@ -68,4 +68,4 @@ async def slack_house(
             yield SlackHouse(runner, task)
         finally:
             runner.stopping.set()
-            runner.hurry.set()
+            runner.skip_drain.set()

@@ -46,11 +46,11 @@ async def telegram(
     adapter = TelegramAdapter(
         config(server, **configured),
         surroundings,
-        patience=patience,
-        grace=grace,
-        joining=joining,
-        rival_pause=0.05,
-        calm=0.5,
+        poll_seconds=patience,
+        grace_seconds=grace,
+        join_scale=joining,
+        conflict_pause_seconds=0.05,
+        conflict_over_seconds=0.5,
     )
     try:
         yield adapter

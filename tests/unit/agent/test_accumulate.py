@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answer.accumulate import Accumulator, Finish, Progress, StepResult, finish_of
-from agent.answer.call_slots import Shape
+from agent.answer.accumulate import (
+    Accumulator,
+    FinishReason,
+    ProgressKind,
+    StepResult,
+    normalize_finish_reason,
+)
+from agent.answer.call_slots import ArgumentsState
 from agent.events import ReasoningDelta, TextDelta
 from agent.model.contract import (
     CallChunk,
@@ -46,11 +52,11 @@ def test_a_whole_answer_is_collected_and_shown_piece_by_piece() -> None:
     assert step == StepResult(
         text="Hello",
         reasoning="hm",
-        finish=Finish.STOP,
-        finish_raw="stop",
-        done=True,
+        finish_reason=FinishReason.STOP,
+        raw_finish_reason="stop",
+        end_marker_seen=True,
         usage=UsageChunk(3, 2, alone=True),
-        received=7,
+        received_characters=7,
         request_id="req_1",
     )
     assert shown == [ReasoningDelta("hm"), TextDelta("Hel"), TextDelta("lo")]
@@ -78,10 +84,10 @@ def test_text_and_a_call_are_both_kept() -> None:
     )
     assert step.text == "Let me see. ok"
     (call,) = step.calls
-    assert (call.id, call.arguments, call.shape, call.sealed) == (
+    assert (call.id, call.arguments, call.arguments_state, call.sealed) == (
         "c1",
         '{"path":"a"}',
-        Shape.WHOLE,
+        ArgumentsState.COMPLETE,
         True,
     )
     assert shown == [TextDelta("Let me see. "), TextDelta("ok")]
@@ -103,64 +109,64 @@ def test_only_what_says_something_is_progress() -> None:
     ]
     for chunk in silent:
         accumulator.feed(chunk)
-    assert accumulator.received == 0
+    assert accumulator.received_characters == 0
     assert accumulator.progress is None
 
 
 @pytest.mark.parametrize(
     ("chunk", "kind"),
     [
-        (TextChunk("a"), Progress.TEXT),
-        (ReasoningChunk("a"), Progress.REASONING),
-        (TextChunk("<think>a"), Progress.REASONING),
-        (CallChunk(0, "c", "read"), Progress.TOOL),
-        (CallChunk(0, arguments="{"), Progress.TOOL),
+        (TextChunk("a"), ProgressKind.TEXT),
+        (ReasoningChunk("a"), ProgressKind.REASONING),
+        (TextChunk("<think>a"), ProgressKind.REASONING),
+        (CallChunk(0, "c", "read"), ProgressKind.TOOL),
+        (CallChunk(0, arguments="{"), ProgressKind.TOOL),
     ],
 )
-def test_progress_has_a_kind(chunk: Chunk, kind: Progress) -> None:
+def test_progress_has_a_kind(chunk: Chunk, kind: ProgressKind) -> None:
     accumulator = Accumulator(TOOLS, "p")
     accumulator.feed(chunk)
     assert accumulator.progress is kind
-    assert accumulator.received > 0
+    assert accumulator.received_characters > 0
 
 
 @pytest.mark.parametrize(
     ("raw", "finish"),
     [
-        ("stop", Finish.STOP),
-        ("STOP", Finish.STOP),
-        ("end_turn", Finish.STOP),
-        ("eos", Finish.STOP),
-        ("completed", Finish.STOP),
-        ("stop_sequence", Finish.STOP),
-        ("pause_turn", Finish.STOP),
-        ("tool_use", Finish.TOOL_CALLS),
-        ("tool_calls", Finish.TOOL_CALLS),
-        ("tool_call", Finish.TOOL_CALLS),
-        ("function_call", Finish.TOOL_CALLS),
-        ("MAX_TOKENS", Finish.LENGTH),
-        ("length", Finish.LENGTH),
-        ("incomplete", Finish.LENGTH),
-        ("max_output_tokens", Finish.LENGTH),
-        ("model_length", Finish.LENGTH),
-        ("model_context_window_exceeded", Finish.LENGTH),
-        ("content_filter", Finish.REFUSED),
-        ("refusal", Finish.REFUSED),
-        ("SAFETY", Finish.REFUSED),
-        ("recitation", Finish.REFUSED),
-        ("sensitive", Finish.REFUSED),
-        (" stop\n", Finish.STOP),
-        ("7", Finish.STOP),
-        ("whatever", Finish.STOP),
+        ("stop", FinishReason.STOP),
+        ("STOP", FinishReason.STOP),
+        ("end_turn", FinishReason.STOP),
+        ("eos", FinishReason.STOP),
+        ("completed", FinishReason.STOP),
+        ("stop_sequence", FinishReason.STOP),
+        ("pause_turn", FinishReason.STOP),
+        ("tool_use", FinishReason.TOOL_CALLS),
+        ("tool_calls", FinishReason.TOOL_CALLS),
+        ("tool_call", FinishReason.TOOL_CALLS),
+        ("function_call", FinishReason.TOOL_CALLS),
+        ("MAX_TOKENS", FinishReason.LENGTH),
+        ("length", FinishReason.LENGTH),
+        ("incomplete", FinishReason.LENGTH),
+        ("max_output_tokens", FinishReason.LENGTH),
+        ("model_length", FinishReason.LENGTH),
+        ("model_context_window_exceeded", FinishReason.LENGTH),
+        ("content_filter", FinishReason.REFUSED),
+        ("refusal", FinishReason.REFUSED),
+        ("SAFETY", FinishReason.REFUSED),
+        ("recitation", FinishReason.REFUSED),
+        ("sensitive", FinishReason.REFUSED),
+        (" stop\n", FinishReason.STOP),
+        ("7", FinishReason.STOP),
+        ("whatever", FinishReason.STOP),
     ],
 )
-def test_every_service_s_word_for_the_end_is_understood(raw: str, finish: Finish) -> None:
-    assert finish_of(raw) is finish
+def test_every_service_s_word_for_the_end_is_understood(raw: str, finish: FinishReason) -> None:
+    assert normalize_finish_reason(raw) is finish
 
 
 def test_a_refusal_stays_one_whatever_follows() -> None:
     step, _ = collect(FinishChunk("refusal"), FinishChunk("stop"))
-    assert step.finish is Finish.REFUSED
+    assert step.finish_reason is FinishReason.REFUSED
 
 
 @pytest.mark.parametrize(
@@ -195,7 +201,7 @@ def test_what_the_service_wants_back_is_put_together_by_index() -> None:
         OpaqueChunk(1, {"type": "redacted"}),
         OpaqueChunk(3, {"signature": "g"}),
     )
-    assert step.opaque == ({"type": "redacted"}, {"type": "thinking", "signature": "s1g"})
+    assert step.opaque_parts == ({"type": "redacted"}, {"type": "thinking", "signature": "s1g"})
     assert shown == []
 
 
@@ -210,8 +216,8 @@ def test_a_call_that_the_wire_says_is_over_is_sealed_although_the_answer_is_not(
 
 
 def test_an_answer_in_one_piece_is_marked() -> None:
-    assert collect(TextChunk("x"))[0].whole is False
-    assert collect(WholeChunk(), TextChunk("x"))[0].whole is True
+    assert collect(TextChunk("x"))[0].unstreamed is False
+    assert collect(WholeChunk(), TextChunk("x"))[0].unstreamed is True
 
 
 def test_the_latest_count_is_the_one_that_holds() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answer.empty_promise import only_announces
+from agent.answer.empty_promise import is_only_announcement
 
 ANNOUNCEMENTS = [
     "I'll now read the file:",
@@ -87,25 +87,25 @@ ANSWERS = {
 
 @pytest.mark.parametrize("text", ANNOUNCEMENTS)
 def test_a_promise_without_the_deed_is_seen(text: str) -> None:
-    assert only_announces(text)
+    assert is_only_announcement(text)
 
 
 @pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS)
 def test_what_stands_for_itself_is_an_answer(text: str) -> None:
-    assert not only_announces(text)
+    assert not is_only_announcement(text)
 
 
 @pytest.mark.parametrize("mark", ["?", "？", "? …"])  # noqa: RUF001
 @pytest.mark.parametrize("text", ANNOUNCEMENTS)
 def test_whatever_asks_the_user_is_an_answer(text: str, mark: str) -> None:
-    assert not only_announces(text.rstrip(".:… ") + mark)
+    assert not is_only_announcement(text.rstrip(".:… ") + mark)
 
 
 @given(st.text(min_size=301).filter(lambda text: len(text.strip()) > 300))
 def test_a_long_text_is_an_answer(text: str) -> None:
-    assert not only_announces(text)
+    assert not is_only_announcement(text)
 
 
 @given(st.text(alphabet="ailestmnr' .,:now", max_size=300))
 def test_any_text_is_judged_quickly_and_blanks_around_it_do_not_matter(text: str) -> None:
-    assert only_announces(text) == only_announces(f"\n {text}  ")
+    assert is_only_announcement(text) == is_only_announcement(f"\n {text}  ")

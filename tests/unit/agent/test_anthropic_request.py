@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
 from agent.model.contract import ModelRequest, ToolSchema
 from agent.providers.anthropic.dialect import (
     BINDING_BETA,
-    Dialect,
-    Form,
-    Off,
+    AnthropicDialect,
+    ThinkingMode,
+    ThinkingOffMode,
     dialect_for,
-    lasting,
-    simpler,
+    persistent_dialect,
+    simpler_dialects,
 )
-from agent.providers.anthropic.request import USUAL_OUTPUT, betas, to_body
+from agent.providers.anthropic.request import DEFAULT_OUTPUT_TOKENS, beta_header, encode_request
 from sessions.records import Message, ToolCall
 
 OLD, NEW = "claude-sonnet-4-5-20250929", "claude-sonnet-5-5"
@@ -31,8 +31,8 @@ def asked(*messages: Message, model: str = FOREIGN, **fields: Any) -> ModelReque
     return ModelRequest(model, fields.pop("system", ""), messages or (USER,), **fields)
 
 
-def body(request: ModelRequest, dialect: Dialect | None = None) -> Any:
-    return json.loads(to_body(request, dialect or dialect_for(request.model)))
+def body(request: ModelRequest, dialect: AnthropicDialect | None = None) -> Any:
+    return json.loads(encode_request(request, dialect or dialect_for(request.model)))
 
 
 def messages(*rows: Message, model: str = FOREIGN, **fields: Any) -> Any:
@@ -65,7 +65,7 @@ def resulted(call_id: str, said: str = "ok") -> dict[str, str]:
 def test_a_plain_request_says_only_what_it_must() -> None:
     assert body(asked()) == {
         "model": FOREIGN,
-        "max_tokens": USUAL_OUTPUT,
+        "max_tokens": DEFAULT_OUTPUT_TOKENS,
         "stream": True,
         "messages": [{"role": "user", "content": [text("hi")]}],
         "cache_control": {"type": "ephemeral"},
@@ -101,7 +101,7 @@ def test_the_output_limit_is_the_model_s_own_unless_one_is_set() -> None:
 
 
 def test_what_a_service_does_not_know_is_left_out() -> None:
-    lesser = Dialect(eager=False, cache=False, temperature=False)
+    lesser = AnthropicDialect(eager=False, cache=False, temperature=False)
     written = body(asked(tools=(READ,), temperature=1.0), lesser)
     assert not {"cache_control", "temperature"} & written.keys()
     assert written["tools"][0].keys() == {"name", "description", "input_schema"}
@@ -156,7 +156,7 @@ def test_empty_texts_are_never_sent() -> None:
 )
 def test_arguments_are_sent_as_they_were_written(arguments: str) -> None:
     request = asked(USER, Message("assistant", "", (call("a", arguments),)), result("a"))
-    assert f'"input":{arguments}'.encode() in to_body(request, Dialect())
+    assert f'"input":{arguments}'.encode() in encode_request(request, AnthropicDialect())
 
 
 @pytest.mark.parametrize("arguments", ["", '{"a":', "[1]", "null", '"x"', "{}{}"])
@@ -281,7 +281,7 @@ def test_each_model_is_told_to_think_in_its_own_way(
     assert written.get("output_config") == (None if told is None else {"effort": told})
     assert "temperature" not in written or thinking is None
     bound = thinking is not None and "block_binding" in str(thinking)
-    assert betas(request, dialect_for(model)) == (BINDING_BETA if bound else "")
+    assert beta_header(request, dialect_for(model)) == (BINDING_BETA if bound else "")
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_one_effort_less_means_less_thought_whatever_the_limit(limit: int) -> No
 
 
 def thought(*parts: dict[str, Any], by: str, **fields: Any) -> Message:
-    row = write_thoughts(Thoughts(f"anthropic/{by}", "Hm.", parts))
+    row = encode_reasoning(ReasoningBlocks(f"anthropic/{by}", "Hm.", parts))
     return Message("assistant", reasoning=row, **fields)
 
 
@@ -389,10 +389,12 @@ def test_under_a_budget_an_answer_that_began_without_thinking_goes_on_without(
 # --- refusals --------------------------------------------------------------------------------
 
 
-def other(dialect: Dialect, said: str, **fields: Any) -> None:
-    found = next(simpler(dialect, said), None)
+def other(dialect: AnthropicDialect, said: str, **fields: Any) -> None:
+    found = next(simpler_dialects(dialect, said), None)
     assert found is not None
-    changed = {k for k in Dialect.__struct_fields__ if getattr(found, k) != getattr(dialect, k)}
+    changed = {
+        k for k in AnthropicDialect.__struct_fields__ if getattr(found, k) != getattr(dialect, k)
+    }
     assert {k: getattr(found, k) for k in changed} == fields
 
 
@@ -462,29 +464,32 @@ def other(dialect: Dialect, said: str, **fields: Any) -> None:
             "claude-opus-5",
             '"thinking.type.disabled" is not supported for this model. Use "thinking.type.adaptive"'
             ' and "output_config.effort" to control thinking behavior.',
-            {"off": Off.LOW},
+            {"off": ThinkingOffMode.LOW},
             id="disabled",
         ),
         pytest.param(
             "claude-haiku-5-5",
             '"thinking.type.disabled" is not supported for this model. Use "between_tools".',
-            {"off": Off.BETWEEN_TOOLS},
+            {"off": ThinkingOffMode.BETWEEN_TOOLS},
             id="disabled, with advice",
         ),
         pytest.param(
-            NEW, '"thinking.type.between_tools" is unknown', {"off": Off.LOW}, id="between tools"
+            NEW,
+            '"thinking.type.between_tools" is unknown',
+            {"off": ThinkingOffMode.LOW},
+            id="between tools",
         ),
         pytest.param(
             FOREIGN,
             '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive"'
             ' and "output_config.effort" to control thinking behavior.',
-            {"form": Form.ADAPTIVE},
+            {"form": ThinkingMode.ADAPTIVE},
             id="budget",
         ),
         pytest.param(
             NEW,
             "adaptive thinking is not supported on this model",
-            {"form": Form.BUDGET},
+            {"form": ThinkingMode.BUDGET},
             id="adaptive",
         ),
         pytest.param(NEW, "effort xhigh is not supported", {"xhigh": False}, id="xhigh"),
@@ -496,9 +501,11 @@ def other(dialect: Dialect, said: str, **fields: Any) -> None:
         ),
         pytest.param(FOREIGN, "failed to parse grammar", {"schemas": False}, id="grammar"),
         pytest.param(
-            FOREIGN, "thinking: unknown field", {"form": Form.NONE}, id="no thinking at all"
+            FOREIGN, "thinking: unknown field", {"form": ThinkingMode.NONE}, id="no thinking at all"
         ),
-        pytest.param(NEW, "thinking: unknown field", {"form": Form.NONE}, id="nor a newer model's"),
+        pytest.param(
+            NEW, "thinking: unknown field", {"form": ThinkingMode.NONE}, id="nor a newer model's"
+        ),
     ],
 )
 def test_a_refusal_that_names_a_part_of_the_request_is_met_without_it(
@@ -511,44 +518,48 @@ def test_a_refusal_that_names_a_part_of_the_request_is_met_without_it(
     ("dialect", "said"),
     [
         pytest.param(dialect_for(NEW), "messages: too few", id="something else"),
-        pytest.param(Dialect(cache=False), "cache_control: unknown", id="was not sent"),
+        pytest.param(AnthropicDialect(cache=False), "cache_control: unknown", id="was not sent"),
     ],
 )
-def test_other_refusals_are_final(dialect: Dialect, said: str) -> None:
-    assert not list(simpler(dialect, said))
+def test_other_refusals_are_final(dialect: AnthropicDialect, said: str) -> None:
+    assert not list(simpler_dialects(dialect, said))
 
 
 @given(st.sampled_from([OLD, NEW, FOREIGN, "claude-opus-5-5", "claude-opus-5"]), st.data())
 def test_leaving_things_out_comes_to_an_end(model: str, data: st.DataObject) -> None:
     words = "eager_input_streaming cache_control temperature block_binding display signature"
     said = f"{words} expected `thinking` between_tools disabled type.enabled adaptive xhigh effort"
-    dialect, seen = dialect_for(model), set[Dialect]()
-    while choices := [each for each in simpler(dialect, said) if each not in seen]:
+    dialect, seen = dialect_for(model), set[AnthropicDialect]()
+    while choices := [each for each in simpler_dialects(dialect, said) if each not in seen]:
         seen.add(dialect)
         dialect = data.draw(st.sampled_from(choices))
     assert len(seen) < 40
 
 
 def test_what_was_the_matter_with_one_conversation_is_not_remembered() -> None:
-    assert lasting(Dialect(replay=False, think=False, eager=False)) == Dialect(eager=False)
+    assert persistent_dialect(
+        AnthropicDialect(replay=False, think=False, eager=False)
+    ) == AnthropicDialect(eager=False)
 
 
 def test_without_a_form_of_its_own_a_model_that_thinks_is_left_to_it() -> None:
-    dialect = Dialect(form=Form.NONE, unasked=True)
+    dialect = AnthropicDialect(form=ThinkingMode.NONE, unasked=True)
     request = asked(*turn(UNSIGNED, by=FOREIGN), reasoning_effort="high")
     written = body(request, dialect)
     assert "thinking" not in written
     assert written["messages"][1]["content"][0] == UNSIGNED
 
 
-@pytest.mark.parametrize("dialect", [Dialect(replay=False), Dialect(think=False)], ids=repr)
-def test_a_conversation_may_go_on_without_its_thoughts(dialect: Dialect) -> None:
+@pytest.mark.parametrize(
+    "dialect", [AnthropicDialect(replay=False), AnthropicDialect(think=False)], ids=repr
+)
+def test_a_conversation_may_go_on_without_its_thoughts(dialect: AnthropicDialect) -> None:
     written = body(asked(*turn(UNSIGNED, by=FOREIGN)), dialect)
     assert written["messages"][1]["content"][0] == text("I look.")
 
 
 def test_an_effort_that_is_not_taken_is_not_sent() -> None:
-    dialect = Dialect(form=Form.ADAPTIVE, effort=False)
+    dialect = AnthropicDialect(form=ThinkingMode.ADAPTIVE, effort=False)
     written = body(asked(reasoning_effort="high"), dialect)
     assert written["thinking"] == ADAPTIVE
     assert "output_config" not in written

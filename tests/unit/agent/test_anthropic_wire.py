@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent import errors
-from agent.answer.accumulate import Accumulator, Finish, StepResult
-from agent.answer.call_slots import Shape
+from agent.answer.accumulate import Accumulator, FinishReason, StepResult
+from agent.answer.call_slots import ArgumentsState
 from agent.model.contract import (
     CallChunk,
     Chunk,
@@ -21,7 +21,7 @@ from agent.model.contract import (
     TextChunk,
     UsageChunk,
 )
-from agent.providers.anthropic.refusals import failed_with, refused
+from agent.providers.anthropic.refusals import classify_error_event, classify_response
 from agent.providers.anthropic.wire import MessageReader
 from tests.fakes.model_script import body_of
 
@@ -173,7 +173,7 @@ def test_a_thought_is_shown_and_put_together_for_its_return() -> None:
     )
     assert step.reasoning == "Let me see."
     assert step.text == "Yes."
-    assert step.opaque == (
+    assert step.opaque_parts == (
         {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"},
         {"type": "redacted_thinking", "data": "xyz"},
         {"type": "thinking", "thinking": "", "signature": "b25seQ"},
@@ -206,19 +206,27 @@ def test_arguments_pass_through_as_they_are_and_only_the_end_of_the_block_seals(
 @pytest.mark.parametrize(
     ("pieces", "shape", "sealed"),
     [
-        pytest.param([call(0, '{"path":"a"}'), ended(0)], Shape.WHOLE, True, id="whole"),
-        pytest.param([call(0, '{"path":"a"}')], Shape.WHOLE, False, id="its end did not come"),
-        pytest.param([call(0, '{"path":')], Shape.CUT, False, id="cut"),
-        pytest.param([call(0, ""), ended(0)], Shape.NONE, True, id="no arguments"),
-        pytest.param([call(0, given={"path": "a"})], Shape.NONE, False, id="given, not sealed"),
-        pytest.param([call(0, given={"path": "a"}), ended(0)], Shape.WHOLE, True, id="given"),
+        pytest.param(
+            [call(0, '{"path":"a"}'), ended(0)], ArgumentsState.COMPLETE, True, id="whole"
+        ),
+        pytest.param(
+            [call(0, '{"path":"a"}')], ArgumentsState.COMPLETE, False, id="its end did not come"
+        ),
+        pytest.param([call(0, '{"path":')], ArgumentsState.TRUNCATED, False, id="cut"),
+        pytest.param([call(0, ""), ended(0)], ArgumentsState.NONE, True, id="no arguments"),
+        pytest.param(
+            [call(0, given={"path": "a"})], ArgumentsState.NONE, False, id="given, not sealed"
+        ),
+        pytest.param(
+            [call(0, given={"path": "a"}), ended(0)], ArgumentsState.COMPLETE, True, id="given"
+        ),
     ],
 )
 def test_a_call_is_whole_only_when_all_of_it_came(
-    pieces: list[bytes], shape: Shape, sealed: bool
+    pieces: list[bytes], shape: ArgumentsState, sealed: bool
 ) -> None:
     (made,) = result_of(*pieces).calls
-    assert (made.id, made.shape, made.sealed) == ("toolu_0", shape, sealed)
+    assert (made.id, made.arguments_state, made.sealed) == ("toolu_0", shape, sealed)
 
 
 @pytest.mark.parametrize("given", [None, "text", [1], {}], ids=repr)
@@ -235,16 +243,20 @@ def test_what_a_call_began_with_is_not_said_again_after_its_pieces() -> None:
 @pytest.mark.parametrize(
     ("word", "finish"),
     [
-        pytest.param("end_turn", Finish.STOP, id="end of turn"),
-        pytest.param("stop_sequence", Finish.STOP, id="stop sequence"),
-        pytest.param("tool_use", Finish.TOOL_CALLS, id="tools"),
-        pytest.param("max_tokens", Finish.LENGTH, id="output limit"),
-        pytest.param("refusal", Finish.REFUSED, id="refusal"),
+        pytest.param("end_turn", FinishReason.STOP, id="end of turn"),
+        pytest.param("stop_sequence", FinishReason.STOP, id="stop sequence"),
+        pytest.param("tool_use", FinishReason.TOOL_CALLS, id="tools"),
+        pytest.param("max_tokens", FinishReason.LENGTH, id="output limit"),
+        pytest.param("refusal", FinishReason.REFUSED, id="refusal"),
     ],
 )
-def test_the_reason_to_stop_is_one_of_ours(word: str, finish: Finish) -> None:
+def test_the_reason_to_stop_is_one_of_ours(word: str, finish: FinishReason) -> None:
     step = result_of(event("message_delta", delta={"stop_reason": word, "stop_sequence": None}))
-    assert (step.finish, step.finish_raw, step.done) == (finish, word, False)
+    assert (step.finish_reason, step.raw_finish_reason, step.end_marker_seen) == (
+        finish,
+        word,
+        False,
+    )
 
 
 # --- bodies ----------------------------------------------------------------------------------
@@ -271,20 +283,25 @@ def test_a_stream_cut_anywhere_is_not_taken_for_a_whole_one(after: int) -> None:
         assert meant.arguments.startswith(made.arguments)
         assert not made.sealed or made.arguments == meant.arguments
     if after < len(STREAMED) - 2:  # the last event may lack its blank line
-        assert not step.done
+        assert not step.end_marker_seen
 
 
 def test_one_piece_of_json_says_the_same_as_a_stream() -> None:
     step = result_of(STREAMED)
     whole = result_of(body_of(SCRIPT, "anthropic", stream=False))
     # Names are counted on their own only where they come on their own.
-    assert msgspec.structs.replace(whole, received=step.received, whole=False) == step
-    assert whole.whole
+    assert (
+        msgspec.structs.replace(
+            whole, received_characters=step.received_characters, unstreamed=False
+        )
+        == step
+    )
+    assert whole.unstreamed
     assert step.text == "Hello 🙂"
     assert [made.arguments for made in step.calls] == ['{"path":"a"}', '{"path":"ß"}']
     assert step.usage == UsageChunk(100, 7, cached_tokens=60)
-    assert step.finish is Finish.TOOL_CALLS
-    assert step.done
+    assert step.finish_reason is FinishReason.TOOL_CALLS
+    assert step.end_marker_seen
 
 
 def message(*content: object, reason: str | None = "tool_use") -> bytes:
@@ -335,9 +352,9 @@ def complaint(kind: str, said: str = "said so", **details: object) -> dict[str, 
 
 KINDS = [
     ("invalid_request_error", 400, errors.BadRequest),
-    ("authentication_error", 401, errors.Unauthorized),
+    ("authentication_error", 401, errors.ApiKeyRejected),
     ("billing_error", 402, errors.OutOfCredit),
-    ("permission_error", 403, errors.Unauthorized),
+    ("permission_error", 403, errors.ApiKeyRejected),
     ("not_found_error", 404, errors.BadRequest),
     ("request_too_large", 413, errors.ContextTooLong),
     ("rate_limit_error", 429, errors.RateLimited),
@@ -354,7 +371,7 @@ def test_an_error_means_the_same_as_a_status_and_inside_a_stream(
     body = complaint(kind)
     with pytest.raises(errors.ProviderError, match="said so") as raised:
         read(added(0, "text_delta", text="half"), event("error", error=body["error"]))
-    assert type(refused(status, body, {})) is type(raised.value) is ours
+    assert type(classify_response(status, body, {})) is type(raised.value) is ours
 
 
 TELLING = [
@@ -381,7 +398,7 @@ TELLING = [
 @pytest.mark.parametrize(("said", "ours"), TELLING)
 def test_a_bad_request_says_what_to_do_about_it(said: str, ours: errors.ProviderError) -> None:
     body = complaint("invalid_request_error", said)
-    for found in (refused(400, body, {}), failed_with(body["error"])):
+    for found in (classify_response(400, body, {}), classify_error_event(body["error"])):
         assert type(found) is type(ours)
         assert getattr(found, "limit", None) == getattr(ours, "limit", None)
         assert str(found) == said
@@ -389,11 +406,11 @@ def test_a_bad_request_says_what_to_do_about_it(said: str, ours: errors.Provider
 
 def test_a_spent_limit_is_not_waited_for() -> None:
     body = complaint("rate_limit_error", "no more", error_code="enforced_spend_limit_reached")
-    assert type(refused(429, body, {"retry-after": "5"})) is errors.OutOfCredit
+    assert type(classify_response(429, body, {"retry-after": "5"})) is errors.OutOfCredit
 
 
 def test_the_time_to_wait_is_kept() -> None:
-    found = refused(529, complaint("overloaded_error"), {"retry-after": "7"})
+    found = classify_response(529, complaint("overloaded_error"), {"retry-after": "7"})
     assert isinstance(found, errors.Overloaded)
     assert found.retry_after == 7
 
@@ -401,8 +418,8 @@ def test_the_time_to_wait_is_kept() -> None:
 @pytest.mark.parametrize(
     ("raw", "ours", "said"),
     [
-        pytest.param(b"event: error\ndata: upstream died\n\n", errors.Cut, "upstream", id="text"),
-        pytest.param(b"data: <html>\n\n", errors.Cut, "unreadable.*html", id="no JSON"),
+        pytest.param(b"event: error\ndata: upstream died\n\n", errors.ConnectionLost, "upstream", id="text"),
+        pytest.param(b"data: <html>\n\n", errors.ConnectionLost, "unreadable.*html", id="no JSON"),
         pytest.param(b'data: {"error":{"type":"api_error","message":"x"}}\n\n', errors.Overloaded,
             "x", id="an error without a type of event"),
         pytest.param(b'event: error\ndata: {"message":"Overloaded"}\n\n', errors.Overloaded,
@@ -410,7 +427,7 @@ def test_the_time_to_wait_is_kept() -> None:
         pytest.param(event("error"), errors.ProviderError, "without a word", id="a silent error"),
         pytest.param(b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}',
             errors.Overloaded, "busy", id="an error in one piece"),
-        pytest.param(message(USE)[:-9], errors.Cut, "unreadable", id="a torn piece of JSON"),
+        pytest.param(message(USE)[:-9], errors.ConnectionLost, "unreadable", id="a torn piece of JSON"),
     ],
 )  # fmt: skip
 def test_a_broken_body_is_one_of_our_errors(

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.request.file_lines import line, with_files
-from agent.request.prompt import as_seen
+from agent.request.file_lines import append_file_lines, format_file_line
+from agent.request.prompt import normalize_history
 from sessions.records import Attachment, Message
 
 PDF = Attachment("report.pdf", "application/pdf", "received/a/report.pdf", size=120_000)
@@ -59,7 +59,7 @@ def of(file: Attachment, **fields: object) -> Attachment:
     ],
 )
 def test_a_file_is_a_line_for_the_model(file: Attachment, said: str) -> None:
-    assert line(file) == said
+    assert format_file_line(file) == said
 
 
 @given(
@@ -70,7 +70,7 @@ def test_no_file_can_close_its_bracket_or_begin_a_line(
     name: str, path: str, kind: str, trouble: str, heard: str, fetched: bool, voice: bool
 ) -> None:
     file = Attachment(name, kind, path, trouble=trouble, heard=heard, fetched=fetched, voice=voice)
-    said = line(file)
+    said = format_file_line(file)
     assert said[0] == "["
     assert said[-1] == "]"
     assert not {"[", "]"} & set(said[1:-1])
@@ -79,32 +79,36 @@ def test_no_file_can_close_its_bracket_or_begin_a_line(
 
 def test_all_that_is_said_in_a_long_message_reaches_the_model() -> None:
     words = "word " * 5_000
-    assert words.strip() in line(of(VOICE, fetched=True, heard=words))
+    assert words.strip() in format_file_line(of(VOICE, fetched=True, heard=words))
 
 
 def test_lines_stand_behind_the_words() -> None:
-    assert with_files("look", (PHOTO, PHOTO)).splitlines() == ["look", line(PHOTO), line(PHOTO)]
-    assert with_files("", (PHOTO,)) == line(PHOTO)
-    assert with_files("look", ()) == "look"
+    assert append_file_lines("look", (PHOTO, PHOTO)).splitlines() == [
+        "look",
+        format_file_line(PHOTO),
+        format_file_line(PHOTO),
+    ]
+    assert append_file_lines("", (PHOTO,)) == format_file_line(PHOTO)
+    assert append_file_lines("look", ()) == "look"
 
 
 def test_the_model_sees_the_files_of_a_row_and_the_row_keeps_them() -> None:
-    (row,) = as_seen([Message("user", "look", files=(PHOTO,))])
-    assert row == Message("user", f"look\n{line(PHOTO)}", files=(PHOTO,))
-    (row,) = as_seen([Message("user", "", sender="Ann (7)", files=(PHOTO,))])
-    assert row == Message("user", f"[Ann (7)] {line(PHOTO)}", files=(PHOTO,))
+    (row,) = normalize_history([Message("user", "look", files=(PHOTO,))])
+    assert row == Message("user", f"look\n{format_file_line(PHOTO)}", files=(PHOTO,))
+    (row,) = normalize_history([Message("user", "", sender="Ann (7)", files=(PHOTO,))])
+    assert row == Message("user", f"[Ann (7)] {format_file_line(PHOTO)}", files=(PHOTO,))
 
 
 def test_rows_that_become_one_share_their_files() -> None:
     pdf = of(PDF, fetched=True)
     rows = [Message("user", "a", files=(PHOTO,)), Message("user", "b", files=(pdf,))]
-    (row,) = as_seen([*rows, Message("user", "c")])
+    (row,) = normalize_history([*rows, Message("user", "c")])
     assert row.files == (PHOTO, pdf)
-    assert row.content == f"a\n{line(PHOTO)}\n\nb\n{line(pdf)}\n\nc"
+    assert row.content == f"a\n{format_file_line(PHOTO)}\n\nb\n{format_file_line(pdf)}\n\nc"
 
 
 def test_files_stay_with_a_row_that_follows_a_cut_answer() -> None:
     cut = Message("assistant", "half", interrupted="stop")
-    seen = as_seen([Message("user", "go"), cut, Message("user", "this", files=(PHOTO,))])
+    seen = normalize_history([Message("user", "go"), cut, Message("user", "this", files=(PHOTO,))])
     assert seen[-1].files == (PHOTO,)
-    assert seen[-1].content.endswith(f"this\n{line(PHOTO)}")
+    assert seen[-1].content.endswith(f"this\n{format_file_line(PHOTO)}")

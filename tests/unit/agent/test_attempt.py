@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from agent.answer.accumulate import Accumulator, Progress
-from agent.answer.reasoning_blocks import Thoughts, read_thoughts
-from agent.attempt import AttemptResult, _limits, run_attempt
+from agent.answer.accumulate import Accumulator, ProgressKind
+from agent.answer.reasoning_blocks import ReasoningBlocks, decode_reasoning
+from agent.attempt import AttemptResult, _compute_limits, run_attempt
 from agent.errors import Looping, Stalled
 from agent.events import ReasoningDelta, TextDelta
 from agent.model.contract import Chunk, ModelRequest, TextChunk, ToolSchema
-from agent.model.learned import Learned
+from agent.model.learned import LearnedTarget
 from agent.model.usage import Usage
 from agent.providers.registry import Target
 from agent.settings import PriceSettings, TargetSettings, Timeouts
@@ -48,7 +48,7 @@ async def attempt(
     script: Script,
     timeouts: Timeouts = CLOCKS,
     *,
-    learned: Learned | None = None,
+    learned: LearnedTarget | None = None,
     price: PriceSettings | None = None,
 ) -> Seen:
     """One request; afterwards the server must have seen the connection close or be free again."""
@@ -66,9 +66,9 @@ async def attempt(
             REQUEST,
             Accumulator(TOOLS, "p"),
             clock=LoopClock(),
-            learned=learned or Learned(),
-            show=shown.append,
-            silence=lambda seconds, remaining: silences.append((seconds, remaining)),
+            learned=learned or LearnedTarget(),
+            on_delta=shown.append,
+            on_silence=lambda seconds, remaining: silences.append((seconds, remaining)),
         )
         took = loop.time() - began
         received = await server.request(1)
@@ -120,13 +120,13 @@ async def attempt(
 )  # fmt: skip
 async def test_judges(script: str, verdict: str, phase: str, shown: str) -> None:
     seen = await attempt(script)
-    assert (seen.name, seen.phase, seen.shown) == (verdict, phase, shown)
+    assert (seen.verdict_name, seen.phase, seen.shown) == (verdict, phase, shown)
     assert seen.requests == 1
 
 
 async def test_silence_after_the_end_is_no_fault() -> None:
     seen = await attempt('H T"all" F stop HANG')
-    assert (seen.name, seen.shown, seen.cause) == ("complete", "all", "")
+    assert (seen.verdict_name, seen.shown, seen.cause) == ("complete", "all", "")
 
 
 # Windows: the clock of the table, and a little for a machine that is busy.
@@ -146,27 +146,27 @@ async def test_silence_after_the_end_is_no_fault() -> None:
 )
 async def test_gives_up_on_silence(script: str, cause: str, after: float) -> None:
     seen = await attempt(script)
-    assert seen.name == "cut"
+    assert seen.verdict_name == "cut"
     assert seen.cause == f"Stalled: given up: {cause}"
     assert after - 0.02 <= seen.took < after + 1.0
 
 
 async def test_gives_up_on_an_answer_that_never_ends() -> None:
     seen = await attempt('H [T"a" W.1]*', msgspec.structs.replace(CLOCKS, lifetime=0.7))
-    assert (seen.name, seen.cause) == ("cut", "Stalled: given up: lifetime")
+    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: given up: lifetime")
     assert 0.68 <= seen.took < 1.7
     assert set(seen.shown) == {"a"}
 
 
 async def test_a_slow_but_living_stream_is_left_alone() -> None:
     seen = await attempt('H [T"a " W.2]*5 F stop D')
-    assert (seen.name, seen.shown) == ("complete", "a " * 5)
+    assert (seen.verdict_name, seen.shown) == ("complete", "a " * 5)
 
 
 async def test_gives_up_on_an_answer_that_drips() -> None:
     slow = msgspec.structs.replace(CLOCKS, min_rate=10.0, min_rate_window=0.6)
     seen = await attempt('H [T"a" W.15]*', slow)
-    assert (seen.name, seen.cause) == ("cut", "Stalled: given up: min_rate")
+    assert (seen.verdict_name, seen.cause) == ("cut", "Stalled: given up: min_rate")
     assert 0.58 <= seen.took < 1.5
 
 
@@ -174,12 +174,12 @@ async def test_gives_up_on_an_answer_that_drips() -> None:
 
 
 async def test_how_soon_a_model_begins_is_learned() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for _ in range(4):
-        learned.first_token(0.001)
-    assert learned.soft_first_token() is None
+        learned.record_first_token(0.001)
+    assert learned.slow_first_token_seconds() is None
     await attempt('H W.1 T"a" F stop D', learned=learned)
-    soft = learned.soft_first_token()
+    soft = learned.slow_first_token_seconds()
     assert soft is not None
     assert soft >= 0.2
 
@@ -195,58 +195,58 @@ async def test_how_soon_a_model_begins_is_learned() -> None:
 async def test_only_long_silences_inside_an_answer_are_learned(
     script: str, kind: str | None
 ) -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for each in ("text", "reasoning"):
         for _ in range(49):
-            learned.gap(each, 0.001)
+            learned.record_gap(each, 0.001)
     await attempt(script, learned=learned)
-    gaps = {each: learned.longest_gap(each) for each in ("text", "reasoning")}
+    gaps = {each: learned.longest_gap_seconds(each) for each in ("text", "reasoning")}
     assert [each for each, gap in gaps.items() if gap is not None] == ([kind] if kind else [])
     assert all(gap is None or gap >= 2.4 for gap in gaps.values())
 
 
 async def test_a_model_that_always_begins_late_is_not_said_to_be_silent() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     early = msgspec.structs.replace(CLOCKS, notice_after=0.1)
     script = 'W.2 H T"x" F stop D'
     assert (await attempt(script, early)).silences
     for _ in range(5):
-        learned.first_token(0.3)
+        learned.record_first_token(0.3)
     assert (await attempt(script, early, learned=learned)).silences == []
 
 
 def test_the_clocks_follow_the_model_the_request_and_what_was_learned() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     settings = TargetSettings(provider="openai", name="o1")
     target = Target(Tired(), "o1", settings)
     plain = ModelRequest("m", "", (Message("user", "go"),))
     long = ModelRequest("m", "x" * 40_000, (Message("user", "y" * 40_000),))
-    assert _limits(target, plain, learned).first_token == 90
-    assert _limits(target, long, learned).first_token == 90 + 1.5 * 10
+    assert _compute_limits(target, plain, learned).first_token == 90
+    assert _compute_limits(target, long, learned).first_token == 90 + 1.5 * 10
     thinker = msgspec.structs.replace(plain, reasoning_effort="high")
-    assert _limits(target, thinker, learned).first_token == 300
+    assert _compute_limits(target, thinker, learned).first_token == 300
     known = msgspec.structs.replace(plain, model="o1")
-    assert _limits(target, known, learned).first_token == 600
+    assert _compute_limits(target, known, learned).first_token == 600
     for _ in range(50):
-        learned.gap("text", 20.0)
-    gaps = _limits(target, plain, learned).gaps
-    assert 160 <= gaps[Progress.TEXT] <= 190
-    assert gaps[Progress.TOOL] == 150
+        learned.record_gap("text", 20.0)
+    gaps = _compute_limits(target, plain, learned).gaps
+    assert 160 <= gaps[ProgressKind.TEXT] <= 190
+    assert gaps[ProgressKind.TOOL] == 150
 
 
 async def test_a_service_that_never_says_its_texts_are_over_is_believed() -> None:
-    learned = Learned()
-    assert (await attempt('H T"ok" EOF', learned=learned)).name == "cut"
-    learned.bare_end()
-    learned.bare_end()
-    assert (await attempt('H T"ok" EOF', learned=learned)).name == "soft-complete"
-    assert (await attempt('H T"ok" RST', learned=learned)).name == "cut"
+    learned = LearnedTarget()
+    assert (await attempt('H T"ok" EOF', learned=learned)).verdict_name == "cut"
+    learned.record_unmarked_end()
+    learned.record_unmarked_end()
+    assert (await attempt('H T"ok" EOF', learned=learned)).verdict_name == "soft-complete"
+    assert (await attempt('H T"ok" RST', learned=learned)).verdict_name == "cut"
 
 
 async def test_says_what_it_cost_and_what_the_service_calls_it() -> None:
     seen = await attempt('H T"Hel" R"x" F stop U(7) D')
     assert seen.usage == Usage(10, 7)
-    assert (seen.received, seen.request_id, seen.cause) == (4, "req_scripted", "")
+    assert (seen.received_characters, seen.request_id, seen.cause) == (4, "req_scripted", "")
 
 
 async def test_a_listed_price_makes_it_money() -> None:
@@ -263,10 +263,10 @@ async def test_what_was_not_counted_cost_nothing_that_is_known() -> None:
 
 async def test_thoughts_are_kept_for_the_target_that_had_them() -> None:
     seen = await attempt('H R"hm " R"well" T"x" F stop D')
-    row = seen.thoughts("openai/m")
-    assert read_thoughts(row, "openai/m") == Thoughts("openai/m", "hm well")
-    assert read_thoughts(row, "openai/other") is None
-    assert (await attempt('H T"x" F stop D')).thoughts("openai/m") is None
+    row = seen.stored_reasoning("openai/m")
+    assert decode_reasoning(row, "openai/m") == ReasoningBlocks("openai/m", "hm well")
+    assert decode_reasoning(row, "openai/other") is None
+    assert (await attempt('H T"x" F stop D')).stored_reasoning("openai/m") is None
 
 
 async def test_only_a_cut_has_an_error() -> None:
@@ -318,9 +318,9 @@ async def test_news_that_cannot_be_told_leaves_the_request_its_clocks() -> None:
             REQUEST,
             Accumulator(TOOLS, "p"),
             clock=LoopClock(),
-            learned=Learned(),
-            show=lambda _: None,
-            silence=broken,
+            learned=LearnedTarget(),
+            on_delta=lambda _: None,
+            on_silence=broken,
         )
         await target.provider.aclose()
     assert isinstance(result.error, Stalled)
@@ -336,7 +336,7 @@ LOOP = BLOCK * 200
 async def test_a_text_that_repeats_itself_is_ended_and_the_repetition_is_not_kept() -> None:
     seen = await attempt((*steps("H"), text("Well then: "), text(LOOP), *steps("HANG")))
     assert isinstance(seen.error, Looping)
-    assert (seen.name, seen.step.text, seen.step.calls) == ("cut", "Well then: ", ())
+    assert (seen.verdict_name, seen.step.text, seen.step.calls) == ("cut", "Well then: ", ())
 
 
 async def test_what_was_shown_before_a_loop_was_noticed_is_no_part_of_the_answer() -> None:
@@ -351,14 +351,14 @@ async def test_thoughts_that_repeat_themselves_are_ended_and_not_kept() -> None:
     script = f'H R"First. " R"{LOOP}" HANG'
     seen = await attempt(script)
     assert isinstance(seen.error, Looping)
-    assert (seen.step.reasoning, seen.step.opaque, seen.step.text) == ("First. ", (), "")
+    assert (seen.step.reasoning, seen.step.opaque_parts, seen.step.text) == ("First. ", (), "")
     assert seen.phase == "reasoning"
 
 
 async def test_arguments_that_repeat_themselves_are_ended() -> None:
     seen = await attempt(f'H C(0,c1,pay,\'{{"amount":"{LOOP}\') HANG')
     assert isinstance(seen.error, Looping)
-    assert (seen.name, seen.phase) == ("cut", "tool-args")
+    assert (seen.verdict_name, seen.phase) == ("cut", "tool-args")
 
 
 # --- how it ends from outside ----------------------------------------------------------------------
@@ -376,9 +376,9 @@ async def test_cancelling_closes_the_connection_at_once() -> None:
                     REQUEST,
                     Accumulator((), "p"),
                     clock=LoopClock(),
-                    learned=Learned(),
-                    show=lambda _: seen.set(),
-                    silence=never,
+                    learned=LearnedTarget(),
+                    on_delta=lambda _: seen.set(),
+                    on_silence=never,
                 )
             )
             await seen.wait()
@@ -418,7 +418,7 @@ async def test_a_time_limit_of_somebody_else_is_not_taken_for_ours() -> None:
             REQUEST,
             Accumulator((), "p"),
             clock=LoopClock(),
-            learned=Learned(),
-            show=lambda _: None,
-            silence=never,
+            learned=LearnedTarget(),
+            on_delta=lambda _: None,
+            on_silence=never,
         )

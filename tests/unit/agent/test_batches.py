@@ -2,14 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.batches import Place, batches, whole_path
+from agent.tools.batches import BatchItem, normalize_path, split_batches
 
-BESIDE = Place(beside=True)
-ALONE = Place(beside=False)
+BESIDE = BatchItem(parallel=True)
+ALONE = BatchItem(parallel=False)
 
 
-def on(path: str) -> Place:
-    return Place(beside=True, path=whole_path("/desk", path))
+def on(path: str) -> BatchItem:
+    return BatchItem(parallel=True, path=normalize_path("/desk", path))
 
 
 @pytest.mark.parametrize(
@@ -32,25 +32,25 @@ def on(path: str) -> Place:
         pytest.param([on("a"), on("b"), on("a"), on("b")], [2, 2], id="by turns"),
     ],
 )
-def test_calls_are_cut_into_batches(places: list[Place], sizes: list[int]) -> None:
-    assert [len(batch) for batch in batches(places)] == sizes
+def test_calls_are_cut_into_batches(places: list[BatchItem], sizes: list[int]) -> None:
+    assert [len(batch) for batch in split_batches(places)] == sizes
 
 
 PLACES = st.builds(
-    Place, beside=st.booleans(), path=st.sampled_from([None, "/", "/a", "/a/b", "/ab", "/c"])
+    BatchItem, parallel=st.booleans(), path=st.sampled_from([None, "/", "/a", "/a/b", "/ab", "/c"])
 )
 
 
 @given(st.lists(PLACES, max_size=30))
 def test_every_call_is_in_one_batch_in_order_and_no_two_in_a_batch_disturb_each_other(
-    places: list[Place],
+    places: list[BatchItem],
 ) -> None:
-    cut = list(batches(places))
+    cut = list(split_batches(places))
     assert [at for batch in cut for at in batch] == list(range(len(places)))
     for batch in cut:
         assert 0 < len(batch) <= 8
         inside = [places[at] for at in batch]
-        assert len(inside) == 1 or all(place.beside for place in inside)
+        assert len(inside) == 1 or all(place.parallel for place in inside)
         paths = [place.path for place in inside if place.path]
         assert len(set(paths)) == len(paths)
         assert len(paths) == 1 or "/" not in paths

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent import errors
 from agent.answer.accumulate import Accumulator
-from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
 from agent.model.contract import (
     CallChunk,
     Chunk,
@@ -23,15 +23,21 @@ from agent.model.contract import (
     UsageChunk,
     WholeChunk,
 )
-from agent.providers.openai.chat_wire import OPTIONAL, ChatReader, Dialect, from_event, to_body
+from agent.providers.openai.chat_wire import (
+    OPTIONAL_FEATURES,
+    ChatDialect,
+    ChatReader,
+    encode_request,
+    event_chunks,
+)
 from agent.providers.transport.sse import SseComment, SseEvent
-from agent.verdict import Cut, judge
+from agent.verdict import Cut, judge_attempt
 from sessions.records import Message, ToolCall
 from tests.fakes.model_script import body_of
 
 
-def body(request: ModelRequest, dialect: Dialect | None = None) -> Any:
-    return json.loads(to_body(request, dialect or Dialect()))
+def body(request: ModelRequest, dialect: ChatDialect | None = None) -> Any:
+    return json.loads(encode_request(request, dialect or ChatDialect()))
 
 
 def test_a_plain_request_says_only_what_was_asked_for() -> None:
@@ -46,7 +52,7 @@ def test_a_plain_request_says_only_what_was_asked_for() -> None:
 def test_every_option_has_its_place() -> None:
     tool = ToolSchema("read", "Reads.", {"type": "object"})
     request = ModelRequest("m", "sys", (), (tool,), 100, 0.5, "low")
-    assert body(request, Dialect("max_completion_tokens", frozenset({"stream_options"}))) == {
+    assert body(request, ChatDialect("max_completion_tokens", frozenset({"stream_options"}))) == {
         "model": "m",
         "messages": [{"role": "system", "content": "sys"}],
         "stream": True,
@@ -103,13 +109,13 @@ DETAIL = {"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}
 
 
 def test_what_a_service_does_not_take_is_left_out_or_named_differently() -> None:
-    kept = write_thoughts(Thoughts("openai/m", "hm", (DETAIL,)))
+    kept = encode_reasoning(ReasoningBlocks("openai/m", "hm", (DETAIL,)))
     rows = (Message("assistant", "hi", reasoning=kept),)
     request = ModelRequest("m", "", rows, (), 7)
     assert body(request)["messages"] == [
         {"role": "assistant", "content": "hi", "reasoning_details": [DETAIL]}
     ]
-    assert body(request, Dialect(without=frozenset(OPTIONAL))) == {
+    assert body(request, ChatDialect(omitted_features=frozenset(OPTIONAL_FEATURES))) == {
         "model": "m",
         "messages": [{"role": "assistant", "content": "hi"}],
         "stream": True,
@@ -134,7 +140,7 @@ def test_a_request_for_one_piece_says_nothing_of_streams() -> None:
     ],
 )
 def test_an_error_names_the_option_to_leave_out(said: str, option: str | None) -> None:
-    named = [name for name, words in OPTIONAL.items() if words.search(said.lower())]
+    named = [name for name, words in OPTIONAL_FEATURES.items() if words.search(said.lower())]
     assert next(iter(named), None) == option
 
 
@@ -155,13 +161,13 @@ CALL = (ToolCall("c1", "read", "{}"),)
 def test_only_models_that_want_their_thoughts_in_words_get_them(
     model: str, by: str, calls: tuple[ToolCall, ...], given_back: str | None
 ) -> None:
-    row = Message("assistant", "x", calls, reasoning=write_thoughts(Thoughts(by, "hm")))
+    row = Message("assistant", "x", calls, reasoning=encode_reasoning(ReasoningBlocks(by, "hm")))
     (message,) = body(ModelRequest(model, "", (row,)))["messages"]
     assert message.get("reasoning_content") == given_back
 
 
 def read(fields: object, name: str = "") -> list[Chunk]:
-    return list(from_event(SseEvent(name, json.dumps(fields).encode())))
+    return list(event_chunks(SseEvent(name, json.dumps(fields).encode())))
 
 
 def delta(fields: object, finish: object = None) -> dict[str, object]:
@@ -340,14 +346,19 @@ def test_reads_an_event(fields: object, chunks: list[Chunk]) -> None:
 
 
 def test_comments_and_the_end_mark_are_read() -> None:
-    assert list(from_event(SseComment())) == [PingChunk(beat=True)]
-    assert list(from_event(SseEvent("", b" [DONE] "))) == [DoneChunk()]
+    assert list(event_chunks(SseComment())) == [PingChunk(beat=True)]
+    assert list(event_chunks(SseEvent("", b" [DONE] "))) == [DoneChunk()]
 
 
 @pytest.mark.parametrize(
     ("name", "data", "error", "words"),
     [
-        ("", b'{"error":{"message":"Network connection lost."}}', errors.Cut, "Network connection"),
+        (
+            "",
+            b'{"error":{"message":"Network connection lost."}}',
+            errors.ConnectionLost,
+            "Network connection",
+        ),
         ("", b'{"error":{"message":"odd"}}', errors.BadRequest, "odd"),
         ("", b'{"object":"error","message":"no","code":400}', errors.BadRequest, "no"),
         ("", b'{"error":{"code":"content_filter","message":"no"}}', errors.Declined, "no"),
@@ -370,8 +381,8 @@ def test_comments_and_the_end_mark_are_read() -> None:
             "no such field",
         ),
         ("error", b'{"message":"overloaded_error"}', errors.Overloaded, "overloaded"),
-        ("error", b"upstream went away", errors.Cut, "upstream went away"),
-        ("", b"<html>", errors.Cut, "unreadable"),
+        ("error", b"upstream went away", errors.ConnectionLost, "upstream went away"),
+        ("", b"<html>", errors.ConnectionLost, "unreadable"),
         (
             "",
             (
@@ -381,14 +392,14 @@ def test_comments_and_the_end_mark_are_read() -> None:
             errors.ContextTooLong,
             "maximum context",
         ),
-        ("", b'{"choices":[{"finish_reason":"error"}]}', errors.Cut, "error"),
+        ("", b'{"choices":[{"finish_reason":"error"}]}', errors.ConnectionLost, "error"),
     ],
 )
 def test_an_error_inside_the_stream_is_raised_with_the_service_s_words(
     name: str, data: bytes, error: type[errors.ProviderError], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        list(from_event(SseEvent(name, data)))
+        list(event_chunks(SseEvent(name, data)))
 
 
 def test_parts_of_the_thinking_come_back_together() -> None:
@@ -404,7 +415,7 @@ def test_parts_of_the_thinking_come_back_together() -> None:
             accumulator.feed(chunk)
     step = accumulator.result()
     assert step.reasoning == "ab"
-    assert step.opaque == (
+    assert step.opaque_parts == (
         {"type": "reasoning.text", "text": "ab", "index": 0, "signature": "s"},
         {"type": "reasoning.encrypted", "data": "x", "index": 0, "id": "c1"},
     )
@@ -412,12 +423,12 @@ def test_parts_of_the_thinking_come_back_together() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "error"),
-    [("network_error", errors.Cut), ("insufficient_system_resource", errors.Overloaded)],
+    [("network_error", errors.ConnectionLost), ("insufficient_system_resource", errors.Overloaded)],
 )
 def test_a_reason_that_is_a_failure_is_raised_after_the_text(
     reason: str, error: type[errors.ProviderError]
 ) -> None:
-    chunks = from_event(SseEvent("", json.dumps(delta({"content": "half"}, reason)).encode()))
+    chunks = event_chunks(SseEvent("", json.dumps(delta({"content": "half"}, reason)).encode()))
     assert next(chunks) == TextChunk("half")
     with pytest.raises(error, match=reason):
         next(chunks)
@@ -437,15 +448,15 @@ def test_an_error_after_the_reason_to_stop_takes_nothing_from_the_answer(
     except errors.ProviderError as error:
         raised = error
     assert raised is not None
-    without_error = judge(accumulator.result())
+    without_error = judge_attempt(accumulator.result())
     assert not isinstance(without_error, Cut)
-    assert judge(accumulator.result(), error=raised) == without_error
+    assert judge_attempt(accumulator.result(), error=raised) == without_error
 
 
 def test_half_a_character_is_no_reason_to_give_up() -> None:
     raw = b'{"choices":[{"delta":{"content":"a\\ud83d"},"logprobs":{"x":-Infinity}}]}'
-    assert list(from_event(SseEvent("", raw))) == [TextChunk("a\ufffd")]
-    assert list(from_event(SseEvent("", b'{"y":NaN,"choices":"x"}'))) == PING
+    assert list(event_chunks(SseEvent("", raw))) == [TextChunk("a\ufffd")]
+    assert list(event_chunks(SseEvent("", b'{"y":NaN,"choices":"x"}'))) == PING
 
 
 def whole(pieces: list[bytes]) -> list[Chunk]:
@@ -466,7 +477,7 @@ def test_every_way_to_split_the_body_gives_the_same_chunks(cuts: list[int]) -> N
 def test_what_stands_before_an_error_is_given_before_it_is_raised() -> None:
     chunks = ChatReader().feed(body_of('T"half" J{"error":"connection gone"}'))
     assert next(chunks) == TextChunk("half")
-    with pytest.raises(errors.Cut, match="gone"):
+    with pytest.raises(errors.ConnectionLost, match="gone"):
         next(chunks)
 
 
@@ -526,5 +537,5 @@ def test_an_error_that_came_with_status_200_is_still_one(raw: bytes) -> None:
 
 
 def test_a_page_for_people_is_no_answer() -> None:
-    with pytest.raises(errors.Cut, match="unreadable: '<html>"):
+    with pytest.raises(errors.ConnectionLost, match="unreadable: '<html>"):
         whole([b"<html>\n", b"busy</html>"])

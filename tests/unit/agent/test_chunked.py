@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.providers.transport.chunked import Chunks
+from agent.providers.transport.chunked import ChunkedDecoder
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -63,7 +63,7 @@ def by_the_client(pieces: Iterable[bytes], *, over: bool) -> tuple[bytes, str]:
 
 def by_us(pieces: Sequence[bytes], *, over: bool) -> tuple[bytes, str]:
     """The same, where the client gets only what is left to it."""
-    chunks, body = Chunks(), b""
+    chunks, body = ChunkedDecoder(), b""
     for number, piece in enumerate(pieces):
         body += chunks.feed(piece)
         if chunks.rest is not None:
@@ -84,7 +84,7 @@ def test_a_body_is_read_as_the_client_would(wire: bytes, cuts: list[int], over: 
 
 
 def test_chunks_that_come_together_are_given_together_and_parts_of_one_at_once() -> None:
-    chunks = Chunks()
+    chunks = ChunkedDecoder()
     assert chunks.feed(b"5\r\nhello\r\n6\r\n world\r\n5\r\n, yo") == b"hello world, yo"
     assert chunks.feed(b"u\r\n") == b"u"
     assert chunks.feed(b"1") == chunks.feed(b"0\r") == chunks.feed(b"\n") == b""
@@ -94,6 +94,6 @@ def test_chunks_that_come_together_are_given_together_and_parts_of_one_at_once()
 
 @pytest.mark.parametrize("last", [b"0\r\n\r\n", b"0\r\na: b\r\n\r\n", b"3;a=b\r\nabc\r\n"])
 def test_what_is_no_plain_chunk_is_left_to_the_client_untouched(last: bytes) -> None:
-    chunks = Chunks()
+    chunks = ChunkedDecoder()
     assert chunks.feed(b"2\r\nhi\r\n" + last + b"and more") == b"hi"
     assert chunks.rest == last + b"and more"

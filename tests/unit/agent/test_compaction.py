@@ -4,11 +4,11 @@ import pytest
 
 from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult
-from agent.compaction import Compacted, compact
+from agent.compaction import Compacted, compact_history
 from agent.model.contract import ModelRequest
-from agent.request.history_plan import as_summary_row
-from agent.request.tokens import estimate, estimate_message
-from agent.verdict import Capped, Complete, Cut, Phase, SoftComplete, Verdict
+from agent.request.history_plan import make_summary_row
+from agent.request.tokens import estimate_message, estimate_tokens
+from agent.verdict import Capped, Complete, Cut, CutPhase, SoftComplete, Verdict
 from sessions.records import Message, ToolCall
 from tests.fakes.agent_kit import openai_target
 
@@ -36,16 +36,20 @@ class Author:
 async def shortened(
     author: Author, *rows: Message, room: int = 200, earlier: str = "", record: int | None = None
 ) -> Compacted | None:
-    return await compact(rows, earlier, room=room, target=TARGET, ask=author, record=record)
+    return await compact_history(
+        rows, earlier, room_tokens=room, target=TARGET, send_request=author, record_tokens=record
+    )
 
 
 async def test_the_oldest_rows_give_way_to_a_summary() -> None:
     author = Author()
     done = await shortened(author, *ROWS, record=10_000)
     assert done is not None
-    assert (done.summary, done.keep, done.rows) == ("A story.", 1, (GO,))
-    assert done.before == sum(map(estimate_message, ROWS))
-    assert done.after == estimate_message(GO) + estimate_message(as_summary_row("A story."))
+    assert (done.summary, done.kept_rows, done.rows) == ("A story.", 1, (GO,))
+    assert done.tokens_before == sum(map(estimate_message, ROWS))
+    assert done.tokens_after == estimate_message(GO) + estimate_message(
+        make_summary_row("A story.")
+    )
     (request,) = author.requests
     assert (request.model, request.tools) == ("scripted", ())
     assert request.messages[0].content.count(STORY.strip()) == 4
@@ -55,16 +59,18 @@ async def test_no_more_leaves_than_has_to() -> None:
     room = sum(map(estimate_message, ROWS[2:])) + 10
     done = await shortened(Author(), *ROWS, room=room)
     assert done is not None
-    assert (done.keep, done.rows) == (3, ROWS[2:])
+    assert (done.kept_rows, done.rows) == (3, ROWS[2:])
 
 
 async def test_an_earlier_summary_goes_into_the_new_one() -> None:
     author = Author()
     done = await shortened(author, *ROWS, earlier="They like tea.", record=10_000)
     assert done is not None
-    assert (done.keep, done.rows) == (1, (GO,))
+    assert (done.kept_rows, done.rows) == (1, (GO,))
     assert "They like tea." in author.requests[0].messages[0].content
-    assert done.before == sum(map(estimate_message, (as_summary_row("They like tea."), *ROWS)))
+    assert done.tokens_before == sum(
+        map(estimate_message, (make_summary_row("They like tea."), *ROWS))
+    )
 
 
 async def test_the_author_is_shown_as_much_as_there_is_room_for() -> None:
@@ -72,7 +78,7 @@ async def test_the_author_is_shown_as_much_as_there_is_room_for() -> None:
     await shortened(author, *ROWS, room=200)
     shown = author.requests[0].messages[0].content
     assert STORY.strip() not in shown
-    assert estimate(shown) < 400
+    assert estimate_tokens(shown) < 400
 
 
 async def test_a_request_whose_calls_fill_the_room_stays_in_view() -> None:
@@ -80,7 +86,7 @@ async def test_a_request_whose_calls_fill_the_room_stays_in_view() -> None:
     calls = (Message("assistant", "", (call,)), Message("tool", STORY * 3, tool_call_id="c1"))
     done = await shortened(Author(), GO, *calls, A)
     assert done is not None
-    assert (done.keep, done.rows) == (1, (GO, A))
+    assert (done.kept_rows, done.rows) == (1, (GO, A))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +94,7 @@ async def test_a_request_whose_calls_fill_the_room_stays_in_view() -> None:
     [
         pytest.param(Author("", Complete()), id="nothing was written"),
         pytest.param(Author(" \n", SoftComplete()), id="blanks were written"),
-        pytest.param(Author("A st", Cut(Phase.TEXT)), id="it broke off"),
+        pytest.param(Author("A st", Cut(CutPhase.TEXT)), id="it broke off"),
         pytest.param(Author("A st", Capped()), id="it met the limit"),
     ],
 )
@@ -97,7 +103,7 @@ async def test_without_a_whole_summary_the_requests_are_listed(author: Author) -
     assert done is not None
     assert done.summary.startswith("Earlier messages are not in view")
     assert "Tell me." in done.summary
-    assert done.keep == 1
+    assert done.kept_rows == 1
 
 
 async def test_a_summary_that_ends_without_a_word_is_as_good() -> None:

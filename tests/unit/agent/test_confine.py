@@ -12,7 +12,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.tools import confine
-from agent.tools.confine import Opener, Workspace, entered, open_beneath, open_by_steps
+from agent.tools.confine import Opener, Workspace, open_beneath, open_by_steps, open_workspace
 
 SECRET = b"secret"
 
@@ -45,14 +45,14 @@ def root(tmp_path: Path, outside: Path) -> Path:
 @pytest.fixture(params=[open_beneath, open_by_steps], ids=["kernel", "steps"])
 def opener(request: pytest.FixtureRequest) -> Opener:
     opener: Opener = request.param
-    if opener is open_beneath and confine.best_opener() is not open_beneath:
+    if opener is open_beneath and confine.choose_opener() is not open_beneath:
         pytest.skip("this kernel cannot do it")
     return opener
 
 
 @pytest.fixture
 def workspace(root: Path, opener: Opener) -> Iterator[Workspace]:
-    with entered(root, opener=opener) as workspace:
+    with open_workspace(root, opener=opener) as workspace:
         yield workspace
 
 
@@ -145,8 +145,8 @@ def test_a_file_is_found_by_each_of_its_names(workspace: Workspace, root: Path, 
 def test_the_workspace_may_be_named_by_a_link_to_it(root: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(root)
-    with entered(link) as workspace:
-        assert workspace.name(f"{root}/a.txt") == "a.txt"
+    with open_workspace(link) as workspace:
+        assert workspace.relative_name(f"{root}/a.txt") == "a.txt"
         assert workspace.read(f"{link}/a.txt", 10)[0] == b"in a"
 
 
@@ -199,7 +199,7 @@ def test_a_replaced_file_keeps_its_owner(workspace: Workspace, root: Path) -> No
 def test_a_write_that_is_given_up_changes_nothing(workspace: Workspace, root: Path) -> None:
     before = sorted(root.rglob("*"))
     with pytest.raises(ToolError, match="stopped"):
-        workspace.write("a.txt", b"new", "t", given_up=lambda: True)
+        workspace.write("a.txt", b"new", "t", is_cancelled=lambda: True)
     assert sorted(root.rglob("*")) == before
     assert (root / "a.txt").read_bytes() == b"in a"
 
@@ -223,15 +223,15 @@ def test_a_file_that_somebody_changed_meanwhile_is_not_replaced(
     _, state = workspace.read("a.txt", 10)
     (root / "a.txt").write_bytes(b"by somebody else")
     with pytest.raises(ToolError, match="changed by somebody else"):
-        workspace.write("a.txt", b"new", "t", since=state)
+        workspace.write("a.txt", b"new", "t", expected_state=state)
     (root / "a.txt").unlink()
     with pytest.raises(ToolError, match="changed by somebody else"):
-        workspace.write("a.txt", b"new", "t", since=state)
+        workspace.write("a.txt", b"new", "t", expected_state=state)
     assert not (root / "a.txt").exists()
 
 
 def test_what_a_crash_left_is_no_obstacle(workspace: Workspace, root: Path) -> None:
-    name, descriptor = confine._fresh(_descriptor(root), "t")
+    name, descriptor = confine._create_temporary(_descriptor(root), "t")
     os.close(descriptor)
     workspace.write("new", b"new", "t")
     assert (root / "new").read_bytes() == b"new"
@@ -244,13 +244,13 @@ def _descriptor(folder: Path) -> int:
 
 def test_a_missing_workspace_is_created_only_for_writing(tmp_path: Path) -> None:
     root = tmp_path / "new" / "work"
-    with pytest.raises(ToolError, match="nothing in the workspace"), entered(root):
+    with pytest.raises(ToolError, match="nothing in the workspace"), open_workspace(root):
         pass
     assert not root.exists()
-    with entered(root, create=True) as workspace:
+    with open_workspace(root, create=True) as workspace:
         workspace.write("a", b"a", "t")
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
-    with pytest.raises(ToolError, match="cannot be opened"), entered(root / "a"):
+    with pytest.raises(ToolError, match="cannot be opened"), open_workspace(root / "a"):
         pass
 
 
@@ -258,7 +258,7 @@ def test_without_help_of_the_kernel_steps_are_taken(monkeypatch: pytest.MonkeyPa
     def forbidden(*_args: object) -> int:
         raise OSError(errno.EPERM, "no")
 
-    choose: Callable[[], Opener] = confine.best_opener.__wrapped__
+    choose: Callable[[], Opener] = confine.choose_opener.__wrapped__
     with monkeypatch.context() as patched:
         patched.setattr(confine, "open_beneath", forbidden)
         assert choose() is open_by_steps
@@ -294,7 +294,7 @@ def test_a_folder_that_becomes_a_link_at_any_moment_leads_nowhere(
     swapper.start()
     read = refused = 0
     try:
-        with entered(root, opener=opener) as workspace:
+        with open_workspace(root, opener=opener) as workspace:
             for _ in range(100_000):
                 try:
                     assert workspace.read("flip/file", 100)[0] == b"inside"
@@ -314,7 +314,7 @@ def test_a_folder_that_becomes_a_link_at_any_moment_leads_nowhere(
     assert refused
     assert sorted(file.name for file in outside.iterdir()) == ["file", "secret"]
     assert (outside / "file").read_bytes() == SECRET
-    assert not [file for file in root.rglob("*") if file.name.startswith(confine.TEMPORARY)]
+    assert not [file for file in root.rglob("*") if file.name.startswith(confine.TEMPORARY_PREFIX)]
 
 
 # --- files that come in pieces -------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_a_file_that_comes_in_pieces_stands_there_once_it_is_whole(
     incoming.close()
     assert names(root) == ["b.bin"]
     assert (root / "in" / "a" / "b.bin").read_bytes() == b"onetwo"
-    assert workspace.size("in/a/b.bin") == 6
+    assert workspace.file_size("in/a/b.bin") == 6
 
 
 def test_what_is_begun_again_or_given_up_leaves_nothing(workspace: Workspace, root: Path) -> None:
@@ -351,7 +351,7 @@ def test_what_is_begun_again_or_given_up_leaves_nothing(workspace: Workspace, ro
     other.write(b"x")
     other.close()
     assert names(root) == ["b.bin"]
-    assert workspace.size("in/a/c.bin") is None
+    assert workspace.file_size("in/a/c.bin") is None
 
 
 def test_what_a_dead_process_left_of_it_is_replaced(workspace: Workspace, root: Path) -> None:
@@ -379,17 +379,17 @@ def test_nothing_is_received_anywhere_else(
 
 @pytest.mark.parametrize("path", ["out/secret", "out_file", "gone", "sub", "pipe", "nothing"])
 def test_only_an_ordinary_file_has_a_size(workspace: Workspace, path: str) -> None:
-    assert workspace.size(path) is None
-    assert workspace.size("a.txt") == 4
+    assert workspace.file_size(path) is None
+    assert workspace.file_size("a.txt") == 4
 
 
 def test_a_folder_is_claimed_only_by_who_made_it(workspace: Workspace, root: Path) -> None:
-    workspace.claim("new", "mark")
-    workspace.claim("new", "mark")
-    workspace.claim("sub", "mark")
+    workspace.make_marked_folder("new", "mark")
+    workspace.make_marked_folder("new", "mark")
+    workspace.make_marked_folder("sub", "mark")
     assert [each.name for each in (root / "new").iterdir()] == ["mark"]
     assert not (root / "sub" / "mark").exists()
 
 
 def test_there_is_room_for_something(workspace: Workspace) -> None:
-    assert workspace.free() > 0
+    assert workspace.free_bytes() > 0

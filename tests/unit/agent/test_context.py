@@ -5,20 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.model.known_models import Facts
+from agent.model.known_models import ModelFacts
 from agent.request.history_plan import (
-    Plan,
-    as_summary_row,
-    plan,
-    shrunk,
+    HistoryPlan,
+    build_summary_request,
+    has_shrunk_enough,
+    is_too_long,
+    make_summary_row,
+    plan_history,
+    resolve_window,
     split_summary,
-    summary_request,
-    too_long,
-    window_of,
-    without_summary,
+    summarize_without_model,
 )
-from agent.request.prompt import NO_RESULT, as_seen
-from agent.request.tokens import estimate, estimate_message
+from agent.request.prompt import NO_RESULT, normalize_history
+from agent.request.tokens import estimate_message, estimate_tokens
 from sessions.records import Message, ToolCall
 
 
@@ -38,11 +38,13 @@ def result(call: str, text: str = "found") -> Message:
     return Message("tool", text, tool_call_id=call)
 
 
-def texts(chosen: Plan | None, rows: Sequence[Message]) -> tuple[int, int, str | None] | None:
+def texts(
+    chosen: HistoryPlan | None, rows: Sequence[Message]
+) -> tuple[int, int, str | None] | None:
     if chosen is None:
         return None
-    assert chosen.covered == tuple(rows[: len(rows) - chosen.keep])
-    return len(chosen.covered), chosen.keep, chosen.pinned.content if chosen.pinned else None
+    assert chosen.covered == tuple(rows[: len(rows) - chosen.kept_rows])
+    return len(chosen.covered), chosen.kept_rows, chosen.pinned.content if chosen.pinned else None
 
 
 TALK = [user("one"), said(), user("two"), said(), user("three"), said()]
@@ -58,7 +60,7 @@ WORK = [
     calls("d"),
     result("d"),
 ]
-SUMMED = [as_summary_row("before"), user("one"), said(), user("two"), said()]
+SUMMED = [make_summary_row("before"), user("one"), said(), user("two"), said()]
 TWICE = [user("one"), said(), user("two"), user("and three"), calls("a"), result("a"), said()]
 
 
@@ -92,9 +94,9 @@ TWICE = [user("one"), said(), user("two"), user("and three"), calls("a"), result
         ),
         pytest.param([*TALK, user("four")], 10, (6, 1, None), id="a new request stays alone"),
         pytest.param(
-            [as_summary_row("x"), calls("a"), result("a"), said()],
+            [make_summary_row("x"), calls("a"), result("a"), said()],
             10,
-            (3, 1, as_summary_row("x").content),
+            (3, 1, make_summary_row("x").content),
             id="a user who writes like a summary is a user",
         ),
     ],
@@ -102,16 +104,16 @@ TWICE = [user("one"), said(), user("two"), user("and three"), calls("a"), result
 def test_chooses_what_leaves(
     rows: Sequence[Message], target: int, expected: tuple[int, int, str | None] | None
 ) -> None:
-    assert texts(plan(rows, [10] * len(rows), target), rows) == expected
+    assert texts(plan_history(rows, [10] * len(rows), target), rows) == expected
 
 
 def test_what_is_too_small_to_matter_does_not_leave() -> None:
-    assert plan(TALK[:4], [1, 1, 500, 500], 10) is None
-    assert plan(TALK, [1, 1, 500, 500, 1, 1], 1001) == Plan(2, tuple(TALK[:4]))
+    assert plan_history(TALK[:4], [1, 1, 500, 500], 10) is None
+    assert plan_history(TALK, [1, 1, 500, 500, 1, 1], 1001) == HistoryPlan(2, tuple(TALK[:4]))
 
 
 def test_a_long_request_in_front_of_short_calls_cannot_be_helped() -> None:
-    assert plan(WORK[2:], [9000, 1, 1, 1, 1, 1, 1, 1], 100) is None
+    assert plan_history(WORK[2:], [9000, 1, 1, 1, 1, 1, 1, 1], 100) is None
 
 
 @pytest.mark.parametrize(
@@ -126,24 +128,24 @@ def test_a_request_that_is_shown_again_keeps_who_said_it(
     senders: tuple[str | None, str | None], text: str, sender: str | None
 ) -> None:
     rows = [user("two", senders[0]), user("and three", senders[1]), *WORK[3:]]
-    chosen = plan(rows, [10] * len(rows), 1)
+    chosen = plan_history(rows, [10] * len(rows), 1)
     assert chosen is not None
     assert chosen.pinned == user(text, sender)
 
 
 def test_every_row_has_a_size() -> None:
     with pytest.raises(ValueError, match="6 rows, but 1 sizes"):
-        plan(TALK, [1], 1)
+        plan_history(TALK, [1], 1)
 
 
-def compacted(rows: Sequence[Message], chosen: Plan, summary: str) -> tuple[Message, ...]:
+def compacted(rows: Sequence[Message], chosen: HistoryPlan, summary: str) -> tuple[Message, ...]:
     pinned = (chosen.pinned,) if chosen.pinned else ()
-    return (as_summary_row(summary), *pinned, *rows[len(rows) - chosen.keep :])
+    return (make_summary_row(summary), *pinned, *rows[len(rows) - chosen.kept_rows :])
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    rows: list[Message] = [as_summary_row("earlier")] if draw(st.booleans()) else []
+    rows: list[Message] = [make_summary_row("earlier")] if draw(st.booleans()) else []
     for turn in range(draw(st.integers(1, 5))):
         for _ in range(draw(st.integers(1, 2))):
             rows.append(user(f"request {len(rows)}", draw(st.sampled_from((None, "Ann")))))
@@ -160,10 +162,10 @@ def test_what_stays_is_a_valid_history_and_shorter_and_shows_the_last_request(
     rows: list[Message], data: st.DataObject, target: int
 ) -> None:
     sizes = data.draw(st.lists(st.integers(1, 500), min_size=len(rows), max_size=len(rows)))
-    chosen = plan(rows, sizes, target)
+    chosen = plan_history(rows, sizes, target)
     if chosen is None:
         return
-    kept = rows[len(rows) - chosen.keep :]
+    kept = rows[len(rows) - chosen.kept_rows :]
     shown = [*([chosen.pinned] if chosen.pinned else []), *kept]
     assert [*chosen.covered, *kept] == rows
     assert shown[0].role == "user"
@@ -176,9 +178,9 @@ def test_what_stays_is_a_valid_history_and_shorter_and_shows_the_last_request(
         for row, size in zip(rows, sizes, strict=True)
         if chosen.pinned and row.role == "user" and row.content in chosen.pinned.content
     )
-    after = sum(sizes[len(rows) - chosen.keep :]) + pinned
-    assert shrunk(sum(sizes), after)
-    seen = as_seen(compacted(rows, chosen, "short"))
+    after = sum(sizes[len(rows) - chosen.kept_rows :]) + pinned
+    assert has_shrunk_enough(sum(sizes), after)
+    seen = normalize_history(compacted(rows, chosen, "short"))
     assert all(row.content != NO_RESULT for row in seen)
     assert seen[0].role == "user"
     assert all(a.role != b.role or a.role == "tool" for a, b in pairwise(seen))
@@ -188,17 +190,17 @@ def test_what_stays_is_a_valid_history_and_shorter_and_shows_the_last_request(
 def test_a_smaller_target_never_keeps_more(rows: list[Message], data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 500), min_size=len(rows), max_size=len(rows)))
     small, large = sorted((data.draw(st.integers(0, 3000)), data.draw(st.integers(0, 3000))))
-    less, more = plan(rows, sizes, small), plan(rows, sizes, large)
+    less, more = plan_history(rows, sizes, small), plan_history(rows, sizes, large)
     assert (less is None) is (more is None)
     if less and more:
-        assert less.keep <= more.keep
+        assert less.kept_rows <= more.kept_rows
 
 
 @given(histories())
 def test_rounds_come_to_an_end_and_never_lose_the_request(rows: list[Message]) -> None:
     last = [row.content for row in rows if row.role == "user"][-1]
     for _ in range(20):
-        chosen = plan(rows, [estimate_message(row) for row in rows], 0)
+        chosen = plan_history(rows, [estimate_message(row) for row in rows], 0)
         if chosen is None:
             break
         rows = list(compacted(rows, chosen, "s"))
@@ -223,7 +225,7 @@ def test_rounds_come_to_an_end_and_never_lose_the_request(rows: list[Message]) -
 def test_settles_the_window(
     configured: int | None, learned: int | None, known: int | None, window: int | None
 ) -> None:
-    assert window_of(configured, learned, Facts(window=known)) == window
+    assert resolve_window(configured, learned, ModelFacts(context_window=known)) == window
 
 
 @pytest.mark.parametrize(
@@ -243,16 +245,16 @@ def test_settles_the_window(
 def test_a_request_must_leave_room_for_its_answer(
     tokens: int, window: int | None, max_output: int | None, full: bool
 ) -> None:
-    assert too_long(tokens, window, max_output) is full
+    assert is_too_long(tokens, window, max_output) is full
 
 
 @pytest.mark.parametrize(("after", "enough"), [(950, True), (951, False), (0, True), (1100, False)])
 def test_a_round_must_save_a_twentieth(after: int, enough: bool) -> None:
-    assert shrunk(1000, after) is enough
+    assert has_shrunk_enough(1000, after) is enough
 
 
 def record(covered: Sequence[Message], budget: int | None = None) -> str:
-    system, (message,) = summary_request(covered, budget=budget)
+    system, (message,) = build_summary_request(covered, budget=budget)
     assert system
     assert message.role == "user"
     assert not message.tool_calls
@@ -290,15 +292,20 @@ def test_long_results_and_arguments_are_left_out_whole() -> None:
 @given(st.lists(st.text(st.characters(exclude_characters="…"), max_size=40), max_size=4))
 def test_nothing_is_marked_as_cut(contents: list[str]) -> None:
     rows = [user(), calls("a", arguments="z" * 5000), result("a", "y" * 5000), *map(said, contents)]
-    system, (message,) = summary_request([as_summary_row("earlier"), *rows], budget=100)
-    for text in (system, message.content, without_summary(rows), as_summary_row("s").content):
+    system, (message,) = build_summary_request([make_summary_row("earlier"), *rows], budget=100)
+    for text in (
+        system,
+        message.content,
+        summarize_without_model(rows),
+        make_summary_row("s").content,
+    ):
         assert "…" not in text
         assert "truncated" not in text
     assert "..." not in system
 
 
 def test_what_an_earlier_summary_says_is_handed_on() -> None:
-    rows = [as_summary_row("the key is under the mat"), user("more")]
+    rows = [make_summary_row("the key is under the mat"), user("more")]
     text = record(rows)
     assert text.startswith("What was known before:\nthe key is under the mat\n\nThe record:")
     assert "Summary of the conversation so far" not in text
@@ -319,7 +326,7 @@ def test_a_record_that_is_too_long_loses_its_longest_rows() -> None:
 
 
 def test_a_summary_row_can_be_taken_off_again() -> None:
-    row = as_summary_row("  a [list] of things]\n")
+    row = make_summary_row("  a [list] of things]\n")
     assert row == user("[Summary of the conversation so far: a [list] of things]]")
     assert split_summary([row, user("x")]) == ("a [list] of things]", (user("x"),))
     assert split_summary([user("x"), row]) == ("", (user("x"), row))
@@ -337,7 +344,7 @@ def test_without_a_model_the_requests_and_the_tools_are_listed() -> None:
         Message("assistant", tool_calls=(ToolCall("w", "write_file", "{}"),)),
         result("w"),
     ]
-    assert without_summary(rows).splitlines()[1:] == [
+    assert summarize_without_model(rows).splitlines()[1:] == [
         "- User: find the file",
         "- User Ann: and now write it",
         "- Tools that ran: read (2 times), write_file",
@@ -357,13 +364,13 @@ def test_without_a_model_the_requests_and_the_tools_are_listed() -> None:
     ],
 )
 def test_a_long_request_is_listed_by_its_beginning(text: str, kept: str) -> None:
-    listed = without_summary([user(text), said("word " * 500)])
+    listed = summarize_without_model([user(text), said("word " * 500)])
     assert listed.splitlines()[1:] == [f"- User: {kept}"]
 
 
 def test_the_list_is_short_and_its_newest_lines_stay() -> None:
     rows = [row for n in range(2000) for row in (user(f"request number {n}"), said("x" * 100))]
-    listed = without_summary(rows)
+    listed = summarize_without_model(rows)
     assert len(listed) < 4200
     assert "request number 1999" in listed
     assert "request number 0\n" not in listed
@@ -373,8 +380,8 @@ def test_a_list_stays_short_when_it_is_made_again_and_again() -> None:
     rows: list[Message] = []
     for n in range(200):
         rows += [user(f"request number {n} " + "word " * 30), said("x" * 3000)]
-        rows = [as_summary_row(without_summary(rows))]
-        assert estimate(rows[0].content) < 4000
+        rows = [make_summary_row(summarize_without_model(rows))]
+        assert estimate_tokens(rows[0].content) < 4000
     listed = rows[0].content
     assert "request number 199 " in listed
     assert "request number 190 " in listed
@@ -382,16 +389,16 @@ def test_a_list_stays_short_when_it_is_made_again_and_again() -> None:
 
 
 def test_a_list_keeps_what_a_model_had_summed_up() -> None:
-    rows = [as_summary_row("The key is under the mat.\n\nThe cat is out."), user("more"), said()]
-    assert without_summary(rows).splitlines()[:2] == [
+    rows = [make_summary_row("The key is under the mat.\n\nThe cat is out."), user("more"), said()]
+    assert summarize_without_model(rows).splitlines()[:2] == [
         "The key is under the mat.",
         "The cat is out.",
     ]
 
 
 def test_nothing_is_listed_twice_when_there_was_nothing_to_list() -> None:
-    rows = [as_summary_row(without_summary([user("hi"), said()])), user("hi"), said()]
-    once, twice = without_summary([user("hi"), said()]), without_summary(rows)
+    rows = [make_summary_row(summarize_without_model([user("hi"), said()])), user("hi"), said()]
+    once, twice = summarize_without_model([user("hi"), said()]), summarize_without_model(rows)
     assert once == twice
     assert len(once.splitlines()) == 2
 
@@ -399,4 +406,4 @@ def test_nothing_is_listed_twice_when_there_was_nothing_to_list() -> None:
 @given(histories())
 def test_making_do_without_a_model_always_works_and_adds_little(rows: list[Message]) -> None:
     whole = sum(len(row.content) + sum(len(c.arguments) for c in row.tool_calls) for row in rows)
-    assert len(without_summary(rows)) < whole / 4 + 150
+    assert len(summarize_without_model(rows)) < whole / 4 + 150

@@ -3,7 +3,7 @@
 from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult
 from agent.model.contract import ModelRequest
-from agent.providers.demo import Demo
+from agent.providers.demo import DemoProvider
 from agent.providers.registry import Target
 from agent.settings import TargetSettings
 from agent.transcript import Transcript
@@ -28,7 +28,7 @@ def _read(number: int) -> tuple[Message, Message]:
 async def test_ids_of_calls_that_left_the_view_stay_taken() -> None:
     rows = [Message("user", "go"), *_read(0), *_read(1), *_read(2)]
     transcript = Transcript(rows, "")
-    target = Target(Demo(), "demo", TargetSettings())
+    target = Target(DemoProvider(), "demo", TargetSettings())
     before = transcript.call_ids
     assert await transcript.compact(3000, target, _summarised)
     assert {call.id for row in transcript.rows for call in row.tool_calls} < before

@@ -14,7 +14,7 @@ from agent.events import ReasoningDelta, TextDelta
 from agent.providers.anthropic.wire import MessageReader
 from agent.providers.openai.chat_wire import ChatReader
 from agent.providers.openai.responses_wire import ResponsesReader
-from agent.providers.transport.connections import Reader
+from agent.providers.transport.connections import ChunkReader
 from agent.tools.registry import ToolRegistry
 from tests.fakes.cooperative import Answer, Call, cooperative, pieces_of, place_behind, rest_of
 from tests.fakes.dialects.requests import Asked
@@ -72,7 +72,7 @@ def test_two_answers_in_a_row_may_be_cut(protocol: ProtocolName, subject: Subjec
 
 # --- splits ----------------------------------------------------------------------------------
 
-READERS: dict[ProtocolName, Callable[[], Reader]] = {
+READERS: dict[ProtocolName, Callable[[], ChunkReader]] = {
     "chat": ChatReader,
     "anthropic": MessageReader,
     "responses": ResponsesReader,

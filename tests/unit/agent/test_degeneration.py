@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answer.repetition import LoopWatch
+from agent.answer.repetition import RepetitionDetector
 
 PARAGRAPH = (
     "Let me check the configuration once more. The timeout is read when the service starts, so "
@@ -18,7 +18,7 @@ INTRO = "# What went wrong\n\nThe service did not start because a key was missin
 
 def watched(text: str, size: int = 7) -> tuple[int | None, int]:
     """Feed a text in pieces; give what was found, and how much had been fed by then."""
-    watch = LoopWatch()
+    watch = RepetitionDetector()
     for start in range(0, len(text), size):
         found = watch.feed(text[start : start + size])
         if found is not None:
@@ -95,7 +95,7 @@ def test_what_is_no_loop_goes_on(text: str) -> None:
 
 
 def test_what_was_found_stays_found() -> None:
-    watch = LoopWatch()
+    watch = RepetitionDetector()
     assert watch.feed(PARAGRAPH * 100) == 0
     assert watch.feed(words(9000)) == 0
 
@@ -140,7 +140,7 @@ def test_a_loop_is_found_exactly_where_there_is_one(
 def test_every_way_to_cut_the_text_gives_the_same(cuts: list[int], loops: bool) -> None:
     text = INTRO + (PARAGRAPH * 120 if loops else words(4000))
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    watch = LoopWatch()
+    watch = RepetitionDetector()
     found = None
     for start, end in itertools.pairwise(edges):
         found = watch.feed(text[start:end])
@@ -157,7 +157,7 @@ def test_every_way_to_cut_the_text_gives_the_same(cuts: list[int], loops: bool) 
     ],
 )
 def test_megabytes_are_watched_in_less_than_the_time_they_take_to_come(text: str) -> None:
-    watch = LoopWatch()
+    watch = RepetitionDetector()
     begun = time.process_time()
     for start in range(0, len(text), 40):
         assert watch.feed(text[start : start + 40]) is None

@@ -10,7 +10,7 @@ from agent.model.contract import (
     UsageChunk,
 )
 from agent.providers import demo
-from agent.providers.demo import PACE, Demo
+from agent.providers.demo import WORD_SECONDS, DemoProvider
 from agent.settings import TargetSettings
 from sessions.records import Message
 
@@ -26,7 +26,7 @@ class Pacer:
 
 
 async def ask(*rows: Message, tools: tuple[ToolSchema, ...] = ()) -> list[Chunk]:
-    async with Demo(Pacer()).stream(ModelRequest("demo", "", rows, tools)) as chunks:
+    async with DemoProvider(Pacer()).stream(ModelRequest("demo", "", rows, tools)) as chunks:
         return [chunk async for chunk in chunks]
 
 
@@ -69,10 +69,10 @@ async def test_it_shows_what_the_user_wrote(wrote: str, shown: str) -> None:
 
 async def test_it_streams_word_by_word_at_a_human_pace() -> None:
     pacer = Pacer()
-    async with Demo(pacer).stream(ModelRequest("demo", "", (user("hi"),))) as chunks:
+    async with DemoProvider(pacer).stream(ModelRequest("demo", "", (user("hi"),))) as chunks:
         words = [chunk async for chunk in chunks if isinstance(chunk, TextChunk)]
     assert len(words) > 40
-    assert pacer.waits == [PACE] * len(words)
+    assert pacer.waits == [WORD_SECONDS] * len(words)
 
 
 @pytest.mark.parametrize("wrote", ["What time is it?", "show me a TOOL", "what's the date"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model.contract import ModelRequest, Picture, ToolSchema
-from agent.request.request_hash import digest
+from agent.request.request_hash import hash_request
 from sessions.records import Attachment, Message, ToolCall
 
 TOOL = ToolSchema("pay", "Pay.", {"type": "object", "properties": {"a": {}, "b": {}}})
@@ -33,10 +33,10 @@ def changed(**fields: Any) -> ModelRequest:
 
 def test_what_says_the_same_has_the_same_mark_in_every_process() -> None:
     turned = ToolSchema("pay", "Pay.", {"properties": {"b": {}, "a": {}}, "type": "object"})
-    assert digest(REQUEST) == digest(changed(tools=(turned,)))
-    there = "from tests.unit.agent import test_digest as t; print(t.digest(t.REQUEST))"
+    assert hash_request(REQUEST) == hash_request(changed(tools=(turned,)))
+    there = "from tests.unit.agent import test_digest as t; print(t.hash_request(t.REQUEST))"
     said = subprocess.run([sys.executable, "-c", there], stdout=subprocess.PIPE, check=True)
-    assert said.stdout.decode().strip() == digest(REQUEST)
+    assert said.stdout.decode().strip() == hash_request(REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -55,19 +55,21 @@ def test_what_says_the_same_has_the_same_mark_in_every_process() -> None:
     ids=["model", "system", "a row less", "a sign more", "tools", "limit", "heat", "effort", "way"],
 )
 def test_what_says_something_else_has_another_mark(other: ModelRequest) -> None:
-    assert digest(other) != digest(REQUEST)
+    assert hash_request(other) != hash_request(REQUEST)
 
 
 def test_a_picture_counts_by_the_path_that_its_row_names() -> None:
-    assert digest(changed(pictures={"in/p.png": Picture("image/png", "AAAA")})) == digest(REQUEST)
+    assert hash_request(
+        changed(pictures={"in/p.png": Picture("image/png", "AAAA")})
+    ) == hash_request(REQUEST)
 
 
 @given(st.text(st.characters(codec=None)), st.text(st.characters(codec=None)))
 def test_any_text_has_a_mark_and_different_texts_different_ones(one: str, other: str) -> None:
-    marks = [digest(changed(messages=(Message("user", text),))) for text in (one, other)]
+    marks = [hash_request(changed(messages=(Message("user", text),))) for text in (one, other)]
     assert (marks[0] == marks[1]) == (one == other)
 
 
 def test_a_half_of_a_sign_has_a_mark_too() -> None:
-    marks = {digest(changed(system=text)) for text in ("\ud800", "\ud801", "?", "\ufffd")}
+    marks = {hash_request(changed(system=text)) for text in ("\ud800", "\ud801", "?", "\ufffd")}
     assert len(marks) == 4

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agent.errors import ToolError
 from agent.tools import drafts as module
 from agent.tools.contract import Tool
-from agent.tools.drafts import LIFETIME, MOST, Draft, Drafts
+from agent.tools.drafts import LIFETIME_MS, MAX_DRAFTS, DraftStore, FileDraft
 from agent.tools.files.writing import edit_file, write_file, write_file_continue
 
 
@@ -34,7 +34,7 @@ class Hand:
 class Context(msgspec.Struct, frozen=True):
     clock: Hand
     workspace: Path
-    drafts: Drafts
+    drafts: DraftStore
     idempotency_key: str = ""
     send_file: None = None
 
@@ -49,15 +49,15 @@ class Bench:
         self.calls = 0
 
     @property
-    def drafts(self) -> Drafts:
+    def drafts(self) -> DraftStore:
         """As after a restart: nothing is remembered but by the folder."""
-        return Drafts(self.folder, self.clock)
+        return DraftStore(self.folder, self.clock)
 
-    async def keep(self, tool: str, arguments: str) -> Draft | None:
+    async def keep(self, tool: str, arguments: str) -> FileDraft | None:
         async with asyncio.timeout(5):
-            return await self.drafts.keep(tool, arguments)
+            return await self.drafts.keep_cut_call(tool, arguments)
 
-    async def begun(self, content: str, path: str = "a.txt") -> Draft:
+    async def begun(self, content: str, path: str = "a.txt") -> FileDraft:
         draft = await self.keep("write_file", written(path=path, content=content)[:-2])
         assert draft is not None
         return draft
@@ -69,7 +69,7 @@ class Bench:
             return await tool.call(msgspec.convert(arguments, tool.arguments), context)
 
     async def go_on(
-        self, draft: Draft, content: str, *, after: str = "", final: bool = False, key: str = ""
+        self, draft: FileDraft, content: str, *, after: str = "", final: bool = False, key: str = ""
     ) -> str:
         return await self.call(
             write_file_continue, key, draft_id=draft.id, after=after, content=content, final=final
@@ -115,7 +115,7 @@ async def test_nothing_is_kept_when_there_is_nothing_to_keep(
     bench: Bench, tool: str, arguments: str
 ) -> None:
     assert await bench.keep(tool, arguments) is None
-    assert await bench.drafts.kept() == []
+    assert await bench.drafts.list_drafts() == []
     assert not list(bench.folder.rglob("*.json"))
 
 
@@ -123,10 +123,10 @@ async def test_the_beginning_of_a_cut_call_is_kept(bench: Bench) -> None:
     text = "line\n" * 100 + "the end 😀"
     draft = await bench.keep("write_file", json.dumps({"path": "a", "content": text})[:-2])
     assert draft is not None
-    assert (draft.path, draft.size, draft.lines, draft.grew) == ("a", 509, 101, 509)
+    assert (draft.path, draft.size, draft.lines, draft.added_characters) == ("a", 509, 101, 509)
     assert draft.tail == text[-200:]
-    assert await bench.drafts.text(draft.id) == text
-    assert await bench.drafts.kept() == [msgspec.structs.replace(draft, grew=0)]
+    assert await bench.drafts.read_text(draft.id) == text
+    assert await bench.drafts.list_drafts() == [msgspec.structs.replace(draft, added_characters=0)]
     assert bench.files() == {}
 
 
@@ -155,7 +155,7 @@ async def test_ids_follow_from_path_and_moment(bench: Bench, tmp_path: Path) -> 
 async def test_a_cut_continuation_grows_the_draft(bench: Bench) -> None:
     draft = await bench.begun("one\n")
     grown = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}","content":"two')
-    assert grown == Draft(draft.id, "a.txt", 7, 2, "one\ntwo", grew=3)
+    assert grown == FileDraft(draft.id, "a.txt", 7, 2, "one\ntwo", added_characters=3)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,14 @@ async def test_a_cut_continuation_grows_the_draft(bench: Bench) -> None:
 async def test_a_draft_that_cannot_grow_is_given_as_it_stands(bench: Bench, rest: str) -> None:
     draft = await bench.begun("one\n")
     kept = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}"{rest}')
-    assert kept == msgspec.structs.replace(draft, grew=0)
+    assert kept == msgspec.structs.replace(draft, added_characters=0)
 
 
 async def test_a_cut_continuation_may_begin_before_the_end(bench: Bench) -> None:
     draft = await bench.begun("one two thr")
     arguments = f'{{"draft_id":"{draft.id}","after":"two ","content":"three fo'
     grown = await bench.keep("write_file_continue", arguments)
-    assert grown == Draft(draft.id, "a.txt", 16, 1, "one two three fo", grew=8)
+    assert grown == FileDraft(draft.id, "a.txt", 16, 1, "one two three fo", added_characters=8)
 
 
 async def test_parts_become_one_file(bench: Bench) -> None:
@@ -191,7 +191,7 @@ async def test_parts_become_one_file(bench: Bench) -> None:
     said = await bench.go_on(draft, "three", final=True)
     assert said == "Written. sub/a.txt has 3 lines, 15 bytes."
     assert bench.files() == {"sub/a.txt": b"one\r\ntwo\r\nthree"}
-    assert await bench.drafts.kept() == []
+    assert await bench.drafts.list_drafts() == []
     assert list(bench.folder.iterdir()) == []
 
 
@@ -236,7 +236,7 @@ async def test_a_part_that_fits_nowhere_changes_nothing(
     with pytest.raises(ToolError, match=why) as caught:
         await bench.go_on(draft, "+", after=after, final=True)
     assert str(caught.value).endswith(f'It ends with "{begun[-200:]}".')
-    assert await bench.drafts.text(draft.id) == begun
+    assert await bench.drafts.read_text(draft.id) == begun
     assert bench.files() == {}
 
 
@@ -245,7 +245,7 @@ async def test_the_same_call_adds_its_part_once(bench: Bench) -> None:
     first = await bench.go_on(draft, "two ", key="s:t:c1")
     assert await bench.go_on(draft, "two ", key="s:t:c1") == first
     await bench.go_on(draft, "two ", key="s:t:c2")
-    assert await bench.drafts.text(draft.id) == "one two two "
+    assert await bench.drafts.read_text(draft.id) == "one two two "
 
 
 async def test_an_unknown_draft_is_answered_with_those_there_are(bench: Bench) -> None:
@@ -259,7 +259,7 @@ async def test_an_unknown_draft_is_answered_with_those_there_are(bench: Bench) -
 async def test_a_model_may_begin_a_draft_by_itself(bench: Bench) -> None:
     said = await bench.call(write_file, "s:t:c1", path="a", content="one", more=True)
     assert await bench.call(write_file, "s:t:c1", path="a", content="one", more=True) == said
-    (draft,) = await bench.drafts.kept()
+    (draft,) = await bench.drafts.list_drafts()
     assert draft.id in said
     assert bench.files() == {}
     await bench.go_on(draft, " two", final=True)
@@ -274,7 +274,7 @@ async def test_a_file_that_cannot_be_put_in_place_stays_a_draft(bench: Bench) ->
     draft = await bench.begun("one ")
     with pytest.raises(ToolError, match=r"is a folder.*whole now"):
         await bench.go_on(draft, "two", final=True)
-    assert await bench.drafts.text(draft.id) == "one two"
+    assert await bench.drafts.read_text(draft.id) == "one two"
     (bench.workspace / "a.txt").rmdir()
     await bench.go_on(draft, "", final=True)
     assert bench.files() == {"a.txt": b"one two"}
@@ -287,30 +287,30 @@ async def test_a_finished_file_makes_its_other_drafts_superfluous(bench: Bench) 
     for path in ("a.txt", "./a.txt", f"{bench.workspace}/a.txt"):
         await bench.begun("x", path)
     await bench.call(write_file, path="a.txt", content="whole")
-    assert {draft.id for draft in await bench.drafts.kept()} == {other.id, bad.id}
+    assert {draft.id for draft in await bench.drafts.list_drafts()} == {other.id, bad.id}
     await bench.begun("x")
     await bench.call(edit_file, path="a.txt", old="whole", new="part")
-    assert {draft.id for draft in await bench.drafts.kept()} == {other.id, bad.id}
+    assert {draft.id for draft in await bench.drafts.list_drafts()} == {other.id, bad.id}
 
 
 def test_a_draft_is_kept_for_a_day() -> None:
-    assert LIFETIME == 24 * 60 * 60 * 1000
+    assert LIFETIME_MS == 24 * 60 * 60 * 1000
 
 
 async def test_drafts_are_swept_a_day_after_they_last_grew(bench: Bench) -> None:
-    assert await bench.drafts.sweep() == 0
+    assert await bench.drafts.remove_expired() == 0
     old = await bench.begun("old", "old")
     grown = await bench.begun("new", "new")
-    bench.clock.time += LIFETIME
-    assert await bench.drafts.sweep() == 0
+    bench.clock.time += LIFETIME_MS
+    assert await bench.drafts.remove_expired() == 0
     await bench.go_on(grown, "er")
     bench.clock.time += 1
-    assert await bench.drafts.sweep() == 1
-    assert [draft.id for draft in await bench.drafts.kept()] == [grown.id]
+    assert await bench.drafts.remove_expired() == 1
+    assert [draft.id for draft in await bench.drafts.list_drafts()] == [grown.id]
     with pytest.raises(ToolError, match="no draft"):
-        await bench.drafts.text(old.id)
-    bench.clock.time += LIFETIME + 1
-    assert await bench.drafts.sweep() == 1
+        await bench.drafts.read_text(old.id)
+    bench.clock.time += LIFETIME_MS + 1
+    assert await bench.drafts.remove_expired() == 1
     assert not bench.folder.exists()
     await bench.begun("after the folder was removed")
 
@@ -321,39 +321,43 @@ async def test_sweeping_leaves_alone_what_is_not_ours(bench: Bench) -> None:
     (bench.folder / "d000000.text").write_text("torn")
     (bench.folder / "d000001.json").write_text("{")
     (bench.folder / "d000002.new").write_text("torn")
-    assert await bench.drafts.sweep() == 0
+    assert await bench.drafts.remove_expired() == 0
     left = {file.name for file in bench.folder.iterdir()}
     assert left == {"notes", f"{draft.id}.text", f"{draft.id}.json"}
 
 
 async def test_the_oldest_draft_goes_when_there_are_too_many(bench: Bench) -> None:
     made = []
-    for number in range(MOST + 1):
+    for number in range(MAX_DRAFTS + 1):
         bench.clock.time += 1
         made.append((await bench.begun("x", f"{number}")).id)
         if number == 5:
-            await bench.go_on(Draft(made[0], "", 0, 0, ""), "y")
-    assert [draft.id for draft in await bench.drafts.kept()] == [*made[2:6], made[0], *made[6:]]
+            await bench.go_on(FileDraft(made[0], "", 0, 0, ""), "y")
+    assert [draft.id for draft in await bench.drafts.list_drafts()] == [
+        *made[2:6],
+        made[0],
+        *made[6:],
+    ]
 
 
 async def test_a_draft_has_a_largest_size(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST", 10)
+    monkeypatch.setattr(module, "MAX_DRAFT_BYTES", 10)
     assert await bench.keep("write_file", '{"path":"a","content":"' + "é" * 6) is None
     draft = await bench.begun("é" * 5)
     kept = await bench.keep("write_file_continue", f'{{"draft_id":"{draft.id}","content":"x')
-    assert kept == msgspec.structs.replace(draft, grew=0)
+    assert kept == msgspec.structs.replace(draft, added_characters=0)
     with pytest.raises(ToolError, match="at most"):
         await bench.go_on(draft, "x")
     with pytest.raises(ToolError, match="at most"):
         await bench.call(write_file, path="b", content="x" * 11, more=True)
-    assert await bench.drafts.text(draft.id) == "é" * 5
+    assert await bench.drafts.read_text(draft.id) == "é" * 5
 
 
 async def test_what_was_torn_off_belongs_to_no_draft(bench: Bench) -> None:
     draft = await bench.begun("one ")
     with (bench.folder / f"{draft.id}.text").open("ab") as file:
         file.write("two 😀".encode()[:-1])
-    assert await bench.drafts.text(draft.id) == "one "
+    assert await bench.drafts.read_text(draft.id) == "one "
     await bench.go_on(draft, "2")
     assert (bench.folder / f"{draft.id}.text").read_bytes() == b"one 2"
     await bench.go_on(draft, "", final=True)
@@ -378,16 +382,16 @@ async def test_a_part_that_is_torn_off_anywhere_leaves_a_sound_draft(
         patched.setattr(os, "fsync", fails)
         with pytest.raises(ToolError, match="torn"):
             await bench.go_on(draft, "2", after="one ")
-    text = await bench.drafts.text(draft.id)
+    text = await bench.drafts.read_text(draft.id)
     assert text in {"one two thr", "one ", "one 2"}
-    (kept,) = await bench.drafts.kept()
+    (kept,) = await bench.drafts.list_drafts()
     assert (kept.size, kept.tail) == (len(text), text)
 
 
 async def test_a_draft_whose_text_is_lost_is_no_draft(bench: Bench) -> None:
     draft = await bench.begun("one two")
     (bench.folder / f"{draft.id}.text").write_bytes(b"one")
-    assert await bench.drafts.kept() == []
+    assert await bench.drafts.list_drafts() == []
     with pytest.raises(ToolError, match="no draft"):
         await bench.go_on(draft, "x")
 
@@ -397,7 +401,7 @@ async def test_a_disk_that_refuses_is_no_accident_of_the_turn(bench: Bench) -> N
     bench.folder.write_text("a file where the folder should be")
     assert await bench.keep("write_file", '{"path":"a","content":"b') is None
     with pytest.raises(ToolError, match="cannot be read or written"):
-        await bench.drafts.kept()
+        await bench.drafts.list_drafts()
 
 
 async def test_many_who_keep_and_sweep_at_once_do_not_hurt_each_other(bench: Bench) -> None:
@@ -405,25 +409,25 @@ async def test_many_who_keep_and_sweep_at_once_do_not_hurt_each_other(bench: Ben
 
     async def grow(number: int) -> None:
         await bench.go_on(draft, f"{number} ")
-        await bench.drafts.sweep()
+        await bench.drafts.remove_expired()
         other = await bench.begun("x", f"other{number}")
         await bench.drafts.discard(other.id)
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         for number in range(20):
             group.create_task(grow(number))
-    text = await bench.drafts.text(draft.id)
+    text = await bench.drafts.read_text(draft.id)
     assert sorted(text.split()) == sorted(["start", *map(str, range(20))])
-    assert [each.id for each in await bench.drafts.kept()] == [draft.id]
+    assert [each.id for each in await bench.drafts.list_drafts()] == [draft.id]
 
 
 async def test_a_folder_that_is_removed_again_and_again_is_made_again(bench: Bench) -> None:
     async def come_and_go(number: int) -> None:
         for _ in range(10):
             draft = await bench.begun(f"{number}", f"{number}")
-            assert await bench.drafts.text(draft.id) == f"{number}"
+            assert await bench.drafts.read_text(draft.id) == f"{number}"
             await bench.drafts.discard(draft.id)
-            await bench.drafts.sweep()
+            await bench.drafts.remove_expired()
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         for number in range(6):
@@ -469,7 +473,7 @@ async def test_a_long_file_cut_again_and_again_is_the_same_to_the_byte(
         rest = LONG[draft.size - back :]
         if chance.random() < 0.3 and len(rest) > 9000:
             await bench.go_on(draft, rest[:3000], after=after)
-            draft = (await bench.drafts.kept())[-1]
+            draft = (await bench.drafts.list_drafts())[-1]
             continue
         head = json.dumps({"draft_id": draft.id, "after": after})[:-1] + ',"content":"'
         draft = await bench.keep("write_file_continue", head + a_cut(rest, chance, 12_000))
@@ -477,7 +481,7 @@ async def test_a_long_file_cut_again_and_again_is_the_same_to_the_byte(
     assert bench.files() == {}
     await bench.go_on(draft, "", final=True)
     assert bench.files() == {"long.txt": LONG.encode()}
-    assert await bench.drafts.kept() == []
+    assert await bench.drafts.list_drafts() == []
 
 
 @settings(max_examples=30, deadline=None)
@@ -490,13 +494,13 @@ def test_whatever_the_parts_the_draft_holds_them_all(
     async def write() -> None:
         bench = Bench(tmp_path_factory.mktemp("drafts"))
         await bench.call(write_file, path="a", content=parts[0], more=True)
-        (draft,) = await bench.drafts.kept()
+        (draft,) = await bench.drafts.list_drafts()
         text = parts[0]
         for part in parts[1:]:
             size = data.draw(st.integers(0, len(text)))
             await bench.go_on(draft, part, after=text[len(text) - size :])
             text += part
-            (kept,) = await bench.drafts.kept()
+            (kept,) = await bench.drafts.list_drafts()
             assert (kept.size, kept.tail) == (len(text), text[-200:])
         await bench.go_on(draft, "", final=True)
         assert bench.files() == {"a": text.encode()}

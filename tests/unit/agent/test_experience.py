@@ -6,122 +6,127 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.learned import Durations, Experience, Learned
+from agent.model.learned import DurationHistogram, LearnedTarget, LearnedTargets
 
 
 def test_what_is_learned_of_a_target_is_kept_under_all_three_names() -> None:
-    experience = Experience()
-    one = experience.of("openai", "https://a", "m")
-    assert experience.of("openai", "https://a", "m") is one
+    experience = LearnedTargets()
+    one = experience.get("openai", "https://a", "m")
+    assert experience.get("openai", "https://a", "m") is one
     others = [
         ("other", "https://a", "m"),
         ("openai", "https://b", "m"),
         ("openai", "https://a", "n"),
     ]
-    assert all(experience.of(*other) is not one for other in others)
+    assert all(experience.get(*other) is not one for other in others)
 
 
 def test_the_number_of_targets_is_bounded_and_those_in_use_stay() -> None:
-    experience = Experience()
-    used = experience.of("p", "", "used")
-    idle = experience.of("p", "", "idle")
+    experience = LearnedTargets()
+    used = experience.get("p", "", "used")
+    idle = experience.get("p", "", "idle")
     for number in range(300):
-        experience.of("p", "", f"m{number}")
-        assert experience.of("p", "", "used") is used
+        experience.get("p", "", f"m{number}")
+        assert experience.get("p", "", "used") is used
     assert len(experience) == 256
-    assert experience.of("p", "", "idle") is not idle
+    assert experience.get("p", "", "idle") is not idle
 
 
 def test_a_breaker_is_shared_by_all_who_ask_for_the_target() -> None:
-    experience = Experience()
+    experience = LearnedTargets()
     for _ in range(2):
-        experience.of("p", "", "m").breaker.killed(0.0)
-    assert not experience.of("p", "", "m").breaker.allows(1.0)
-    assert experience.of("p", "", "n").breaker.allows(1.0)
+        experience.get("p", "", "m").breaker.record_stall(0.0)
+    assert not experience.get("p", "", "m").breaker.allows_request(1.0)
+    assert experience.get("p", "", "n").breaker.allows_request(1.0)
 
 
 def test_two_bare_ends_show_that_a_service_omits_them_and_one_word_refutes_it() -> None:
-    learned = Learned()
-    seen = [learned.omits_end]
-    for learn in (learned.bare_end, learned.bare_end, learned.terminator, learned.bare_end):
+    learned = LearnedTarget()
+    seen = [learned.omits_end_marker]
+    for learn in (
+        learned.record_unmarked_end,
+        learned.record_unmarked_end,
+        learned.record_end_marker,
+        learned.record_unmarked_end,
+    ):
         learn()
-        seen.append(learned.omits_end)
+        seen.append(learned.omits_end_marker)
     assert seen == [False, False, True, False, False]
 
 
 def test_a_service_that_cannot_stream_is_tried_again_after_ten_minutes() -> None:
-    learned = Learned()
-    assert learned.streams(0.0)
-    learned.cannot_stream(100.0)
-    assert not learned.streams(100.0)
-    assert not learned.streams(699.9)
-    assert learned.streams(700.0)
+    learned = LearnedTarget()
+    assert learned.should_stream(0.0)
+    learned.record_no_streaming(100.0)
+    assert not learned.should_stream(100.0)
+    assert not learned.should_stream(699.9)
+    assert learned.should_stream(700.0)
 
 
 def test_the_soft_first_token_needs_five_samples() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for _ in range(4):
-        learned.first_token(1.0)
-    assert learned.soft_first_token() is None
-    learned.first_token(10.0)
-    soft = learned.soft_first_token()
+        learned.record_first_token(1.0)
+    assert learned.slow_first_token_seconds() is None
+    learned.record_first_token(10.0)
+    soft = learned.slow_first_token_seconds()
     assert soft is not None
     assert 20.0 <= soft <= 20.0 * 1.15
 
 
 def test_a_rare_slow_start_does_not_set_the_soft_first_token() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for number in range(100):
-        learned.first_token(60.0 if number % 25 == 0 else 2.0)
-    soft = learned.soft_first_token()
+        learned.record_first_token(60.0 if number % 25 == 0 else 2.0)
+    soft = learned.slow_first_token_seconds()
     assert soft is not None
     assert 4.0 <= soft <= 4.0 * 1.15
 
 
 def test_the_longest_gap_needs_fifty_samples_of_its_kind() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for _ in range(49):
-        learned.gap("text", 1.0)
-    assert learned.longest_gap("text") is None
-    learned.gap("text", 5.0)
-    longest = learned.longest_gap("text")
+        learned.record_gap("text", 1.0)
+    assert learned.longest_gap_seconds("text") is None
+    learned.record_gap("text", 5.0)
+    longest = learned.longest_gap_seconds("text")
     assert longest is not None
     assert 40.0 <= longest <= 40.0 * 1.15
-    assert learned.longest_gap("tool") is None
+    assert learned.longest_gap_seconds("tool") is None
 
 
 def test_one_silence_in_a_thousand_does_not_make_a_service_slow() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for number in range(900):
-        learned.gap("text", 80.0 if number == 450 else 0.05)
-    longest = learned.longest_gap("text")
+        learned.record_gap("text", 80.0 if number == 450 else 0.05)
+    longest = learned.longest_gap_seconds("text")
     assert longest is not None
     assert longest <= 0.4 * 1.15
 
 
 def test_a_service_that_became_slow_is_known_as_slow_after_a_while() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for _ in range(5000):
-        learned.gap("text", 0.1)
+        learned.record_gap("text", 0.1)
     for _ in range(50):
-        learned.gap("text", 3.0)
-    longest = learned.longest_gap("text")
+        learned.record_gap("text", 3.0)
+    longest = learned.longest_gap_seconds("text")
     assert longest is not None
     assert longest >= 24.0
     for _ in range(5000):
-        learned.gap("text", 0.1)
-    longest = learned.longest_gap("text")
+        learned.record_gap("text", 0.1)
+    longest = learned.longest_gap_seconds("text")
     assert longest is not None
     assert longest <= 0.8 * 1.15
 
 
 def test_what_was_learned_is_still_known_when_counts_were_halved() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for _ in range(1000):
-        learned.first_token(1.0)
-        learned.gap("text", 1.0)
-    assert learned.soft_first_token() is not None
-    assert learned.longest_gap("text") is not None
+        learned.record_first_token(1.0)
+        learned.record_gap("text", 1.0)
+    assert learned.slow_first_token_seconds() is not None
+    assert learned.longest_gap_seconds("text") is not None
 
 
 DURATIONS = st.lists(st.floats(0.0011, 5000, allow_nan=False), min_size=1, max_size=400)
@@ -131,7 +136,7 @@ DURATIONS = st.lists(st.floats(0.0011, 5000, allow_nan=False), min_size=1, max_s
 def test_a_quantile_is_never_too_short_and_at_most_a_bucket_too_long(
     seconds: Sequence[float], share: float
 ) -> None:
-    durations = Durations()
+    durations = DurationHistogram()
     for each in seconds:
         durations.add(each)
     exact = sorted(seconds)[math.ceil(len(seconds) * share - 1e-9) - 1]
@@ -149,26 +154,26 @@ def test_a_quantile_is_never_too_short_and_at_most_a_bucket_too_long(
 def test_odd_durations_land_in_the_outer_buckets(
     seconds: float, lowest: float, highest: float
 ) -> None:
-    durations = Durations()
+    durations = DurationHistogram()
     durations.add(seconds)
     assert lowest <= durations.quantile(0.95) <= highest
 
 
 def test_nothing_is_known_before_the_first_duration() -> None:
-    assert Durations().quantile(0.95) == 0.0
+    assert DurationHistogram().quantile(0.95) == 0.0
 
 
 def test_a_million_durations_take_no_more_memory_and_little_time() -> None:
-    durations = Durations()
+    durations = DurationHistogram()
     before = time.process_time()
     for number in range(200_000):
         durations.add(number % 100 / 10)
     assert time.process_time() - before < 2.0
-    assert durations.samples < 1000
+    assert durations.sample_count < 1000
 
 
 def test_without_reports_an_estimate_is_taken_as_it_is() -> None:
-    assert Learned().correction == 1.0
+    assert LearnedTarget().token_correction == 1.0
 
 
 @pytest.mark.parametrize(
@@ -185,27 +190,27 @@ def test_without_reports_an_estimate_is_taken_as_it_is() -> None:
 def test_the_correction_follows_what_is_reported(
     estimated: int, reported: int, correction: float
 ) -> None:
-    learned = Learned()
-    learned.counted(estimated, reported)
-    assert learned.correction == pytest.approx(correction)
+    learned = LearnedTarget()
+    learned.record_token_count(estimated, reported)
+    assert learned.token_correction == pytest.approx(correction)
 
 
 def test_a_long_request_weighs_more_than_a_short_one() -> None:
-    learned = Learned()
-    learned.counted(100_000, 120_000)
-    learned.counted(20, 60)
-    assert learned.correction == pytest.approx(1.2, abs=0.01)
+    learned = LearnedTarget()
+    learned.record_token_count(100_000, 120_000)
+    learned.record_token_count(20, 60)
+    assert learned.token_correction == pytest.approx(1.2, abs=0.01)
 
 
 def test_the_correction_moves_with_the_service() -> None:
-    learned = Learned()
+    learned = LearnedTarget()
     for _ in range(20):
-        learned.counted(1000, 1500)
+        learned.record_token_count(1000, 1500)
     for _ in range(20):
-        learned.counted(1000, 1000)
-    assert learned.correction == pytest.approx(1.0, abs=0.02)
+        learned.record_token_count(1000, 1000)
+    assert learned.token_correction == pytest.approx(1.0, abs=0.02)
 
 
 def test_limits_that_a_service_tells_are_unknown_at_first() -> None:
-    learned = Learned()
-    assert learned.window is None
+    learned = LearnedTarget()
+    assert learned.context_window is None

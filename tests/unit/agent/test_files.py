@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from agent.errors import ToolError
 from agent.tools import confine
-from agent.tools.blocking import Stop, in_thread
+from agent.tools.blocking import StopEvent, run_in_thread
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from agent.tools.drafts import Drafts
+from agent.tools.drafts import DraftStore
 from agent.tools.files import reading, scan, searching, writing
-from agent.tools.files.nearest import hint
+from agent.tools.files.nearest import explain_mismatch
 from agent.tools.files.reading import list_dir, read_file
 from agent.tools.files.searching import search_files
 from agent.tools.files.writing import edit_file, write_file, write_file_continue
-from agent.tools.registry import BUILT_IN, ToolRegistry, enabled
-from agent.tools.text import encoded, lines_in
+from agent.tools.registry import BUILT_IN, ToolRegistry, filter_enabled
+from agent.tools.text import count_lines, encode_utf8
 from sessions.values.clock import Clock, SystemClock
 
 TOOLS = (read_file, write_file, write_file_continue, edit_file, list_dir, search_files)
@@ -33,7 +33,7 @@ TOOLS = (read_file, write_file, write_file_continue, edit_file, list_dir, search
 class Context(msgspec.Struct, frozen=True):
     clock: Clock
     workspace: Path
-    drafts: Drafts
+    drafts: DraftStore
     idempotency_key: str
     send_file: None = None
 
@@ -48,7 +48,7 @@ class Bench:
     async def call(self, tool: Tool, **arguments: object) -> str:
         self.calls += 1
         clock = SystemClock()
-        context = Context(clock, self.root, Drafts(self.drafts, clock), f"s:t:c{self.calls}")
+        context = Context(clock, self.root, DraftStore(self.drafts, clock), f"s:t:c{self.calls}")
         async with asyncio.timeout(10):
             return await tool.call(msgspec.convert(arguments, tool.arguments), context)
 
@@ -87,8 +87,8 @@ def test_every_tool_is_one_of_its_family() -> None:
 
 def test_only_tools_of_enabled_families_are_offered() -> None:
     names = {each.name for each in TOOLS}
-    assert {each.name for each in enabled(BUILT_IN, ("files",))} >= names
-    left = {each.name for each in enabled(BUILT_IN, ("web",))}
+    assert {each.name for each in filter_enabled(BUILT_IN, ("files",))} >= names
+    left = {each.name for each in filter_enabled(BUILT_IN, ("web",))}
     assert "current_time" in left
     assert not left & names
 
@@ -176,7 +176,7 @@ async def test_a_long_file_is_shown_in_parts_that_join(bench: Bench) -> None:
 async def test_a_file_that_is_too_large_is_not_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "LARGEST", 3)
+    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 3)
     bench.put("f", "abcd")
     with pytest.raises(ToolError, match="more than 3 are not read"):
         await bench.call(read_file, path="f")
@@ -247,7 +247,7 @@ async def test_halves_of_characters_are_joined_or_refused(bench: Bench) -> None:
 
 
 async def test_a_file_has_a_largest_size(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "LARGEST", 3)
+    monkeypatch.setattr(writing, "MAX_DRAFT_BYTES", 3)
     with pytest.raises(ToolError, match="at most 3 bytes"):
         await bench.call(write_file, path="a", content="éé")
     assert list(bench.root.iterdir()) == []
@@ -259,8 +259,8 @@ def test_text_becomes_bytes_and_comes_back(text: str) -> None:
     pairs = "".join(
         chr(int.from_bytes(halves[at : at + 2], "little")) for at in range(0, len(halves), 2)
     )
-    assert encoded(text) == encoded(pairs) == text.encode()
-    assert lines_in(text) == len(list(io.StringIO(text, newline="\n")))
+    assert encode_utf8(text) == encode_utf8(pairs) == text.encode()
+    assert count_lines(text) == len(list(io.StringIO(text, newline="\n")))
 
 
 @pytest.mark.parametrize(
@@ -324,10 +324,10 @@ async def test_an_edit_does_not_undo_what_somebody_else_wrote_meanwhile(
 ) -> None:
     def slow(text: str) -> bytes:
         bench.put("f", "by somebody else")
-        return encoded(text)
+        return encode_utf8(text)
 
     bench.put("f", "old")
-    monkeypatch.setattr(writing, "encoded", slow)
+    monkeypatch.setattr(writing, "encode_utf8", slow)
     with pytest.raises(ToolError, match="changed by somebody else"):
         await bench.call(edit_file, path="f", old="old", new="new")
     assert bench.text("f") == "by somebody else"
@@ -340,7 +340,7 @@ async def test_a_file_that_is_not_there_is_not_edited(bench: Bench) -> None:
 
 @given(st.text("ab \n\r", max_size=30), st.text("ab \n\r", max_size=12))
 def test_a_hint_can_be_given_for_any_text(text: str, wanted: str) -> None:
-    said = hint(text, wanted)
+    said = explain_mismatch(text, wanted)
     assert len(said) < 500
 
 
@@ -355,7 +355,7 @@ async def test_nothing_is_ever_half_there(bench: Bench) -> None:
         while not done.is_set():
             for file in bench.root.iterdir():
                 names.add(file.name)
-                if not file.name.startswith(confine.TEMPORARY):
+                if not file.name.startswith(confine.TEMPORARY_PREFIX):
                     text = file.read_text()
                     seen.add("whole" if text in texts else text)
 
@@ -379,7 +379,7 @@ async def test_nothing_is_ever_half_there(bench: Bench) -> None:
     assert seen == {"whole"}
     wanted = {"shared", *(f"own{number}" for number in range(8))}
     assert {file.name for file in bench.root.iterdir()} == wanted
-    assert all(name.startswith(confine.TEMPORARY) for name in names - wanted)
+    assert all(name.startswith(confine.TEMPORARY_PREFIX) for name in names - wanted)
 
 
 @pytest.mark.parametrize("act", [write_file, edit_file], ids=lambda each: each.name)
@@ -411,7 +411,7 @@ async def test_a_cancelled_write_leaves_nothing_behind(
 async def test_being_cancelled_twice_ends_the_wait_for_a_thread() -> None:
     inside, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
-    def work(stop: Stop) -> None:
+    def work(stop: StopEvent) -> None:
         inside.set()
         assert stop.wait(5)
         assert go_on.wait(5)
@@ -420,7 +420,7 @@ async def test_being_cancelled_twice_ends_the_wait_for_a_thread() -> None:
         raise OSError(msg)
 
     async with asyncio.timeout(5):
-        call = asyncio.get_running_loop().create_task(in_thread(work))
+        call = asyncio.get_running_loop().create_task(run_in_thread(work))
         await asyncio.to_thread(inside.wait, 5)
         call.cancel()
         await asyncio.sleep(0)
@@ -553,7 +553,7 @@ async def test_a_search_that_finds_too_much_is_ended(bench: Bench, pattern: str)
 async def test_files_that_are_too_large_are_counted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "LARGEST", 3)
+    monkeypatch.setattr(scan, "MAX_FILE_BYTES", 3)
     bench.put("large", "abcd")
     bench.put("small", "abc")
     said = await bench.call(search_files, pattern="abc")
@@ -599,7 +599,9 @@ async def test_a_plain_search_has_its_time_as_well(bench: Bench) -> None:
     bench.put("f", "needle")
     said = await searching.search(bench.root, "needle", ".", "*", seconds=0)
     assert "given up after 0 s" in said or "1 match in" in said
-    stopped = scan.scan(_folder(bench.root), ".", "*", scan.plain("n"), scan.Tally(), lambda: True)
+    stopped = scan.scan(
+        _folder(bench.root), ".", "*", scan.match_text("n"), scan.ScanStats(), lambda: True
+    )
     assert list(stopped) == []
 
 
@@ -630,7 +632,7 @@ async def test_a_cancelled_search_ends_its_process(
 
 
 def test_the_program_that_searches_tells_what_it_finds(shelf: Bench) -> None:
-    order = scan.Order(_folder(shelf.root), ".", "*.py", "import [os]+$")
+    order = scan.ScanRequest(_folder(shelf.root), ".", "*.py", "import [os]+$")
     told = io.StringIO()
     scan.run(io.StringIO(json.dumps(order)), told)
     os.close(order.descriptor)
@@ -643,7 +645,7 @@ def test_the_program_that_searches_tells_what_it_finds(shelf: Bench) -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "[z-a]", "*"])
 def test_what_is_no_expression_is_looked_for_as_it_stands(pattern: str) -> None:
-    finds, valid = scan.expression(pattern)
+    finds, valid = scan.match_regex(pattern)
     assert not valid
     assert finds(f"x{pattern}") == (1, 1 + len(pattern))
     assert finds("x") is None

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answer.call_slots import Shape, StepCall, shape_of
+from agent.answer.call_slots import ArgumentsState, StepCall, classify_arguments
 from agent.model.contract import ToolSchema
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from agent.tools.gate import Refuse, Run, admit
-from agent.tools.names import distance, meant, nearest
+from agent.tools.gate import AdmittedCall, RefusedCall, admit_call
+from agent.tools.names import edit_distance, match_misspelled_name, nearest_names
 
 
 @tool(risk=Risk.WRITE)
@@ -55,24 +55,24 @@ TOOLS: dict[str, Tool] = {"pay": pay, "read": read, "remote_pay": remote_pay}
 
 
 def call(name: str, arguments: str, *, sealed: bool = True) -> StepCall:
-    return StepCall("c1", name, arguments, shape_of(arguments), sealed)
+    return StepCall("c1", name, arguments, classify_arguments(arguments), sealed)
 
 
 def test_a_whole_and_fitting_call_may_run_with_decoded_arguments() -> None:
     made = call("pay", '{"amount": 100}')
-    admitted = admit(made, TOOLS)
-    assert isinstance(admitted, Run)
+    admitted = admit_call(made, TOOLS)
+    assert isinstance(admitted, AdmittedCall)
     assert admitted.tool is pay
     assert admitted.call == made
     assert msgspec.structs.asdict(admitted.arguments) == {"amount": 100, "note": ""}
 
 
 def test_arguments_of_any_type_are_decoded_and_checked_by_the_tool_itself() -> None:
-    admitted = admit(call("remote_pay", '{"to": "me", "x": [1]}'), TOOLS)
-    assert isinstance(admitted, Run)
+    admitted = admit_call(call("remote_pay", '{"to": "me", "x": [1]}'), TOOLS)
+    assert isinstance(admitted, AdmittedCall)
     assert admitted.arguments == {"to": "me", "x": [1]}
-    refused = admit(call("remote_pay", '{"from": "me"}'), TOOLS)
-    assert isinstance(refused, Refuse)
+    refused = admit_call(call("remote_pay", '{"from": "me"}'), TOOLS)
+    assert isinstance(refused, RefusedCall)
     assert refused.text == (
         "remote_pay has NOT run, its arguments do not fit: 'to' is a required property."
     )
@@ -101,8 +101,8 @@ def test_arguments_of_any_type_are_decoded_and_checked_by_the_tool_itself() -> N
 def test_anything_else_is_refused_with_a_reason_for_the_model(
     name: str, arguments: str, words: str
 ) -> None:
-    refused = admit(call(name, arguments), TOOLS)
-    assert isinstance(refused, Refuse)
+    refused = admit_call(call(name, arguments), TOOLS)
+    assert isinstance(refused, RefusedCall)
     assert words in refused.text
     assert refused.text.startswith((f"{name} has NOT run", "Nothing has run"))
     assert refused.text.endswith((".", "remote_pay."))
@@ -110,38 +110,38 @@ def test_anything_else_is_refused_with_a_reason_for_the_model(
 
 @pytest.mark.parametrize("name", ["", " ", "\n"])
 def test_a_call_without_a_name_is_told_so_without_a_catalogue(name: str) -> None:
-    refused = admit(call(name, "{}"), TOOLS)
-    assert isinstance(refused, Refuse)
+    refused = admit_call(call(name, "{}"), TOOLS)
+    assert isinstance(refused, RefusedCall)
     assert refused.text == "Nothing has run: the call has no tool name."
 
 
 def test_an_unknown_name_is_answered_with_a_few_names_and_no_more_of_its_own_length() -> None:
     many = {f"tool_{number}": read for number in range(50)}
-    refused = admit(call("x" * 5000, "{}"), many)
-    assert isinstance(refused, Refuse)
+    refused = admit_call(call("x" * 5000, "{}"), many)
+    assert isinstance(refused, RefusedCall)
     assert refused.text.count("tool_") == 20
     assert len(refused.text) < 500
     none: dict[str, Tool] = {}
-    nothing = admit(call("read", "{}"), none)
-    assert isinstance(nothing, Refuse)
+    nothing = admit_call(call("read", "{}"), none)
+    assert isinstance(nothing, RefusedCall)
     assert nothing.text == "Nothing has run: there is no tool 'read'. There are no tools at all."
 
 
 def test_a_name_a_letter_off_runs_under_the_real_one_with_the_very_arguments() -> None:
-    admitted = admit(call("raed", '{"path":  "a"}'), TOOLS)
-    assert isinstance(admitted, Run)
+    admitted = admit_call(call("raed", '{"path":  "a"}'), TOOLS)
+    assert isinstance(admitted, AdmittedCall)
     assert admitted.tool is read
     assert admitted.call == call("read", '{"path":  "a"}')
 
 
 def test_a_call_that_is_refused_bears_the_real_name_too() -> None:
-    refused = admit(call("remote_pya", "{}"), TOOLS)
+    refused = admit_call(call("remote_pya", "{}"), TOOLS)
     assert refused.call.name == "remote_pay"
 
 
 def test_the_name_of_a_call_that_may_be_cut_off_is_not_guessed() -> None:
-    assert isinstance(admit(call("rea", '{"path": "a"}', sealed=False), TOOLS), Refuse)
-    assert isinstance(admit(call("rea", '{"path": "a"}'), TOOLS), Run)
+    assert isinstance(admit_call(call("rea", '{"path": "a"}', sealed=False), TOOLS), RefusedCall)
+    assert isinstance(admit_call(call("rea", '{"path": "a"}'), TOOLS), AdmittedCall)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def test_the_name_of_a_call_that_may_be_cut_off_is_not_guessed() -> None:
 def test_a_slip_is_put_right_only_where_one_name_can_be_meant(
     name: str, names: list[str], found: str | None
 ) -> None:
-    assert meant(name, names) == found
+    assert match_misspelled_name(name, names) == found
 
 
 def test_the_nearest_names_come_first() -> None:
-    assert nearest("file_read", ["pay", "read_file", "file_reader"])[0] == "file_reader"
+    assert nearest_names("file_read", ["pay", "read_file", "file_reader"])[0] == "file_reader"
 
 
 WORDS = st.text(alphabet="ab_", max_size=6)
@@ -182,19 +182,19 @@ WORDS = st.text(alphabet="ab_", max_size=6)
 def test_distance_is_the_same_both_ways_and_nothing_only_between_equals(
     one: str, other: str
 ) -> None:
-    assert distance(one, other) == distance(other, one)
-    assert (distance(one, other) == 0) == (one == other)
-    assert abs(len(one) - len(other)) <= distance(one, other) <= max(len(one), len(other))
+    assert edit_distance(one, other) == edit_distance(other, one)
+    assert (edit_distance(one, other) == 0) == (one == other)
+    assert abs(len(one) - len(other)) <= edit_distance(one, other) <= max(len(one), len(other))
 
 
 @given(st.text(alphabet="abcd", min_size=2, max_size=8), st.data())
 def test_one_slip_is_a_distance_of_one(word: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(word) - 2))
-    assert distance(word, word[:at] + word[at + 1 :]) == 1
-    assert distance(word, word[:at] + "x" + word[at:]) == 1
-    assert distance(word, word[:at] + "x" + word[at + 1 :]) == 1
+    assert edit_distance(word, word[:at] + word[at + 1 :]) == 1
+    assert edit_distance(word, word[:at] + "x" + word[at:]) == 1
+    assert edit_distance(word, word[:at] + "x" + word[at + 1 :]) == 1
     swapped = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-    assert distance(word, swapped) == (word != swapped)
+    assert edit_distance(word, swapped) == (word != swapped)
 
 
 @pytest.mark.parametrize(
@@ -210,29 +210,29 @@ def test_one_slip_is_a_distance_of_one(word: str, data: st.DataObject) -> None:
 def test_a_slip_in_the_arguments_is_put_right_and_what_runs_is_what_is_shown(
     arguments: str, as_run: str
 ) -> None:
-    admitted = admit(call("pay", arguments), TOOLS)
-    assert isinstance(admitted, Run)
+    admitted = admit_call(call("pay", arguments), TOOLS)
+    assert isinstance(admitted, AdmittedCall)
     assert admitted.call == call("pay", as_run)
 
 
 def test_arguments_that_may_be_cut_off_are_not_repaired() -> None:
-    assert isinstance(admit(call("read", '{"path": "a",}', sealed=False), TOOLS), Refuse)
+    assert isinstance(admit_call(call("read", '{"path": "a",}', sealed=False), TOOLS), RefusedCall)
 
 
 def test_a_call_that_may_have_been_cut_off_runs_only_if_it_changes_nothing() -> None:
     unsealed = call("pay", '{"amount": 1}', sealed=False)
-    assert isinstance(admit(unsealed, TOOLS), Refuse)
-    assert isinstance(admit(call("read", '{"path": "a"}', sealed=False), TOOLS), Run)
+    assert isinstance(admit_call(unsealed, TOOLS), RefusedCall)
+    assert isinstance(admit_call(call("read", '{"path": "a"}', sealed=False), TOOLS), AdmittedCall)
 
 
 @pytest.mark.parametrize("sealed", [True, False])
 def test_every_prefix_of_a_call_is_refused(sealed: bool) -> None:
     whole = '{"amount": 100, "note": "for {this} and \\"that\\""}'
     for end in range(len(whole)):
-        refused = admit(call("pay", whole[:end], sealed=sealed), TOOLS)
-        assert isinstance(refused, Refuse), whole[:end]
+        refused = admit_call(call("pay", whole[:end], sealed=sealed), TOOLS)
+        assert isinstance(refused, RefusedCall), whole[:end]
         assert refused.call.arguments == whole[:end]
-    assert call("pay", whole).shape is Shape.WHOLE
+    assert call("pay", whole).arguments_state is ArgumentsState.COMPLETE
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_every_prefix_of_a_call_is_refused(sealed: bool) -> None:
 def test_calls_are_identical_when_they_mean_the_same_however_written(
     one: str, other: str, same: bool
 ) -> None:
-    first, second = admit(call("pay", one), TOOLS), admit(call("pay", other), TOOLS)
-    assert isinstance(first, Run)
-    assert isinstance(second, Run)
+    first, second = admit_call(call("pay", one), TOOLS), admit_call(call("pay", other), TOOLS)
+    assert isinstance(first, AdmittedCall)
+    assert isinstance(second, AdmittedCall)
     assert (first.identity == second.identity) is same

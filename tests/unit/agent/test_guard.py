@@ -2,13 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.gate import Identity
-from agent.tools.loop_guard import MOST_FAILED, MOST_SAME, WARN_FAILED, LoopGuard
+from agent.tools.gate import CallIdentity
+from agent.tools.loop_guard import MAX_FAILURES, MAX_REPEATS, WARN_AFTER_FAILURES, LoopGuard
 
-READ: Identity = ("read", b'{"path":"a"}')
-OTHER: Identity = ("read", b'{"path":"b"}')
-EDIT: Identity = ("edit", b'{"new":"1"}')
-EDIT_2: Identity = ("edit", b'{"new":"2"}')
+READ: CallIdentity = ("read", b'{"path":"a"}')
+OTHER: CallIdentity = ("read", b'{"path":"b"}')
+EDIT: CallIdentity = ("edit", b'{"new":"1"}')
+EDIT_2: CallIdentity = ("edit", b'{"new":"2"}')
 
 
 class Turn:
@@ -17,12 +17,12 @@ class Turn:
     def __init__(self) -> None:
         self.guard = LoopGuard()
 
-    def make(self, call: Identity, result: str = "same", *, ok: bool = True) -> str | None:
+    def make(self, call: CallIdentity, result: str = "same", *, ok: bool = True) -> str | None:
         """Give the warning; None when the call was refused."""
-        self.guard.next_answer()
-        if self.guard.refusal(call):
+        self.guard.begin_answer()
+        if self.guard.refusal_reason(call):
             return None
-        return self.guard.ran(call, result, ok=ok, changes=call[0] == "edit")
+        return self.guard.record_result(call, result, ok=ok, changes=call[0] == "edit")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_same_read_six_times_is_warned_from_the_second_and_refused_the_sixth
     assert said[0] == ""
     assert [f"{n} times. Do not repeat" in (said[n - 1] or "") for n in (2, 3, 4, 5)] == [True] * 4
     assert said[5] is None
-    refusal = turn.guard.refusal(READ)
+    refusal = turn.guard.refusal_reason(READ)
     assert refusal is not None
     assert refusal.startswith("read has NOT run")
     assert "5 times" in refusal
@@ -84,7 +84,7 @@ def test_a_tool_that_fails_is_warned_of_from_the_third_time_and_off_after_the_ei
     assert said[:2] == ["", ""]
     assert all("in a row" in (each or "") for each in said[2:8])
     assert said[8] is None
-    refusal = turn.guard.refusal(OTHER)
+    refusal = turn.guard.refusal_reason(OTHER)
     assert refusal is not None
     assert refusal.startswith("read has NOT run: it failed 8 times")
     assert turn.make(EDIT) == ""
@@ -92,7 +92,7 @@ def test_a_tool_that_fails_is_warned_of_from_the_third_time_and_off_after_the_ei
 
 def test_one_success_forgives_all_failures(turn: Turn) -> None:
     for round_ in range(3):
-        for number in range(MOST_FAILED - 1):
+        for number in range(MAX_FAILURES - 1):
             call = ("read", b"%d %d" % (round_, number))
             assert turn.make(call, "failed", ok=False) is not None
         assert turn.make(("read", b"fine %d" % round_), "fine") == ""
@@ -100,31 +100,31 @@ def test_one_success_forgives_all_failures(turn: Turn) -> None:
 
 def test_the_failures_of_one_answer_count_once() -> None:
     guard = LoopGuard()
-    for answer in range(WARN_FAILED):
-        guard.next_answer()
+    for answer in range(WARN_AFTER_FAILURES):
+        guard.begin_answer()
         said = [
-            guard.ran(("read", b"%d %d" % (answer, n)), f"{n}", ok=False, changes=False)
+            guard.record_result(("read", b"%d %d" % (answer, n)), f"{n}", ok=False, changes=False)
             for n in range(20)
         ]
-        assert (said == [""] * 20) is (answer < WARN_FAILED - 1)
-        assert guard.refusal(READ) is None
+        assert (said == [""] * 20) is (answer < WARN_AFTER_FAILURES - 1)
+        assert guard.refusal_reason(READ) is None
 
 
 def test_a_success_counts_wherever_it_stands_in_an_answer() -> None:
     guard = LoopGuard()
     for answer in range(20):
-        guard.next_answer()
+        guard.begin_answer()
         results = (False, True, False) if answer % 2 else (True, False, False)
         for number, ok in enumerate(results):
             call = ("read", b"%d %d" % (answer, number))
-            assert guard.ran(call, f"{answer}", ok=ok, changes=False) == ""
+            assert guard.record_result(call, f"{answer}", ok=ok, changes=False) == ""
 
 
 def test_calls_that_were_refused_count_as_failures_of_their_tool(turn: Turn) -> None:
     said = []
-    for _ in range(MOST_FAILED):
-        turn.guard.next_answer()
-        said.append(turn.guard.failed("read"))
+    for _ in range(MAX_FAILURES):
+        turn.guard.begin_answer()
+        said.append(turn.guard.record_failure("read"))
     assert [bool(each) for each in said] == [False, False] + [True] * 6
     assert turn.make(READ) is None
 
@@ -139,9 +139,9 @@ def test_both_warnings_stand_together(turn: Turn) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([READ, OTHER, EDIT, EDIT_2]), st.booleans())))
 def test_no_circle_of_a_few_calls_with_one_result_goes_on_for_ever(
-    circle: list[tuple[Identity, bool]],
+    circle: list[tuple[CallIdentity, bool]],
 ) -> None:
     turn = Turn()
     ran = [turn.make(call, ok=ok) for _ in range(60) for call, ok in circle]
     runs = sum(each is not None for each in ran)
-    assert runs <= len({call for call, _ in circle}) * MOST_SAME * 3
+    assert runs <= len({call for call, _ in circle}) * MAX_REPEATS * 3

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from agent.errors import BadRequest, Unauthorized
-from agent.providers.transport.connections import Key
+from agent.errors import ApiKeyRejected, BadRequest
+from agent.providers.transport.connections import ServiceKey
 from sessions.values.secret import Secret
 
 
@@ -20,7 +20,7 @@ class Service:
     async def send(self, key: str) -> str:
         self.shown.append(key)
         if key != self.takes:
-            raise Unauthorized
+            raise ApiKeyRejected
         return "taken"
 
 
@@ -37,12 +37,12 @@ class Service:
 )
 async def test_a_refused_key_is_looked_for_once(takes: str, there: str, shown: list[str]) -> None:
     service = Service(takes)
-    key = Key(Secret("one", lambda: there))
+    key = ServiceKey(Secret("one", lambda: there))
     if takes in shown:
-        assert await key.show(service.send) == "taken"
+        assert await key.send_with_key(service.send) == "taken"
     else:
-        with pytest.raises(Unauthorized):
-            await key.show(service.send)
+        with pytest.raises(ApiKeyRejected):
+            await key.send_with_key(service.send)
     assert service.shown == shown
 
 
@@ -54,12 +54,12 @@ async def test_other_refusals_are_none_of_its_business() -> None:
         pytest.fail("it was read again")
 
     with pytest.raises(BadRequest):
-        await Key(Secret("one", source)).show(send)
+        await ServiceKey(Secret("one", source)).send_with_key(send)
 
 
 async def test_without_a_key_something_is_shown_all_the_same() -> None:
     service = Service("none")
-    assert await Key(None).show(service.send) == "taken"
+    assert await ServiceKey(None).send_with_key(service.send) == "taken"
 
 
 async def test_what_somebody_else_found_meanwhile_is_not_replaced_by_a_half_written_key() -> None:
@@ -73,12 +73,12 @@ async def test_what_somebody_else_found_meanwhile_is_not_replaced_by_a_half_writ
         go_on.wait(5)
         return "tw"
 
-    service, key = Service("two"), Key(Secret("one", source))
+    service, key = Service("two"), ServiceKey(Secret("one", source))
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        slow = group.create_task(key.show(service.send))
+        slow = group.create_task(key.send_with_key(service.send))
         await asyncio.to_thread(reading.wait, 5)
-        assert await key.show(service.send) == "taken"
+        assert await key.send_with_key(service.send) == "taken"
         go_on.set()
         assert await slow == "taken"
     assert service.shown == ["one", "one", "two", "two"]
-    assert await key.show(service.send) == "taken"
+    assert await key.send_with_key(service.send) == "taken"

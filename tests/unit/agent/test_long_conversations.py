@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.events import Ending
+from agent.events import TurnEnding
 from agent.model.usage import Usage
 from sessions.records import Message
 from tests.fakes.model_script import Script, calls, ok
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.quick
 async def test_a_conversation_that_is_too_long_is_summarised_and_asked_again(play: Play) -> None:
     stage = await play(TOO_LONG, ok("An old story."), ok("done"))
     done = await stage.run(*OLD)
-    assert (done.text, done.tries) == ("done", 3)
+    assert (done.text, done.attempts) == ("done", 3)
     assert done.usage == Usage(20, 10)  # the summary was paid for as well
     assert stage.journal.summaries == [(1, "An old story.")]
     assert stage.journal.log == [
@@ -41,7 +41,7 @@ async def test_a_conversation_that_is_too_long_is_summarised_and_asked_again(pla
     assert stage.shown == "done"
     assert LONG not in json.dumps(stage.sent(3))
     assert "An old story." in stage.sent(3)[1]["content"]
-    assert stage.learned().window == 3000
+    assert stage.learned().context_window == 3000
 
 
 async def test_without_a_summary_what_was_asked_for_is_listed(play: Play) -> None:
@@ -56,7 +56,7 @@ async def test_what_is_known_to_be_too_long_is_not_even_sent(play: Play) -> None
     stage = await play(ok("An old story."), calls(READ_A), ok("done"))
     stage.settings = {"context_window": 4000}
     done = await stage.run(*OLD)
-    assert (done.text, done.tries) == ("done", 3)
+    assert (done.text, done.attempts) == ("done", 3)
     assert stage.notices == ["N12"]
     assert len(stage.journal.summaries) == 1
 
@@ -68,7 +68,7 @@ async def test_a_text_that_grows_beyond_the_window_is_made_room_for(play: Play) 
     stage.settings = {"context_window": 4000}
     old = [Message(role, "old words " * 80) for _ in range(5) for role in ("user", "assistant")]
     done = await stage.run(*old, GO)
-    assert done.ending is Ending.ANSWERED
+    assert done.ending is TurnEnding.ANSWERED
     assert all(part in done.text for part in (*parts, "And so it ends."))
     assert stage.notices.count("N12") == 1
     assert stage.journal.verdicts == ["capped", "capped", "complete", "complete"]
@@ -77,7 +77,7 @@ async def test_a_text_that_grows_beyond_the_window_is_made_room_for(play: Play) 
 async def test_what_cannot_be_shortened_ends_the_turn(play: Play) -> None:
     stage = await play(*[TOO_LONG] * 9)
     done = await stage.run(Message("user", LONG * 3))
-    assert (done.ending, done.tries) == (Ending.FAILED, 1)
+    assert (done.ending, done.attempts) == (TurnEnding.FAILED, 1)
     assert "too long for the model" in done.cause
     assert stage.notices == []  # nobody was kept waiting for a summary
 
@@ -87,7 +87,7 @@ async def test_a_conversation_is_measured_once_for_each_model(play: Play) -> Non
     stage = await play(ok("An old story."), "H RST", "H RST", ok("done"))
     stage.settings = {"context_window": 1200}
     done = await stage.run(*OLD[:2], Message("user", LONG))
-    assert (done.text, done.tries) == ("done", 4)
+    assert (done.text, done.attempts) == ("done", 4)
     assert len(stage.journal.summaries) == 1
 
 
@@ -98,7 +98,7 @@ async def test_a_model_with_a_smaller_window_is_given_less(play: Play) -> None:
     settings = msgspec.structs.replace(stage.target(1).settings, context_window=4000)
     stage.targets[1] = msgspec.structs.replace(stage.target(1), settings=settings)
     done = await stage.run(*OLD)
-    assert (done.text, done.tries) == ("done", 3)
+    assert (done.text, done.attempts) == ("done", 3)
     assert stage.notices == ["N5", "N12"]
     assert LONG not in second.requests[1].raw.decode()
 
@@ -107,7 +107,7 @@ async def test_the_size_of_a_request_is_held_against_what_the_service_counted(pl
     stage = await play("H F stop U(1,9000) D", ok("done"))
     stage.settings = {"context_window": 8000}
     await stage.run(*OLD)
-    assert 1.5 < stage.learned().correction <= 2.0
+    assert 1.5 < stage.learned().token_correction <= 2.0
 
 
 async def test_the_size_before_a_summary_says_nothing_about_the_request_after_it(
@@ -117,7 +117,7 @@ async def test_the_size_before_a_summary_says_nothing_about_the_request_after_it
     stage.settings = {"context_window": 4000}
     await stage.run(*OLD)
     assert len(stage.journal.summaries) == 1
-    assert stage.learned().correction == 1.0
+    assert stage.learned().token_correction == 1.0
 
 
 async def test_a_service_that_is_never_satisfied_is_given_up(play: Play) -> None:
@@ -131,6 +131,6 @@ async def test_a_service_that_is_never_satisfied_is_given_up(play: Play) -> None
         for row in (Message("user", f"{at} {LONG}"), Message("assistant", "ok"))
     ]
     done = await stage.run(*rows, GO)
-    assert done.ending is Ending.FAILED
+    assert done.ending is TurnEnding.FAILED
     assert "too long" in done.cause
     assert len(stage.journal.summaries) <= 3

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.answer.reasoning_blocks import Thoughts, read_thoughts
+from agent.answer.reasoning_blocks import ReasoningBlocks, decode_reasoning
 from agent.events import (
-    Ending,
     Notice,
     StepDone,
     TextDelta,
     ToolStarted,
     TurnDone,
+    TurnEnding,
 )
 from agent.model.usage import Usage
 from agent.settings import PriceSettings
@@ -44,12 +44,12 @@ async def test_a_plain_answer_ends_the_turn(play: Play) -> None:
     stage = await play('H T"Hel" T"lo" F stop U D')
     done = await stage.run()
     assert done == TurnDone(
-        Ending.ANSWERED,
+        TurnEnding.ANSWERED,
         "Hello",
         message=Message("assistant", "Hello"),
-        tries=1,
+        attempts=1,
         usage=Usage(10, 5),
-        last="complete",
+        last_verdict="complete",
     )
     assert stage.events == [TextDelta("Hel"), TextDelta("lo")]
     assert stage.journal.log == ["attempt 1 openai/scripted", "attempt 1 complete"]
@@ -85,8 +85,8 @@ async def test_tools_run_between_steps_and_their_rows_go_back_exactly(play: Play
         ok("done"),
     )
     done = await stage.run()
-    assert (done.ending, done.text, done.tries) == (Ending.ANSWERED, "done", 2)
-    assert done.tools == ("read a", "pay 5")
+    assert (done.ending, done.text, done.attempts) == (TurnEnding.ANSWERED, "done", 2)
+    assert done.tools_run == ("read a", "pay 5")
     assert done.usage == Usage(20, 10)
     assert done.message == Message("assistant", "done")
     assert stage.journal.log == [
@@ -132,11 +132,12 @@ async def test_what_the_model_thought_goes_into_the_row_of_its_answer(play: Play
     done = await stage.run()
     assert done.message is not None
     thoughts = [
-        read_thoughts(r.reasoning, "openai/scripted") for r in (stage.journal.rows[0], done.message)
+        decode_reasoning(r.reasoning, "openai/scripted")
+        for r in (stage.journal.rows[0], done.message)
     ]
     assert thoughts == [
-        Thoughts("openai/scripted", "look first"),
-        Thoughts("openai/scripted", "seen"),
+        ReasoningBlocks("openai/scripted", "look first"),
+        ReasoningBlocks("openai/scripted", "seen"),
     ]
 
 
@@ -176,7 +177,7 @@ async def test_an_id_that_the_history_holds_is_not_used_again(play: Play) -> Non
 async def test_a_model_that_only_makes_calls_which_cannot_run_is_stopped(play: Play) -> None:
     stage = await play(always(calls(("", "zzz", "{}"))))
     done = await stage.run()
-    assert (done.ending, done.tries) == (Ending.FAILED, 3)
+    assert (done.ending, done.attempts) == (TurnEnding.FAILED, 3)
     assert "tool calls that cannot be carried out" in done.cause
     assert done.message is None
 
@@ -198,7 +199,11 @@ async def test_the_last_step_asks_for_a_summary_without_tools(play: Play) -> Non
 
     stage = await play(insatiable)
     done = await stage.run()
-    assert (done.ending, done.text, done.tries) == (Ending.ANSWERED, "this is how far I came", 6)
+    assert (done.ending, done.text, done.attempts) == (
+        TurnEnding.ANSWERED,
+        "this is how far I came",
+        6,
+    )
     assert len(stage.shop.effects) == 5
     assert "used all your steps" in stage.asked(6)
     assert all("used all your steps" not in row.content for row in stage.journal.rows)
@@ -207,13 +212,13 @@ async def test_the_last_step_asks_for_a_summary_without_tools(play: Play) -> Non
 @pytest.mark.parametrize(
     ("last", "ending", "words"),
     [
-        (calls(READ_A), Ending.FAILED, "used up all its steps"),
-        ('H T"so far" C(0,c9,read,{"path":"z"}) F tool_calls D', Ending.ANSWERED, ""),
-        ("S400", Ending.FAILED, "refused"),
+        (calls(READ_A), TurnEnding.FAILED, "used up all its steps"),
+        ('H T"so far" C(0,c9,read,{"path":"z"}) F tool_calls D', TurnEnding.ANSWERED, ""),
+        ("S400", TurnEnding.FAILED, "refused"),
     ],
 )
 async def test_calls_in_the_summary_do_not_count(
-    play: Play, last: Script, ending: Ending, words: str
+    play: Play, last: Script, ending: TurnEnding, words: str
 ) -> None:
     stage = await play(calls(READ_A), last)
     stage.limits = TurnLimits(max_steps=1)
@@ -298,7 +303,7 @@ async def test_the_time_that_people_take_is_not_the_model_s(play: Play) -> None:
 
     stage.approve = no_after_a_while
     done = await stage.run()
-    assert (done.ending, done.text) == (Ending.ANSWERED, "done")
+    assert (done.ending, done.text) == (TurnEnding.ANSWERED, "done")
 
 
 async def test_a_conversation_may_be_shortened_again_after_each_tool_that_ran(play: Play) -> None:
@@ -318,7 +323,7 @@ async def test_a_conversation_may_be_shortened_again_after_each_tool_that_ran(pl
         Message(role, "words of old " * 200) for _ in range(15) for role in ("user", "assistant")
     ]
     done = await stage.run(*old, GO)
-    assert (done.ending, done.text) == (Ending.ANSWERED, "done")
+    assert (done.ending, done.text) == (TurnEnding.ANSWERED, "done")
     assert len(stage.journal.summaries) == 4
 
 

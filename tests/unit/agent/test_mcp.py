@@ -28,11 +28,17 @@ from agent.errors import ToolError, ToolUnknownOutcome
 from agent.settings import McpSettings
 from agent.tools.contract import Risk
 from agent.tools.mcp import shown
-from agent.tools.mcp.arguments import checker
-from agent.tools.mcp.contract import Arguments, Hears, Listed, NotSent, Unclear
-from agent.tools.mcp.link import FIRST_PAUSE, LONGEST_PAUSE, Link
-from agent.tools.mcp.names import LONGEST, joined_names
-from agent.tools.mcp.results import text_of
+from agent.tools.mcp.arguments import make_checker
+from agent.tools.mcp.contract import (
+    CallArguments,
+    CallNotSent,
+    CallOutcomeUnclear,
+    ListedTool,
+    ServerListener,
+)
+from agent.tools.mcp.link import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, McpConnection
+from agent.tools.mcp.names import MAX_NAME_LENGTH, assign_names
+from agent.tools.mcp.results import result_text
 from agent.tools.mcp.servers import McpServers
 from sessions.values.clock import SystemClock
 
@@ -68,12 +74,12 @@ VALID = r"^[A-Za-z0-9_-]{1,64}$"
 def test_tools_get_names(
     sources: list[tuple[str, str]], taken: tuple[str, ...], names: list[str]
 ) -> None:
-    assert list(joined_names(sources, taken).values()) == names
+    assert list(assign_names(sources, taken).values()) == names
 
 
 def test_a_long_name_is_shortened_and_stays_itself() -> None:
-    one, other = joined_names([("a", "x" * 100 + "1"), ("a", "x" * 100 + "2")]).values()
-    assert len(one) == len(other) == LONGEST
+    one, other = assign_names([("a", "x" * 100 + "1"), ("a", "x" * 100 + "2")]).values()
+    assert len(one) == len(other) == MAX_NAME_LENGTH
     assert one != other
 
 
@@ -90,24 +96,24 @@ SOURCES = st.lists(st.tuples(SERVERS, TOOLS), unique=True, max_size=12)
 def test_names_are_valid_and_single_and_do_not_depend_on_the_order(
     sources: list[tuple[str, str]], taken: list[str], seed: Any
 ) -> None:
-    names = joined_names(sources, taken)
+    names = assign_names(sources, taken)
     assert len(set(names.values())) == len(sources)
     assert not set(names.values()) & set(taken)
     for name in names.values():
-        assert len(name) <= LONGEST
+        assert len(name) <= MAX_NAME_LENGTH
         assert name.isascii()
         assert name.replace("_", "").replace("-", "").isalnum() or not name.strip("_-")
     mixed = seed.sample(sources, len(sources))
-    assert joined_names(mixed, taken) == names
+    assert assign_names(mixed, taken) == names
 
 
 # --- what the model is shown ---------------------------------------------------------------------
 
 
 def test_a_description_is_bounded_and_never_empty() -> None:
-    assert shown.description(" Looks. ", "s") == "Looks."
-    assert shown.description("", "s") == "A tool of s."
-    assert len(shown.description("x" * 9_999, "s")) == shown.LONGEST_DESCRIPTION
+    assert shown.shorten_description(" Looks. ", "s") == "Looks."
+    assert shown.shorten_description("", "s") == "A tool of s."
+    assert len(shown.shorten_description("x" * 9_999, "s")) == shown.MAX_DESCRIPTION_LENGTH
 
 
 LONG = "y" * 2_000
@@ -151,14 +157,14 @@ LONG = "y" * 2_000
     ],
 )
 def test_a_schema_is_shown_within_bounds(schema: dict[str, Any], wanted: dict[str, Any]) -> None:
-    assert shown.parameters(schema) == wanted
+    assert shown.shrink_schema(schema) == wanted
 
 
 def test_a_schema_nested_without_end_is_not_described() -> None:
     schema: dict[str, Any] = {}
     for _ in range(100_000):
         schema = {"items": schema}
-    assert shown.parameters(schema) == {"type": "object", "properties": {}}
+    assert shown.shrink_schema(schema) == {"type": "object", "properties": {}}
     while schema:  # taken apart by hand: the interpreter would do it by recursion
         schema = schema.pop("items")
 
@@ -175,7 +181,7 @@ def test_a_schema_nested_without_end_is_not_described() -> None:
     ids=str,
 )
 def test_a_call_is_named_by_its_first_needed_text(schema: dict[str, Any], label: str) -> None:
-    assert shown.label(schema) == label
+    assert shown.label_argument(schema) == label
 
 
 # --- results -------------------------------------------------------------------------------------
@@ -224,7 +230,7 @@ TEXT = TextContent(text="hello")
     ],
 )
 def test_a_result_becomes_text(content: list[ContentBlock], structured: object, text: str) -> None:
-    assert text_of(CallToolResult(content=content, structured_content=structured)) == text
+    assert result_text(CallToolResult(content=content, structured_content=structured)) == text
 
 
 @pytest.mark.parametrize(
@@ -236,7 +242,7 @@ def test_an_error_of_the_server_is_an_error_of_the_tool(
     content: list[ContentBlock], said: str
 ) -> None:
     with pytest.raises(ToolError, match=said):
-        text_of(CallToolResult(content=content, is_error=True))
+        result_text(CallToolResult(content=content, is_error=True))
 
 
 # --- arguments -----------------------------------------------------------------------------------
@@ -261,9 +267,9 @@ SEND = {
     ],
 )
 def test_arguments_are_checked(
-    schema: dict[str, Any], arguments: Arguments, complaint: str | None
+    schema: dict[str, Any], arguments: CallArguments, complaint: str | None
 ) -> None:
-    check = checker("send", schema)
+    check = make_checker("send", schema)
     assert check(arguments) == complaint
     assert check(arguments) == complaint
 
@@ -272,13 +278,13 @@ def test_what_a_schema_refers_to_is_not_fetched() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/schema"
-        assert checker("send", {"$ref": url})({"to": 1}) is None
+        assert make_checker("send", {"$ref": url})({"to": 1}) is None
         with pytest.raises(BlockingIOError):
             listener.accept()
 
 
 def test_a_complaint_is_short_however_long_the_value_is() -> None:
-    complaint = checker("send", SEND)({"to": "x" * 100_000, "deep": list(range(100))})
+    complaint = make_checker("send", SEND)({"to": "x" * 100_000, "deep": list(range(100))})
     assert complaint is not None
     assert len(complaint) < 1_000
     assert complaint.count(";") == 2
@@ -287,8 +293,8 @@ def test_a_complaint_is_short_however_long_the_value_is() -> None:
 # --- one server ----------------------------------------------------------------------------------
 
 
-def listed(name: str, *, read_only: bool = False) -> Listed:
-    return Listed(name, "", {}, read_only, lambda _: None)
+def listed(name: str, *, read_only: bool = False) -> ListedTool:
+    return ListedTool(name, "", {}, read_only, lambda _: None)
 
 
 LOOK, PAY = listed("look", read_only=True), listed("pay")
@@ -297,13 +303,13 @@ LOOK, PAY = listed("look", read_only=True), listed("pay")
 class Distance:
     """A server in memory: it can be gone, refuse, and forget to answer."""
 
-    def __init__(self, *tools: Listed) -> None:
-        self.offers: tuple[Listed, ...] = tools
-        self.calls: list[tuple[str, Arguments, str]] = []
+    def __init__(self, *tools: ListedTool) -> None:
+        self.offers: tuple[ListedTool, ...] = tools
+        self.calls: list[tuple[str, CallArguments, str]] = []
         self.fails: Exception | None = None  # what a call comes to
         self.down: Exception | None = None  # what connecting comes to
         self.silent = False
-        self.hears: Hears | None = None
+        self.hears: ServerListener | None = None
         self.inside = 0
         self.release = asyncio.Event()
         self.release.set()
@@ -324,18 +330,20 @@ class Distance:
                 await self._asked.wait()
 
     @contextlib.asynccontextmanager
-    async def connect(self, _settings: McpSettings, hears: Hears) -> AsyncIterator["Distance"]:
+    async def connect(
+        self, _settings: McpSettings, hears: ServerListener
+    ) -> AsyncIterator["Distance"]:
         if self.down:
             raise self.down
         self.inside += 1
         self.hears = hears
-        hears.said("hello from the server")
+        hears.on_stderr_line("hello from the server")
         try:
             yield self
         finally:
             self.inside -= 1
 
-    async def tools(self) -> tuple[Listed, ...]:
+    async def list_tools(self) -> tuple[ListedTool, ...]:
         self._asks += 1
         self._asked.set()
         if self.silent:
@@ -344,7 +352,7 @@ class Distance:
             raise self.down
         return self.offers
 
-    async def call(self, tool: str, arguments: Arguments, key: str) -> str:
+    async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
         self.calls.append((tool, arguments, key))
         self._called.set()
         await self.release.wait()
@@ -375,13 +383,13 @@ class House:
         self.pauses: list[float] = []
         self._moved = asyncio.Event()
         self._go = asyncio.Event()
-        self.link = Link(
+        self.link = McpConnection(
             McpSettings(name="far", command="far-server", **settings),
             self.clock,
-            changed=self._moved.set,
+            on_change=self._moved.set,
             sleep=self._nap,
             connect=server.connect,
-            patience=0.05 if server.silent else 1.0,
+            answer_seconds=0.05 if server.silent else 1.0,
         )
 
     async def _nap(self, seconds: float) -> None:
@@ -407,7 +415,7 @@ class House:
         await self.moved()
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Link]:
+    async def running(self) -> AsyncIterator[McpConnection]:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self.link.run())
             await self.moved()
@@ -427,15 +435,25 @@ async def test_a_call_reaches_the_server_once_with_its_key() -> None:
 @pytest.mark.parametrize(
     ("tool", "failure", "kind", "words"),
     [
-        (PAY, Unclear("reset"), ToolUnknownOutcome, "may have taken effect"),
-        (LOOK, Unclear("reset"), ToolError, "shown gave no answer, its server far was lost: reset"),
-        (PAY, NotSent("refused"), ToolError, "shown has NOT run: its server far was not reached"),
+        (PAY, CallOutcomeUnclear("reset"), ToolUnknownOutcome, "may have taken effect"),
+        (
+            LOOK,
+            CallOutcomeUnclear("reset"),
+            ToolError,
+            "shown gave no answer, its server far was lost: reset",
+        ),
+        (
+            PAY,
+            CallNotSent("refused"),
+            ToolError,
+            "shown has NOT run: its server far was not reached",
+        ),
         (PAY, ToolError("no money"), ToolError, "no money"),
     ],
     ids=["unclear, with effects", "unclear, reading", "not sent", "answered"],
 )
 async def test_a_failed_call_says_whether_it_may_have_run(
-    tool: Listed, failure: Exception, kind: type[ToolError], words: str
+    tool: ListedTool, failure: Exception, kind: type[ToolError], words: str
 ) -> None:
     server = Distance(LOOK, PAY)
     server.fails = failure
@@ -452,7 +470,7 @@ async def test_a_call_to_a_server_that_is_away_does_not_run() -> None:
     house = House(server)
     async with house.running() as link:
         assert link.status == "not connected: no route"
-        assert link.tried.is_set()
+        assert link.first_attempt_done.is_set()
         with pytest.raises(ToolError, match=r"pay has NOT run: its server far is not connected"):
             await link.call(PAY, "pay", {}, "key")
     assert server.calls == []
@@ -469,18 +487,18 @@ async def test_pauses_grow_to_a_minute_and_begin_anew_after_a_long_connection() 
         server.down = None
         await house.next_try()
         assert link.status == "connected, 1 tools"
-        house.clock.time += LONGEST_PAUSE + 1
-        link.ended()
+        house.clock.time += MAX_PAUSE_SECONDS + 1
+        link.on_disconnected()
         await house.away()
         assert not link.connected
-    assert house.pauses[-1] == FIRST_PAUSE
+    assert house.pauses[-1] == FIRST_PAUSE_SECONDS
 
 
 async def test_a_server_that_breaks_at_once_each_time_is_not_tried_without_pause() -> None:
     house = House(Distance(PAY))
     async with house.running() as link:
         for _ in range(3):
-            link.ended()
+            link.on_disconnected()
             await house.away()
             await house.next_try()
     assert house.pauses == [1, 2, 4]
@@ -489,8 +507,8 @@ async def test_a_server_that_breaks_at_once_each_time_is_not_tried_without_pause
 async def test_what_was_said_last_is_told_with_the_trouble() -> None:
     house = House(Distance(PAY))
     async with house.running() as link:
-        link.said("out of cheese")
-        link.ended()
+        link.on_stderr_line("out of cheese")
+        link.on_disconnected()
         await house.away()
         assert link.status == "not connected: its connection ended (it said: out of cheese)"
 
@@ -524,7 +542,7 @@ async def test_changed_tools_are_taken_over() -> None:
     house = House(server)
     async with house.running() as link:
         server.offers = (LOOK,)
-        link.look_again()
+        link.on_tools_changed()
         await house.moved()
         assert link.tools == (LOOK,)
         with pytest.raises(ToolError, match=r"pay has NOT run: .* does not offer it any more"):
@@ -545,7 +563,7 @@ async def test_a_server_that_is_gone_when_looked_at_is_connected_again() -> None
     house = House(server)
     async with house.running() as link:
         server.down = OSError("gone")
-        server.fails = Unclear("reset")
+        server.fails = CallOutcomeUnclear("reset")
         with pytest.raises(ToolUnknownOutcome):
             await link.call(PAY, "pay", {}, "key")
         await house.away()
@@ -562,12 +580,12 @@ async def test_after_an_unclear_call_the_next_one_waits_until_the_server_has_bee
     server = Distance(PAY, LOOK)
     house = House(server)
     async with house.running() as link:
-        server.fails = Unclear("reset")
+        server.fails = CallOutcomeUnclear("reset")
         with pytest.raises(ToolUnknownOutcome):
             await link.call(PAY, "pay", {}, "1")
         server.fails = None
         assert await link.call(PAY, "pay", {}, "2") == "done"  # it was still there
-        server.fails, server.down = Unclear("reset"), OSError("gone")
+        server.fails, server.down = CallOutcomeUnclear("reset"), OSError("gone")
         with pytest.raises(ToolUnknownOutcome):
             await link.call(PAY, "pay", {}, "3")
         with pytest.raises(ToolError, match="pay has NOT run: its server far is not connected"):
@@ -587,10 +605,10 @@ async def test_a_call_that_fails_after_its_server_has_gone_holds_up_nobody() -> 
     house = House(server)
     async with house.running() as link, asyncio.TaskGroup() as group:
         server.release.clear()
-        server.fails = Unclear("reset")
+        server.fails = CallOutcomeUnclear("reset")
         paying = group.create_task(failure(link.call(PAY, "pay", {}, "1")))
         await server.called()
-        link.ended()
+        link.on_disconnected()
         await house.away()
         server.release.set()
         async with asyncio.timeout(PATIENCE):
@@ -601,12 +619,12 @@ async def test_a_call_that_fails_after_its_server_has_gone_holds_up_nobody() -> 
 async def test_a_server_that_is_busy_with_a_call_is_not_left_for_its_silence() -> None:
     server = Distance(PAY)
     house = House(server)
-    house.link._patience = 0.02
+    house.link._answer_seconds = 0.02
     async with house.running() as link, asyncio.TaskGroup() as group:
         server.release.clear()
         paying = group.create_task(link.call(PAY, "pay", {}, "key"))
         server.silent = True
-        link.look_again()
+        link.on_tools_changed()
         await server.asked_times(4)  # each time it waits as long as its patience lasts
         assert link.connected
         server.silent = False
@@ -635,14 +653,14 @@ def together(*servers: Distance, **options: Any) -> McpServers:
     """Servers that are named a, b, c."""
     settings = [McpSettings(name=name, command="x") for name in "abc"[: len(servers)]]
     all_of_them = McpServers(settings, SystemClock(), **options)
-    for link, server in zip(all_of_them._links, servers, strict=True):
+    for link, server in zip(all_of_them._connections, servers, strict=True):
         link._connect = server.connect
     return all_of_them
 
 
 async def test_tools_come_with_their_risk_under_names_that_do_not_clash() -> None:
     one, other = Distance(LOOK, PAY), Distance(PAY)
-    servers = together(one, other, taken=("look",))
+    servers = together(one, other, taken_names=("look",))
     async with asyncio.timeout(PATIENCE), servers.running():
         tools = {tool.name: tool for tool in servers.tools()}
         assert list(tools) == ["a_look", "a_pay", "b_pay"]
@@ -662,7 +680,7 @@ async def test_the_tools_of_a_server_that_is_away_are_not_offered_and_keep_their
     servers = together(one, other)
     async with asyncio.timeout(PATIENCE), servers.running():
         assert other.hears
-        other.hears.ended()
+        other.hears.on_disconnected()
         assert [tool.name for tool in servers.tools()] == ["a_pay"]
 
 
@@ -747,7 +765,7 @@ def test_regular_expressions_of_a_schema_are_left_to_its_server() -> None:
         },
         "required": ["pattern"],
     }
-    check = checker("tool", schema)
+    check = make_checker("tool", schema)
     hard = "a" * 60 + "!"
     given = {"pattern": hard, "list": [hard], "any": hard, "kind": {"pattern": "x"}}
     assert check({**given, "more": {hard: 1}}) is None

@@ -40,19 +40,19 @@ class Place:
 
 
 async def stay(place: Place) -> None:
-    async with held.held(place.open(), never) as found:
+    async with held.hold_context(place.open(), never) as found:
         assert found is place
         await asyncio.Event().wait()
 
 
 async def fail(place: Place, error: Exception) -> None:
-    async with held.held(place.open(), never):
+    async with held.hold_context(place.open(), never):
         raise error
 
 
 async def test_it_is_left_with_the_block_and_what_the_block_raises_is_raised() -> None:
     place = Place()
-    async with held.held(place.open(), never):
+    async with held.hold_context(place.open(), never):
         assert not place.leaving.is_set()
     assert place.left
     place, ours = Place(), KeyError("ours")
@@ -87,7 +87,7 @@ async def test_what_takes_too_long_to_be_left_is_interrupted(
     place.may_leave.clear()
     async with asyncio.timeout(5):
         with pytest.raises(asyncio.CancelledError):
-            async with held.held(place.open(), never):
+            async with held.hold_context(place.open(), never):
                 pass
     assert place.interrupted
 
@@ -115,7 +115,7 @@ async def test_what_goes_wrong_is_raised(when: str) -> None:
         raise error
 
     with pytest.raises(OSError, match="no such program"):
-        async with held.held(broken(), never):
+        async with held.hold_context(broken(), never):
             assert when == "leaving"
 
 
@@ -133,5 +133,5 @@ async def test_it_is_told_when_it_ends_by_itself() -> None:
 
     async with asyncio.timeout(5):
         with pytest.raises(ExceptionGroup):
-            async with held.held(breaking(), lost.set):
+            async with held.hold_context(breaking(), lost.set):
                 await lost.wait()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.probe import Patience, ProbedModel, probe_model
+from agent.probe import ProbedModel, ProbeTimeouts, probe_model
 from agent.settings import ProviderName, TargetSettings
 from sessions.values.finding import Finding
 from sessions.values.secret import Secret
@@ -52,7 +52,7 @@ async def test_a_model_that_works_is_reached_listed_answers_and_calls(
 
 async def test_what_it_asks_is_small_and_only_what_was_wanted() -> None:
     async with ModelServer(ok("ready"), CALLED) as server:
-        await asked(settings(server), answers=False)
+        await asked(settings(server), request_answers=False)
         assert server.requests == []
         await asked(settings(server, max_output_tokens=64))
     first, second = server.requests
@@ -149,7 +149,7 @@ async def test_an_answer_that_does_not_come_is_told_and_no_tool_is_tried(
     script: Any, words: str
 ) -> None:
     async with ModelServer(script) as server:
-        found = await asked(settings(server), patience=Patience(answer=0.3))
+        found = await asked(settings(server), timeouts=ProbeTimeouts(answer=0.3))
         assert len(server.requests) == 1
     answer = of(found, "answer")
     assert words in answer.text
@@ -195,7 +195,7 @@ async def test_a_service_that_hangs_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and no more
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         given = TargetSettings(provider="openai", name="m", base_url=url)
-        found = await asked(given, patience=Patience(list=0.2))
+        found = await asked(given, timeouts=ProbeTimeouts(list=0.2))
     assert "no answer within 0.2 s" in of(found, "service").text
 
 

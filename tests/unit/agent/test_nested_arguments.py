@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.answer.call_slots import Shape, StepCall, shape_of
-from agent.tools.gate import Refuse, admit
+from agent.answer.call_slots import ArgumentsState, StepCall, classify_arguments
+from agent.tools.gate import RefusedCall, admit_call
 from agent.tools.registry import BUILT_IN, ToolRegistry
 
 _DEEP = 100_000
@@ -12,19 +12,21 @@ _DEEP = 100_000
 @pytest.mark.parametrize(
     ("arguments", "shape"),
     [
-        pytest.param('{"path":' + "[" * _DEEP, Shape.CUT, id="cut"),
-        pytest.param('{"path":' + "[" * _DEEP + "]" * _DEEP + "}", Shape.BAD, id="closed"),
-        pytest.param('{"path":' * _DEEP + "1" + "}" * _DEEP, Shape.BAD, id="objects"),
+        pytest.param('{"path":' + "[" * _DEEP, ArgumentsState.TRUNCATED, id="cut"),
+        pytest.param(
+            '{"path":' + "[" * _DEEP + "]" * _DEEP + "}", ArgumentsState.INVALID, id="closed"
+        ),
+        pytest.param('{"path":' * _DEEP + "1" + "}" * _DEEP, ArgumentsState.INVALID, id="objects"),
     ],
 )
-def test_what_nobody_can_follow_is_not_whole(arguments: str, shape: Shape) -> None:
-    assert shape_of(arguments) is shape
+def test_what_nobody_can_follow_is_not_whole(arguments: str, shape: ArgumentsState) -> None:
+    assert classify_arguments(arguments) is shape
 
 
 def test_a_call_that_is_nested_too_deeply_is_answered_and_does_not_run() -> None:
     arguments = '{"path":' + "[" * _DEEP + "]" * _DEEP + "}"
-    call = StepCall("c1", "read_file", arguments, shape_of(arguments), sealed=True)
-    how = admit(call, ToolRegistry(BUILT_IN).by_name)
-    assert isinstance(how, Refuse)
+    call = StepCall("c1", "read_file", arguments, classify_arguments(arguments), sealed=True)
+    how = admit_call(call, ToolRegistry(BUILT_IN).by_name)
+    assert isinstance(how, RefusedCall)
     assert "NOT run" in how.text
     assert "nested too deeply" in how.text

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.answer.partial_json import Member, members
+from agent.answer.partial_json import PartialString, read_string_members
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
@@ -19,32 +19,60 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
         pytest.param('{"pa', {}, id="inside a key"),
         pytest.param('{"path"', {}, id="behind a key"),
         pytest.param('{"path":', {}, id="before a value"),
-        pytest.param('{"path" : "', {"path": Member("", whole=False)}, id="empty so far"),
-        pytest.param('{"path":"a', {"path": Member("a", whole=False)}, id="inside a value"),
-        pytest.param('{"path":"a"', {"path": Member("a", whole=True)}, id="a whole value"),
-        pytest.param('{"a":"b\\', {"a": Member("b", whole=False)}, id="behind a backslash"),
-        pytest.param('{"a":"b\\n', {"a": Member("b\n", whole=False)}, id="a whole escape"),
-        pytest.param('{"a":"b\\u00e', {"a": Member("b", whole=False)}, id="inside four digits"),
-        pytest.param('{"a":"\\ud83d', {"a": Member("", whole=False)}, id="half a character"),
-        pytest.param('{"a":"\\ud83d\\', {"a": Member("", whole=False)}, id="half and a backslash"),
-        pytest.param('{"a":"\\uD83d\\uDe0', {"a": Member("", whole=False)}, id="half and a bit"),
-        pytest.param('{"a":"\\ud83d\\ude00', {"a": Member("😀", whole=False)}, id="both halves"),
-        pytest.param('{"a":"x\\ude00y"', {"a": Member("x", whole=False)}, id="a second half alone"),
-        pytest.param('{"a":"x\\qy"', {"a": Member("x", whole=False)}, id="no such escape"),
-        pytest.param('{"a":"x\ny"', {"a": Member("x\ny", whole=True)}, id="a raw line end"),
+        pytest.param('{"path" : "', {"path": PartialString("", complete=False)}, id="empty so far"),
+        pytest.param(
+            '{"path":"a', {"path": PartialString("a", complete=False)}, id="inside a value"
+        ),
+        pytest.param(
+            '{"path":"a"', {"path": PartialString("a", complete=True)}, id="a whole value"
+        ),
+        pytest.param(
+            '{"a":"b\\', {"a": PartialString("b", complete=False)}, id="behind a backslash"
+        ),
+        pytest.param(
+            '{"a":"b\\n', {"a": PartialString("b\n", complete=False)}, id="a whole escape"
+        ),
+        pytest.param(
+            '{"a":"b\\u00e', {"a": PartialString("b", complete=False)}, id="inside four digits"
+        ),
+        pytest.param(
+            '{"a":"\\ud83d', {"a": PartialString("", complete=False)}, id="half a character"
+        ),
+        pytest.param(
+            '{"a":"\\ud83d\\', {"a": PartialString("", complete=False)}, id="half and a backslash"
+        ),
+        pytest.param(
+            '{"a":"\\uD83d\\uDe0', {"a": PartialString("", complete=False)}, id="half and a bit"
+        ),
+        pytest.param(
+            '{"a":"\\ud83d\\ude00', {"a": PartialString("😀", complete=False)}, id="both halves"
+        ),
+        pytest.param(
+            '{"a":"x\\ude00y"', {"a": PartialString("x", complete=False)}, id="a second half alone"
+        ),
+        pytest.param(
+            '{"a":"x\\qy"', {"a": PartialString("x", complete=False)}, id="no such escape"
+        ),
+        pytest.param(
+            '{"a":"x\ny"', {"a": PartialString("x\ny", complete=True)}, id="a raw line end"
+        ),
         pytest.param('{"n":12', {}, id="inside a number"),
-        pytest.param('{"n":-1.5e3,"a":"b"}', {"a": Member("b", whole=True)}, id="past a number"),
-        pytest.param('{"n":[{"a":"]}"},"{"],"a":"b"', {"a": Member("b", whole=True)}, id="nested"),
+        pytest.param(
+            '{"n":-1.5e3,"a":"b"}', {"a": PartialString("b", complete=True)}, id="past a number"
+        ),
+        pytest.param(
+            '{"n":[{"a":"]}"},"{"],"a":"b"', {"a": PartialString("b", complete=True)}, id="nested"
+        ),
         pytest.param('{"n":{"a":"b"', {}, id="inside an inner object"),
         pytest.param('{"n":{"a":"b', {}, id="inside an inner text"),
         pytest.param('{"n":{"a":12', {}, id="inside an inner number"),
-        pytest.param('{"a":"b" "c":"d"', {"a": Member("b", whole=True)}, id="no comma"),
+        pytest.param('{"a":"b" "c":"d"', {"a": PartialString("b", complete=True)}, id="no comma"),
         pytest.param('{"a":?,"c":"d"}', {}, id="no value"),
-        pytest.param('{"a":"b","a":"c', {"a": Member("c", whole=False)}, id="twice"),
+        pytest.param('{"a":"b","a":"c', {"a": PartialString("c", complete=False)}, id="twice"),
     ],
 )
-def test_what_is_there_is_read(prefix: str, found: dict[str, Member]) -> None:
-    assert members(prefix) == found
+def test_what_is_there_is_read(prefix: str, found: dict[str, PartialString]) -> None:
+    assert read_string_members(prefix) == found
 
 
 VALUES = st.recursive(
@@ -60,13 +88,13 @@ def test_a_cut_anywhere_gives_beginnings_of_the_truth(
 ) -> None:
     written = json.dumps(true, ensure_ascii=ascii_only, indent=2 if spaced else None)
     cut = data.draw(st.integers(0, len(written)))
-    found = members(written[:cut])
+    found = read_string_members(written[:cut])
     strings = [key for key, value in true.items() if isinstance(value, str)]
     assert list(found) == strings[: len(found)]
     for key, member in found.items():
         assert true[key].startswith(member.text)
-        assert not member.whole or member.text == true[key]
-    assert all(member.whole for member in list(found.values())[:-1])
+        assert not member.complete or member.text == true[key]
+    assert all(member.complete for member in list(found.values())[:-1])
     if cut == len(written):
         assert {key: member.text for key, member in found.items()} == {
             key: true[key] for key in strings
@@ -103,12 +131,14 @@ def test_exactly_the_characters_that_were_wholly_written_are_read(
         size += len(piece)
         if size <= cut:
             there += char
-    assert members(head + body[:cut]) == {"content": Member(there, whole=False)}
+    assert read_string_members(head + body[:cut]) == {
+        "content": PartialString(there, complete=False)
+    }
 
 
 def test_a_very_long_text_is_read_in_one_go() -> None:
     text = 'a"\\\n😀' * 400_000
     written = json.dumps({"content": text})
-    assert members(written[:-2])["content"] == Member(text, whole=False)
+    assert read_string_members(written[:-2])["content"] == PartialString(text, complete=False)
     nested = json.dumps({"n": [[text]], "a": "b"})
-    assert members(nested) == {"a": Member("b", whole=True)}
+    assert read_string_members(nested) == {"a": PartialString("b", complete=True)}

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.picture_loader import Album
-from agent.request.history_plan import plan
+from agent.picture_loader import PictureLoader
+from agent.request.history_plan import plan_history
 from agent.request.pictures import (
-    LARGEST,
-    LARGEST_TOGETHER,
-    MOST,
-    count,
-    in_view,
+    MAX_PICTURE_BYTES,
+    MAX_PICTURES,
+    MAX_TOTAL_BYTES,
+    count_pictures,
+    detect_media_type,
     is_picture,
-    kind_of,
+    select_pictures,
 )
-from agent.request.tokens import characters, estimate_message
+from agent.request.tokens import count_characters, estimate_message
 from sessions.records import Attachment, Message
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"p" * 20
@@ -47,15 +47,15 @@ def picture(path: str, size: int = 1000, media_type: str = "image/png") -> Attac
     ],
 )
 def test_what_a_picture_is_shows_in_its_first_bytes(beginning: bytes, kind: str | None) -> None:
-    assert kind_of(beginning[:12]) == kind
+    assert detect_media_type(beginning[:12]) == kind
 
 
 @pytest.mark.parametrize(
     ("file", "shown"),
     [
         (picture("a"), True),
-        (picture("a", LARGEST), True),
-        (picture("a", LARGEST + 1), False),
+        (picture("a", MAX_PICTURE_BYTES), True),
+        (picture("a", MAX_PICTURE_BYTES + 1), False),
         (picture("a", media_type="image/heic"), False),
         (picture("a", media_type="application/pdf"), False),
         (Attachment("a", "image/png", "a", size=10), False),
@@ -64,30 +64,32 @@ def test_what_a_picture_is_shows_in_its_first_bytes(beginning: bytes, kind: str 
 )
 def test_only_some_files_are_shown(file: Attachment, shown: bool) -> None:
     assert is_picture(file) is shown
-    assert count(Message("user", files=(file, file))) == 2 * shown
+    assert count_pictures(Message("user", files=(file, file))) == 2 * shown
 
 
 def test_the_newest_are_shown_as_many_as_a_request_carries() -> None:
-    rows = [Message("user", files=(picture(f"{n}a"), picture(f"{n}b"))) for n in range(MOST)]
-    shown = [file.path for file in in_view(rows)]
-    assert shown == [f"{n}{part}" for n in range(MOST - 1, 3, -1) for part in "ba"]
+    rows = [
+        Message("user", files=(picture(f"{n}a"), picture(f"{n}b"))) for n in range(MAX_PICTURES)
+    ]
+    shown = [file.path for file in select_pictures(rows)]
+    assert shown == [f"{n}{part}" for n in range(MAX_PICTURES - 1, 3, -1) for part in "ba"]
 
 
 def test_large_pictures_leave_no_room_for_older_ones() -> None:
-    rows = [Message("user", files=(picture(str(n), LARGEST),)) for n in range(6)]
-    assert [file.path for file in in_view(rows)] == ["5", "4", "3", "2"]
-    assert 4 * LARGEST <= LARGEST_TOGETHER < 5 * LARGEST
+    rows = [Message("user", files=(picture(str(n), MAX_PICTURE_BYTES),)) for n in range(6)]
+    assert [file.path for file in select_pictures(rows)] == ["5", "4", "3", "2"]
+    assert 4 * MAX_PICTURE_BYTES <= MAX_TOTAL_BYTES < 5 * MAX_PICTURE_BYTES
 
 
-@given(st.lists(st.lists(st.integers(0, LARGEST), max_size=4), max_size=12))
+@given(st.lists(st.lists(st.integers(0, MAX_PICTURE_BYTES), max_size=4), max_size=12))
 def test_a_request_is_never_more_than_services_take(sizes: list[list[int]]) -> None:
     rows = [
         Message("user", files=tuple(picture(f"{at}.{n}", size) for n, size in enumerate(each)))
         for at, each in enumerate(sizes)
     ]
-    shown = in_view(rows)
-    assert len(shown) <= MOST
-    assert sum(file.size or 0 for file in shown) <= LARGEST_TOGETHER
+    shown = select_pictures(rows)
+    assert len(shown) <= MAX_PICTURES
+    assert sum(file.size or 0 for file in shown) <= MAX_TOTAL_BYTES
     assert len({file.path for file in shown}) == len(shown)
 
 
@@ -95,8 +97,8 @@ def test_a_picture_counts_as_what_it_costs() -> None:
     words = Message("user", "look")
     with_picture = Message("user", "look", files=(picture("a"),))
     assert estimate_message(with_picture) > estimate_message(words) + 1000
-    assert characters(with_picture) >= estimate_message(with_picture) - 10
-    too_large = Message("user", "look", files=(picture("a", LARGEST + 1),))
+    assert count_characters(with_picture) >= estimate_message(with_picture) - 10
+    too_large = Message("user", "look", files=(picture("a", MAX_PICTURE_BYTES + 1),))
     assert estimate_message(words) < estimate_message(too_large) < estimate_message(words) + 50
 
 
@@ -104,7 +106,7 @@ def test_a_request_that_stays_in_view_keeps_its_pictures() -> None:
     asked = [Message("user", "one", files=(picture("a"),)), Message("user", "two")]
     rest = [Message("assistant", "x" * 200), Message("user", "go"), Message("assistant", "y")]
     rows = [*asked, *rest[:1], Message("assistant", "z")]
-    planned = plan(rows, [10, 10, 900, 10], 100)
+    planned = plan_history(rows, [10, 10, 900, 10], 100)
     assert planned is not None
     assert planned.pinned is not None
     assert [file.path for file in planned.pinned.files] == ["a"]
@@ -119,19 +121,19 @@ def rows_of(*paths: str) -> list[Message]:
 
 async def test_a_picture_is_given_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(JPEG)
-    album = Album(tmp_path)
-    shown = await album.look(rows_of("a.png"))
+    album = PictureLoader(tmp_path)
+    shown = await album.load(rows_of("a.png"))
     assert shown["a.png"].media_type == "image/jpeg"
     assert base64.b64decode(shown["a.png"].data) == JPEG
 
 
 async def test_a_picture_is_read_once_in_a_turn(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-    album = Album(tmp_path)
-    first = await album.look(rows_of("a.png"))
+    album = PictureLoader(tmp_path)
+    first = await album.load(rows_of("a.png"))
     (tmp_path / "a.png").unlink()
     (tmp_path / "b.png").write_bytes(GIF)
-    second = await album.look([*rows_of("a.png"), *rows_of("b.png")])
+    second = await album.load([*rows_of("a.png"), *rows_of("b.png")])
     assert second["a.png"] is first["a.png"]
     assert second["b.png"].media_type == "image/gif"
 
@@ -143,10 +145,10 @@ async def test_what_is_no_picture_any_more_is_left_out(tmp_path: Path) -> None:
     workspace.mkdir()
     (workspace / "link.png").symlink_to(outside)
     (workspace / "text.png").write_text("no picture")
-    (workspace / "grown.png").write_bytes(PNG + bytes(LARGEST))
-    album = Album(workspace)
-    assert await album.look(rows_of("link.png", "text.png", "grown.png", "gone.png")) == {}
+    (workspace / "grown.png").write_bytes(PNG + bytes(MAX_PICTURE_BYTES))
+    album = PictureLoader(workspace)
+    assert await album.load(rows_of("link.png", "text.png", "grown.png", "gone.png")) == {}
 
 
 async def test_without_pictures_nothing_is_looked_at(tmp_path: Path) -> None:
-    assert await Album(tmp_path / "not there").look([Message("user", "hello")]) == {}
+    assert await PictureLoader(tmp_path / "not there").load([Message("user", "hello")]) == {}

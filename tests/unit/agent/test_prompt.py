@@ -2,16 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.continuation import Kind
+from agent.continuation import ContinuationReason
 from agent.request.prompt import (
     NO_RESULT,
-    Lost,
-    Report,
-    as_seen,
-    carried_on,
-    draft_note,
-    interrupted_request,
-    lost_calls,
+    LostCall,
+    LostCallReport,
+    continuation_messages,
+    describe_draft,
+    describe_interrupted_request,
+    describe_lost_calls,
+    normalize_history,
 )
 from sessions.records import Message, ToolCall
 
@@ -70,7 +70,7 @@ CUT_NOTE = "[Your answer above was cut short: stop.]"
     ],
 )
 def test_shows_a_history_to_the_model(history: list[Message], seen: list[Message]) -> None:
-    assert list(as_seen(history)) == seen
+    assert list(normalize_history(history)) == seen
 
 
 ROWS = st.sampled_from(
@@ -80,7 +80,7 @@ ROWS = st.sampled_from(
 
 @given(st.lists(ROWS, max_size=12))
 def test_whatever_the_history_rows_alternate_and_calls_have_one_result(rows: list[Message]) -> None:
-    seen = as_seen(rows)
+    seen = normalize_history(rows)
     at = 0
     before = ""
     while at < len(seen):
@@ -94,8 +94,8 @@ def test_whatever_the_history_rows_alternate_and_calls_have_one_result(rows: lis
 
 
 def test_an_interrupted_request_is_quoted_up_to_a_limit() -> None:
-    assert "«do it»" in interrupted_request("do it")
-    assert len(interrupted_request("x" * 5000)) < 1100
+    assert "«do it»" in describe_interrupted_request("do it")
+    assert len(describe_interrupted_request("x" * 5000)) < 1100
 
 
 # --- what is asked for in one request only --------------------------------------------------------
@@ -104,12 +104,14 @@ def test_an_interrupted_request_is_quoted_up_to_a_limit() -> None:
 @pytest.mark.parametrize(
     ("kind", "said", "unsaid"),
     [
-        (Kind.CAP, "output length limit", "network"),
-        (Kind.NETWORK, "network error", "length limit"),
+        (ContinuationReason.CAP, "output length limit", "network"),
+        (ContinuationReason.NETWORK, "network error", "length limit"),
     ],
 )
-def test_a_text_is_carried_on_with_its_real_cause(kind: Kind, said: str, unsaid: str) -> None:
-    answer, asked = carried_on("The quick brown ", kind)
+def test_a_text_is_carried_on_with_its_real_cause(
+    kind: ContinuationReason, said: str, unsaid: str
+) -> None:
+    answer, asked = continuation_messages("The quick brown ", kind)
     assert answer == Message("assistant", "The quick brown ")
     assert asked.role == "user"
     assert said in asked.content
@@ -119,7 +121,7 @@ def test_a_text_is_carried_on_with_its_real_cause(kind: Kind, said: str, unsaid:
 
 def test_of_a_long_text_only_the_end_is_quoted() -> None:
     text = "".join(f"{number:04} " for number in range(200))
-    answer, asked = carried_on(text, Kind.CAP)
+    answer, asked = continuation_messages(text, ContinuationReason.CAP)
     assert answer.content == text
     assert f"«{text[-200:]}»" in asked.content
     assert f"«{text[-40:]}»" in asked.content
@@ -127,12 +129,12 @@ def test_of_a_long_text_only_the_end_is_quoted() -> None:
 
 
 def test_what_else_is_to_be_said_follows() -> None:
-    _, asked = carried_on("x", Kind.CAP, "[And this.]")
+    _, asked = continuation_messages("x", ContinuationReason.CAP, "[And this.]")
     assert asked.content.endswith("\n\n[And this.]")
 
 
 def test_a_lost_call_is_named_with_what_was_received_of_it() -> None:
-    told = lost_calls(Report((Lost("write_file", 12345),), limit=4))
+    told = describe_lost_calls(LostCallReport((LostCall("write_file", 12345),), limit_kilotokens=4))
     assert told == (
         "[This call was too large, timed out on the way and has not run: `write_file` (cut off "
         "after 12,345 bytes received). Do not make the same call with the same content again. "
@@ -142,44 +144,52 @@ def test_a_lost_call_is_named_with_what_was_received_of_it() -> None:
 
 
 def test_of_many_lost_calls_three_are_named() -> None:
-    told = lost_calls(Report(tuple(Lost(f"tool{number}", number) for number in range(5))))
+    told = describe_lost_calls(
+        LostCallReport(tuple(LostCall(f"tool{number}", number) for number in range(5)))
+    )
     assert told.startswith("[These calls were too large")
     assert [f"`tool{number}`" in told for number in range(5)] == [True, True, True, False, False]
 
 
 def test_a_lost_call_without_a_name_is_named_somehow() -> None:
-    assert "`a tool` (cut off after 0 bytes" in lost_calls(Report((Lost("", 0),)))
+    assert "`a tool` (cut off after 0 bytes" in describe_lost_calls(
+        LostCallReport((LostCall("", 0),))
+    )
 
 
 def test_what_was_done_is_not_to_be_repeated() -> None:
-    told = lost_calls(Report((Lost("write_file", 1),), done=("read (c1)", "pay (c2)")))
+    told = describe_lost_calls(
+        LostCallReport((LostCall("write_file", 1),), done_calls=("read (c1)", "pay (c2)"))
+    )
     assert "read (c1), pay (c2). Do not repeat these." in told
 
 
 def test_a_call_that_nothing_proves_is_asked_for_as_it_was() -> None:
-    told = lost_calls(Report(unsealed=("pay", "pay", "pay", "pay", "drop")))
+    told = describe_lost_calls(LostCallReport(unsealed_tools=("pay", "pay", "pay", "pay", "drop")))
     assert "your call of `pay`, `pay`, `pay`; it has not run" in told
     assert "make the same call again" in told
     assert "smaller" not in told
 
 
 def test_a_file_whose_beginning_was_kept_is_gone_on_with() -> None:
-    note = draft_note("d1", "a.txt", 1234, 1, "the end")
-    told = lost_calls(Report((Lost("write_file", 9, note),)))
+    note = describe_draft("d1", "a.txt", 1234, 1, "the end")
+    told = describe_lost_calls(LostCallReport((LostCall("write_file", 9, note),)))
     assert "draft d1 (1,234 characters, 1 line)" in told
     assert "«the end»" in told
     assert '(draft_id "d1")' in told
     assert "same content again" not in told  # the rest of it is just what is wanted
-    assert "2 lines)" in draft_note("d1", "a.txt", 5, 2, "x")
+    assert "2 lines)" in describe_draft("d1", "a.txt", 5, 2, "x")
 
 
 def test_a_second_call_without_a_draft_is_still_not_to_be_repeated() -> None:
-    lost = (Lost("write_file", 9, draft_note("d1", "a", 5, 1, "x")), Lost("pay", 3))
-    assert "same content again" in lost_calls(Report(lost))
+    lost = (LostCall("write_file", 9, describe_draft("d1", "a", 5, 1, "x")), LostCall("pay", 3))
+    assert "same content again" in describe_lost_calls(LostCallReport(lost))
 
 
 def test_a_tool_that_is_withheld_is_not_asked_for() -> None:
-    told = lost_calls(Report((Lost("write_file", 9),), withheld="write_file"))
+    told = describe_lost_calls(
+        LostCallReport((LostCall("write_file", 9),), withheld_tool="write_file")
+    )
     assert "`write_file` cannot be used for your next answer" in told
     assert "smaller" not in told
 
@@ -189,15 +199,15 @@ TEXTS = st.text(max_size=20)
 
 @given(
     st.builds(
-        Report,
-        st.lists(st.builds(Lost, TEXTS, st.integers(0, 10**6), TEXTS), max_size=5).map(tuple),
+        LostCallReport,
+        st.lists(st.builds(LostCall, TEXTS, st.integers(0, 10**6), TEXTS), max_size=5).map(tuple),
         st.lists(TEXTS, max_size=4).map(tuple),
         st.lists(TEXTS, max_size=4).map(tuple),
         st.integers(1, 8),
         TEXTS,
     )
 )
-def test_whatever_is_reported_stands_in_one_pair_of_brackets(report: Report) -> None:
-    told = lost_calls(report)
+def test_whatever_is_reported_stands_in_one_pair_of_brackets(report: LostCallReport) -> None:
+    told = describe_lost_calls(report)
     assert told[0] == "["
     assert told[-1] == "]"

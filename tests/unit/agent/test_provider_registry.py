@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agent.providers.demo import Demo
+from agent.providers.demo import DemoProvider
 from agent.providers.openai.chat import OpenAIChat
 from agent.providers.registry import (
     ModelNotChosen,
     Target,
     UnknownProvider,
-    available,
-    build,
+    available_providers,
+    build_provider,
     choose_model,
 )
 from agent.settings import TargetSettings
@@ -22,20 +22,20 @@ from tests.fakes.model_server import ModelServer
 
 
 def test_providers_are_built_by_name() -> None:
-    assert isinstance(build(TargetSettings()), Demo)
-    assert isinstance(build(openai_settings("http://127.0.0.1:9/v1")), OpenAIChat)
-    assert {"demo", "openai"} <= set(available())
+    assert isinstance(build_provider(TargetSettings()), DemoProvider)
+    assert isinstance(build_provider(openai_settings("http://127.0.0.1:9/v1")), OpenAIChat)
+    assert {"demo", "openai"} <= set(available_providers())
 
 
 def test_a_target_is_named_by_service_and_model() -> None:
-    assert Target(Demo(), "demo", TargetSettings()).label == "demo/demo"
+    assert Target(DemoProvider(), "demo", TargetSettings()).label == "demo/demo"
 
 
 def test_a_provider_that_is_not_installed_is_named_with_those_that_are() -> None:
     with pytest.raises(
         UnknownProvider, match=r"no model provider 'guest'.*anthropic, demo, openai"
     ):
-        build(msgspec.structs.replace(TargetSettings(), provider="guest"))
+        build_provider(msgspec.structs.replace(TargetSettings(), provider="guest"))
 
 
 def test_providers_of_other_distributions_are_found_by_their_entry_points(
@@ -48,12 +48,14 @@ def test_providers_of_other_distributions_are_found_by_their_entry_points(
         "[holdfast.providers]\nguest = agent.providers.demo:build\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "guest" in available()
-    assert isinstance(build(msgspec.structs.replace(TargetSettings(), provider="guest")), Demo)
+    assert "guest" in available_providers()
+    assert isinstance(
+        build_provider(msgspec.structs.replace(TargetSettings(), provider="guest")), DemoProvider
+    )
 
 
 async def choose(settings: TargetSettings) -> str:
-    provider = build(settings)
+    provider = build_provider(settings)
     try:
         async with asyncio.timeout(5):
             return await choose_model(provider, settings)
@@ -96,7 +98,7 @@ async def test_a_server_without_a_list_needs_a_name(path: str) -> None:
 async def test_a_provider_that_lists_nothing_needs_a_name() -> None:
     settings = TargetSettings(provider="anthropic", base_url="http://127.0.0.1:9")
     with pytest.raises(ModelNotChosen):
-        await choose_model(Demo(), settings)
+        await choose_model(DemoProvider(), settings)
 
 
 def test_the_loop_and_the_demo_load_no_sdk() -> None:

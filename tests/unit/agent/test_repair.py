@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.answer.json_repair import repaired
+from agent.answer.json_repair import repair_json
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,13 @@ from agent.answer.json_repair import repaired
     ],
 )
 def test_what_leaves_no_doubt_is_put_right(arguments: str, strict: str) -> None:
-    assert repaired(arguments) == strict
+    assert repair_json(arguments) == strict
 
 
 @pytest.mark.parametrize("inside", ["True, None", ",]", ",}", "{,", "// x", '\\",}', "\\u000a"])
 def test_the_inside_of_strings_stays_as_it_is(inside: str) -> None:
     arguments = f'{{"a": "{inside}"}}'
-    assert repaired(arguments) == arguments
+    assert repair_json(arguments) == arguments
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_the_inside_of_strings_stays_as_it_is(inside: str) -> None:
     ],
 )
 def test_what_would_take_a_guess_stays_unreadable(arguments: str) -> None:
-    assert repaired(arguments) is None
+    assert repair_json(arguments) is None
 
 
 def test_a_long_text_full_of_quotes_takes_no_longer_than_another() -> None:
-    assert repaired('{"a": "' + '\\"' * 200_000 + "}") is None
-    assert repaired(" " * 200_000 + "}" + "," * 200_000) is None
+    assert repair_json('{"a": "' + '\\"' * 200_000 + "}") is None
+    assert repair_json(" " * 200_000 + "}" + "," * 200_000) is None
 
 
 WORDS = st.text(max_size=8)
@@ -101,7 +101,7 @@ def sloppy(value: Any) -> str:
 def test_slips_of_any_object_are_put_right_without_a_change_of_meaning(
     value: dict[str, Any],
 ) -> None:
-    strict = repaired(f"```json\n{sloppy(value)}\n```")
+    strict = repair_json(f"```json\n{sloppy(value)}\n```")
     assert strict is not None
     assert json.loads(strict) == value
     assert msgspec.json.decode(strict) == value
@@ -114,13 +114,13 @@ def test_no_beginning_of_anything_is_ever_made_whole(
 ) -> None:
     whole = data.draw(st.sampled_from([sloppy(value), json.dumps(value)]))
     for end in range(len(whole)):
-        assert repaired(whole[:end]) is None
-        assert repaired(f"```\n{whole[:end]}\n```") is None
+        assert repair_json(whole[:end]) is None
+        assert repair_json(f"```\n{whole[:end]}\n```") is None
 
 
 @given(st.text(alphabet=st.sampled_from('{}[]",:\\ \n`1aTrueNone'), max_size=40))
 def test_braces_brackets_and_quotes_are_never_added_or_taken(text: str) -> None:
-    strict = repaired(text)
+    strict = repair_json(text)
     if strict is not None:
         marks = re.compile(r'[^{}\[\]"]')
         assert marks.sub("", strict) == marks.sub("", text)

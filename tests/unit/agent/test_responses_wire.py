@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import errors
-from agent.answer.accumulate import Accumulator, Finish, StepResult
-from agent.answer.call_slots import Shape
-from agent.answer.reasoning_blocks import Thoughts, write_thoughts
+from agent.answer.accumulate import Accumulator, FinishReason, StepResult
+from agent.answer.call_slots import ArgumentsState
+from agent.answer.reasoning_blocks import ReasoningBlocks, encode_reasoning
 from agent.model.contract import (
     CallChunk,
     Chunk,
@@ -26,14 +26,14 @@ from agent.model.contract import (
     UsageChunk,
     WholeChunk,
 )
-from agent.providers.openai.responses_wire import OPTIONAL, ResponsesReader, to_body
+from agent.providers.openai.responses_wire import OPTIONAL_FEATURES, ResponsesReader, encode_request
 from agent.providers.transport.sse import EventTooLong
-from agent.verdict import Capped, Complete, Cut, Refused, judge
+from agent.verdict import Capped, Complete, Cut, ModelRefused, judge_attempt
 from sessions.records import Message, ToolCall
 
 
 def body(request: ModelRequest, *without: str) -> Any:
-    return json.loads(to_body(request, frozenset(without)))
+    return json.loads(encode_request(request, frozenset(without)))
 
 
 def test_a_plain_request_says_only_what_was_asked_for() -> None:
@@ -78,11 +78,11 @@ def test_every_option_has_its_place() -> None:
 
 
 def test_what_a_service_does_not_take_is_left_out() -> None:
-    kept = write_thoughts(Thoughts("openai-responses/m", "hm", (THOUGHT,)))
+    kept = encode_reasoning(ReasoningBlocks("openai-responses/m", "hm", (THOUGHT,)))
     rows = (Message("assistant", "hi", reasoning=kept),)
     request = ModelRequest("m", "", rows, reasoning_effort="high")
     assert body(request)["input"][0] == THOUGHT
-    without = body(request, *OPTIONAL)
+    without = body(request, *OPTIONAL_FEATURES)
     assert without.keys() == {"model", "input", "reasoning", "stream"}
     assert without["reasoning"] == {"effort": "high"}
     assert [item["type"] for item in without["input"]] == ["message"]
@@ -99,8 +99,8 @@ THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content"
 def test_calls_results_and_thoughts_go_back_exactly_as_they_were() -> None:
     arguments = '{ "path":\t"ä" }'
     only_a_name = {"type": "reasoning", "id": "rs_2", "summary": []}
-    mine = write_thoughts(Thoughts("openai-responses/m", "hm", (THOUGHT, only_a_name)))
-    others = write_thoughts(Thoughts("openai-responses/n", "hm", (THOUGHT,)))
+    mine = encode_reasoning(ReasoningBlocks("openai-responses/m", "hm", (THOUGHT, only_a_name)))
+    others = encode_reasoning(ReasoningBlocks("openai-responses/n", "hm", (THOUGHT,)))
     rows = (
         Message("user", "go", sender="somebody"),
         Message(
@@ -159,7 +159,7 @@ def test_calls_results_and_thoughts_go_back_exactly_as_they_were() -> None:
 def test_the_first_option_that_an_error_names_is_the_one_to_leave_out(
     said: str, option: str | None
 ) -> None:
-    named = [name for name, words in OPTIONAL.items() if words.search(said.lower())]
+    named = [name for name, words in OPTIONAL_FEATURES.items() if words.search(said.lower())]
     assert next(iter(named), None) == option
 
 
@@ -455,7 +455,7 @@ def reasoning(text: str, item: int = 0) -> bytes:
 def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) -> None:
     step = collected(*pieces)
     assert step.reasoning == text
-    assert step.opaque == parts
+    assert step.opaque_parts == parts
 
 
 @pytest.mark.parametrize(
@@ -639,7 +639,9 @@ def test_reads_thoughts(pieces: list[bytes], text: str, parts: tuple[Any, ...]) 
 )
 def test_reads_calls(pieces: list[bytes], chunks: list[Chunk] | None) -> None:
     if chunks is None:
-        with pytest.raises(errors.Cut, match="two different versions of the arguments of read"):
+        with pytest.raises(
+            errors.ConnectionLost, match="two different versions of the arguments of read"
+        ):
             read(*pieces)
         return
     assert telling(*pieces) == chunks
@@ -657,7 +659,7 @@ def test_two_versions_of_the_arguments_that_contradict_each_other_are_refused(
     came: str, stated: str
 ) -> None:
     got: list[Chunk] = []
-    with pytest.raises(errors.Cut, match="arguments of read"):
+    with pytest.raises(errors.ConnectionLost, match="arguments of read"):
         got.extend(chunks_of(call(0, "c1"), arguments(came), call_done(0, "c1", stated)))
     assert not any(isinstance(chunk, CallChunk) and chunk.ended for chunk in got)
 
@@ -666,7 +668,7 @@ def test_only_the_end_of_its_item_seals_a_call() -> None:
     stated = event("response.function_call_arguments.done", output_index=0, arguments="{}")
     begun = [call(0, "c1"), arguments("{}"), stated]
     (unsealed,) = collected(*begun).calls
-    assert (unsealed.shape, unsealed.sealed) == (Shape.WHOLE, False)
+    assert (unsealed.arguments_state, unsealed.sealed) == (ArgumentsState.COMPLETE, False)
     (sealed,) = collected(*begun, call_done(0, "c1", "{}")).calls
     assert sealed.sealed
 
@@ -676,12 +678,12 @@ def test_only_the_end_of_its_item_seals_a_call() -> None:
     [
         (ended(), Complete),
         (ended("incomplete"), Capped),
-        (ended("incomplete", incomplete_details={"reason": "content_filter"}), Refused),
+        (ended("incomplete", incomplete_details={"reason": "content_filter"}), ModelRefused),
         (b"", Cut),
     ],
 )
 def test_an_answer_is_judged_by_its_last_event(last: bytes, kind: type) -> None:
-    assert type(judge(collected(said("hi"), last))) is kind
+    assert type(judge_attempt(collected(said("hi"), last))) is kind
 
 
 def test_a_call_cut_off_by_the_output_limit_is_no_whole_call() -> None:
@@ -691,7 +693,7 @@ def test_a_call_cut_off_by_the_output_limit_is_no_whole_call() -> None:
         call_done(0, "c1", '{"a":1}', status="incomplete"),
         ended("incomplete", incomplete_details={"reason": "max_output_tokens"}),
     )
-    assert step.finish is Finish.LENGTH
+    assert step.finish_reason is FinishReason.LENGTH
     assert not step.calls[0].sealed
 
 
@@ -713,8 +715,8 @@ def test_a_call_cut_off_by_the_output_limit_is_no_whole_call() -> None:
             errors.Declined,
             "no",
         ),
-        (ended("failed"), errors.Cut, "as failed"),
-        (ended("cancelled"), errors.Cut, "as cancelled"),
+        (ended("failed"), errors.ConnectionLost, "as failed"),
+        (ended("cancelled"), errors.ConnectionLost, "as cancelled"),
         (
             event("error", code="context_length_exceeded", message="long", param="input"),
             errors.ContextTooLong,
@@ -722,9 +724,9 @@ def test_a_call_cut_off_by_the_output_limit_is_no_whole_call() -> None:
         ),
         (event("error", error={"type": "insufficient_quota"}), errors.OutOfCredit, "is empty"),
         (b'data: {"error":{"message":"odd"}}\n\n', errors.BadRequest, "odd"),
-        (b"event: error\ndata: went away\n\n", errors.Cut, "went away"),
-        (b"event: error\ndata: torn of", errors.Cut, "torn of"),
-        (b"data: {]\n\n", errors.Cut, "unreadable"),
+        (b"event: error\ndata: went away\n\n", errors.ConnectionLost, "went away"),
+        (b"event: error\ndata: torn of", errors.ConnectionLost, "torn of"),
+        (b"data: {]\n\n", errors.ConnectionLost, "unreadable"),
         (b'data: {"object":"error","message":"odd"}\n\n', errors.BadRequest, "odd"),
     ],
 )
@@ -740,7 +742,7 @@ def test_a_failure_is_told_in_the_service_s_words_after_what_came_before(
 def test_what_a_failed_answer_cost_is_told() -> None:
     chunks = ResponsesReader().feed(ended("failed", usage=USED))
     assert next(chunks) == UsageChunk(9, 5, cached_tokens=4)
-    with pytest.raises(errors.Cut):
+    with pytest.raises(errors.ConnectionLost):
         next(chunks)
 
 
@@ -779,7 +781,7 @@ def test_one_piece_of_json_instead_of_a_stream_is_an_answer_too() -> None:
     ("whole", "error"),
     [
         ({**WHOLE, "status": "failed", "error": {"code": "server_error"}}, errors.Overloaded),
-        ({**WHOLE, "status": "in_progress"}, errors.Cut),
+        ({**WHOLE, "status": "in_progress"}, errors.ConnectionLost),
         ({"error": {"message": "prompt is too long"}}, errors.ContextTooLong),
         ([{"error": {"code": 429, "message": "slow"}}], errors.RateLimited),
     ],
@@ -793,12 +795,12 @@ def test_a_failure_in_one_piece_is_one_too(
 
 @pytest.mark.parametrize("raw", [b"<html>busy</html>", b'{"object":"response"', b"[1"])
 def test_what_is_no_answer_is_told_as_such(raw: bytes) -> None:
-    with pytest.raises(errors.Cut):
+    with pytest.raises(errors.ConnectionLost):
         read(raw)
 
 
 def test_an_answer_in_one_piece_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.providers.transport.body.LONGEST_EVENT", 5)
+    monkeypatch.setattr("agent.providers.transport.body.MAX_EVENT_BYTES", 5)
     with pytest.raises(EventTooLong):
         read(b"{12", b"345")
 
@@ -835,7 +837,7 @@ def test_an_answer_cut_anywhere_is_a_beginning_of_the_whole_one(cut: int) -> Non
     for ours, theirs in zip(part.calls, whole.calls, strict=False):
         assert theirs.arguments.startswith(ours.arguments)
         assert not ours.sealed or ours.arguments == theirs.arguments
-    assert part.finish is None or part == whole
+    assert part.finish_reason is None or part == whole
 
 
 PIECES = st.sampled_from(
@@ -863,7 +865,7 @@ def test_events_in_any_order_break_nothing_and_end_only_whole_calls(
 ) -> None:
     reader = ResponsesReader()
     chunks: list[Chunk] = []
-    with suppress(errors.Cut):  # arguments that contradict each other
+    with suppress(errors.ConnectionLost):  # arguments that contradict each other
         for piece in (*pieces, last):
             chunks.extend(reader.feed(piece))
         assert reader.done == bool(last)

@@ -6,114 +6,122 @@ import pytest
 from msgspec.structs import replace
 
 from agent import errors
-from agent.answer.accumulate import Finish, StepResult
+from agent.answer.accumulate import FinishReason, StepResult
 from agent.attempt import AttemptResult
-from agent.model.learned import Experience
+from agent.model.learned import LearnedTargets
 from agent.model.usage import Usage
-from agent.providers.demo import Demo
+from agent.providers.demo import DemoProvider
 from agent.providers.registry import Target
 from agent.route import Route
 from agent.settings import TargetSettings
-from agent.verdict import Complete, Cut, Phase, Refused, Verdict
+from agent.verdict import Complete, Cut, CutPhase, ModelRefused, Verdict
 
-STALLED = Cut(Phase.BEFORE_FIRST, errors.Stalled("given up"))
+STALLED = Cut(CutPhase.BEFORE_FIRST, errors.Stalled("given up"))
 
 
 def target(model: str, **settings: Any) -> Target:
-    return Target(Demo(), model, TargetSettings(**settings))
+    return Target(DemoProvider(), model, TargetSettings(**settings))
 
 
 def result(verdict: Verdict, usage: Usage = Usage(), **step: Any) -> AttemptResult:  # noqa: B008
     return AttemptResult(verdict, StepResult(**step), usage=usage)
 
 
-def two(experience: Experience) -> Route:
+def two(experience: LearnedTargets) -> Route:
     return Route([target("a"), target("b")], experience)
 
 
-def hung_twice(experience: Experience) -> Route:
+def hung_twice(experience: LearnedTargets) -> Route:
     """A turn in which the first of two models was given up twice, after two seconds."""
     route = two(experience)
     for now in (1.0, 2.0):
-        route.learn(result(STALLED), now, bare_end=False)
+        route.record_result(result(STALLED), now, unmarked_end=False)
     return route
 
 
 def test_the_first_is_asked_until_it_is_left() -> None:
-    route = Route([target("a"), target("b")], Experience())
-    assert route.choose(0.0) is None
+    route = Route([target("a"), target("b")], LearnedTargets())
+    assert route.choose_target(0.0) is None
     assert route.target.model == "a"
-    assert route.has_other
-    route.leave()
-    assert route.choose(0.0) == "demo/a"
+    assert route.has_fallback
+    route.mark_failed()
+    assert route.choose_target(0.0) == "demo/a"
     assert route.target.model == "b"
-    assert not route.has_other
+    assert not route.has_fallback
 
 
 def test_one_that_hung_twice_is_left_alone_by_all_turns() -> None:
-    experience = Experience()
+    experience = LearnedTargets()
     hung_twice(experience)
     second = two(experience)
-    assert second.choose(3.0) == "demo/a"
+    assert second.choose_target(3.0) == "demo/a"
     assert second.target.model == "b"
     later = two(experience)
-    assert later.choose(70.0) is None  # one may look whether it is well again
+    assert later.choose_target(70.0) is None  # one may look whether it is well again
     other = two(experience)
-    assert other.choose(70.0) == "demo/a"
-    later.learn(result(Complete(), finish=Finish.STOP), 71.0, bare_end=False)
-    assert two(experience).choose(72.0) is None
+    assert other.choose_target(70.0) == "demo/a"
+    later.record_result(
+        result(Complete(), finish_reason=FinishReason.STOP), 71.0, unmarked_end=False
+    )
+    assert two(experience).choose_target(72.0) is None
 
 
 def test_a_look_that_was_stopped_lets_another_one_look() -> None:
-    experience = Experience()
+    experience = LearnedTargets()
     hung_twice(experience)
     probe = two(experience)
-    assert probe.choose(70.0) is None
-    probe.stopped(71.0)
-    assert two(experience).choose(72.0) is None
+    assert probe.choose_target(70.0) is None
+    probe.release(71.0)
+    assert two(experience).choose_target(72.0) is None
 
 
 def test_who_was_not_looking_does_not_end_the_look_of_somebody_else() -> None:
-    experience = Experience()
+    experience = LearnedTargets()
     first = hung_twice(experience)
     probe = two(experience)
-    assert probe.choose(70.0) is None
-    first.stopped(71.0)
-    assert two(experience).choose(72.0) == "demo/a"
+    assert probe.choose_target(70.0) is None
+    first.release(71.0)
+    assert two(experience).choose_target(72.0) == "demo/a"
 
 
 def test_what_services_say_of_their_limits_is_kept() -> None:
-    route = Route([target("a")], Experience())
-    route.learn(result(Cut(Phase.TEXT, errors.ContextTooLong("", 8192))), 0.0, bare_end=False)
+    route = Route([target("a")], LearnedTargets())
+    route.record_result(
+        result(Cut(CutPhase.TEXT, errors.ContextTooLong("", 8192))), 0.0, unmarked_end=False
+    )
     assert route.window == 8192
-    assert Route([target("b")], Experience()).window is None
+    assert Route([target("b")], LearnedTargets()).window is None
 
 
 @pytest.mark.parametrize(
     "shown",
     [
-        result(Cut(Phase.BEFORE_FIRST, errors.CannotStream("no"))),
-        result(Complete(), whole=True, finish=Finish.STOP),
+        result(Cut(CutPhase.BEFORE_FIRST, errors.CannotStream("no"))),
+        result(Complete(), unstreamed=True, finish_reason=FinishReason.STOP),
     ],
     ids=["it says so", "it answers in one piece"],
 )
 def test_a_service_that_does_not_stream_is_asked_again_after_ten_minutes(
     shown: AttemptResult,
 ) -> None:
-    route = Route([target("a")], Experience())
-    route.learn(shown, 5.0, bare_end=False)
-    assert not route.streams(600.0)
-    route.learn(result(Complete(), whole=True), 600.0, bare_end=False)  # as it was asked for
-    assert route.streams(605.0)
+    route = Route([target("a")], LearnedTargets())
+    route.record_result(shown, 5.0, unmarked_end=False)
+    assert not route.should_stream(600.0)
+    route.record_result(
+        result(Complete(), unstreamed=True), 600.0, unmarked_end=False
+    )  # as it was asked for
+    assert route.should_stream(605.0)
 
 
 def test_ends_without_a_word_are_counted_until_one_comes() -> None:
-    route = Route([target("a")], Experience())
+    route = Route([target("a")], LearnedTargets())
     for _ in range(2):
-        route.learn(result(Cut(Phase.TEXT)), 0.0, bare_end=True)
-    assert route.known.omits_end
-    route.learn(result(Refused(), finish=Finish.REFUSED), 0.0, bare_end=False)
-    assert not route.known.omits_end
+        route.record_result(result(Cut(CutPhase.TEXT)), 0.0, unmarked_end=True)
+    assert route.learned.omits_end_marker
+    route.record_result(
+        result(ModelRefused(), finish_reason=FinishReason.REFUSED), 0.0, unmarked_end=False
+    )
+    assert not route.learned.omits_end_marker
 
 
 CAPS = [
@@ -130,26 +138,30 @@ CAPS = [
 def test_an_output_limit_is_raised(
     settings: dict[str, Any], cap: int | None, used: int, raised: int
 ) -> None:
-    route = Route([target("nobody knows", **settings)], Experience())
+    route = Route([target("nobody knows", **settings)], LearnedTargets())
     seen = result(Complete(), Usage(output_tokens=used))
     assert route.raised_cap(cap, seen) == raised
 
 
 def test_an_output_limit_is_never_raised_beyond_the_model_nor_lowered() -> None:
-    route = Route([target("a", max_output_tokens=900)], Experience())
-    route.learn(result(Cut(Phase.TEXT, errors.OutputTooLong("", 1000))), 0.0, bare_end=False)
+    route = Route([target("a", max_output_tokens=900)], LearnedTargets())
+    route.record_result(
+        result(Cut(CutPhase.TEXT, errors.OutputTooLong("", 1000))), 0.0, unmarked_end=False
+    )
     seen = result(Complete())
     assert route.raised_cap(None, seen) == 1000
     assert route.raised_cap(5000, seen) == 5000
 
 
 def test_an_output_limit_that_was_refused_is_not_asked_for_again_in_this_turn() -> None:
-    experience = Experience()
+    experience = LearnedTargets()
     route = Route([target("a", max_output_tokens=9000), target("b")], experience)
-    route.learn(result(Cut(Phase.TEXT, errors.OutputTooLong("", 1000))), 0.0, bare_end=False)
+    route.record_result(
+        result(Cut(CutPhase.TEXT, errors.OutputTooLong("", 1000))), 0.0, unmarked_end=False
+    )
     assert route.max_output == 1000
-    route.leave()
-    route.choose(0.0)
+    route.mark_failed()
+    route.choose_target(0.0)
     assert route.target.settings.max_output_tokens is route.max_output
     assert Route([target("a", max_output_tokens=9000)], experience).max_output == 9000
 
@@ -161,10 +173,10 @@ def test_an_output_limit_that_was_refused_is_not_asked_for_again_in_this_turn() 
 def test_an_output_limit_without_a_number_is_halved(
     settings: dict[str, Any], cap: int | None, lowered: int
 ) -> None:
-    assert Route([target("nobody knows", **settings)], Experience()).lowered_cap(cap) == lowered
+    assert Route([target("nobody knows", **settings)], LearnedTargets()).lowered_cap(cap) == lowered
 
 
 def test_a_route_with_the_same_model_twice_has_no_other() -> None:
     twin = target("a")
-    route = Route([twin, replace(twin, settings=TargetSettings(temperature=1.0))], Experience())
-    assert not route.has_other
+    route = Route([twin, replace(twin, settings=TargetSettings(temperature=1.0))], LearnedTargets())
+    assert not route.has_fallback

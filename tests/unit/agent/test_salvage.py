@@ -4,26 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answer.call_slots import Shape, StepCall
-from agent.errors import Cut as Dropped
+from agent.answer.call_slots import ArgumentsState, StepCall
+from agent.errors import ConnectionLost
 from agent.salvage import Salvage, sort_calls
 from agent.tools.registry import ToolRegistry
-from agent.verdict import Capped, Complete, Cut, Phase, Refused, SoftComplete, Verdict
+from agent.verdict import Capped, Complete, Cut, CutPhase, ModelRefused, SoftComplete, Verdict
 from tests.faults.cuts import tools_of
 
 TOOLS = ToolRegistry((*tools_of(lambda _: None), *ToolRegistry())).by_name
-DROP = Cut(Phase.TOOL_ARGS, Dropped("gone"))
+DROP = Cut(CutPhase.TOOL_ARGS, ConnectionLost("gone"))
 
 
-def call(name: str, shape: Shape = Shape.WHOLE, *, sealed: bool = True) -> StepCall:
-    arguments = {Shape.NONE: "", Shape.CUT: '{"a', Shape.BAD: "{'a'}", Shape.WHOLE: "{}"}[shape]
+def call(
+    name: str, shape: ArgumentsState = ArgumentsState.COMPLETE, *, sealed: bool = True
+) -> StepCall:
+    arguments = {
+        ArgumentsState.NONE: "",
+        ArgumentsState.TRUNCATED: '{"a',
+        ArgumentsState.INVALID: "{'a'}",
+        ArgumentsState.COMPLETE: "{}",
+    }[shape]
     return StepCall("c", name, arguments, shape, sealed)
 
 
 SORTED = [
     ("sealed, reads", call("look"), "ready"),
     ("sealed, changes", call("transfer"), "ready"),
-    ("sealed, unreadable", call("transfer", Shape.BAD), "ready"),
+    ("sealed, unreadable", call("transfer", ArgumentsState.INVALID), "ready"),
     ("sealed, unknown", call("who"), "ready"),
     ("unsealed, reads", call("look", sealed=False), "ready"),
     ("unsealed, changes", call("transfer", sealed=False), "unsealed"),
@@ -31,14 +38,16 @@ SORTED = [
     ("unsealed, a file", call("write_file", sealed=False), "lost"),
     ("unsealed, the rest of a file", call("write_file_continue", sealed=False), "lost"),
     ("unsealed, a change of a file", call("edit_file", sealed=False), "unsealed"),
-    ("unsealed, unreadable", call("look", Shape.BAD, sealed=False), "lost"),
-    ("cut", call("look", Shape.CUT, sealed=False), "lost"),
-    ("cut, sealed", call("transfer", Shape.CUT), "lost"),
-    ("only a name", call("look", Shape.NONE, sealed=False), "lost"),
+    ("unsealed, unreadable", call("look", ArgumentsState.INVALID, sealed=False), "lost"),
+    ("cut", call("look", ArgumentsState.TRUNCATED, sealed=False), "lost"),
+    ("cut, sealed", call("transfer", ArgumentsState.TRUNCATED), "lost"),
+    ("only a name", call("look", ArgumentsState.NONE, sealed=False), "lost"),
 ]
 
 
-@pytest.mark.parametrize("verdict", [DROP, Capped(), Refused()], ids=["cut", "capped", "refused"])
+@pytest.mark.parametrize(
+    "verdict", [DROP, Capped(), ModelRefused()], ids=["cut", "capped", "refused"]
+)
 @pytest.mark.parametrize(
     ("made", "kind"), [row[1:] for row in SORTED], ids=[row[0] for row in SORTED]
 )
@@ -57,14 +66,19 @@ def test_all_calls_of_a_whole_answer_go_to_the_gate(verdict: Verdict) -> None:
 
 
 def test_each_kind_keeps_its_order() -> None:
-    calls = [call("look"), call("transfer", Shape.CUT), call("transfer"), call("look", Shape.CUT)]
+    calls = [
+        call("look"),
+        call("transfer", ArgumentsState.TRUNCATED),
+        call("transfer"),
+        call("look", ArgumentsState.TRUNCATED),
+    ]
     salvage = sort_calls(calls, DROP, TOOLS)
     assert salvage.ready == (calls[0], calls[2])
     assert salvage.lost == (calls[1], calls[3])
 
 
 CALLS = st.lists(
-    st.builds(call, st.sampled_from(["look", "transfer", "who"]), st.sampled_from(Shape))
+    st.builds(call, st.sampled_from(["look", "transfer", "who"]), st.sampled_from(ArgumentsState))
 )
 
 

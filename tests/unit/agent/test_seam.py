@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answer.seam import Joint, Seam
+from agent.answer.seam import Seam, TextUpdate
 
 REPEATED = 40  # characters that a model is asked to repeat
 
@@ -55,7 +55,7 @@ def joined(old: str, *pieces: str, may_replace: bool = True) -> tuple[str, Seam]
 
 def follow(old: str, *pieces: str) -> str:
     """Give what is shown when something is said after a text that was whole."""
-    seam = Seam(old, apart=True)
+    seam = Seam(old, new_paragraph=True)
     return old + "".join(joint.text for joint in [*map(seam.feed, pieces), seam.close()])
 
 
@@ -91,15 +91,15 @@ def test_an_answer_begun_anew_is_shown_once_wherever_it_was_cut(may_replace: boo
     for cut in range(1, len(MARKDOWN)):
         shown, seam = joined(MARKDOWN[:cut], MARKDOWN, may_replace=may_replace)
         assert shown == MARKDOWN, cut
-        assert seam.began_anew
-        assert not seam.no_op or not MARKDOWN[cut:].strip()
+        assert seam.restarted
+        assert not seam.added_nothing or not MARKDOWN[cut:].strip()
 
 
 @pytest.mark.parametrize(("said", "anew"), [(47, False), (48, True)])
 def test_forty_eight_characters_of_the_beginning_are_a_new_beginning(said: int, anew: bool) -> None:
     new = MARKDOWN[:said] + "\u2026 and something else"
     shown, seam = joined(MARKDOWN, new)
-    assert seam.began_anew is anew
+    assert seam.restarted is anew
     assert shown == (new if anew else MARKDOWN + new)
 
 
@@ -122,7 +122,7 @@ def test_a_text_longer_than_the_window_is_joined_and_recognised_as_well() -> Non
     pieces = [text[at : at + 5] for at in range(0, len(text), 5)]
     shown, seam = joined(text[:15_000], *pieces)
     assert shown == text
-    assert seam.began_anew
+    assert seam.restarted
 
 
 PHRASES = (
@@ -166,7 +166,7 @@ def test_every_way_to_cut_the_continuation_gives_the_same(
     shown, seam = joined(old, *pieces, may_replace=may_replace)
     assert shown == whole
     assert joined(old, *new, may_replace=may_replace)[0] == whole
-    assert (seam.no_op, seam.began_anew) == (plain.no_op, plain.began_anew)
+    assert (seam.added_nothing, seam.restarted) == (plain.added_nothing, plain.restarted)
 
 
 @given(TEXTS, TEXTS, st.booleans())
@@ -180,7 +180,7 @@ def test_what_is_shown_only_grows_unless_it_is_replaced(
     added = "".join(joint.text for joint in joints)
     if replaced:
         assert added == new
-    assert seam.no_op is not bool(added.strip())
+    assert seam.added_nothing is not bool(added.strip())
     assert new.endswith(added.lstrip())  # nothing but a blank is invented
     overlap = overlap_of(old, new)
     if overlap:
@@ -192,23 +192,23 @@ def test_what_is_shown_only_grows_unless_it_is_replaced(
 
 def test_what_cannot_be_a_repetition_is_shown_at_once() -> None:
     seam = Seam("The quick brown ")
-    assert seam.feed("fox") == Joint("fox")
-    assert seam.feed(" jumps.") == Joint(" jumps.")
-    assert seam.close() == Joint()
+    assert seam.feed("fox") == TextUpdate("fox")
+    assert seam.feed(" jumps.") == TextUpdate(" jumps.")
+    assert seam.close() == TextUpdate()
 
 
 def test_a_repetition_is_held_back_until_it_is_over() -> None:
     seam = Seam("The quick brown ")
-    assert [seam.feed(piece) for piece in ("The", " quick", " brown ")] == [Joint()] * 3
-    assert seam.feed("fox") == Joint("fox")
+    assert [seam.feed(piece) for piece in ("The", " quick", " brown ")] == [TextUpdate()] * 3
+    assert seam.feed("fox") == TextUpdate("fox")
 
 
 def test_without_old_text_everything_passes_at_once() -> None:
     seam = Seam("")
-    assert seam.feed("The") == Joint("The")
-    assert seam.close() == Joint()
-    assert not seam.no_op
-    assert not seam.began_anew
+    assert seam.feed("The") == TextUpdate("The")
+    assert seam.close() == TextUpdate()
+    assert not seam.added_nothing
+    assert not seam.restarted
 
 
 def test_a_repetition_may_be_longer_than_a_line() -> None:
@@ -216,15 +216,15 @@ def test_a_repetition_may_be_longer_than_a_line() -> None:
     cut = len(text) - 1000
     seam = Seam(text[:cut])
     for at in range(cut - 1000, cut, 10):
-        assert seam.feed(text[at : at + 10]) == Joint()
-    assert seam.feed(text[cut : cut + 20]) == Joint(text[cut : cut + 20])
+        assert seam.feed(text[at : at + 10]) == TextUpdate()
+    assert seam.feed(text[cut : cut + 20]) == TextUpdate(text[cut : cut + 20])
 
 
 def test_what_is_held_back_comes_when_the_continuation_breaks_off_too() -> None:
     seam = Seam("It was cold, and it was dark, and")
-    assert seam.feed(" it was") == Joint()
-    assert seam.close() == Joint(" it was")
-    assert seam.close() == Joint()
+    assert seam.feed(" it was") == TextUpdate()
+    assert seam.close() == TextUpdate(" it was")
+    assert seam.close() == TextUpdate()
 
 
 # --- overlaps -----------------------------------------------------------------------------------
@@ -283,23 +283,23 @@ OLD = "The answer has five parts, and each of them matters. The first is that no
 def test_an_answer_begun_anew(new: str, shown: str, no_op: bool, anew: bool) -> None:
     found, seam = joined(OLD, new)
     assert found == shown
-    assert (seam.no_op, seam.began_anew) == (no_op, anew)
+    assert (seam.added_nothing, seam.restarted) == (no_op, anew)
 
 
 def test_where_nothing_can_be_replaced_an_answer_that_says_something_else_is_not_shown() -> None:
     seam = Seam(OLD, may_replace=False)
-    assert [seam.feed(OLD[:60]), seam.feed("XYZ"), seam.feed(" and more")] == [Joint()] * 3
-    assert seam.close() == Joint()
-    assert seam.no_op
-    assert seam.began_anew
+    assert [seam.feed(OLD[:60]), seam.feed("XYZ"), seam.feed(" and more")] == [TextUpdate()] * 3
+    assert seam.close() == TextUpdate()
+    assert seam.added_nothing
+    assert seam.restarted
 
 
 def test_after_it_was_replaced_the_text_grows() -> None:
     seam = Seam(OLD)
-    assert seam.feed(OLD[:60]) == Joint()
-    assert seam.feed("XYZ") == Joint(OLD[:60] + "XYZ", replaces=True)
-    assert seam.feed(" and more") == Joint(" and more")
-    assert not seam.no_op
+    assert seam.feed(OLD[:60]) == TextUpdate()
+    assert seam.feed("XYZ") == TextUpdate(OLD[:60] + "XYZ", replaces=True)
+    assert seam.feed(" and more") == TextUpdate(" and more")
+    assert not seam.added_nothing
 
 
 def test_most_of_a_short_text_said_again_is_a_new_beginning() -> None:
@@ -317,13 +317,13 @@ def test_an_overlap_counts_before_a_new_beginning() -> None:
     new = line[:50] + " and more of it than there was before"
     shown, seam = joined(old, new)
     assert shown == old + new[50:]
-    assert not seam.began_anew
+    assert not seam.restarted
 
 
 def test_blanks_only_count_as_nothing() -> None:
     shown, seam = joined(OLD, OLD[-REPEATED:] + "\n")
     assert shown == OLD + "\n"
-    assert seam.no_op
+    assert seam.added_nothing
 
 
 # --- without a repetition -----------------------------------------------------------------------
@@ -421,7 +421,7 @@ def test_tells_whether_only_the_end_was_said_again(new: str, alike: bool) -> Non
     seam = Seam("The text begins and ends here.")
     seam.feed(new)
     seam.close(cut=True)
-    assert seam.ended_alike is alike
+    assert seam.repeated_ending is alike
 
 
 # --- what is said after a text that was whole ---------------------------------------------------------

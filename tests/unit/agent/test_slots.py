@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from agent.answer.call_slots import Shape, Slots, StepCall, shape_of
+from agent.answer.call_slots import ArgumentsState, CallSlots, StepCall, classify_arguments
 from agent.model.contract import CallChunk, ToolSchema
 
 NEEDS_PATH: dict[str, Any] = {"type": "object", "required": ["path"]}
@@ -24,7 +24,7 @@ def d(
 
 
 def collect(*pieces: CallChunk, ended: bool = True, taken: tuple[str, ...] = ()) -> list[StepCall]:
-    slots = Slots(TOOLS)
+    slots = CallSlots(TOOLS)
     for piece in pieces:
         slots.feed(piece)
     return list(slots.calls("call_t_1", frozenset(taken), ended=ended))
@@ -183,7 +183,7 @@ def test_ids_that_the_conversation_already_holds_are_not_given_again() -> None:
 
 
 def test_opaque_extras_are_kept_also_when_they_come_alone() -> None:
-    slots = Slots(TOOLS)
+    slots = CallSlots(TOOLS)
     slots.feed(d(0, "c1", "read", A))
     slots.feed(CallChunk(index=0, extra=b'{"signature":"x"}'))
     (call,) = slots.calls("p", frozenset(), ended=True)
@@ -191,7 +191,7 @@ def test_opaque_extras_are_kept_also_when_they_come_alone() -> None:
 
 
 def test_without_an_end_an_empty_call_stays_empty() -> None:
-    assert collect(d(0, "c1", "noop"), ended=False)[0].shape is Shape.NONE
+    assert collect(d(0, "c1", "noop"), ended=False)[0].arguments_state is ArgumentsState.NONE
 
 
 def test_a_call_is_sealed_by_the_start_of_the_next() -> None:
@@ -230,35 +230,35 @@ def test_the_word_that_a_call_is_over_may_come_with_its_last_piece() -> None:
 
 def test_a_call_that_is_over_before_it_is_whole_is_sealed_and_cut() -> None:
     (call,) = collect(d(0, "c1", "read", '{"pa'), CallChunk(index=0, ended=True), ended=False)
-    assert (call.shape, call.sealed) == (Shape.CUT, True)
+    assert (call.arguments_state, call.sealed) == (ArgumentsState.TRUNCATED, True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "shape"),
     [
-        ("", Shape.NONE),
-        (" \n", Shape.NONE),
-        ("{}", Shape.WHOLE),
-        ('{"amount": 1', Shape.CUT),
-        ('{"amount": 1,', Shape.CUT),
-        ('{"amount": 1,}', Shape.BAD),
-        ("{'a': 1}", Shape.BAD),
-        ('{"a": NaN}', Shape.BAD),
-        ("[1]", Shape.BAD),
-        ("7", Shape.BAD),
-        ('{"a": "}', Shape.BAD),
-        ('```json\n{"a": 1}\n```', Shape.BAD),
-        ('```json\n{"a": 1}', Shape.CUT),
-        ('```json\n{"a": 1\n```', Shape.CUT),
-        (' {"a": 1} ', Shape.WHOLE),
+        ("", ArgumentsState.NONE),
+        (" \n", ArgumentsState.NONE),
+        ("{}", ArgumentsState.COMPLETE),
+        ('{"amount": 1', ArgumentsState.TRUNCATED),
+        ('{"amount": 1,', ArgumentsState.TRUNCATED),
+        ('{"amount": 1,}', ArgumentsState.INVALID),
+        ("{'a': 1}", ArgumentsState.INVALID),
+        ('{"a": NaN}', ArgumentsState.INVALID),
+        ("[1]", ArgumentsState.INVALID),
+        ("7", ArgumentsState.INVALID),
+        ('{"a": "}', ArgumentsState.INVALID),
+        ('```json\n{"a": 1}\n```', ArgumentsState.INVALID),
+        ('```json\n{"a": 1}', ArgumentsState.TRUNCATED),
+        ('```json\n{"a": 1\n```', ArgumentsState.TRUNCATED),
+        (' {"a": 1} ', ArgumentsState.COMPLETE),
     ],
 )
-def test_judges_arguments_by_strict_json(arguments: str, shape: Shape) -> None:
-    assert shape_of(arguments) is shape
+def test_judges_arguments_by_strict_json(arguments: str, shape: ArgumentsState) -> None:
+    assert classify_arguments(arguments) is shape
 
 
 def test_pieces_that_bring_nothing_new_are_no_progress() -> None:
-    slots = Slots(TOOLS)
+    slots = CallSlots(TOOLS)
     assert slots.feed(d(0, "c1", "read", '{"path":'))
     assert not slots.feed(d(0, None, "read", ""))
     assert slots.feed(d(0, None, None, '"a"}'))

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.usage import Price, Usage, cost_of
+from agent.model.usage import Price, Usage, compute_cost
 
 PRICE = Price(input=1.0, output=10.0, cached=0.25)
 
@@ -24,7 +24,7 @@ PRICE = Price(input=1.0, output=10.0, cached=0.25)
     ],
 )
 def test_an_answer_has_its_cost(usage: Usage, price: Price | None, cost: float | None) -> None:
-    assert cost_of(usage, price) == (None if cost is None else pytest.approx(cost))
+    assert compute_cost(usage, price) == (None if cost is None else pytest.approx(cost))
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,6 @@ def test_what_several_requests_used_is_added_up(
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
 def test_cached_input_is_a_part_of_the_input(fresh: int, cached: int) -> None:
     usage = Usage(fresh + cached, 7, cached)
-    assert usage.tokens == fresh + cached + 7
-    cost = cost_of(usage, PRICE)
+    assert usage.total_tokens == fresh + cached + 7
+    cost = compute_cost(usage, PRICE)
     assert cost == pytest.approx((fresh * 1.0 + cached * 0.25 + 70) / 1_000_000)

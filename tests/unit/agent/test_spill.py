@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from agent.tools import spill as spilling
-from agent.tools.spill import ResultCaps, Spilled, caps_for, cut, fits, preview, spill
+from agent.tools.spill import (
+    ResultCaps,
+    SpilledResult,
+    caps_for,
+    fits,
+    format_preview,
+    spill_result,
+    truncate,
+)
 
 RESULTS = Path(".holdfast") / "results"
 
@@ -39,25 +47,27 @@ def test_a_text_fits_where_there_is_room_or_where_a_preview_would_be_no_shorter(
 
 def test_a_preview_shows_both_ends_and_says_where_the_rest_is() -> None:
     text = "a" * 1000 + "b" * 8500 + "c" * 500
-    shown = preview(text, Spilled("x/c1.txt", whole=True), reader="read_file")
+    shown = format_preview(text, SpilledResult("x/c1.txt", complete=True), reader_tool="read_file")
     assert "a" * 1000 in shown
     assert shown.endswith("c" * 500)
     assert "b" * 3 not in shown
     assert "10,000 characters long. All of it is in x/c1.txt; read on with read_file." in shown
     assert "8,500 characters further on" in shown
     assert len(shown) < 1800
-    short = preview(text, Spilled("x/c1.txt", whole=False), reader=None)
+    short = format_preview(text, SpilledResult("x/c1.txt", complete=False), reader_tool=None)
     assert "Its first 20 MB are in x/c1.txt. It begins" in short
 
 
 def test_what_cannot_be_kept_is_cut_with_a_word_about_it() -> None:
-    assert cut("x" * 5010, 5000) == "x" * 5000 + "\n[10 more characters were left out]"
-    assert cut("x" * 2000, 0) == "x" * 1500 + "\n[500 more characters were left out]"
+    assert truncate("x" * 5010, 5000) == "x" * 5000 + "\n[10 more characters were left out]"
+    assert truncate("x" * 2000, 0) == "x" * 1500 + "\n[500 more characters were left out]"
 
 
 async def test_a_result_is_kept_as_it_is_in_a_file_only_for_us(tmp_path: Path) -> None:
     text = "one\r\ntwo\0 ü 🎈\n"
-    assert await spill(tmp_path, "c1", text) == Spilled(".holdfast/results/c1.txt", whole=True)
+    assert await spill_result(tmp_path, "c1", text) == SpilledResult(
+        ".holdfast/results/c1.txt", complete=True
+    )
     file = tmp_path / RESULTS / "c1.txt"
     assert file.read_bytes() == text.encode()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -65,12 +75,12 @@ async def test_a_result_is_kept_as_it_is_in_a_file_only_for_us(tmp_path: Path) -
 
 
 async def test_half_a_character_is_no_hindrance(tmp_path: Path) -> None:
-    await spill(tmp_path, "c1", "a\ud800b")
+    await spill_result(tmp_path, "c1", "a\ud800b")
     assert (tmp_path / RESULTS / "c1.txt").read_text(encoding="utf-8") == "a?b"
 
 
 async def test_a_result_never_takes_the_place_of_another(tmp_path: Path) -> None:
-    paths = [(await spill(tmp_path, "c1", text)).path for text in "abc"]
+    paths = [(await spill_result(tmp_path, "c1", text)).path for text in "abc"]
     assert paths == [f".holdfast/results/{name}.txt" for name in ("c1", "c1-2", "c1-3")]
     assert [(tmp_path / path).read_text(encoding="utf-8") for path in paths] == ["a", "b", "c"]
 
@@ -89,7 +99,7 @@ async def test_a_result_never_takes_the_place_of_another(tmp_path: Path) -> None
 async def test_no_id_of_a_call_leads_out_of_the_folder(
     tmp_path: Path, call_id: str, name: str
 ) -> None:
-    assert (await spill(tmp_path, call_id, "x")).path == f".holdfast/results/{name}.txt"
+    assert (await spill_result(tmp_path, call_id, "x")).path == f".holdfast/results/{name}.txt"
 
 
 @pytest.mark.parametrize("link", [".holdfast", ".holdfast/results"])
@@ -99,7 +109,7 @@ async def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path, lin
     (workspace / link).parent.mkdir(parents=True)
     (workspace / link).symlink_to(outside)
     with pytest.raises(OSError, match=r"results|holdfast"):
-        await spill(workspace, "c1", "x")
+        await spill_result(workspace, "c1", "x")
     assert list(outside.iterdir()) == []
 
 
@@ -108,16 +118,16 @@ async def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> No
     folder = tmp_path / RESULTS
     folder.mkdir(parents=True)
     (folder / "c1.txt").symlink_to(outside)
-    assert (await spill(tmp_path, "c1", "x")).path == ".holdfast/results/c1-2.txt"
+    assert (await spill_result(tmp_path, "c1", "x")).path == ".holdfast/results/c1-2.txt"
     assert not outside.exists()
 
 
 async def test_only_so_much_of_a_result_is_kept_and_no_part_of_a_character(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spilling, "LARGEST", 10)
-    assert (await spill(tmp_path, "c1", "é" * 5)).whole
-    assert not (await spill(tmp_path, "c2", "x" + "é" * 5)).whole
+    monkeypatch.setattr(spilling, "MAX_BYTES", 10)
+    assert (await spill_result(tmp_path, "c1", "é" * 5)).complete
+    assert not (await spill_result(tmp_path, "c2", "x" + "é" * 5)).complete
     kept = (tmp_path / RESULTS / "c2.txt").read_text(encoding="utf-8")
     assert kept == "x" + "é" * 4
 
@@ -125,10 +135,10 @@ async def test_only_so_much_of_a_result_is_kept_and_no_part_of_a_character(
 async def test_the_oldest_results_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spilling, "MOST_FILES", 3)
+    monkeypatch.setattr(spilling, "MAX_FILES", 3)
     folder = tmp_path / RESULTS
     for number in range(5):
-        await spill(tmp_path, f"c{number}", "x")
+        await spill_result(tmp_path, f"c{number}", "x")
         os.utime(folder / f"c{number}.txt", (number, number))
     assert sorted(path.name for path in folder.iterdir()) == ["c2.txt", "c3.txt", "c4.txt"]
 
@@ -136,9 +146,9 @@ async def test_the_oldest_results_make_room(
 async def test_somebody_elses_folder_among_the_results_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spilling, "MOST_FILES", 1)
+    monkeypatch.setattr(spilling, "MAX_FILES", 1)
     (tmp_path / RESULTS / "mine").mkdir(parents=True)
-    await spill(tmp_path, "c1", "x")
+    await spill_result(tmp_path, "c1", "x")
     assert (tmp_path / RESULTS / "mine").is_dir()
 
 
@@ -148,18 +158,18 @@ async def test_nothing_is_left_of_a_result_that_could_not_be_written(
     def fail(_data: bytes) -> bytes:
         raise OSError(28, "no space")
 
-    monkeypatch.setattr(spilling, "_beginning", fail)
+    monkeypatch.setattr(spilling, "_truncate_bytes", fail)
     with pytest.raises(OSError, match="no space"):
-        await spill(tmp_path, "c1", "x")
+        await spill_result(tmp_path, "c1", "x")
     assert list((tmp_path / RESULTS).iterdir()) == []
 
 
 async def test_the_workspace_is_made_where_nothing_was_written_yet(tmp_path: Path) -> None:
-    kept = await spill(tmp_path / "people" / "one", "c1", "x")
+    kept = await spill_result(tmp_path / "people" / "one", "c1", "x")
     assert (tmp_path / "people" / "one" / kept.path).read_text() == "x"
 
 
 async def test_there_is_no_file_where_there_can_be_no_workspace(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
-        await spill(tmp_path / "file" / "workspace", "c1", "x")
+        await spill_result(tmp_path / "file" / "workspace", "c1", "x")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.answer.accumulate import StepResult
-from agent.answer.call_slots import Shape, StepCall
+from agent.answer.call_slots import ArgumentsState, StepCall
 from agent.attempt import AttemptResult
-from agent.continuation import Again, AskSmaller, Kind
+from agent.continuation import ContinuationReason, RequestSmallerCalls, RetryRequest
 from agent.errors import Looping
 from agent.events import (
     AgentEvent,
@@ -22,12 +22,12 @@ from agent.events import (
     TextReplaced,
 )
 from agent.model.contract import ToolSchema
-from agent.request.prompt import ACT, NUDGE, Report
+from agent.request.prompt import ANNOUNCED_CALL_PROMPT, EMPTY_ANSWER_MESSAGE, LostCallReport
 from agent.salvage import Salvage
-from agent.step import Step
+from agent.step import StepState
 from agent.tools.contract import Risk, Tool, ToolContext
-from agent.tools.drafts import Draft
-from agent.verdict import Complete, Cut, Phase
+from agent.tools.drafts import FileDraft
+from agent.verdict import Complete, Cut, CutPhase
 from sessions.records import Message
 from tests.fakes.agent_kit import LoopClock
 
@@ -69,18 +69,18 @@ class Shown:
         self,
         *more: Message,
         text: str = "",
-        report: Report | None = None,
-        form: AskSmaller | None = None,
+        report: LostCallReport | None = None,
+        form: RequestSmallerCalls | None = None,
         may_replace: bool = True,
     ) -> None:
         self.events: list[AgentEvent] = []
         self.clock = SetClock()
-        self.step = Step(
+        self.step = StepState(
             tuple(each.schema for each in TOOLS.values()),
             more,
             text=text,
             report=report,
-            form=form,
+            smaller_calls=form,
             emit=self.events.append,
             clock=self.clock,
             may_replace=may_replace,
@@ -90,22 +90,24 @@ class Shown:
         self, *pieces: str, cut: bool = False, prefill: bool = False, error: Looping | None = None
     ) -> AttemptResult:
         """One request, and the text that came of it."""
-        self.step.asks(prefill=prefill)
-        self.step.begin()
+        self.step.request_messages(prefill=prefill)
+        self.step.on_request()
         for piece in pieces:
-            self.step.show(TextDelta(piece))
+            self.step.on_delta(TextDelta(piece))
         broken = cut or error is not None
-        verdict = Cut(Phase.TEXT, error) if broken else Complete()
+        verdict = Cut(CutPhase.TEXT, error) if broken else Complete()
         result = AttemptResult(verdict, StepResult(text="".join(pieces)))
-        self.step.end(result)
+        self.step.on_result(result)
         return result
 
     def asks(self, *, prefill: bool = False) -> list[Message]:
-        return list(self.step.asks(prefill=prefill))
+        return list(self.step.request_messages(prefill=prefill))
 
 
 def seen(shown: Shown, result: AttemptResult) -> Any:
-    return shown.step.seen(result, Salvage(), drafted=0, after_tools=False, others=True)
+    return shown.step.build_outcome(
+        result, Salvage(), drafted_characters=0, after_tools=False, has_other_target=True
+    )
 
 
 # --- the request ----------------------------------------------------------------------------------------
@@ -117,12 +119,15 @@ def test_the_first_request_asks_for_nothing_beside_the_conversation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [(Kind.CAP, "output length limit"), (Kind.NETWORK, "network")]
+    ("kind", "words"),
+    [(ContinuationReason.CAP, "output length limit"), (ContinuationReason.NETWORK, "network")],
 )
-def test_text_is_carried_on_in_the_kind_that_was_asked_for(kind: Kind, words: str) -> None:
+def test_text_is_carried_on_in_the_kind_that_was_asked_for(
+    kind: ContinuationReason, words: str
+) -> None:
     shown = Shown(LAST)
     shown.answer(FOX, cut=True)
-    shown.step.ask_again(Again(kind=kind), 0, 0)
+    shown.step.prepare_retry(RetryRequest(reason=kind), 0, 0)
     answer, asked, last = shown.asks()
     assert answer == Message("assistant", FOX)
     assert words in asked.content
@@ -132,49 +137,59 @@ def test_text_is_carried_on_in_the_kind_that_was_asked_for(kind: Kind, words: st
 def test_blanks_alone_are_not_carried_on() -> None:
     shown = Shown()
     result = shown.answer("\n", " ", cut=True)
-    assert not seen(shown, result).shown
-    shown.step.ask_again(Again(), 0, 0)
+    assert not seen(shown, result).text_visible
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
     assert shown.asks() == []
 
 
 def test_an_answer_that_is_missing_is_asked_for() -> None:
     shown = Shown()
-    shown.step.ask_again(Again(nudge=True), 0, 0)
-    assert shown.asks() == [NUDGE]
-    shown.step.ask_again(Again(), 0, 0)
+    shown.step.prepare_retry(RetryRequest(nudge=True), 0, 0)
+    assert shown.asks() == [EMPTY_ANSWER_MESSAGE]
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
     assert shown.asks() == []
 
 
-LOST = StepCall("c1", "write", '{"path":"ä', Shape.CUT, sealed=False)
-UNSEALED = StepCall("c2", "pay", '{"amount":5}', Shape.WHOLE, sealed=False)
-DRAFT = Draft("d1", "a.txt", 9, 1, "the end", 9)
+LOST = StepCall("c1", "write", '{"path":"ä', ArgumentsState.TRUNCATED, sealed=False)
+UNSEALED = StepCall("c2", "pay", '{"amount":5}', ArgumentsState.COMPLETE, sealed=False)
+DRAFT = FileDraft("d1", "a.txt", 9, 1, "the end", 9)
 
 
 def test_a_report_counts_bytes_and_knows_what_was_kept() -> None:
-    report = Step.report(
+    report = StepState.build_report(
         Salvage(lost=(LOST,), unsealed=(UNSEALED,)),
         [DRAFT],
-        AskSmaller(limit=2),
-        done=["read (c0)"],
+        RequestSmallerCalls(limit_kilotokens=2),
+        done_calls=["read (c0)"],
     )
-    (lost,) = report.lost
-    assert (lost.tool, lost.received) == ("write", 11)
-    assert "draft d1" in lost.draft
-    assert (report.unsealed, report.done, report.limit) == (("pay",), ("read (c0)",), 2)
-    assert Step.report(Salvage(lost=(LOST,)), [None], None).lost[0].draft == ""
+    (lost,) = report.lost_calls
+    assert (lost.tool, lost.received_bytes) == ("write", 11)
+    assert "draft d1" in lost.draft_note
+    assert (report.unsealed_tools, report.done_calls, report.limit_kilotokens) == (
+        ("pay",),
+        ("read (c0)",),
+        2,
+    )
+    assert (
+        StepState.build_report(Salvage(lost=(LOST,)), [None], None).lost_calls[0].draft_note == ""
+    )
     other = msgspec.structs.replace(DRAFT, id="d2", path="b.txt")
-    both = Step.report(Salvage(lost=(LOST,)), [DRAFT], None, unfinished=[DRAFT, other])
-    assert ["draft d2" in each for each in both.drafts] == [True]  # the first is told of anyway
+    both = StepState.build_report(
+        Salvage(lost=(LOST,)), [DRAFT], None, unfinished_drafts=[DRAFT, other]
+    )
+    assert ["draft d2" in each for each in both.draft_notes] == [
+        True
+    ]  # the first is told of anyway
 
 
 def test_lost_calls_are_told_alone_or_behind_the_text() -> None:
-    report = Step.report(Salvage(lost=(LOST,)), [None], None)
+    report = StepState.build_report(Salvage(lost=(LOST,)), [None], None)
     shown = Shown()
-    shown.step.ask_smaller(AskSmaller(), report, 0)
+    shown.step.request_smaller_calls(RequestSmallerCalls(), report, 0)
     (told,) = shown.asks()
     assert "`write`" in told.content
-    shown.step.begin()
-    shown.step.show(TextDelta("I write."))
+    shown.step.on_request()
+    shown.step.on_delta(TextDelta("I write."))
     answer, told = shown.asks()
     assert answer == Message("assistant", "I write.")
     assert "repeating its last words, «I write.»" in told.content
@@ -185,18 +200,21 @@ def test_lost_calls_are_told_alone_or_behind_the_text() -> None:
     ("form", "offered", "limited"),
     [
         (None, ["write", "odd", "pay"], []),
-        (AskSmaller(), ["write", "odd", "pay"], []),
-        (AskSmaller(hard=True), ["write", "odd", "pay"], ["write"]),
-        (AskSmaller(withhold="pay"), ["write", "odd"], []),
-        (AskSmaller(hard=True, withhold="write"), ["odd", "pay"], []),
+        (RequestSmallerCalls(), ["write", "odd", "pay"], []),
+        (RequestSmallerCalls(limit_schema=True), ["write", "odd", "pay"], ["write"]),
+        (RequestSmallerCalls(withheld_tool="pay"), ["write", "odd"], []),
+        (RequestSmallerCalls(limit_schema=True, withheld_tool="write"), ["odd", "pay"], []),
     ],
 )
 def test_tools_are_offered_in_the_form_that_the_losses_call_for(
-    form: AskSmaller | None, offered: list[str], limited: list[str]
+    form: RequestSmallerCalls | None, offered: list[str], limited: list[str]
 ) -> None:
-    lost = tuple(StepCall("c", name, "{", Shape.CUT, sealed=False) for name in ("write", "odd"))
-    report = Step.report(Salvage(lost=lost), [None, None], form)
-    tools = Shown(report=report, form=form).step.tools(TOOLS)
+    lost = tuple(
+        StepCall("c", name, "{", ArgumentsState.TRUNCATED, sealed=False)
+        for name in ("write", "odd")
+    )
+    report = StepState.build_report(Salvage(lost=lost), [None, None], form)
+    tools = Shown(report=report, form=form).step.offered_tools(TOOLS)
     assert [each.name for each in tools] == offered
     assert [each.name for each in tools if "maxLength" in str(each.parameters)] == limited
     if limited:
@@ -222,48 +240,50 @@ def test_less_thought_is_asked_for_step_by_step(
 ) -> None:
     shown = Shown()
     for _ in range(times):
-        shown.step.ask_again(Again(lower_effort=True), 0, 0)
-    shown.step.ask_again(Again(), 0, 0)
-    assert shown.step.effort(configured) == effort
+        shown.step.prepare_retry(RetryRequest(lower_effort=True), 0, 0)
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
+    assert shown.step.reasoning_effort(configured) == effort
 
 
 @pytest.mark.parametrize(
     ("action", "cap"),
     [
-        (Again(), None),
-        (Again(raise_cap=True), 200),
-        (Again(lower_cap=4096), 4096),
-        (Again(lower_cap=0), 50),
+        (RetryRequest(), None),
+        (RetryRequest(raise_cap=True), 200),
+        (RetryRequest(lower_cap=4096), 4096),
+        (RetryRequest(lower_cap=0), 50),
     ],
 )
-def test_the_output_limit_follows_the_decision(action: Again, cap: int | None) -> None:
+def test_the_output_limit_follows_the_decision(action: RetryRequest, cap: int | None) -> None:
     shown = Shown()
-    shown.step.ask_again(action, 200, 50)
+    shown.step.prepare_retry(action, 200, 50)
     assert shown.step.cap == cap
 
 
 def test_another_target_begins_with_its_own_limits() -> None:
     shown = Shown()
-    shown.step.ask_again(Again(raise_cap=True, lower_effort=True, unstreamed=True), 200, 0)
+    shown.step.prepare_retry(
+        RetryRequest(raise_cap=True, lower_effort=True, without_streaming=True), 200, 0
+    )
     shown.step.failures = 2
-    assert shown.step.unstreamed
-    shown.step.other_target()
-    assert (shown.step.cap, shown.step.unstreamed, shown.step.failures) == (None, False, 0)
-    assert shown.step.effort("high") == "high"
+    assert shown.step.without_streaming
+    shown.step.on_target_switch()
+    assert (shown.step.cap, shown.step.without_streaming, shown.step.failures) == (None, False, 0)
+    assert shown.step.reasoning_effort("high") == "high"
 
 
 def test_once_a_service_cannot_stream_the_step_does_not_ask_it_to() -> None:
     shown = Shown()
-    shown.step.ask_again(Again(unstreamed=True), 0, 0)
-    shown.step.ask_again(Again(), 0, 0)
-    assert shown.step.unstreamed
+    shown.step.prepare_retry(RetryRequest(without_streaming=True), 0, 0)
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
+    assert shown.step.without_streaming
 
 
 def test_text_that_broke_off_behind_reported_losses_is_carried_on_with_the_report() -> None:
     shown = Shown()
-    shown.step.reissue(Report(unsealed=("pay",)))
+    shown.step.reissue_calls(LostCallReport(unsealed_tools=("pay",)))
     shown.answer(FOX, cut=True)
-    shown.step.ask_again(Again(), 0, 0)
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
     answer, asked = shown.asks()
     assert answer == Message("assistant", FOX)
     assert "repeating its last words" in asked.content
@@ -283,17 +303,17 @@ def test_a_first_answer_is_shown_as_it_comes() -> None:
 def test_a_continuation_shows_only_what_is_new() -> None:
     shown = Shown()
     first = shown.answer(FOX, cut=True)
-    assert (seen(shown, first).grown, seen(shown, first).repeated) == (16, False)
+    assert (seen(shown, first).new_characters, seen(shown, first).repeated_ending) == (16, False)
     second = shown.answer(FOX, "fox.")
     assert shown.events == [TextDelta(FOX), TextDelta("fox.")]
-    assert (seen(shown, second).grown, seen(shown, second).repeated) == (4, False)
+    assert (seen(shown, second).new_characters, seen(shown, second).repeated_ending) == (4, False)
 
 
 def test_a_continuation_that_only_repeats_is_seen() -> None:
     shown = Shown()
     shown.answer("All is well and nothing is missing.", cut=True)
     again = shown.answer("and nothing is missing.", cut=True)
-    assert seen(shown, again).repeated
+    assert seen(shown, again).repeated_ending
     assert shown.step.text == "All is well and nothing is missing."
 
 
@@ -319,31 +339,33 @@ def test_where_text_cannot_be_replaced_it_stays() -> None:
 
 def test_thoughts_of_a_request_are_taken_back_by_the_next_one() -> None:
     shown = Shown()
-    shown.step.begin()
-    shown.step.show(ReasoningDelta("hm"))
-    shown.step.begin()
-    shown.step.begin()
+    shown.step.on_request()
+    shown.step.on_delta(ReasoningDelta("hm"))
+    shown.step.on_request()
+    shown.step.on_request()
     assert shown.events == [ReasoningDelta("hm"), ReasoningReplaced()]
 
 
 def test_what_was_repeated_without_end_is_taken_back() -> None:
     shown = Shown()
-    shown.step.begin()
-    shown.step.show(TextDelta("Well: la la la la"))
-    shown.step.end(
-        AttemptResult(Cut(Phase.TEXT, Looping()), StepResult(text="Well: "))  # without the loop
+    shown.step.on_request()
+    shown.step.on_delta(TextDelta("Well: la la la la"))
+    shown.step.on_result(
+        AttemptResult(Cut(CutPhase.TEXT, Looping()), StepResult(text="Well: "))  # without the loop
     )
     assert shown.events[-1] == TextReplaced("Well: ")
-    shown.step.ask_again(Again(), 0, 0)
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
     assert "repeat the same words" in shown.asks()[-1].content
 
 
 def test_a_loop_in_a_continuation_leaves_what_was_there_before() -> None:
     shown = Shown()
     shown.answer(FOX, cut=True)
-    shown.step.begin()
-    shown.step.show(TextDelta(f"{FOX}fox. la la la la"))
-    shown.step.end(AttemptResult(Cut(Phase.TEXT, Looping()), StepResult(text=f"{FOX}fox. ")))
+    shown.step.on_request()
+    shown.step.on_delta(TextDelta(f"{FOX}fox. la la la la"))
+    shown.step.on_result(
+        AttemptResult(Cut(CutPhase.TEXT, Looping()), StepResult(text=f"{FOX}fox. "))
+    )
     assert shown.step.text == f"{FOX}fox. "
 
 
@@ -383,7 +405,7 @@ def test_its_continuation_follows_directly(text: str, pieces: list[str], whole: 
 
 
 def test_with_lost_calls_it_is_told_of_them_all_the_same() -> None:
-    shown = Shown(text="I write.", report=Report(unsealed=("pay",)))
+    shown = Shown(text="I write.", report=LostCallReport(unsealed_tools=("pay",)))
     answer, told = shown.asks(prefill=True)
     assert answer.content == "I write."
     assert "`pay`" in told.content
@@ -399,23 +421,32 @@ def test_without_a_text_there_is_nothing_to_go_on_from() -> None:
 
 def test_a_request_is_summed_up() -> None:
     shown = Shown()
-    shown.step.begin()
-    shown.step.show(TextDelta("ab"))
+    shown.step.on_request()
+    shown.step.on_delta(TextDelta("ab"))
     result = AttemptResult(
-        Cut(Phase.TOOL_ARGS), StepResult(text="ab", reasoning="hm", calls=(LOST, UNSEALED))
+        Cut(CutPhase.TOOL_ARGS), StepResult(text="ab", reasoning="hm", calls=(LOST, UNSEALED))
     )
-    shown.step.end(result)
-    found = shown.step.seen(
+    shown.step.on_result(result)
+    found = shown.step.build_outcome(
         result,
         Salvage(lost=(LOST,), unsealed=(UNSEALED,)),
-        drafted=7,
+        drafted_characters=7,
         after_tools=True,
-        others=False,
+        has_other_target=False,
     )
-    assert (found.grown, found.shown, found.thought, found.said) == (2, True, True, True)
-    assert (found.lost, found.lost_size, found.drafted) == (("write",), len(LOST.arguments), 7)
-    assert (found.unsealed, found.ready) == (("pay",), 0)
-    assert (found.after_tools, found.others) == (True, False)
+    assert (found.new_characters, found.text_visible, found.has_reasoning, found.has_text) == (
+        2,
+        True,
+        True,
+        True,
+    )
+    assert (found.lost_tools, found.lost_characters, found.drafted_characters) == (
+        ("write",),
+        len(LOST.arguments),
+        7,
+    )
+    assert (found.unsealed_tools, found.ready_calls) == (("pay",), 0)
+    assert (found.after_tools, found.has_other_target) == (True, False)
 
 
 @given(st.lists(st.text("ab \n", max_size=30), min_size=1, max_size=5), st.booleans())
@@ -448,14 +479,14 @@ async def passed(seconds: float) -> None:
 async def test_a_recovery_that_is_late_already_is_told_at_once(silent: float, wait: float) -> None:
     shown = Shown()
     shown.clock.at = silent
-    shown.step.tell_later(NEWS, wait, 1.0)
+    shown.step.schedule_notice(NEWS, wait, 1.0)
     assert shown.events == [NEWS]
 
 
 async def test_a_recovery_is_told_when_it_becomes_late() -> None:
     shown = Shown()
     shown.clock.at = 0.95
-    shown.step.tell_later(NEWS, 0.0, 1.0)
+    shown.step.schedule_notice(NEWS, 0.0, 1.0)
     assert shown.events == []
     await passed(0.1)
     assert shown.events == [NEWS]
@@ -463,10 +494,10 @@ async def test_a_recovery_is_told_when_it_becomes_late() -> None:
 
 async def test_a_sign_of_life_makes_news_unnecessary() -> None:
     shown = Shown()
-    shown.step.begin()
+    shown.step.on_request()
     shown.clock.at = 0.97
-    shown.step.tell_later(NEWS, 0.0, 1.0)
-    shown.step.show(TextDelta("x"))
+    shown.step.schedule_notice(NEWS, 0.0, 1.0)
+    shown.step.on_delta(TextDelta("x"))
     await passed(0.06)
     assert shown.events == [TextDelta("x")]
 
@@ -474,17 +505,17 @@ async def test_a_sign_of_life_makes_news_unnecessary() -> None:
 async def test_time_is_counted_from_the_last_sign_of_life() -> None:
     shown = Shown()
     shown.clock.at = 5.0
-    shown.step.show(TextDelta("x"))
-    shown.step.tell_later(NEWS, 0.0, 1.0)
+    shown.step.on_delta(TextDelta("x"))
+    shown.step.schedule_notice(NEWS, 0.0, 1.0)
     assert shown.events == [TextDelta("x")]
-    shown.step.quiet()
+    shown.step.cancel_notice()
 
 
 async def test_newer_news_take_the_place_of_older_ones() -> None:
     shown = Shown()
     shown.clock.at = 0.97
-    shown.step.tell_later(Notice("N2", {}), 0.0, 1.0)
-    shown.step.tell_later(NEWS, 0.0, 1.0)
+    shown.step.schedule_notice(Notice("N2", {}), 0.0, 1.0)
+    shown.step.schedule_notice(NEWS, 0.0, 1.0)
     await passed(0.06)
     assert shown.events == [NEWS]
 
@@ -497,7 +528,7 @@ PROMISE = "I'll now read the file:"
 def urged(**options: Any) -> Shown:
     shown = Shown(**options)
     shown.answer(PROMISE)
-    shown.step.urge()
+    shown.step.request_announced_call()
     return shown
 
 
@@ -505,26 +536,39 @@ def urged(**options: Any) -> Shown:
 def test_a_promise_is_seen_of_models_that_are_known_for_it(announces: bool) -> None:
     shown = Shown()
     result = shown.answer(PROMISE)
-    seen_ = shown.step.seen(
-        result, Salvage(), drafted=0, after_tools=False, others=True, announces=announces
+    seen_ = shown.step.build_outcome(
+        result,
+        Salvage(),
+        drafted_characters=0,
+        after_tools=False,
+        has_other_target=True,
+        may_only_announce=announces,
     )
-    assert seen_.announced is announces
+    assert seen_.only_announced is announces
 
 
 def test_a_promise_with_its_call_is_none() -> None:
     shown = Shown()
     shown.answer(PROMISE)
-    made_ = StepCall("c1", "pay", "{}", Shape.WHOLE, sealed=True)
+    made_ = StepCall("c1", "pay", "{}", ArgumentsState.COMPLETE, sealed=True)
     result = AttemptResult(Complete(), StepResult(text=PROMISE, calls=(made_,)))
-    seen_ = shown.step.seen(
-        result, Salvage(ready=(made_,)), drafted=0, after_tools=False, others=True, announces=True
+    seen_ = shown.step.build_outcome(
+        result,
+        Salvage(ready=(made_,)),
+        drafted_characters=0,
+        after_tools=False,
+        has_other_target=True,
+        may_only_announce=True,
     )
-    assert not seen_.announced
+    assert not seen_.only_announced
 
 
 def test_what_was_promised_is_asked_for_behind_the_promise() -> None:
-    assert urged().asks() == [Message("assistant", PROMISE), Message("user", ACT)]
-    assert urged().asks(prefill=True) == [Message("assistant", PROMISE), Message("user", ACT)]
+    assert urged().asks() == [Message("assistant", PROMISE), Message("user", ANNOUNCED_CALL_PROMPT)]
+    assert urged().asks(prefill=True) == [
+        Message("assistant", PROMISE),
+        Message("user", ANNOUNCED_CALL_PROMPT),
+    ]
 
 
 def test_what_follows_a_promise_stands_apart() -> None:
@@ -544,10 +588,10 @@ def test_a_promise_that_is_said_again_is_shown_once() -> None:
 def test_until_something_follows_it_is_asked_for_again_after_a_break() -> None:
     shown = urged()
     shown.answer(cut=True)
-    shown.step.ask_again(Again(), 0, 0)
-    assert shown.asks()[-1] == Message("user", ACT)
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
+    assert shown.asks()[-1] == Message("user", ANNOUNCED_CALL_PROMPT)
     shown.answer("It says that ", cut=True)
-    shown.step.ask_again(Again(), 0, 0)
+    shown.step.prepare_retry(RetryRequest(), 0, 0)
     assert "network error" in shown.asks()[-1].content
     shown.answer("It says that there is nothing.")
     assert shown.step.text == f"{PROMISE}\n\nIt says that there is nothing."
@@ -555,8 +599,8 @@ def test_until_something_follows_it_is_asked_for_again_after_a_break() -> None:
 
 def test_losses_are_told_with_it() -> None:
     shown = urged()
-    shown.step.reissue(Report(unsealed=("pay",)))
-    assert shown.asks()[-1].content.startswith(ACT)
+    shown.step.reissue_calls(LostCallReport(unsealed_tools=("pay",)))
+    assert shown.asks()[-1].content.startswith(ANNOUNCED_CALL_PROMPT)
     assert "`pay`" in shown.asks()[-1].content
 
 

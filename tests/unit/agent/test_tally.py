@@ -1,6 +1,6 @@
 import pytest
 
-from agent.tools.done_list import tally
+from agent.tools.done_list import summarize_calls
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ from agent.tools.done_list import tally
 def test_what_was_done_is_told_in_a_few_words(
     done: list[tuple[str, str]], forms: list[str]
 ) -> None:
-    assert tally(done) == [form.replace("*", "\N{MULTIPLICATION SIGN}") for form in forms]
+    assert summarize_calls(done) == [form.replace("*", "\N{MULTIPLICATION SIGN}") for form in forms]

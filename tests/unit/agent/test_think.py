@@ -46,4 +46,4 @@ def test_every_way_to_split_the_text_gives_the_same(text: str, cuts: list[int]) 
 def test_ordinary_text_is_shown_at_once_and_needs_no_more_looking() -> None:
     splitter = ThinkSplitter()
     assert splitter.feed("Hel") == ("", "Hel")
-    assert splitter.plain
+    assert splitter.passthrough

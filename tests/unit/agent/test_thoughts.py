@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answer.reasoning_blocks import Thoughts, merge, read_thoughts, write_thoughts
+from agent.answer.reasoning_blocks import (
+    ReasoningBlocks,
+    decode_reasoning,
+    encode_reasoning,
+    merge_part,
+)
 
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s1g"}
 
@@ -13,21 +18,23 @@ SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s1g"}
 @pytest.mark.parametrize(
     "thoughts",
     [
-        Thoughts("anthropic/m", "hm", (SIGNED,)),
-        Thoughts("anthropic/m", "hm"),
-        Thoughts("openai-responses/m", parts=({"type": "reasoning", "encrypted_content": "x"},)),
+        ReasoningBlocks("anthropic/m", "hm", (SIGNED,)),
+        ReasoningBlocks("anthropic/m", "hm"),
+        ReasoningBlocks(
+            "openai-responses/m", parts=({"type": "reasoning", "encrypted_content": "x"},)
+        ),
     ],
 )
-def test_only_who_thought_it_is_given_it_back(thoughts: Thoughts) -> None:
-    row = write_thoughts(thoughts)
+def test_only_who_thought_it_is_given_it_back(thoughts: ReasoningBlocks) -> None:
+    row = encode_reasoning(thoughts)
     assert row is not None
-    assert read_thoughts(row, thoughts.by) == thoughts
-    assert read_thoughts(row, "openai/other") is None
+    assert decode_reasoning(row, thoughts.by) == thoughts
+    assert decode_reasoning(row, "openai/other") is None
 
 
 def test_nothing_is_kept_of_no_thoughts() -> None:
-    assert write_thoughts(Thoughts("openai/m")) is None
-    assert read_thoughts(None, "openai/m") is None
+    assert encode_reasoning(ReasoningBlocks("openai/m")) is None
+    assert decode_reasoning(None, "openai/m") is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ def test_pieces_become_parts(
 ) -> None:
     found: dict[int, dict[str, Any]] = {}
     for index, fields in pieces:
-        merge(found, index, fields)
+        merge_part(found, index, fields)
     assert list(found.values()) == parts
 
 
@@ -78,17 +85,19 @@ def test_pieces_become_parts(
 def test_however_a_text_is_split_it_is_the_same(pieces: list[str]) -> None:
     found: dict[int, dict[str, Any]] = {}
     for piece in pieces:
-        merge(found, 7, {"thinking": piece})
+        merge_part(found, 7, {"thinking": piece})
     assert found == {7: {"thinking": "".join(pieces)}}
 
 
 def test_a_piece_that_was_given_is_not_changed_later() -> None:
     given_fields = {"text": "a"}
     found: dict[int, dict[str, Any]] = {}
-    merge(found, 0, given_fields)
-    merge(found, 0, {"text": "b"})
+    merge_part(found, 0, given_fields)
+    merge_part(found, 0, {"text": "b"})
     assert given_fields == {"text": "a"}
 
 
 def test_a_row_says_no_more_than_it_has_to() -> None:
-    assert write_thoughts(Thoughts("m", "hm")) == msgspec.json.encode({"by": "m", "text": "hm"})
+    assert encode_reasoning(ReasoningBlocks("m", "hm")) == msgspec.json.encode(
+        {"by": "m", "text": "hm"}
+    )

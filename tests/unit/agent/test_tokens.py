@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model.contract import ToolSchema
-from agent.request.tokens import estimate, estimate_message, estimate_request, estimate_tool
+from agent.request.tokens import estimate_message, estimate_request, estimate_tokens, estimate_tool
 from sessions.records import Message, ToolCall
 
 BYTES = base64.b64encode(b"".join(hashlib.sha256(bytes([n])).digest() for n in range(60))).decode()
@@ -41,12 +41,12 @@ BYTES = base64.b64encode(b"".join(hashlib.sha256(bytes([n])).digest() for n in r
     ],
 )
 def test_counts_the_pieces_that_tokenizers_make(text: str, tokens: int) -> None:
-    assert estimate(text) == tokens
+    assert estimate_tokens(text) == tokens
 
 
 def test_encoded_bytes_are_counted_by_their_length() -> None:
-    assert estimate(BYTES) == pytest.approx(len(BYTES) / 1.5, rel=0.1)
-    assert estimate(f"key: {BYTES}.") == pytest.approx(len(BYTES) / 1.5 + 3, rel=0.1)
+    assert estimate_tokens(BYTES) == pytest.approx(len(BYTES) / 1.5, rel=0.1)
+    assert estimate_tokens(f"key: {BYTES}.") == pytest.approx(len(BYTES) / 1.5 + 3, rel=0.1)
 
 
 def test_english_prose_is_near_four_and_a_half_characters_a_token() -> None:
@@ -55,7 +55,7 @@ def test_english_prose_is_near_four_and_a_half_characters_a_token() -> None:
         "A man in a green coat counted the crates on the pier, wrote a number on each of them, "
         "and asked whether anybody had seen the lighthouse keeper since Tuesday. "
     )
-    assert 4.0 < len(prose * 20) / estimate(prose * 20) < 5.5
+    assert 4.0 < len(prose * 20) / estimate_tokens(prose * 20) < 5.5
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_english_prose_is_near_four_and_a_half_characters_a_token() -> None:
 def test_long_texts_of_any_kind_take_little_time(text: str) -> None:
     def once() -> float:
         before = time.process_time()
-        estimate(text)
+        estimate_tokens(text)
         return time.process_time() - before
 
     assert min(once() for _ in range(5)) < 0.03  # a fifth of this on a quiet machine
@@ -84,18 +84,18 @@ def test_long_texts_of_any_kind_take_little_time(text: str) -> None:
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_two_texts_are_hardly_more_together_than_apart(one: str, other: str) -> None:
-    apart = estimate(one) + estimate(other)
-    assert estimate(f"{one}\n{other}") <= apart + 1
-    assert estimate(one) <= len(one) * 1.0 + 1
+    apart = estimate_tokens(one) + estimate_tokens(other)
+    assert estimate_tokens(f"{one}\n{other}") <= apart + 1
+    assert estimate_tokens(one) <= len(one) * 1.0 + 1
 
 
 @given(st.text())
 def test_any_text_can_be_estimated(text: str) -> None:
-    assert estimate(text) >= (1 if any(c.isalnum() and c.isascii() for c in text) else 0)
+    assert estimate_tokens(text) >= (1 if any(c.isalnum() and c.isascii() for c in text) else 0)
 
 
 def test_half_characters_do_no_harm() -> None:
-    assert estimate("a \ud83d b") >= 2
+    assert estimate_tokens("a \ud83d b") >= 2
 
 
 def test_calls_of_a_message_count_with_their_arguments() -> None:
@@ -104,13 +104,13 @@ def test_calls_of_a_message_count_with_their_arguments() -> None:
     bigger = Message("assistant", "I look.", tool_calls=(ToolCall("c1", "read", '{"path":"a b"}'),))
     sizes = [estimate_message(each) for each in (plain, calling, bigger)]
     assert sizes[0] < sizes[1] < sizes[2]
-    assert sizes[0] >= estimate("I look.") + 3
+    assert sizes[0] >= estimate_tokens("I look.") + 3
 
 
 def test_tools_count_with_their_schema() -> None:
     bare = ToolSchema("read", "Read a file.", {"type": "object"})
     more = ToolSchema("read", "Read a file.", {"type": "object", "required": ["path"]})
-    assert estimate("Read a file.") < estimate_tool(bare) < estimate_tool(more)
+    assert estimate_tokens("Read a file.") < estimate_tool(bare) < estimate_tool(more)
 
 
 def test_a_request_is_the_sum_of_its_parts() -> None:
@@ -121,4 +121,4 @@ def test_a_request_is_the_sum_of_its_parts() -> None:
     alone = estimate_request("", rows)
     assert alone == empty + sum(map(estimate_message, rows))
     assert estimate_request("", rows, (tool,)) == alone + estimate_tool(tool)
-    assert estimate_request("Be brief.", rows) > alone + estimate("Be brief.")
+    assert estimate_request("Be brief.", rows) > alone + estimate_tokens("Be brief.")

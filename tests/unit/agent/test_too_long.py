@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import ContextTooLong, OutputTooLong
-from agent.providers.too_long import too_long_in
+from agent.providers.too_long import classify_too_long
 
 INPUT = [
     (
@@ -232,7 +232,7 @@ NEITHER = [
 
 @pytest.mark.parametrize(("said", "limit"), INPUT)
 def test_knows_that_the_conversation_is_too_long(said: str, limit: int | None) -> None:
-    found = too_long_in(said.lower(), said)
+    found = classify_too_long(said.lower(), said)
     assert type(found) is ContextTooLong
     assert found.limit == limit
     assert str(found) == said
@@ -240,7 +240,7 @@ def test_knows_that_the_conversation_is_too_long(said: str, limit: int | None) -
 
 @pytest.mark.parametrize(("said", "limit"), OUTPUT)
 def test_knows_that_only_the_output_limit_is_too_high(said: str, limit: int | None) -> None:
-    found = too_long_in(said.lower(), said)
+    found = classify_too_long(said.lower(), said)
     assert type(found) is OutputTooLong
     assert found.limit == limit
     assert str(found) == said
@@ -248,9 +248,9 @@ def test_knows_that_only_the_output_limit_is_too_high(said: str, limit: int | No
 
 @pytest.mark.parametrize("said", NEITHER)
 def test_other_complaints_are_left_alone(said: str) -> None:
-    assert too_long_in(said.lower(), said) is None
+    assert classify_too_long(said.lower(), said) is None
 
 
 @given(st.text(max_size=200) | st.sampled_from([said for said, _ in INPUT + OUTPUT]), st.integers())
 def test_no_text_of_a_service_can_break_it(said: str, number: int) -> None:
-    too_long_in(said.lower() + str(number), said)
+    classify_too_long(said.lower() + str(number), said)

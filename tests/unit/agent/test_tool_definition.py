@@ -9,12 +9,12 @@ from agent.errors import ToolError
 from agent.tools.clock import current_time
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from agent.tools.drafts import Drafts
-from agent.tools.registry import BUILT_IN, ToolRegistry, from_entry_points
-from agent.tools.run import Context
+from agent.tools.drafts import DraftStore
+from agent.tools.registry import BUILT_IN, ToolRegistry, load_entry_points
+from agent.tools.run import CallContext
 from sessions.values.clock import SystemClock
 
-CONTEXT = Context(SystemClock(), Path(), "key", Drafts(Path(), SystemClock()))
+CONTEXT = CallContext(SystemClock(), Path(), "key", DraftStore(Path(), SystemClock()))
 
 
 class Spot(msgspec.Struct):
@@ -112,9 +112,9 @@ def test_tools_of_other_distributions_are_found_by_their_entry_points(
     (info / "entry_points.txt").write_text(
         "[holdfast.tools]\nclock = agent.tools.clock:current_time\n"
     )
-    assert from_entry_points() == ()
+    assert load_entry_points() == ()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert from_entry_points() == (current_time,)
+    assert load_entry_points() == (current_time,)
 
 
 @time_machine.travel("2026-11-18T12:00:00+00:00", tick=False)

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from agent.answer.call_slots import StepCall, shape_of
+from agent.answer.call_slots import StepCall, classify_arguments
 from agent.errors import ToolError, ToolUnknownOutcome
 from agent.events import AgentEvent, ToolFinished, ToolStarted
 from agent.model.contract import ToolSchema
 from agent.tools import deadline
-from agent.tools.batches import MOST_AT_ONCE
+from agent.tools.batches import MAX_PARALLEL
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
-from agent.tools.drafts import Drafts
+from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
-from agent.tools.run import BATCH_TIMEOUT, ToolRunner
+from agent.tools.run import BATCH_TIMEOUT_SECONDS, ToolRunner
 from agent.tools.spill import ResultCaps
 from agent.turn import TurnLimits
 from sessions.records import ToolCall, ToolRun
@@ -163,8 +163,8 @@ class Bench:
             self.events.append,
             clock=LoopClock(),
             workspace=self.workspace,
-            drafts=Drafts(self.workspace / "drafts", LoopClock()),
-            key="s:t",
+            drafts=DraftStore(self.workspace / "drafts", LoopClock()),
+            turn_key="s:t",
             approve=None if self.verdict is None else self._approve,
             batch_timeout=batch_timeout,
             caps=caps,
@@ -194,7 +194,9 @@ class Bench:
 
 
 def made(*calls: Made) -> list[StepCall]:
-    return [StepCall(i, name, args, shape_of(args), sealed=True) for i, name, args in calls]
+    return [
+        StepCall(i, name, args, classify_arguments(args), sealed=True) for i, name, args in calls
+    ]
 
 
 async def entered(bench: Bench) -> None:
@@ -223,7 +225,7 @@ async def test_a_call_is_written_down_before_and_after_its_effect(bench: Bench) 
         ToolStarted("c1", "pay", "5", "💶"),
         ToolFinished("c1", "pay", ok=True),
     ]
-    assert bench.runner.ran == ["pay"]
+    assert bench.runner.started_tools == ["pay"]
 
 
 async def test_a_tool_whose_start_cannot_be_written_down_does_not_run(bench: Bench) -> None:
@@ -307,14 +309,14 @@ async def test_what_is_prepared_is_what_runs_and_what_is_written_down(bench: Ben
         ("c3", "zzz", "{,}"),
         ("c4", "pay", '{"amount":'),
     )
-    prepared = bench.runner.prepare(calls)
+    prepared = bench.runner.repair_calls(calls)
     assert [(call.id, call.name, call.arguments) for call in prepared] == [
         ("c1", "read", '{"path":"a"}'),
         ("c2", "pay", '{"amount": 5}'),
         ("c3", "zzz", "{,}"),
         ("c4", "pay", '{"amount":'),
     ]
-    assert bench.runner.prepare(prepared) == prepared
+    assert bench.runner.repair_calls(prepared) == prepared
     async with asyncio.timeout(5):
         rows = await bench.runner.run(prepared)
     assert [row.content for row in rows[:2]] == ["content of a", "paid 5"]
@@ -337,7 +339,7 @@ async def test_neighbours_that_only_read_run_side_by_side_in_the_order_of_the_ca
 ) -> None:
     calls = [(f"c{n}", "read", f'{{"path":"{n}"}}') for n in range(10)]
     assert await bench.run(*calls) == [f"content of {n}" for n in range(10)]
-    assert bench.shop.at_once == MOST_AT_ONCE
+    assert bench.shop.at_once == MAX_PARALLEL
     assert [line for line in bench.journal.log if line.startswith("finished")] == [
         f"finished c{n} ok" for n in range(10)
     ]
@@ -398,7 +400,7 @@ async def test_the_same_call_twice_in_one_answer_runs_once_and_both_get_the_resu
     assert bench.shop.effects == ["pay 5"]
     assert bench.journal.log == ["started c1 write", "finished c1 ok", "finished c2 ok"]
     assert len(bench.events) == 2
-    assert bench.runner.ran == ["pay"]
+    assert bench.runner.started_tools == ["pay"]
 
 
 # --- time ----------------------------------------------------------------------------------------
@@ -436,19 +438,23 @@ async def test_a_call_that_runs_alone_has_all_of_its_own_time(bench: Bench) -> N
 
 
 def test_the_times_are_those_that_were_agreed() -> None:
-    assert (BATCH_TIMEOUT, deadline._GRACE, TurnLimits().tool_timeout) == (420, 3, 300)
-    assert deadline._STOP_GRACE <= 0.3  # who says stop is answered within this
+    assert (BATCH_TIMEOUT_SECONDS, deadline._GRACE_SECONDS, TurnLimits().tool_timeout) == (
+        420,
+        3,
+        300,
+    )
+    assert deadline._STOP_GRACE_SECONDS <= 0.3  # who says stop is answered within this
 
 
 async def test_one_that_does_not_end_when_told_is_left_behind_and_what_it_says_reported(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deadline, "_GRACE", 0.05)
+    monkeypatch.setattr(deadline, "_GRACE_SECONDS", 0.05)
     with caplog.at_level(logging.WARNING):
         (said,) = await bench.run(("c1", "stubborn", "{}"))
     assert "timed out" in said
     assert "stubborn does not end although it was cancelled" in caplog.text
-    assert len(deadline._let_go) == 1
+    assert len(deadline._abandoned_tasks) == 1
     assert bench.journal.late == []
     await _released(bench)
     assert bench.journal.late == [("c1", "late")]
@@ -456,12 +462,12 @@ async def test_one_that_does_not_end_when_told_is_left_behind_and_what_it_says_r
 
 
 async def _released(bench: Bench) -> None:
-    left = set(deadline._let_go)
+    left = set(deadline._abandoned_tasks)
     bench.shop.release.set()
     async with asyncio.timeout(5):
         await asyncio.wait(left)
     await asyncio.sleep(0)  # its farewell is a callback of the loop
-    assert not deadline._let_go
+    assert not deadline._abandoned_tasks
 
 
 def _after_all(bench: Bench) -> Tool:
@@ -651,7 +657,7 @@ def begun(call_id: str, tool: str, args: str, ok: bool | None = None, said: str 
 
 
 async def test_what_was_done_before_a_crash_is_remembered(bench: Bench) -> None:
-    bench.runner.remember(
+    bench.runner.restore_runs(
         [
             begun("c1", "pay", '{"amount":1}', ok=True, said="Not run in vain: paid 1"),
             begun("c2", "pay", '{"amount":2}'),
@@ -709,7 +715,7 @@ async def test_the_same_read_for_the_sixth_time_does_not_run(bench: Bench) -> No
     assert said[0] == "a"
     assert all(each.startswith("a\n\n[The same call gave the same") for each in said[1:5])
     assert said[5].startswith("look has NOT run: this very call gave the same result 5 times")
-    assert bench.runner.ran == ["look"] * 5
+    assert bench.runner.started_tools == ["look"] * 5
     assert bench.journal.log[-1] == "finished c5 failed"
     assert bench.runner.all_refused
 
@@ -718,7 +724,7 @@ async def test_a_result_that_differs_begins_the_count_anew(bench: Bench) -> None
     for number in range(12):
         bench.annex.words = str(number // 4)
         await bench.run((f"c{number}", "look", "{}"))
-    assert len(bench.runner.ran) == 12
+    assert len(bench.runner.started_tools) == 12
 
 
 async def test_a_tool_that_keeps_failing_is_off_for_the_rest_of_the_turn(bench: Bench) -> None:
@@ -786,7 +792,7 @@ async def test_the_tool_that_reads_on_is_named_where_there_is_one(bench: Bench) 
 async def test_the_results_of_a_turn_share_their_room_but_short_ones_always_fit(
     bench: Bench,
 ) -> None:
-    bench.runner = bench.new_runner(caps=ResultCaps(each=5000, turn=9000))
+    bench.runner = bench.new_runner(caps=ResultCaps(per_result=5000, per_turn=9000))
     said = await bench.run(
         ("c1", "long", '{"size":5000}'),
         ("c2", "long", '{"size":4100}'),
@@ -822,5 +828,5 @@ async def test_what_was_done_is_told_without_what_failed(bench: Bench) -> None:
         PAY_5, ("c2", "broken", "{}"), ("c3", "read", '{"path":"a"}'), ("c4", "pay", "{}")
     )
     await bench.run(("c5", "pay", '{"amount":5}'))
-    assert bench.runner.done == ["pay 5 \N{MULTIPLICATION SIGN}2", "read a"]
-    assert bench.runner.ran == ["pay", "broken", "read", "pay"]
+    assert bench.runner.completed_summary == ["pay 5 \N{MULTIPLICATION SIGN}2", "read a"]
+    assert bench.runner.started_tools == ["pay", "broken", "read", "pay"]

@@ -1,9 +1,9 @@
 import pytest
 
-from agent.model.known_models import Facts, facts
+from agent.model.known_models import ModelFacts, model_facts
 from agent.settings import ANTHROPIC_MODEL, OPENAI_MODEL
 
-UNKNOWN = Facts()
+UNKNOWN = ModelFacts()
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ UNKNOWN = Facts()
 def test_knows_how_much_goes_in_and_comes_out(
     model: str, window: int | None, max_output: int | None
 ) -> None:
-    known = facts(model)
-    assert (known.window, known.max_output) == (window, max_output)
+    known = model_facts(model)
+    assert (known.context_window, known.max_output) == (window, max_output)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_knows_how_much_goes_in_and_comes_out(
     ],
 )
 def test_a_model_is_known_by_all_its_names(name: str, same: str) -> None:
-    assert facts(name) == facts(same) != UNKNOWN
+    assert model_facts(name) == model_facts(same) != UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_model_is_known_by_all_its_names(name: str, same: str) -> None:
     ],
 )
 def test_of_an_unknown_model_nothing_is_known(model: str) -> None:
-    assert facts(model) == UNKNOWN
+    assert model_facts(model) == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_of_an_unknown_model_nothing_is_known(model: str) -> None:
     ],
 )
 def test_a_new_version_is_not_taken_for_its_older_sibling(model: str, older: str) -> None:
-    assert facts(older).window is not None
-    known = facts(model)
-    assert (known.window, known.max_output, known.prefill) == (None, None, False)
+    assert model_facts(older).context_window is not None
+    known = model_facts(model)
+    assert (known.context_window, known.max_output, known.supports_prefill) == (None, None, False)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_new_version_is_not_taken_for_its_older_sibling(model: str, older: str
     ],
 )
 def test_models_that_think_long_are_given_the_time(model: str, seconds: float) -> None:
-    assert facts(model).first_token_floor == seconds
+    assert model_facts(model).min_first_token_seconds == seconds
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_models_that_think_long_are_given_the_time(model: str, seconds: float) -
     ],
 )
 def test_only_older_claude_goes_on_from_a_prefilled_answer(model: str, prefill: bool) -> None:
-    assert facts(model).prefill is prefill
+    assert model_facts(model).supports_prefill is prefill
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_only_older_claude_goes_on_from_a_prefilled_answer(model: str, prefill: 
     ],
 )
 def test_knows_which_models_can_think(model: str, thinks: bool) -> None:
-    assert facts(model).thinks is thinks
+    assert model_facts(model).can_reason is thinks
 
 
 @pytest.mark.parametrize(
@@ -239,10 +239,10 @@ def test_knows_which_models_can_think(model: str, thinks: bool) -> None:
     ],
 )
 def test_knows_which_models_may_promise_without_doing(model: str, announces: bool) -> None:
-    assert facts(model).announces is announces
+    assert model_facts(model).may_only_announce is announces
 
 
 @pytest.mark.parametrize("model", [OPENAI_MODEL, ANTHROPIC_MODEL])
 def test_the_models_that_answer_by_default_are_known(model: str) -> None:
-    assert facts(model).window is not None
-    assert facts(model).max_output is not None
+    assert model_facts(model).context_window is not None
+    assert model_facts(model).max_output is not None

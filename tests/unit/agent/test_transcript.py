@@ -3,14 +3,14 @@
 from agent.answer.accumulate import StepResult
 from agent.attempt import AttemptResult
 from agent.model.contract import ModelRequest
-from agent.providers.demo import Demo
+from agent.providers.demo import DemoProvider
 from agent.providers.registry import Target
 from agent.settings import TargetSettings
 from agent.transcript import Transcript
 from agent.verdict import Complete
 from sessions.records import Message, ToolCall
 
-TARGET = Target(Demo(), "demo", TargetSettings())
+TARGET = Target(DemoProvider(), "demo", TargetSettings())
 CALLED = Message("assistant", "", tool_calls=(ToolCall("c1", "read", '{"path":"a"}'),))
 
 
@@ -20,8 +20,8 @@ async def summarised(_: ModelRequest) -> AttemptResult:
 
 def test_the_summary_stands_in_front() -> None:
     rows = (Message("user", "go on"),)
-    assert Transcript(rows, "").shown == list(rows)
-    first, second = Transcript(rows, "They spoke of ships.").shown
+    assert Transcript(rows, "").messages == list(rows)
+    first, second = Transcript(rows, "They spoke of ships.").messages
     assert first.role == "user"
     assert "They spoke of ships." in first.content
     assert second == rows[0]
@@ -30,16 +30,16 @@ def test_the_summary_stands_in_front() -> None:
 def test_it_knows_its_calls() -> None:
     said = Transcript((Message("user", "one"), Message("assistant", "1"), Message("user", "2")), "")
     said.rows += [CALLED, Message("tool", "text", tool_call_id="c1")]
-    assert said.follows_tools
+    assert said.ends_with_tool_result
     assert said.call_ids == {"c1"}
-    assert not Transcript((), "").follows_tools
+    assert not Transcript((), "").ends_with_tool_result
 
 
 def test_a_short_one_surely_fits() -> None:
     said = Transcript((Message("user", "x" * 400),), "")
-    assert said.surely_fits(None)
-    assert said.surely_fits(8192)
-    assert not said.surely_fits(700)
+    assert said.certainly_fits(None)
+    assert said.certainly_fits(8192)
+    assert not said.certainly_fits(700)
 
 
 async def test_the_oldest_rows_make_room() -> None:
@@ -49,14 +49,14 @@ async def test_the_oldest_rows_make_room() -> None:
         for role in ("user", "assistant")
     ]
     said = Transcript((*rows, Message("user", "and now?")), "")
-    before = sum(len(row.content) for row in said.shown)
+    before = sum(len(row.content) for row in said.messages)
     done = await said.compact(2000, TARGET, summarised)
     assert done is not None
     keep, summary = done
     assert summary == "They spoke of ships."
     assert said.rows == [*rows, Message("user", "and now?")][-keep:]
-    assert sum(len(row.content) for row in said.shown) < before / 2
-    assert said.shown[-1].content == "and now?"
+    assert sum(len(row.content) for row in said.messages) < before / 2
+    assert said.messages[-1].content == "and now?"
 
 
 async def test_nothing_leaves_when_there_is_only_the_request() -> None:
@@ -68,10 +68,10 @@ async def test_nothing_leaves_when_there_is_only_the_request() -> None:
 def test_its_size_is_that_of_the_whole_request() -> None:
     request = ModelRequest("m", "Be kind.", ())
     said = Transcript((Message("user", "hi"),), "")
-    small = said.size_with(request, ())
+    small = said.estimate_with(request, ())
     assert small > 0
-    assert said.size_with(request, (Message("user", "there " * 50),)) > small + 40
+    assert said.estimate_with(request, (Message("user", "there " * 50),)) > small + 40
     said.add([Message("assistant", "many words " * 50)])
-    longer = said.size_with(request, ())
+    longer = said.estimate_with(request, ())
     assert longer > small + 80
-    assert Transcript(said.rows, "a summary").size_with(request, ()) > longer
+    assert Transcript(said.rows, "a summary").estimate_with(request, ()) > longer

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from agent.answer.reasoning_blocks import Thoughts, read_thoughts
-from agent.events import Ending, Notice, ReasoningReplaced, TextDelta, TextReplaced
+from agent.answer.reasoning_blocks import ReasoningBlocks, decode_reasoning
+from agent.events import Notice, ReasoningReplaced, TextDelta, TextReplaced, TurnEnding
 from agent.model.contract import Chunk, ModelRequest, TextChunk
 from agent.model.usage import Usage
 from agent.settings import Timeouts
@@ -42,7 +42,7 @@ async def test_trouble_before_any_text_is_tried_again_and_nothing_runs(
 ) -> None:
     stage = await play(first, ok("done"))
     done = await stage.run()
-    assert (done.ending, done.text, done.tries) == (Ending.ANSWERED, "done", 2)
+    assert (done.ending, done.text, done.attempts) == (TurnEnding.ANSWERED, "done", 2)
     assert stage.shop.effects == []
     assert stage.journal.rows == []
     assert stage.server.requests[0].body == stage.server.requests[1].body
@@ -51,14 +51,14 @@ async def test_trouble_before_any_text_is_tried_again_and_nothing_runs(
 async def test_an_answer_of_nothing_but_blanks_is_no_answer(play: Play) -> None:
     stage = await play('H T"\\n\\n" F stop D', ok("done"))
     done = await stage.run()
-    assert (done.text.strip(), done.tries) == ("done", 2)
+    assert (done.text.strip(), done.attempts) == ("done", 2)
     assert stage.server.requests[0].body == stage.server.requests[1].body
 
 
 async def test_after_two_repeats_the_turn_ends_with_the_cause(play: Play) -> None:
     stage = await play(always("H RST"))
     done = await stage.run()
-    assert (done.ending, done.text, done.message, done.tries) == (Ending.FAILED, "", None, 3)
+    assert (done.ending, done.text, done.message, done.attempts) == (TurnEnding.FAILED, "", None, 3)
     assert (done.cause, done.notice) == ("connection drops on the way to the model", "N7")
     assert done.tell_operator  # nobody gets an answer
     assert stage.journal.verdicts == ["cut", "cut", "cut"]
@@ -79,14 +79,14 @@ async def test_what_would_fail_again_is_not_tried_again(
 ) -> None:
     stage = await play(script)
     done = await stage.run()
-    assert (done.ending, done.tries, done.tell_operator) == (Ending.FAILED, 1, tell)
+    assert (done.ending, done.attempts, done.tell_operator) == (TurnEnding.FAILED, 1, tell)
     assert words in done.cause
 
 
 async def test_a_model_that_declines_is_quoted(play: Play) -> None:
     stage = await play('H T"I will not." F content_filter D')
     done = await stage.run()
-    assert (done.ending, done.notice, done.cause) == (Ending.FAILED, "N9", "I will not.")
+    assert (done.ending, done.notice, done.cause) == (TurnEnding.FAILED, "N9", "I will not.")
     assert done.message == Message(
         "assistant", "I will not.", interrupted="the model declined to answer"
     )
@@ -116,7 +116,7 @@ async def test_what_was_shown_is_kept_when_nothing_follows(
 ) -> None:
     stage = await play(first, *[follow] * 4)
     done = await stage.run()
-    assert (done.ending, done.text, done.tries) == (Ending.FAILED, text, tries)
+    assert (done.ending, done.text, done.attempts) == (TurnEnding.FAILED, text, tries)
     assert stage.shown == text
     assert cause in done.cause
     assert done.message == Message("assistant", text, interrupted=done.cause)
@@ -152,7 +152,7 @@ async def test_a_text_that_broke_off_is_carried_on_to_the_letter(play: Play) -> 
         'H T"The quick brown fox jumps." F stop U(4) D',
     )
     done = await stage.run()
-    assert (done.text, done.tries) == ("The quick brown fox jumps.", 2)
+    assert (done.text, done.attempts) == ("The quick brown fox jumps.", 2)
     assert done.usage == Usage(20, 7)
     assert stage.events == [TextDelta("The quick brown "), TextDelta("fox jumps.")]
     assert stage.sent(2)[:-1] == [
@@ -196,7 +196,7 @@ async def test_a_limit_that_is_more_than_the_model_gives_is_lowered(play: Play) 
     )
     stage.settings = {"max_output_tokens": 9999}
     done = await stage.run()
-    assert (done.text, done.tries) == ("done", 2)
+    assert (done.text, done.attempts) == ("done", 2)
     assert [request.max_tokens for request in stage.server.requests] == [9999, 4096]
 
 
@@ -221,7 +221,7 @@ async def test_thoughts_begin_anew_with_each_request(play: Play) -> None:
     assert kinds == ["ReasoningDelta", "ReasoningReplaced", "ReasoningDelta", "TextDelta"]
     assert ReasoningReplaced() in stage.events
     assert done.message is not None
-    assert read_thoughts(done.message.reasoning, "openai/scripted") == Thoughts(
+    assert decode_reasoning(done.message.reasoning, "openai/scripted") == ReasoningBlocks(
         "openai/scripted", "again"
     )
 
@@ -237,13 +237,13 @@ async def test_a_model_that_thinks_to_no_end_is_asked_to_think_less(play: Play) 
 async def test_a_model_that_thinks_to_no_end_twice_is_given_up(play: Play) -> None:
     stage = await play(always('H R"hm" F length D'))
     done = await stage.run()
-    assert (done.notice, done.tries) == ("N8", 2)
+    assert (done.notice, done.attempts) == ("N8", 2)
 
 
 async def test_after_tools_a_silent_model_is_told_that_an_answer_is_missing(play: Play) -> None:
     stage = await play(calls(READ_A), "H F stop D", "H F stop D", ok("done"))
     done = await stage.run()
-    assert (done.text, done.tries) == ("done", 4)
+    assert (done.text, done.attempts) == ("done", 4)
     assert stage.sent(2) == stage.sent(3)
     assert "empty" in stage.asked(4)
 
@@ -267,14 +267,14 @@ async def test_text_that_repeats_itself_is_taken_back(play: Play) -> None:
 async def test_a_service_that_cannot_stream_is_asked_for_whole_answers(play: Play) -> None:
     stage = await play('S400"Streaming is not supported by this model"', calls(READ_A), ok("done"))
     done = await stage.run()
-    assert (done.text, done.tries) == ("done", 3)
+    assert (done.text, done.attempts) == ("done", 3)
     assert [request.stream for request in stage.server.requests] == [True, False, False]
-    assert not stage.learned().streams(stage.clock.monotonic())
+    assert not stage.learned().should_stream(stage.clock.monotonic())
 
 
 async def test_what_is_known_of_a_service_holds_for_the_next_turn(play: Play) -> None:
     stage = await play(ok("done"))
-    stage.learned().cannot_stream(stage.clock.monotonic())
+    stage.learned().record_no_streaming(stage.clock.monotonic())
     assert (await stage.run()).text == "done"
     assert [request.stream for request in stage.server.requests] == [False]
 
@@ -286,14 +286,14 @@ async def test_an_end_without_a_word_is_asked_after_until_it_is_known(play: Play
     for _ in range(3):
         done = await stage.run()
         assert done.text == "All is well here."
-        tries.append(done.tries)
+        tries.append(done.attempts)
     assert tries == [2, 2, 1]
 
 
 async def test_a_last_word_once_heard_is_waited_for_again(play: Play) -> None:
     bare = 'H T"All is well here." EOF'
     stage = await play(bare, bare, ok("done"), *[bare] * 4)
-    assert [(await stage.run()).tries for _ in range(4)] == [2, 1, 2, 2]
+    assert [(await stage.run()).attempts for _ in range(4)] == [2, 1, 2, 2]
 
 
 # --- news ----------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.errors import OverBudget
-from agent.events import Ending
-from agent.model.usage import ASSUMED_ANSWER, Need, Price
+from agent.errors import BudgetExceeded
+from agent.events import TurnEnding
+from agent.model.usage import ASSUMED_ANSWER_TOKENS, Price, UsageEstimate
 from agent.settings import PriceSettings
 from sessions.records import Message
 from tests.fakes.agent_kit import MemoryJournal
@@ -22,13 +22,15 @@ class Purse(MemoryJournal):
     def __init__(self, passing: int) -> None:
         super().__init__()
         self.passing = passing
-        self.needs: list[Need] = []
+        self.needs: list[UsageEstimate] = []
 
-    async def attempt_started(self, number: int, target: str, need: Callable[[], Need]) -> None:
+    async def attempt_started(
+        self, number: int, target: str, need: Callable[[], UsageEstimate]
+    ) -> None:
         self.needs.append(need())
         if len(self.needs) > self.passing:
             msg = "no money is left"
-            raise OverBudget(msg, seconds=60)
+            raise BudgetExceeded(msg, retry_in_seconds=60)
         await super().attempt_started(number, target, need)
 
 
@@ -61,8 +63,8 @@ async def test_without_a_limit_of_its_own_an_answer_is_supposed_to_have_some_len
     purse = limited(stage, 1)
     await stage.run()
     (need,) = purse.needs
-    assert need.output_tokens == ASSUMED_ANSWER
-    assert need.tokens == need.input_tokens + ASSUMED_ANSWER
+    assert need.output_tokens == ASSUMED_ANSWER_TOKENS
+    assert need.total_tokens == need.input_tokens + ASSUMED_ANSWER_TOKENS
     assert need.cost is None
 
 
@@ -70,8 +72,17 @@ async def test_a_turn_that_may_not_begin_sends_nothing(play: Play) -> None:
     stage = await play(ok("fine"))
     limited(stage, 0)
     done = await stage.run()
-    assert (done.ending, done.cause, done.notice) == (Ending.FAILED, "no money is left", "budget")
-    assert (done.over_budget, done.free_in, done.tries, done.text) == (True, 60, 0, "")
+    assert (done.ending, done.cause, done.notice) == (
+        TurnEnding.FAILED,
+        "no money is left",
+        "budget",
+    )
+    assert (done.over_budget, done.budget_free_in_seconds, done.attempts, done.text) == (
+        True,
+        60,
+        0,
+        "",
+    )
     assert stage.server.requests == []
     assert stage.journal.log == []
 
@@ -80,7 +91,7 @@ async def test_a_turn_that_may_not_go_on_ends_with_what_it_has(play: Play) -> No
     stage = await play(calls(READ_A), ok("never asked for"))
     limited(stage, 1)
     done = await stage.run()
-    assert (done.notice, done.tries, done.tools) == ("N7", 1, ("read a",))
+    assert (done.notice, done.attempts, done.tools_run) == ("N7", 1, ("read a",))
     assert done.over_budget
 
 
@@ -106,7 +117,7 @@ async def test_a_summary_that_may_not_be_written_ends_the_turn(play: Play) -> No
     stage = await play(TOO_LONG, ok("never asked for"))
     limited(stage, 1)
     done = await stage.run(*OLD)
-    assert (done.over_budget, done.tries, len(stage.server.requests)) == (True, 1, 1)
+    assert (done.over_budget, done.attempts, len(stage.server.requests)) == (True, 1, 1)
     assert stage.journal.summaries == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.events import Ending, TextDelta
+from agent.events import TextDelta, TurnEnding
 from agent.tools.contract import Risk, ToolContext
 from agent.tools.define import tool
 from agent.tools.files.writing import write_file, write_file_continue
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.quick
 async def test_a_long_call_that_broke_off_is_asked_for_in_smaller_parts(play: Play) -> None:
     stage = await play(lost_note(3000), calls(("c1", "note", '{"text":"part"}')), ok("done"))
     done = await stage.run()
-    assert (done.text, done.tools) == ("done", ("note",))
+    assert (done.text, done.tools_run) == ("done", ("note",))
     asked = stage.asked(2)
     assert "`note` (cut off after 3,009 bytes received)" in asked
     assert "has not run" in asked
@@ -58,7 +58,11 @@ async def test_a_short_call_that_broke_off_is_told_of_when_it_takes_long(play: P
 async def test_each_loss_asks_for_half_until_the_tool_is_held_back(play: Play) -> None:
     stage = await play(*[lost_note(3000)] * 4, 'H T"I could not note it." F stop D')
     done = await stage.run()
-    assert (done.ending, done.text, done.tries) == (Ending.ANSWERED, "I could not note it.", 5)
+    assert (done.ending, done.text, done.attempts) == (
+        TurnEnding.ANSWERED,
+        "I could not note it.",
+        5,
+    )
     limits = [f"{limit}K tokens" in stage.asked(at) for at, limit in ((2, 8), (3, 4), (4, 2))]
     assert all(limits)
     longest = [stage.offered(at)["note"]["properties"]["text"].get("maxLength") for at in (2, 3, 4)]
@@ -72,7 +76,7 @@ async def test_each_loss_asks_for_half_until_the_tool_is_held_back(play: Play) -
 async def test_a_tool_that_is_lost_once_more_ends_the_turn(play: Play) -> None:
     stage = await play(always(lost_note(3000)))
     done = await stage.run()
-    assert (done.ending, done.tries) == (Ending.FAILED, 5)
+    assert (done.ending, done.attempts) == (TurnEnding.FAILED, 5)
 
 
 async def test_a_call_that_met_the_limit_is_asked_for_in_parts_at_once(play: Play) -> None:
@@ -144,7 +148,7 @@ async def test_what_came_whole_runs_and_only_what_was_lost_is_reported(play: Pla
     )
     stage = await play(first, calls(("c4", "note", '{"text":"x"}')), ok("done"))
     done = await stage.run()
-    assert (done.text, done.tries) == ("done", 3)
+    assert (done.text, done.attempts) == ("done", 3)
     assert stage.shop.effects == ["read a", "pay 5"]
     assert stage.notices == ["N4"]
     roles = [message["role"] for message in stage.sent(2)]
@@ -191,7 +195,7 @@ async def test_every_cut_of_an_answer_with_a_payment_pays_at_most_once(play: Pla
             stage = await play(cut(whole, after, ending), *[ok("done")] * 3)
             done = await stage.run()
             assert stage.shop.effects in ([], ["pay 5"]), (after, ending)
-            assert done.ending is Ending.ANSWERED, (after, ending)
+            assert done.ending is TurnEnding.ANSWERED, (after, ending)
             assert done.text.endswith("done")
 
 
@@ -212,7 +216,7 @@ async def test_the_beginning_of_a_file_is_kept_and_finished(play: Play) -> None:
     stage = await play(go_on)
     stage.more_tools = (write_file, write_file_continue)
     done = await stage.run()
-    assert (done.text, done.drafts) == ("done", ())
+    assert (done.text, done.unfinished_drafts) == ("done", ())
     assert (stage.folder / "a.txt").read_text() == "line one\nline two\nline three"
     assert stage.notices == ["N4", "N13"]
     assert stage.notice("N13") == {"n": 2, "path": "a.txt"}
@@ -223,8 +227,8 @@ async def test_files_that_were_not_finished_are_named_at_the_end(play: Play) -> 
     stage = await play(lost_file("line one\nline two"), "S401")
     stage.more_tools = (write_file, write_file_continue)
     done = await stage.run()
-    (kept,) = await stage.drafts.kept()
-    assert done.drafts == (f"a.txt (17 characters, {kept.id})",)
+    (kept,) = await stage.drafts.list_drafts()
+    assert done.unfinished_drafts == (f"a.txt (17 characters, {kept.id})",)
     assert not (stage.folder / "a.txt").exists()
 
 
@@ -248,8 +252,8 @@ async def test_a_file_that_grew_meanwhile_is_told_of_as_it_is_now(play: Play) ->
     done = await stage.run()
     assert "«line one»" in stage.asked(2)
     assert "«line one and two»" in stage.asked(4)
-    (kept,) = await stage.drafts.kept()
-    assert done.drafts == (f"a.txt (16 characters, {kept.id})",)
+    (kept,) = await stage.drafts.list_drafts()
+    assert done.unfinished_drafts == (f"a.txt (16 characters, {kept.id})",)
 
 
 async def test_drafts_that_cannot_be_read_any_more_do_not_end_the_turn(play: Play) -> None:
@@ -264,7 +268,7 @@ async def test_drafts_that_cannot_be_read_any_more_do_not_end_the_turn(play: Pla
 
     stage.more_tools = (write_file, write_file_continue, spoil)
     done = await stage.run()
-    assert (done.ending, done.text) == (Ending.ANSWERED, "done")
+    assert (done.ending, done.text) == (TurnEnding.ANSWERED, "done")
 
 
 async def test_what_is_repeated_without_end_is_not_kept_as_a_file(play: Play) -> None:
@@ -272,7 +276,7 @@ async def test_what_is_repeated_without_end_is_not_kept_as_a_file(play: Play) ->
     stage = await play(lost_file(block * 200, after="HANG"), ok("done"))
     stage.more_tools = (write_file, write_file_continue)
     assert (await stage.run()).text == "done"
-    assert await stage.drafts.kept() == []
+    assert await stage.drafts.list_drafts() == []
     assert "`write_file`" in stage.asked(2)
 
 
@@ -281,7 +285,7 @@ async def test_what_is_repeated_without_end_is_not_kept_as_a_file(play: Play) ->
 
 async def test_a_text_that_was_visible_is_gone_on_with(play: Play) -> None:
     stage = await play('H T"The quick brown fox jumps." F stop D')
-    stage.task = {"taken_up": True, "partial": "The quick brown "}
+    stage.task = {"resumed": True, "partial_text": "The quick brown "}
     done = await stage.run()
     assert done.text == "The quick brown fox jumps."
     assert stage.events == [TextDelta("fox jumps.")]
@@ -293,7 +297,7 @@ async def test_a_visible_text_belongs_to_the_first_step_only(play: Play) -> None
     stage = await play(
         'H T"The quick brown fox. " C(0,c1,read,{"path":"a"}) F tool_calls D', ok("done")
     )
-    stage.task = {"taken_up": True, "partial": "The quick brown "}
+    stage.task = {"resumed": True, "partial_text": "The quick brown "}
     done = await stage.run()
     assert done.text == "done"
     assert stage.journal.rows[0].content == "The quick brown fox. "
@@ -317,7 +321,7 @@ async def test_what_was_done_before_an_interruption_is_not_done_again(
     stage = await play(calls(("c9", "pay", '{"amount": 5}')), ok("done"))
     ok_ = True if result else None
     run = ToolRun("t", "c1", "pay", "write", '{"amount":5}', 1, ok_ and 2, ok_, result)
-    stage.task = {"taken_up": True, "before": (run,)}
+    stage.task = {"resumed": True, "earlier_runs": (run,)}
     await stage.run(GO, PAID, Message("tool", result or "UNKNOWN", tool_call_id="c1"))
     assert stage.shop.effects == []
     assert stage.journal.rows[-1].content.startswith(answer)
@@ -325,7 +329,7 @@ async def test_what_was_done_before_an_interruption_is_not_done_again(
 
 async def test_what_an_earlier_turn_did_may_be_done_again(play: Play) -> None:
     stage = await play(calls(("c9", "pay", '{"amount": 5}')), ok("done"))
-    stage.task = {"taken_up": True}
+    stage.task = {"resumed": True}
     paid = (PAID, Message("tool", "paid 5", tool_call_id="c1"), Message("assistant", "Paid."))
     await stage.run(GO, *paid, GO)
     assert stage.shop.effects == ["pay 5"]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.events import Ending
+from agent.events import TurnEnding
 from tests.fakes.model_script import Script, calls, ok
 from tests.unit.agent.turn_kit import OLD, READ_A, Play, lost_note
 
@@ -17,7 +17,7 @@ async def test_another_model_takes_over_and_it_is_said_once(play: Play) -> None:
     stage = await play("S401")
     second = await stage.fallback(calls(READ_A), ok("done"))
     done = await stage.run()
-    assert (done.ending, done.text, done.tries) == (Ending.ANSWERED, "done", 3)
+    assert (done.ending, done.text, done.attempts) == (TurnEnding.ANSWERED, "done", 3)
     assert stage.notices == ["N5"]
     assert stage.notice("N5") == {"a": "openai/scripted", "b": "openai/second"}
     assert {request.model for request in second.requests} == {"second"}
@@ -45,14 +45,14 @@ async def test_the_next_model_is_asked_when_the_first_is_of_no_use(
     stage = await play(*scripts)
     await stage.fallback(ok("done"))
     done = await stage.run()
-    assert (done.text, done.tries) == ("done", requests + 1)
+    assert (done.text, done.attempts) == ("done", requests + 1)
     assert stage.notices == ["N5"]
 
 
 async def test_every_model_gets_the_same_patience(play: Play) -> None:
     stage = await play(*["H RST"] * 3)
     await stage.fallback("H RST", "H RST", ok("done"))
-    assert (await stage.run()).tries == 6
+    assert (await stage.run()).attempts == 6
 
 
 async def test_when_nobody_is_left_the_last_cause_counts(play: Play) -> None:
@@ -60,7 +60,7 @@ async def test_when_nobody_is_left_the_last_cause_counts(play: Play) -> None:
     await stage.fallback("S402")
     await stage.fallback("S401")
     done = await stage.run()
-    assert (done.ending, done.tries) == (Ending.FAILED, 5)
+    assert (done.ending, done.attempts) == (TurnEnding.FAILED, 5)
     assert "key" in done.cause
     assert done.tell_operator
     assert stage.notices == ["N5", "N5"]
@@ -96,7 +96,7 @@ async def test_the_next_model_gets_to_know_what_the_one_before_lost(play: Play) 
     stage = await play(*[lost_note(3000)] * 3)
     second = await stage.fallback(ok("done"))
     done = await stage.run()
-    assert (done.text, done.tries) == ("done", 4)
+    assert (done.text, done.attempts) == ("done", 4)
     assert "`note` (cut off after 3,009 bytes" in second.requests[0].last_user_text
     assert "Another model was asked before you" in second.requests[0].last_user_text
     assert "Another model" not in stage.asked(3)
@@ -122,9 +122,9 @@ async def test_a_model_that_is_known_to_hang_is_not_waited_for(play: Play) -> No
     stage = await play(ok("never asked"))
     await stage.fallback(calls(READ_A), ok("done"))
     for _ in range(2):
-        stage.learned().breaker.killed(stage.clock.monotonic())
+        stage.learned().breaker.record_stall(stage.clock.monotonic())
     done = await stage.run()
-    assert (done.text, done.tries) == ("done", 2)
+    assert (done.text, done.attempts) == ("done", 2)
     assert stage.server.requests == []
     assert stage.notices == ["N5"]
 
@@ -139,7 +139,7 @@ async def test_a_turn_stays_with_the_model_that_answers(play: Play) -> None:
 
     await stage.fallback(later)
     for _ in range(2):
-        stage.learned().breaker.killed(stage.clock.monotonic())
+        stage.learned().breaker.record_stall(stage.clock.monotonic())
     assert (await stage.run()).text == "done"
     assert stage.notices == ["N5"]
     assert (await stage.run()).text == "the first is back"
@@ -156,7 +156,7 @@ async def test_two_hangs_close_a_model_for_everybody(play: Play) -> None:
 async def test_an_answer_closes_the_breaker_again(play: Play) -> None:
     stage = await play("H HANG", ok("done"))
     await stage.run()
-    stage.learned().breaker.killed(stage.clock.monotonic())
+    stage.learned().breaker.record_stall(stage.clock.monotonic())
     assert stage.learned().breaker.open_until is None
 
 
@@ -165,14 +165,14 @@ async def test_a_stopped_look_leaves_the_look_to_somebody_else(play: Play) -> No
     await stage.fallback(ok("done"))
     breaker = stage.learned().breaker
     for _ in range(2):
-        breaker.killed(stage.clock.monotonic())
+        breaker.record_stall(stage.clock.monotonic())
     stage.clock.ahead = 120.0
     async with asyncio.TaskGroup() as group:
         task = group.create_task(stage.run())
         async with asyncio.timeout(5):
             await stage.text_shown.wait()
         task.cancel()
-    assert breaker.allows(stage.clock.monotonic())
+    assert breaker.allows_request(stage.clock.monotonic())
 
 
 async def test_a_look_that_is_stopped_before_its_request_is_left_to_somebody_else(
@@ -182,11 +182,11 @@ async def test_a_look_that_is_stopped_before_its_request_is_left_to_somebody_els
     stage.settings = {"context_window": 2000}
     breaker = stage.learned().breaker
     for _ in range(2):
-        breaker.killed(stage.clock.monotonic())
+        breaker.record_stall(stage.clock.monotonic())
     stage.clock.ahead = 120.0
     async with asyncio.TaskGroup() as group:
         task = group.create_task(stage.run(*OLD))
         async with asyncio.timeout(5):
             await stage.server.request(1)
         task.cancel()
-    assert breaker.allows(stage.clock.monotonic())
+    assert breaker.allows_request(stage.clock.monotonic())

@@ -3,13 +3,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.answer.accumulate import Progress
+from agent.answer.accumulate import ProgressKind
 from agent.settings import Timeouts
-from agent.watchdog import Cause, Deadline, Limits, Watchdog, is_local, limits_for
+from agent.watchdog import (
+    Deadline,
+    TimeoutCause,
+    Watchdog,
+    WatchdogLimits,
+    compute_limits,
+    is_local,
+)
 
-LIMITS = Limits(
+LIMITS = WatchdogLimits(
     first_token=10.0,
-    gaps={Progress.TEXT: 6.0, Progress.TOOL: 8.0, Progress.REASONING: 9.0},
+    gaps={ProgressKind.TEXT: 6.0, ProgressKind.TOOL: 8.0, ProgressKind.REASONING: 9.0},
     wire_dead=5.0,
     lifetime=50.0,
     min_rate=0.0,
@@ -20,93 +27,100 @@ LIMITS = Limits(
 # As the scenarios of slow answers have them: five characters a second over two seconds.
 RATED = replace(
     LIMITS,
-    gaps={Progress.TEXT: 0.6, Progress.TOOL: 0.8, Progress.REASONING: 3.0},
+    gaps={ProgressKind.TEXT: 0.6, ProgressKind.TOOL: 0.8, ProgressKind.REASONING: 3.0},
     min_rate=5.0,
 )
 
 
-def started(limits: Limits = LIMITS) -> Watchdog:
+def started(limits: WatchdogLimits = LIMITS) -> Watchdog:
     return Watchdog(limits, 100.0)
 
 
 def test_silence_from_the_start_is_given_the_time_of_the_first_token() -> None:
-    assert started().deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
+    assert started().deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
 
 
 def test_headers_and_empty_pieces_do_not_stretch_the_first_token() -> None:
     dog = started()
-    dog.wire(104.0, ping=False)
-    assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
+    dog.on_bytes(104.0, ping=False)
+    assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
 
 
 @pytest.mark.parametrize(
     ("kind", "deadline"),
     [
-        (Progress.TEXT, Deadline(111.0, Cause.GAP_TEXT)),
-        (Progress.TOOL, Deadline(113.0, Cause.GAP_TOOL)),
-        (Progress.REASONING, Deadline(114.0, Cause.GAP_REASONING)),
+        (ProgressKind.TEXT, Deadline(111.0, TimeoutCause.GAP_TEXT)),
+        (ProgressKind.TOOL, Deadline(113.0, TimeoutCause.GAP_TOOL)),
+        (ProgressKind.REASONING, Deadline(114.0, TimeoutCause.GAP_REASONING)),
     ],
 )
 def test_the_gap_counts_from_the_last_progress_by_its_kind(
-    kind: Progress, deadline: Deadline
+    kind: ProgressKind, deadline: Deadline
 ) -> None:
     dog = started()
-    dog.progress(103.0, Progress.TEXT)
-    dog.progress(105.0, kind)
+    dog.on_progress(103.0, ProgressKind.TEXT)
+    dog.on_progress(105.0, kind)
     assert dog.deadline() == deadline
 
 
 def test_pings_do_not_keep_a_dead_answer_alive() -> None:
     dog = started()
-    dog.progress(101.0, Progress.TEXT)
+    dog.on_progress(101.0, ProgressKind.TEXT)
     for now in (102.0, 104.0, 106.0):
-        dog.wire(now, ping=True)
-    assert dog.deadline() == Deadline(107.0, Cause.GAP_TEXT)
+        dog.on_bytes(now, ping=True)
+    assert dog.deadline() == Deadline(107.0, TimeoutCause.GAP_TEXT)
 
 
 def test_where_pings_came_their_absence_counts() -> None:
     dog = started()
-    assert dog.wire(101.0, ping=True, beat=True)
-    assert dog.deadline() == Deadline(106.0, Cause.WIRE_DEAD)
-    assert not dog.wire(105.5, ping=False)
-    assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
+    assert dog.on_bytes(101.0, ping=True, heartbeat=True)
+    assert dog.deadline() == Deadline(106.0, TimeoutCause.WIRE_DEAD)
+    assert not dog.on_bytes(105.5, ping=False)
+    assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
 
 
 def test_empty_pieces_in_one_go_are_no_regular_signs_of_life() -> None:
     dog = started()
-    assert [dog.wire(100.0 + at, ping=True, beat=True) for at in (0.0, 0.1, 0.2)] == [False] * 3
-    assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
-    assert [dog.wire(101.0 + at, ping=True, beat=True) for at in (0.0, 1.0)] == [True, False]
-    assert dog.deadline() == Deadline(107.0, Cause.WIRE_DEAD)
+    assert [dog.on_bytes(100.0 + at, ping=True, heartbeat=True) for at in (0.0, 0.1, 0.2)] == [
+        False
+    ] * 3
+    assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
+    assert [dog.on_bytes(101.0 + at, ping=True, heartbeat=True) for at in (0.0, 1.0)] == [
+        True,
+        False,
+    ]
+    assert dog.deadline() == Deadline(107.0, TimeoutCause.WIRE_DEAD)
 
 
 def test_events_that_only_tell_of_the_parts_of_an_answer_are_none_until_they_are_regular() -> None:
     """Between the thoughts of a model that are not shown, a service says when each one ended."""
     dog = started()
-    assert [dog.wire(101.0 + at, ping=True) for at in (0.0, 1.0)] == [False, False]
-    assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
-    assert dog.wire(103.0, ping=True)
-    assert dog.deadline() == Deadline(108.0, Cause.WIRE_DEAD)
+    assert [dog.on_bytes(101.0 + at, ping=True) for at in (0.0, 1.0)] == [False, False]
+    assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
+    assert dog.on_bytes(103.0, ping=True)
+    assert dog.deadline() == Deadline(108.0, TimeoutCause.WIRE_DEAD)
 
 
 def test_a_request_has_a_longest_life_whatever_it_says() -> None:
     dog = started()
-    dog.progress(149.0, Progress.TEXT)
-    assert dog.deadline() == Deadline(150.0, Cause.LIFETIME)
+    dog.on_progress(149.0, ProgressKind.TEXT)
+    assert dog.deadline() == Deadline(150.0, TimeoutCause.LIFETIME)
 
 
 def test_after_the_reason_to_stop_the_wire_gets_little_time_to_close() -> None:
     dog = started()
-    dog.progress(101.0, Progress.TEXT)
-    dog.ended(102.0)
-    dog.ended(103.0)
-    assert dog.deadline() == Deadline(104.0, Cause.LINGER)
+    dog.on_progress(101.0, ProgressKind.TEXT)
+    dog.on_finish(102.0)
+    dog.on_finish(103.0)
+    assert dog.deadline() == Deadline(104.0, TimeoutCause.LINGER)
 
 
 Pieces = list[tuple[float, int]]  # when, and how many characters
 
 
-def killed(pieces: Pieces, limits: Limits, kind: Progress = Progress.TEXT) -> Deadline:
+def killed(
+    pieces: Pieces, limits: WatchdogLimits, kind: ProgressKind = ProgressKind.TEXT
+) -> Deadline:
     """Feed pieces that come at times from the sending on, with one timer as an attempt has it."""
     dog = Watchdog(limits, 0.0)
     timer = dog.deadline().when
@@ -116,7 +130,7 @@ def killed(pieces: Pieces, limits: Limits, kind: Progress = Progress.TEXT) -> De
             if deadline.when <= timer:
                 return Deadline(timer, deadline.cause)
             timer = deadline.when
-        if dog.progress(now, kind, size):
+        if dog.on_progress(now, kind, size):
             timer = dog.deadline().when
     return dog.deadline()
 
@@ -141,7 +155,7 @@ def test_an_answer_that_drips_is_given_up_after_one_span(
     rate = 5.0 if interval > 0.2 else 12.0
     limits = replace(RATED, min_rate=rate, min_rate_window=window)
     end = killed(drip(interval, size, 40.0), limits)
-    assert end.cause is Cause.MIN_RATE
+    assert end.cause is TimeoutCause.MIN_RATE
     assert end.when == pytest.approx(interval + window)
 
 
@@ -149,67 +163,67 @@ def test_an_answer_that_begins_to_drip_is_given_up_within_the_span_and_a_third()
     quick = drip(0.05, 10, 6.0)
     slow = [(quick[-1][0] + at, size) for at, size in drip(0.45, 1, 40.0)]
     end = killed(quick + slow, RATED)
-    assert end.cause is Cause.MIN_RATE
+    assert end.cause is TimeoutCause.MIN_RATE
     assert 1.9 <= end.when - quick[-1][0] <= 2.6
 
 
 def test_an_answer_above_the_rate_lives_to_its_end() -> None:
-    assert killed(drip(0.1, 1, 60.0), RATED) == Deadline(50.0, Cause.LIFETIME)
+    assert killed(drip(0.1, 1, 60.0), RATED) == Deadline(50.0, TimeoutCause.LIFETIME)
 
 
 def test_without_a_rate_an_answer_may_drip() -> None:
     end = killed(drip(0.45, 1, 60.0), replace(RATED, min_rate=0.0))
-    assert end == Deadline(50.0, Cause.LIFETIME)
+    assert end == Deadline(50.0, TimeoutCause.LIFETIME)
 
 
 def test_silence_is_judged_by_the_gap_though_the_rate_is_missed_in_it() -> None:
     pieces = drip(0.05, 10, 4.0)
-    end = killed(pieces, RATED, Progress.REASONING)
-    assert end == Deadline(pieces[-1][0] + 3.0, Cause.GAP_REASONING)
+    end = killed(pieces, RATED, ProgressKind.REASONING)
+    assert end == Deadline(pieces[-1][0] + 3.0, TimeoutCause.GAP_REASONING)
 
 
 def test_after_a_long_silence_the_rate_is_taken_anew() -> None:
     before, pause = drip(0.05, 10, 4.0), 2.3
     begun = before[-1][0] + pause
     after = [(begun + at, size) for at, size in drip(0.1, 1, 60.0)]
-    end = killed([*before, *after], RATED, Progress.REASONING)
-    assert end == Deadline(50.0, Cause.LIFETIME)
+    end = killed([*before, *after], RATED, ProgressKind.REASONING)
+    assert end == Deadline(50.0, TimeoutCause.LIFETIME)
     dripping = [(begun + at, 1) for at, _ in drip(0.45, 1, 60.0)]
-    end = killed([*before, *dripping], RATED, Progress.REASONING)
-    assert end.cause is Cause.MIN_RATE
+    end = killed([*before, *dripping], RATED, ProgressKind.REASONING)
+    assert end.cause is TimeoutCause.MIN_RATE
     assert end.when == pytest.approx(begun + 0.45 + 2.0)
 
 
 def test_a_drip_is_not_forgiven_because_the_timer_rang_late() -> None:
     dog = started(RATED)
     for now, size in drip(0.45, 1, 4.0):
-        dog.progress(100.0 + now, Progress.REASONING, size)
-    assert dog.deadline().cause is Cause.MIN_RATE
+        dog.on_progress(100.0 + now, ProgressKind.REASONING, size)
+    assert dog.deadline().cause is TimeoutCause.MIN_RATE
     assert dog.deadline().when == pytest.approx(102.45)
 
 
 def test_before_the_first_sign_and_after_the_end_the_rate_does_not_count() -> None:
     dog = started(RATED)
-    assert dog.deadline() == Deadline(110.0, Cause.FIRST_TOKEN)
-    dog.progress(105.0, Progress.REASONING, 1)
-    dog.progress(106.9, Progress.REASONING, 1)
-    assert dog.deadline() == Deadline(107.0, Cause.MIN_RATE)
-    dog.ended(106.95)
-    assert dog.deadline() == Deadline(108.95, Cause.LINGER)
+    assert dog.deadline() == Deadline(110.0, TimeoutCause.FIRST_TOKEN)
+    dog.on_progress(105.0, ProgressKind.REASONING, 1)
+    dog.on_progress(106.9, ProgressKind.REASONING, 1)
+    assert dog.deadline() == Deadline(107.0, TimeoutCause.MIN_RATE)
+    dog.on_finish(106.95)
+    assert dog.deadline() == Deadline(108.95, TimeoutCause.LINGER)
 
 
 @given(
     st.lists(st.tuples(st.floats(0.01, 2.5), st.integers(0, 40)), max_size=60),
-    st.sampled_from(Progress),
+    st.sampled_from(ProgressKind),
 )
 def test_the_rate_ends_no_answer_that_keeps_it(
-    steps: list[tuple[float, int]], kind: Progress
+    steps: list[tuple[float, int]], kind: ProgressKind
 ) -> None:
     pieces: Pieces = []
     for wait, size in steps:
         pieces.append(((pieces[-1][0] if pieces else 0.0) + wait, size))
     end = killed(pieces, RATED, kind)
-    if end.cause is Cause.MIN_RATE:
+    if end.cause is TimeoutCause.MIN_RATE:
         assert end.when >= pieces[0][0] + 2.0 - 1e-6
         # The pieces that came until then, less those that had left the span.
         span = [size for at, size in pieces if end.when - 2.0 + 1e-6 < at <= end.when]
@@ -221,7 +235,7 @@ def test_no_answer_stays_below_the_rate_for_long(steps: list[tuple[float, int]])
     pieces: Pieces = []
     for wait, size in steps:
         pieces.append(((pieces[-1][0] if pieces else 0.0) + wait, size))
-    end = killed(pieces, replace(RATED, gaps=dict.fromkeys(Progress, 99.0), lifetime=99.0))
+    end = killed(pieces, replace(RATED, gaps=dict.fromkeys(ProgressKind, 99.0), lifetime=99.0))
     begun = pieces[0][0]
     slow_since: float | None = None
     for now, _ in pieces:
@@ -234,11 +248,12 @@ def test_no_answer_stays_below_the_rate_for_long(steps: list[tuple[float, int]])
 
 @given(
     st.lists(
-        st.tuples(st.floats(0.01, 3.0), st.integers(0, 12), st.sampled_from(Progress)), max_size=40
+        st.tuples(st.floats(0.01, 3.0), st.integers(0, 12), st.sampled_from(ProgressKind)),
+        max_size=40,
     )
 )
 def test_a_timer_set_anew_only_when_told_rings_as_one_that_is_always_set(
-    steps: list[tuple[float, int, Progress]],
+    steps: list[tuple[float, int, ProgressKind]],
 ) -> None:
     dog = Watchdog(RATED, 0.0)
     now = 0.0
@@ -251,34 +266,36 @@ def test_a_timer_set_anew_only_when_told_rings_as_one_that_is_always_set(
             return
         if timer <= now:
             timer = deadline.when
-        if dog.progress(now, kind, size):
+        if dog.on_progress(now, kind, size):
             timer = dog.deadline().when
 
 
 def test_the_user_is_told_of_silence_before_the_first_sign_and_inside_an_answer() -> None:
     dog = started()
     assert dog.notice_at() == 104.0
-    assert dog.silence(104.0) == 4.0
-    assert dog.reconnects_in(104.0) == 6.0
-    dog.wire(105.0, ping=False)
-    dog.progress(106.0, Progress.TOOL)
+    assert dog.silent_seconds(104.0) == 4.0
+    assert dog.seconds_until_deadline(104.0) == 6.0
+    dog.on_bytes(105.0, ping=False)
+    dog.on_progress(106.0, ProgressKind.TOOL)
     assert dog.notice_at() == 109.0
-    assert dog.silence(109.5) == 3.5
-    assert dog.reconnects_in(109.5) == 4.5
-    assert dog.reconnects_in(200.0) == 0.0
-    dog.ended(110.0)
+    assert dog.silent_seconds(109.5) == 3.5
+    assert dog.seconds_until_deadline(109.5) == 4.5
+    assert dog.seconds_until_deadline(200.0) == 0.0
+    dog.on_finish(110.0)
     assert dog.notice_at() is None
 
 
 def test_progress_says_when_the_deadline_may_have_come_nearer() -> None:
     dog = started()
-    said = [Progress.TEXT, Progress.TEXT, Progress.TOOL, Progress.TOOL]
-    told = [dog.progress(100.0 + at, kind, 5) for at, kind in enumerate(said)]
+    said = [ProgressKind.TEXT, ProgressKind.TEXT, ProgressKind.TOOL, ProgressKind.TOOL]
+    told = [dog.on_progress(100.0 + at, kind, 5) for at, kind in enumerate(said)]
     assert told == [True, False, True, False]
 
 
-def limits(timeouts: Timeouts, tokens: int = 0, effort: str | None = None, url: str = "") -> Limits:
-    return limits_for(timeouts, input_tokens=tokens, effort=effort, base_url=url or None)
+def limits(
+    timeouts: Timeouts, tokens: int = 0, effort: str | None = None, url: str = ""
+) -> WatchdogLimits:
+    return compute_limits(timeouts, input_tokens=tokens, effort=effort, base_url=url or None)
 
 
 @pytest.mark.parametrize(
@@ -300,11 +317,11 @@ def test_the_first_token_adapts(tokens: int, effort: str | None, url: str, first
 
 def test_gaps_are_longer_on_a_machine_of_one_s_own() -> None:
     assert limits(Timeouts()).gaps == {
-        Progress.TEXT: 90.0,
-        Progress.TOOL: 150.0,
-        Progress.REASONING: 180.0,
+        ProgressKind.TEXT: 90.0,
+        ProgressKind.TOOL: 150.0,
+        ProgressKind.REASONING: 180.0,
     }
-    assert limits(Timeouts(), url="http://localhost/v1").gaps[Progress.TEXT] == 270.0
+    assert limits(Timeouts(), url="http://localhost/v1").gaps[ProgressKind.TEXT] == 270.0
 
 
 @pytest.mark.parametrize(
@@ -318,10 +335,12 @@ def test_gaps_are_longer_on_a_machine_of_one_s_own() -> None:
 def test_a_model_known_to_be_slow_is_given_its_time(
     floor: float, first: float, text: float, reasoning: float
 ) -> None:
-    found = limits_for(Timeouts(), input_tokens=0, effort=None, base_url=None, floor=floor)
+    found = compute_limits(
+        Timeouts(), input_tokens=0, effort=None, base_url=None, min_silence=floor
+    )
     assert found.first_token == first
-    assert found.gaps[Progress.TEXT] == text
-    assert found.gaps[Progress.REASONING] == reasoning
+    assert found.gaps[ProgressKind.TEXT] == text
+    assert found.gaps[ProgressKind.REASONING] == reasoning
 
 
 @pytest.mark.parametrize(
@@ -335,15 +354,15 @@ def test_a_model_known_to_be_slow_is_given_its_time(
     ],
 )
 def test_a_gap_adapts_to_what_was_learned(url: str, learned: float, gap: float) -> None:
-    found = limits_for(
+    found = compute_limits(
         Timeouts(),
         input_tokens=0,
         effort=None,
         base_url=url or None,
-        gaps={Progress.TEXT: learned},
+        learned_gaps={ProgressKind.TEXT: learned},
     )
-    assert found.gaps[Progress.TEXT] == gap
-    assert found.gaps[Progress.TOOL] == (450.0 if url else 150.0)
+    assert found.gaps[ProgressKind.TEXT] == gap
+    assert found.gaps[ProgressKind.TOOL] == (450.0 if url else 150.0)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +380,9 @@ def test_a_gap_adapts_to_what_was_learned(url: str, learned: float, gap: float) 
 def test_the_first_notice_waits_for_a_model_that_is_usually_late(
     timeouts: Timeouts, soft: float | None, notice: float
 ) -> None:
-    found = limits_for(timeouts, input_tokens=0, effort=None, base_url=None, soft=soft)
+    found = compute_limits(
+        timeouts, input_tokens=0, effort=None, base_url=None, learned_first_token=soft
+    )
     assert found.first_notice == notice
     assert found.notice_after == timeouts.notice_after
 
@@ -384,18 +405,18 @@ def test_a_configured_clock_is_taken_as_it_is() -> None:
         min_rate=7,
         min_rate_window=2,
     )
-    found = limits_for(
+    found = compute_limits(
         configured,
         input_tokens=1_000_000,
         effort="xhigh",
         base_url="http://localhost",
-        floor=600.0,
-        soft=50.0,
-        gaps=dict.fromkeys(Progress, 200.0),
+        min_silence=600.0,
+        learned_first_token=50.0,
+        learned_gaps=dict.fromkeys(ProgressKind, 200.0),
     )
-    assert found == Limits(
+    assert found == WatchdogLimits(
         first_token=1,
-        gaps={Progress.TEXT: 0.6, Progress.TOOL: 0.8, Progress.REASONING: 0.7},
+        gaps={ProgressKind.TEXT: 0.6, ProgressKind.TOOL: 0.8, ProgressKind.REASONING: 0.7},
         wire_dead=0.5,
         lifetime=5,
         min_rate=7,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.web.errors import NotFetched
+from agent.web.errors import FetchError
 from agent.web.fetch import Fetcher
-from agent.web.urls import Rules
+from agent.web.urls import FetchRules
 from tests.fakes.certificates import certified
 from tests.fakes.shelf import PNG, Shelf, answer, leads_to
 
@@ -37,7 +37,7 @@ class Names:
 
 
 def fetcher(shelf: Shelf, names: Names | None = None, seconds: float = 5.0) -> Fetcher:
-    rules = Rules(also={("127.0.0.1", shelf.port)})
+    rules = FetchRules(extra_addresses={("127.0.0.1", shelf.port)})
     return Fetcher(rules, resolve=names or Names(pictures=("127.0.0.1",)), seconds=seconds)
 
 
@@ -89,17 +89,17 @@ async def test_another_status_is_told() -> None:
 async def test_loopback_is_never_reached_unless_it_was_named(host: str) -> None:
     """The machine's own name service, and a port that is allowed in general."""
     async with Shelf({"/": answer(PNG)}).open() as shelf:
-        open_port = Rules(ports=(shelf.port,))
+        open_port = FetchRules(ports=(shelf.port,))
         judged = Fetcher(open_port) if host != "pictures" else None
         named = Fetcher(open_port, resolve=Names(pictures=("127.0.0.1", "::1")))
-        with pytest.raises(NotFetched, match=r"not on the public internet|there is no"):
+        with pytest.raises(FetchError, match=r"not on the public internet|there is no"):
             await (judged or named).get(f"http://{host}:{shelf.port}/", MOST)
         assert shelf.met == 0
 
 
 async def test_a_place_that_was_named_opens_no_other_port() -> None:
     async with Shelf({"/": answer(PNG)}).open() as named, Shelf({"/": answer(PNG)}).open() as other:
-        with pytest.raises(NotFetched, match="nothing is fetched from port"):
+        with pytest.raises(FetchError, match="nothing is fetched from port"):
             await fetcher(named).get(f"http://127.0.0.1:{other.port}/", MOST)
         assert other.met == 0
 
@@ -115,7 +115,7 @@ async def test_a_name_is_looked_up_once_and_its_judged_address_is_used() -> None
 
 async def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
     async with Shelf({"/": answer(PNG)}).open() as shelf:
-        rules = Rules(also={("127.0.0.1", shelf.port), ("127.0.0.2", shelf.port)})
+        rules = FetchRules(extra_addresses={("127.0.0.1", shelf.port), ("127.0.0.2", shelf.port)})
         names = Names(pictures=("127.0.0.2", "127.0.0.1"))
         found = await Fetcher(rules, resolve=names).get(f"http://pictures:{shelf.port}/", MOST)
         assert found.content == PNG
@@ -126,9 +126,9 @@ async def test_a_name_that_nobody_knows_or_that_leads_nowhere() -> None:
         names = Names(nowhere=(), gone=("127.0.0.1",))
         place = shelf.port
         for name, why in (("other", "there is no other"), ("nowhere", "not on the public")):
-            with pytest.raises(NotFetched, match=why):
+            with pytest.raises(FetchError, match=why):
                 await fetcher(shelf, names).get(f"http://{name}:{place}/", MOST)
-    with pytest.raises(NotFetched, match="gone cannot be reached"):
+    with pytest.raises(FetchError, match="gone cannot be reached"):
         await fetcher(shelf, names).get(f"http://gone:{place}/", MOST)
 
 
@@ -148,7 +148,7 @@ async def test_redirects_are_followed_three_times() -> None:
     async with Shelf(held | {"/4": answer(PNG)}).open() as shelf:
         found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/1", MOST)
         assert (found.content, found.url) == (PNG, f"http://pictures:{shelf.port}/4")
-        with pytest.raises(NotFetched, match="more than 3 times"):
+        with pytest.raises(FetchError, match="more than 3 times"):
             await fetcher(shelf).get(f"http://pictures:{shelf.port}/0", MOST)
 
 
@@ -167,7 +167,7 @@ async def test_redirects_are_followed_three_times() -> None:
 async def test_a_redirect_leads_nowhere_where_an_address_would_not(location: str, why: str) -> None:
     async with Shelf({"/": leads_to(location)}).open() as shelf:
         names = Names(pictures=("127.0.0.1",), inside=("10.0.0.1",))
-        with pytest.raises(NotFetched, match=why):
+        with pytest.raises(FetchError, match=why):
             await fetcher(shelf, names).get(f"http://pictures:{shelf.port}/", MOST)
         assert shelf.met == 1
 
@@ -179,8 +179,8 @@ async def test_a_name_is_judged_anew_at_each_redirect() -> None:
         async def changing(_: str) -> Sequence[str]:
             return turns.pop(0)
 
-        rules = Rules(also={("127.0.0.1", shelf.port)})
-        with pytest.raises(NotFetched, match="not on the public internet"):
+        rules = FetchRules(extra_addresses={("127.0.0.1", shelf.port)})
+        with pytest.raises(FetchError, match="not on the public internet"):
             await Fetcher(rules, resolve=changing).get(f"http://pictures:{shelf.port}/", MOST)
         assert shelf.met == 1
 
@@ -197,7 +197,7 @@ ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n" + bytes(3_000_000)
 )
 async def test_what_is_too_large_is_not_read_to_its_end(lying: bytes) -> None:
     async with Shelf({"/": lying, "/fits": answer(bytes(1_000))}).open() as shelf:
-        with pytest.raises(NotFetched, match="too large"):
+        with pytest.raises(FetchError, match="too large"):
             await fetcher(shelf).get(f"http://pictures:{shelf.port}/", 1_000)
         found = await fetcher(shelf).get(f"http://pictures:{shelf.port}/fits", 1_000)
         assert len(found.content) == 1_000
@@ -215,13 +215,13 @@ BROKEN = {
 @pytest.mark.parametrize(("lying", "why"), BROKEN.values(), ids=BROKEN)
 async def test_what_is_broken_is_not_taken(lying: bytes, why: str) -> None:
     async with Shelf({"/": lying}).open() as shelf:
-        with pytest.raises(NotFetched, match=why):
+        with pytest.raises(FetchError, match=why):
             await fetcher(shelf).get(f"http://pictures:{shelf.port}/", MOST)
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     async with Shelf({"/": b""}).open() as shelf:
-        with pytest.raises(NotFetched, match=r"within 0\.1 seconds"):
+        with pytest.raises(FetchError, match=r"within 0\.1 seconds"):
             await fetcher(shelf, seconds=0.1).get(f"http://pictures:{shelf.port}/", MOST)
 
 
@@ -230,7 +230,7 @@ async def test_a_name_service_that_says_nothing_is_not_waited_for() -> None:
         await asyncio.Event().wait()
         return ()
 
-    with pytest.raises(NotFetched, match=r"within 0\.1 seconds"):
+    with pytest.raises(FetchError, match=r"within 0\.1 seconds"):
         await Fetcher(resolve=silent, seconds=0.1).get("http://pictures/", MOST)
 
 
@@ -242,7 +242,7 @@ async def test_a_server_must_be_the_one_that_was_asked_for(tmp_path: Path) -> No
     server, client = certified(tmp_path, "pictures.example")
     async with Shelf({"/": answer(PNG)}).open(server) as shelf:
         names = Names(**{"pictures.example": ("127.0.0.1",), "other.example": ("127.0.0.1",)})
-        rules = Rules(also={("127.0.0.1", shelf.port)})
+        rules = FetchRules(extra_addresses={("127.0.0.1", shelf.port)})
         believing = Fetcher(rules, resolve=names, tls=lambda: client)
         found = await believing.get(f"https://pictures.example:{shelf.port}/", MOST)
         assert found.content == PNG
@@ -250,5 +250,5 @@ async def test_a_server_must_be_the_one_that_was_asked_for(tmp_path: Path) -> No
             ("other.example", believing),
             ("pictures.example", Fetcher(rules, resolve=names, tls=ssl.create_default_context)),
         ):
-            with pytest.raises(NotFetched, match="cannot prove"):
+            with pytest.raises(FetchError, match="cannot prove"):
                 await trusting.get(f"https://{name}:{shelf.port}/", MOST)

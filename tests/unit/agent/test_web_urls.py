@@ -4,24 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.web.errors import NotFetched
-from agent.web.urls import LONGEST, Rules, Target, redirected, target
+from agent.web.errors import FetchError
+from agent.web.urls import MAX_URL_LENGTH, FetchRules, FetchTarget, parse_target, resolve_redirect
 
-RULES = Rules()
+RULES = FetchRules()
 
 READ = {
-    "plain": ("http://example.org/a.png", Target("http", "example.org", 80, "/a.png")),
-    "tls": ("https://example.org", Target("https", "example.org", 443, "/")),
-    "capitals": ("HTTPS://EXAMPLE.org/A", Target("https", "example.org", 443, "/A")),
-    "query": ("https://x.org/a?b=c&d=%20", Target("https", "x.org", 443, "/a?b=c&d=%20")),
-    "fragment": ("https://x.org/a#b", Target("https", "x.org", 443, "/a")),
-    "the other port": ("http://x.org:443/", Target("http", "x.org", 443, "/")),
-    "dot": ("http://x.org./", Target("http", "x.org.", 80, "/")),
-    "numbers": ("http://192.0.2.7/", Target("http", "192.0.2.7", 80, "/")),
-    "IPv6": ("http://[2001:DB8::1]/", Target("http", "2001:db8::1", 80, "/")),
-    "umlaut": ("http://bücher.example/ä", Target("http", "xn--bcher-kva.example", 80, "/%C3%A4")),
-    "wide dots": ("http://127\uff0e0.0.1/", Target("http", "127.0.0.1", 80, "/")),
-    "underscore": ("http://a_b.example/", Target("http", "a_b.example", 80, "/")),
+    "plain": ("http://example.org/a.png", FetchTarget("http", "example.org", 80, "/a.png")),
+    "tls": ("https://example.org", FetchTarget("https", "example.org", 443, "/")),
+    "capitals": ("HTTPS://EXAMPLE.org/A", FetchTarget("https", "example.org", 443, "/A")),
+    "query": ("https://x.org/a?b=c&d=%20", FetchTarget("https", "x.org", 443, "/a?b=c&d=%20")),
+    "fragment": ("https://x.org/a#b", FetchTarget("https", "x.org", 443, "/a")),
+    "the other port": ("http://x.org:443/", FetchTarget("http", "x.org", 443, "/")),
+    "dot": ("http://x.org./", FetchTarget("http", "x.org.", 80, "/")),
+    "numbers": ("http://192.0.2.7/", FetchTarget("http", "192.0.2.7", 80, "/")),
+    "IPv6": ("http://[2001:DB8::1]/", FetchTarget("http", "2001:db8::1", 80, "/")),
+    "umlaut": ("http://bücher.example/ä", FetchTarget("http", "xn--bcher-kva.example", 80, "/%C3%A4")),
+    "wide dots": ("http://127\uff0e0.0.1/", FetchTarget("http", "127.0.0.1", 80, "/")),
+    "underscore": ("http://a_b.example/", FetchTarget("http", "a_b.example", 80, "/")),
 }  # fmt: skip
 
 REFUSED = {
@@ -48,20 +48,20 @@ REFUSED = {
     "dots": ("http://../", "not written"),
     "percent": ("http://127.0.0.%31/", "not written"),
     "sign": ("http://a$b/", "not written"),
-    "too long": (f"http://example.org/{'a' * LONGEST}", "not written"),
+    "too long": (f"http://example.org/{'a' * MAX_URL_LENGTH}", "not written"),
     "long label": (f"http://{'a' * 64}.org/", "not written"),
 }
 
 
 @pytest.mark.parametrize(("url", "expected"), READ.values(), ids=READ)
-def test_reads_what_is_asked_for(url: str, expected: Target) -> None:
-    assert target(url, RULES) == expected
+def test_reads_what_is_asked_for(url: str, expected: FetchTarget) -> None:
+    assert parse_target(url, RULES) == expected
 
 
 @pytest.mark.parametrize(("url", "why"), REFUSED.values(), ids=REFUSED)
 def test_refuses_what_is_not_fetched(url: str, why: str) -> None:
-    with pytest.raises(NotFetched, match=why):
-        target(url, RULES)
+    with pytest.raises(FetchError, match=why):
+        parse_target(url, RULES)
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_refuses_what_is_not_fetched(url: str, why: str) -> None:
     ],
 )
 def test_says_whom_it_asks(url: str, authority: str) -> None:
-    read = target(url, RULES)
+    read = parse_target(url, RULES)
     assert read.authority == authority
-    assert target(read.url, RULES) == read
+    assert parse_target(read.url, RULES) == read
 
 
-BEFORE = Target("https", "x.org", 443, "/a/b?c")
+BEFORE = FetchTarget("https", "x.org", 443, "/a/b?c")
 LEADS = {
     "/d": "https://x.org/d",
     "d": "https://x.org/a/d",
@@ -92,33 +92,33 @@ LEADS = {
 
 @pytest.mark.parametrize(("location", "url"), LEADS.items())
 def test_a_redirect_is_read_from_where_it_was_given(location: str, url: str) -> None:
-    assert redirected(BEFORE, location, RULES).url == url
+    assert resolve_redirect(BEFORE, location, RULES).url == url
 
 
 @pytest.mark.parametrize(
     "location", ["file:///etc/passwd", "http://me@y.org/", "//y.org:22/", "http://[", "data:,x"]
 )
 def test_a_redirect_must_hold_like_any_address(location: str) -> None:
-    with pytest.raises(NotFetched):
-        redirected(BEFORE, location, RULES)
+    with pytest.raises(FetchError):
+        resolve_redirect(BEFORE, location, RULES)
 
 
 def test_a_place_of_ones_own_is_that_address_and_that_port_alone() -> None:
-    rules = Rules(also={("10.0.0.5", 8080), ("fd00::5", 80)})
-    assert rules.allow("10.0.0.5", 8080)
-    assert rules.allow("fd00::5", 80)
-    assert not rules.allow("10.0.0.5", 80)
-    assert not rules.allow("10.0.0.6", 8080)
-    assert not rules.allow("8.8.8.8", 8080)
-    assert rules.allow("8.8.8.8", 443)
-    assert not rules.allow("127.0.0.1", 80)
+    rules = FetchRules(extra_addresses={("10.0.0.5", 8080), ("fd00::5", 80)})
+    assert rules.allows("10.0.0.5", 8080)
+    assert rules.allows("fd00::5", 80)
+    assert not rules.allows("10.0.0.5", 80)
+    assert not rules.allows("10.0.0.6", 8080)
+    assert not rules.allows("8.8.8.8", 8080)
+    assert rules.allows("8.8.8.8", 443)
+    assert not rules.allows("127.0.0.1", 80)
 
 
 @given(st.text(max_size=40) | st.from_regex(r"https?://[^/]{0,20}(:[0-9]{1,6})?/?.{0,9}"))
 def test_whatever_is_written_is_read_or_refused(url: str) -> None:
     try:
-        read = target(url, RULES)
-    except NotFetched:
+        read = parse_target(url, RULES)
+    except FetchError:
         return
     assert read.port in RULES.ports
     assert read.url.isascii()

@@ -15,13 +15,13 @@ from agent.events import (
     TurnDone,
 )
 from agent.loop import run_turn
-from agent.model.learned import Experience, Learned
+from agent.model.learned import LearnedTarget, LearnedTargets
 from agent.providers.registry import Target
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.registry import ToolRegistry
 from agent.tools.run import Approve
-from agent.turn import Means, TurnLimits, TurnTask
+from agent.turn import TurnLimits, TurnResources, TurnTask
 from sessions.records import Message
 from tests.fakes.agent_kit import (
     SCALED,
@@ -79,7 +79,7 @@ class Stage:
         self.shop = Workshop()
         self.more_tools: tuple[Tool, ...] = (note,)
         self.journal = MemoryJournal()
-        self.experience = Experience()
+        self.experience = LearnedTargets()
         self.drafts = drafts_in(folder)
         self.clock = Clock()
         self.events: list[AgentEvent] = []
@@ -112,7 +112,7 @@ class Stage:
             self.targets[0] = msgspec.structs.replace(first, settings=settings)
         return self.targets[number]
 
-    def learned(self, number: int = 0) -> Learned:
+    def learned(self, number: int = 0) -> LearnedTarget:
         return learned_of(self.experience, self.target(number))
 
     async def run(self, *history: Message) -> TurnDone:
@@ -128,14 +128,14 @@ class Stage:
         async with asyncio.timeout(10):
             return await run_turn(
                 msgspec.structs.replace(task, **self.task),
-                Means(
+                TurnResources(
                     targets=self.targets,
                     tools=ToolRegistry((*self.shop.tools(), *self.more_tools)),
                     journal=self.journal,
                     clock=self.clock,
                     emit=self._emit,
-                    steers=self._steers,
-                    experience=self.experience,
+                    fetch_steers=self._steers,
+                    learned_targets=self.experience,
                     drafts=self.drafts,
                     approve=self.approve,
                     limits=self.limits,

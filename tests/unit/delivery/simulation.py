@@ -16,11 +16,11 @@ import msgspec
 import sqlalchemy as sa
 
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import Body, write_address, write_body
+from gateway.delivery.view import ItemBody, write_address, write_body
 from platforms.core.contract import Address, Button, Op, Receipt
 from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
-from sessions.records import Item, ItemState
+from sessions.records import ItemState, OutboxItem
 from sessions.store.database import Database
 from sessions.store.schema import outbox
 from sessions.store.store import SessionStore
@@ -133,9 +133,9 @@ class Store(SessionStore):
         with self.world.busy():
             return await super().get_value(shelf, name)
 
-    async def open_items(self) -> tuple[Item, ...]:
+    async def undelivered_items(self) -> tuple[OutboxItem, ...]:
         with self.world.busy():
-            return await super().open_items()
+            return await super().undelivered_items()
 
 
 class Platform(MemoryAdapter):
@@ -193,7 +193,7 @@ async def running(
     delivery = Delivery(store, store.world, **options)
     for adapter in adapters:
         delivery.attach(adapter)
-        delivery.connected(adapter.name, adapter.account)
+        delivery.on_connected(adapter.name, adapter.account)
     await delivery.recover()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(delivery.run())
@@ -213,12 +213,12 @@ def item(
     final: bool = True,
     buttons: tuple[Button, ...] = (),
     urgent: bool = False,
-) -> Item:
+) -> OutboxItem:
     """Something to show; an upload is always the same file."""
-    body = Body(text=text, buttons=buttons, urgent=urgent)
+    body = ItemBody(text=text, buttons=buttons, urgent=urgent)
     if kind == "upload":
         body = msgspec.structs.replace(body, path="/x.png", name="x.png", media_type="image/png")
-    return Item(
+    return OutboxItem(
         id=item_id,
         address=write_address(Address(platform, chat)),
         kind=kind,
@@ -229,10 +229,10 @@ def item(
     )
 
 
-async def put(store: Store, delivery: Delivery, *items: Item) -> None:
+async def put(store: Store, delivery: Delivery, *items: OutboxItem) -> None:
     """Commit items and hand them over, as the gateway does."""
     await store.apply(*map(PutItem, items))
-    delivery.wake(items)
+    delivery.enqueue(items)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -270,7 +270,7 @@ def kinds(platform: Platform) -> list[str]:
 
 async def write(delivery: Delivery, text: str, pause: float = 0.05) -> None:
     """Let an answer grow by ten characters at a time."""
-    answer = delivery.live(item("a_1", final=False))
+    answer = delivery.start_live(item("a_1", final=False))
     for end in range(0, len(text), 10):
         answer.update(text[:end])
         await asyncio.sleep(pause)

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from gateway.delivery.outbox import Delivery
-from gateway.delivery.view import MARK, Fate, read_shown, render
+from gateway.delivery.view import DUPLICATE_MARK, ShownState, read_shown, render_final
 from platforms.core.contract import Live, Repeat
-from sessions.records import Item
+from sessions.records import OutboxItem
 from tests.fakes import memory
 from tests.unit.delivery.simulation import (
     Crash,
@@ -54,8 +54,8 @@ class Conversation:
             await asyncio.sleep(1)
             await self._look()
             assert not await self._life()
-        await asyncio.sleep(memory.DRAFT_LIFE * 2)
-        assert await self.store.open_items() == ()
+        await asyncio.sleep(memory.DRAFT_LIFETIME_SECONDS * 2)
+        assert await self.store.undelivered_items() == ()
         return died
 
     async def _life(self) -> bool:
@@ -73,27 +73,27 @@ class Conversation:
         """Write an answer, commit it, and wait until it is delivered."""
         if not self._begun:
             self._begun = True
-            answer = delivery.live(self._item("", final=False))
+            answer = delivery.start_live(self._item("", final=False))
             for end in range(0, len(self.text), 97):
                 answer.update(self.text[:end])
                 await asyncio.sleep(0.12)
             answer.close()
         if not self._committed:
             await put(self.store, delivery, self._item(self.text))
-        await delivery.settle(1_000_000)
+        await delivery.flush(1_000_000)
 
     async def _look(self) -> None:
         """See what the dead process left in the store."""
         with self.world.busy():
             rows = await self.store.timeline(self._item("").address, 0, 10)
-        finals = [row for row in rows if isinstance(row, Item)]
+        finals = [row for row in rows if isinstance(row, OutboxItem)]
         self._committed = bool(finals)
-        found = [*await self.store.open_items(), *finals]
+        found = [*await self.store.undelivered_items(), *finals]
         self.doubts += any(
-            part.fate is Fate.TRYING for each in found for part in read_shown(each).parts
+            part.fate is ShownState.TRYING for each in found for part in read_shown(each).parts
         )
 
-    def _item(self, text: str, *, final: bool = True) -> Item:
+    def _item(self, text: str, *, final: bool = True) -> OutboxItem:
         return item(self.id, text, chat=self.chat, final=final)
 
     def assert_shown_once(self) -> None:
@@ -104,12 +104,12 @@ class Conversation:
     def assert_marked_when_in_doubt(self) -> None:
         """Every message is there, at most once without a mark; marks only for doubts."""
         screen = self.platform.screen(self.chat)
-        marks = [text for text in screen if text.startswith(MARK)]
-        plain = [text for text in screen if not text.startswith(MARK)]
+        marks = [text for text in screen if text.startswith(DUPLICATE_MARK)]
+        plain = [text for text in screen if not text.startswith(DUPLICATE_MARK)]
         whole = [text for text in plain if text in self._expected()]
         assert len(set(whole)) == len(whole)
         assert len(marks) <= self.doubts
-        unmarked = [text.removeprefix(MARK).strip() for text in screen]
+        unmarked = [text.removeprefix(DUPLICATE_MARK).strip() for text in screen]
         assert set(self._expected()) <= set(unmarked)
         # What else is there is the beginning of a live answer whose message was lost from sight.
         torn = [text for text in plain if text not in self._expected()]
@@ -126,7 +126,7 @@ class Conversation:
         ]
 
     def _expected(self) -> list[str]:
-        return list(render(self.text, self.platform.capabilities))
+        return list(render_final(self.text, self.platform.capabilities))
 
 
 def _platform(world: World, live: Live, repeat: Repeat) -> Platform:
@@ -170,10 +170,10 @@ def test_where_a_repeat_cannot_be_told_it_is_marked_and_only_when_an_op_was_in_d
     simulate(scene)
 
 
-def _faults(dice: random.Random) -> list[memory.Fault]:
+def _faults(dice: random.Random) -> list[memory.DeliveryFault]:
     choices = [
-        memory.cut_before(),
-        memory.cut_after(),
+        memory.connection_lost_before(),
+        memory.connection_lost_after(),
         memory.hanging(),
         memory.hanging(carried_out=True),
         memory.unavailable(),

@@ -56,7 +56,7 @@ async def test_a_long_answer_is_several_messages_with_the_buttons_under_the_last
     long = item("a_1", "One.\n\n" + "two " * 20 + "\n\n" + "three " * 15, buttons=buttons)
     async with running(store, platform) as delivery:
         await put(store, delivery, long)
-        await delivery.settle(10)
+        await delivery.flush(10)
     shown = platform.messages(CHAT)
     assert [message.op for message in shown] == ["a_1.0", "a_1.1"]
     assert [message.buttons for message in shown] == [(), buttons[:1]]
@@ -70,7 +70,7 @@ async def test_an_answer_that_is_ready_at_once_costs_one_op_and_one_commit(
     for live in Live:
         platform = Platform(live.value, clock=world, live=live)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item("a_1", platform=live.value, final=False))
+            answer = delivery.start_live(item("a_1", platform=live.value, final=False))
             answer.update("All of")
             await asyncio.sleep(0.01)
             answer.update("All of it")
@@ -78,7 +78,7 @@ async def test_an_answer_that_is_ready_at_once_costs_one_op_and_one_commit(
             await put(store, delivery, final := item(f"a_{live}", "All", platform=live.value))
             answer.drop()
             before = store.commits
-            await delivery.settle(10)
+            await delivery.flush(10)
             assert store.commits == before + 1, live
             assert kinds(platform) == ["Post"]
             assert final.id in platform.messages(CHAT)[0].op
@@ -101,13 +101,13 @@ def test_an_answer_costs_few_commits(live: Live, repeat: Repeat, commits: int) -
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world, live=live, repeat=repeat)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item("a_1", final=False))
+            answer = delivery.start_live(item("a_1", final=False))
             for number in range(1, 40):
                 answer.update("word " * number)
                 await asyncio.sleep(0.1)
             answer.close()
             await put(store, delivery, item("a_1", "word " * 40))
-            await delivery.settle(10)
+            await delivery.flush(10)
         assert store.commits == commits + 1  # and the turn's own
         assert platform.screen(CHAT) == [("word " * 40).strip()]
 
@@ -127,7 +127,7 @@ async def test_a_question_and_a_file_are_shown_as_what_they_are(world: World, st
             item("u_2", "text " * 300, kind="upload"),
             item("u_3", "", kind="upload"),
         )
-        await delivery.settle(10)
+        await delivery.flush(10)
     shown = [
         (message.file, message.text[:9], message.buttons) for message in platform.messages(CHAT)
     ]
@@ -149,7 +149,7 @@ async def test_a_reply_is_one_only_with_its_first_message(world: World, store: S
         for name in ("memory", "deaf"):
             answer = item(f"a_{name}", "word " * 20, platform=name)
             await put(store, delivery, msgspec.structs.replace(answer, reply_to="77"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert [message.reply_to for message in platform.messages(CHAT)] == ["77", None]
     assert deaf.messages(CHAT)[0].reply_to is None
 
@@ -158,14 +158,14 @@ async def test_a_reply_is_one_only_with_its_first_message(world: World, store: S
 async def test_everything_that_leaves_is_cleaned(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.DRAFT)
     async with running(
-        store, platform, clean=lambda text: text.replace("sk-123", "***")
+        store, platform, redact=lambda text: text.replace("sk-123", "***")
     ) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         answer.update("The key is sk-123.", status="reading sk-123")
         await until(lambda: bool(platform.screen(CHAT)))
         answer.close()
         await put(store, delivery, item("a_1", "The key is sk-123."))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert kinds(platform) == ["Draft", "Post"]
     assert "sk-123" not in str(platform.ops)
     assert platform.screen(CHAT) == ["The key is ***."]
@@ -179,7 +179,7 @@ async def test_a_notice_put_again_changes_its_message(world: World, store: Store
         for text in ("1 waiting", "2 waiting", "2 waiting", "3 waiting"):
             for name in ("memory", "rigid"):
                 await put(store, delivery, item(f"n_{name}", text, kind="notice", platform=name))
-            await delivery.settle(10)
+            await delivery.flush(10)
     assert platform.screen(CHAT) == ["3 waiting"]
     assert kinds(platform) == ["Post", "Edit", "Edit"]
     assert rigid.screen(CHAT) == ["1 waiting", "2 waiting", "3 waiting"]
@@ -193,11 +193,11 @@ async def test_a_notice_that_is_put_again_before_it_was_shown_is_shown_once(
 ) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
-        delivery.disconnected("memory")
+        delivery.on_disconnected("memory")
         await put(store, delivery, item("n_1", "1 waiting", kind="notice"))
         await put(store, delivery, item("n_1", "2 waiting", kind="notice"))
-        delivery.connected("memory")
-        await delivery.settle(10)
+        delivery.on_connected("memory")
+        await delivery.flush(10)
     assert [op.text for op in platform.ops if isinstance(op, Post)] == ["2 waiting"]
 
 
@@ -224,7 +224,7 @@ async def test_what_an_earlier_process_left_is_counted_and_delivered(
         )
         assert await delivery.recover() == 2
     async with running(store, platform) as delivery:
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen(CHAT) == ["Answer", "To a platform that is no more"]
 
 
@@ -234,11 +234,11 @@ async def test_nothing_is_delivered_before_the_platform_is_connected_and_somebod
 ) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
-        delivery.disconnected("memory")
+        delivery.on_disconnected("memory")
         await put(store, delivery, item("a_1", "Answer"))
         await asyncio.sleep(10)
         assert platform.ops == []
-        await delivery.settle(10)  # what cannot be delivered is not waited for
+        await delivery.flush(10)  # what cannot be delivered is not waited for
         assert world.monotonic() == 10
 
 
@@ -251,8 +251,8 @@ async def test_settling_waits_until_what_was_delivered_is_written_down(
         store.slow = 1.0
         await put(store, delivery, item("a_1", "Answer"))
         await until(lambda: bool(platform.screen(CHAT)))
-        await delivery.settle(10)
-    assert await store.open_items() == ()
+        await delivery.flush(10)
+    assert await store.undelivered_items() == ()
 
 
 @simulated
@@ -261,9 +261,9 @@ async def test_settling_ends_when_its_time_is_over(world: World, store: Store) -
     platform.fail(memory.unavailable(), times=1000)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
-        await delivery.settle(12)
+        await delivery.flush(12)
     assert world.monotonic() == 12
-    assert [each.id for each in await store.open_items()] == ["a_1"]
+    assert [each.id for each in await store.undelivered_items()] == ["a_1"]
 
 
 @pytest.mark.parametrize("live", [Live.EDIT, Live.STREAM])
@@ -275,7 +275,7 @@ def test_an_answer_whose_writer_died_and_that_nobody_ends_is_left_as_it_looks_bu
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world, live=live, repeat=repeat, text_limit=200)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item("a_1", final=False))
+            answer = delivery.start_live(item("a_1", final=False))
             for end in range(0, 550, 10):
                 answer.update(("word " * 120)[:end])
                 await asyncio.sleep(0.2)
@@ -285,7 +285,7 @@ def test_an_answer_whose_writer_died_and_that_nobody_ends_is_left_as_it_looks_bu
             await asyncio.sleep(20)
         assert platform.screen(CHAT)[:-1] == seen[:-1]
         assert seen[-1].startswith(platform.screen(CHAT)[-1])
-        assert await store.open_items() == ()
+        assert await store.undelivered_items() == ()
         if live is Live.STREAM:
             assert platform.violations() == []
 
@@ -299,13 +299,13 @@ async def test_an_answer_that_is_taken_up_again_goes_on_in_its_message(
     platform = Platform(clock=world, live=Live.EDIT)
     for text in ("The begin", "The beginning, and more"):
         async with running(store, platform) as delivery:
-            answer = delivery.live(item("a_1", final=False))
+            answer = delivery.start_live(item("a_1", final=False))
             answer.update(text)
             await asyncio.sleep(30)
         assert platform.screen(CHAT) == [text]
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "The beginning and the end"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen(CHAT) == ["The beginning and the end"]
     assert platform.violations() == []
 
@@ -316,12 +316,12 @@ async def test_the_final_form_of_an_answer_whose_writer_died_is_shown_at_once(
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
-        delivery.live(item("a_1", final=False)).update("The begin")
+        delivery.start_live(item("a_1", final=False)).update("The begin")
         await asyncio.sleep(2)
     began = world.monotonic()
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "The beginning, interrupted"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert world.monotonic() - began < 0.1
     assert platform.screen(CHAT) == ["The beginning, interrupted"]
 
@@ -332,14 +332,14 @@ async def test_the_memory_of_idle_chats_is_bounded(world: World, store: Store) -
     async with running(store, platform) as delivery:
         for number in range(300):
             await put(store, delivery, item(f"a_{number}", "text", chat=str(number)))
-        await delivery.settle(10)
+        await delivery.flush(10)
         assert len(delivery._lanes) == 300  # all of them are still within their budgets' memory
         await asyncio.sleep(100)
         await put(store, delivery, item("a_x", "text", chat="1"))
-        await delivery.settle(10)
+        await delivery.flush(10)
         assert len(delivery._lanes) == 256
         await put(store, delivery, item("a_y", "text", chat="1"), item("a_z", "text", chat="2"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen("1") == ["text"] * 3
     assert platform.violations() == []
 
@@ -352,7 +352,7 @@ def test_what_cannot_be_shown_is_logged(caplog: pytest.LogCaptureFixture) -> Non
         async with running(store, platform) as delivery:
             await put(store, delivery, item("a_1"), item("a_2", "Lost", platform="nowhere"))
             await put(store, delivery, item("a_3", "Bad"))
-            await delivery.settle(10)
+            await delivery.flush(10)
 
     scene()
     assert "a_3 cannot be shown in memory@:1001: The platform refused" in caplog.text
@@ -363,7 +363,7 @@ class Writer:
     """Writes an answer, and holds what shows it, as a turn does."""
 
     def __init__(self, delivery: Delivery) -> None:
-        self.live = delivery.live(item("a_1", final=False))
+        self.live = delivery.start_live(item("a_1", final=False))
         self.live.follow(self.text)
 
     def text(self) -> str:
@@ -380,7 +380,7 @@ async def test_whoever_wrote_an_answer_is_freed_with_it_and_not_by_the_collector
         freed = weakref.ref(writer)
         await asyncio.sleep(1)
         await put(store, delivery, item("a_1", "Answer"))
-        await delivery.settle(10)
+        await delivery.flush(10)
         gc.disable()
         try:
             del writer

@@ -3,7 +3,7 @@
 import asyncio
 
 from gateway.delivery.outbox import Delivery, LiveItem
-from gateway.delivery.view import MARK
+from gateway.delivery.view import DUPLICATE_MARK
 from platforms.core.contract import (
     Adapter,
     Ask,
@@ -48,7 +48,7 @@ async def test_a_retry_after_is_waited_out_in_full_also_over_a_restart(
         assert (await row_of(store, "a_1")).not_before > world.now()
     async with running(store, platform) as delivery:
         await put(store, delivery, item("n_1", "Stopped.", kind="notice", urgent=True))
-        await delivery.settle(1000)
+        await delivery.flush(1000)
     assert 300 <= world.monotonic() < 310
     assert sorted(platform.screen(CHAT)) == ["Answer", "Stopped."]
     assert platform.violations() == []
@@ -65,7 +65,7 @@ async def test_no_fraction_of_a_retry_after_is_lost_over_a_restart(
         await put(store, delivery, item("a_1", "Answer"))
         await asyncio.sleep(0.1003)
     async with running(store, platform) as delivery:
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen(CHAT) == ["Answer"]
     assert platform.violations() == []
 
@@ -77,11 +77,11 @@ async def test_a_retry_after_for_a_live_update_holds_over_a_restart_too(
     platform = Platform(clock=world, live=Live.DRAFT)
     platform.fail(memory.rate_limited(300.0), Draft)
     async with running(store, platform) as delivery:
-        delivery.live(item("a_1", final=False)).update("text")
+        delivery.start_live(item("a_1", final=False)).update("text")
         await asyncio.sleep(10)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("n_1", "Restarted.", kind="notice"))
-        await delivery.settle(1000)
+        await delivery.flush(1000)
     assert 300 <= world.monotonic() < 310
     assert platform.violations() == []
 
@@ -110,13 +110,13 @@ async def test_what_waits_goes_out_as_soon_as_the_platform_is_connected_again(
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
         await until(lambda: len(platform.ops) == 12)
-        delivery.disconnected("memory")
+        delivery.on_disconnected("memory")
         await put(store, delivery, item("a_2", "Another"))
         await asyncio.sleep(1)
         assert len(platform.ops) == 12
         began = world.monotonic()
-        delivery.connected("memory")
-        await delivery.settle(10)
+        delivery.on_connected("memory")
+        await delivery.flush(10)
         assert world.monotonic() - began < 0.01
     assert platform.screen(CHAT) == ["Answer", "Another"]
 
@@ -130,7 +130,7 @@ async def test_what_the_platform_refuses_is_dead_and_the_rest_goes_on(
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Bad"), item("a_2", "Good"))
         assert await delivery.wait_sent("a_1") is ItemState.DEAD
-        await delivery.settle(10)
+        await delivery.flush(10)
         row = await row_of(store, "a_1")
         assert (row.state, row.error) == (
             "dead",
@@ -147,16 +147,16 @@ async def test_in_a_chat_that_is_gone_nothing_more_is_tried_until_something_new_
     platform = Platform(clock=world)
     platform.lose_chat(CHAT)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_9", final=False))
+        answer = delivery.start_live(item("a_9", final=False))
         await put(store, delivery, *(item(f"a_{n}", "Answer") for n in range(5)))
-        await delivery.settle(10)
+        await delivery.flush(10)
         answer.update("text")
         await asyncio.sleep(10)
         assert len(platform.ops) == 1
         assert (await row_of(store, "a_4")).state == "dead"
-        platform.find_chat(CHAT)
+        platform.restore_chat(CHAT)
         await put(store, delivery, item("a_10", "Welcome back"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen(CHAT) == ["Welcome back"]
     assert platform.violations() == []
 
@@ -173,7 +173,7 @@ async def test_an_op_that_ends_after_its_chat_was_gone_changes_nothing(
         await until(lambda: bool(platform.ops))
         platform.lose_chat(CHAT)
         await put(store, delivery, item("n_1", "Stopped.", kind="notice", urgent=True))
-        await delivery.settle(1)
+        await delivery.flush(1)
         gate.set()
         await asyncio.sleep(1)
         assert (await row_of(store, "a_1")).state == "dead"
@@ -201,8 +201,8 @@ async def test_without_credentials_an_answer_waits_and_the_gateway_is_told(
         await asyncio.sleep(100)
         assert told == [platform]
         platform.locked = False
-        delivery.connected("memory")
-        await delivery.settle(10)
+        delivery.on_connected("memory")
+        await delivery.flush(10)
     assert platform.screen(CHAT) == ["Answer"]
 
 
@@ -212,11 +212,11 @@ async def test_a_platform_that_never_answers_is_given_up_after_the_deadline_and_
 ) -> None:
     platform = Platform(clock=world)
     platform.fail(memory.hanging(carried_out=True), Post)
-    async with running(store, platform, deadline=7.0) as delivery:
+    async with running(store, platform, deadline_seconds=7.0) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
         await asyncio.sleep(7.1)
         assert (await row_of(store, "a_1")).state == "unknown"
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert 7 < world.monotonic() < 10
     assert platform.screen(CHAT) == ["Answer"]
 
@@ -236,7 +236,7 @@ async def test_a_file_may_take_longer_than_a_message(world: World, store: Store)
         await put(store, delivery, item("u_2", "Another", kind="upload"))
         await asyncio.sleep(599)
         assert kinds(platform) == ["Upload"] * 2
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert kinds(platform) == ["Upload"] * 3
 
 
@@ -248,14 +248,14 @@ async def test_typing_and_drafts_that_hang_do_not_hold_up_the_answer_for_long(
         platform = Platform(live.value, clock=world, live=live)
         platform.fail(memory.hanging(), kind)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item(f"a_{live}", platform=live.value, final=False))
+            answer = delivery.start_live(item(f"a_{live}", platform=live.value, final=False))
             if live is Live.DRAFT:
                 answer.update("text")
             await until(lambda platform=platform: bool(platform.ops))  # type: ignore[misc]
             began = world.monotonic()
             answer.close()
             await put(store, delivery, item(f"a_{live}", "Answer", platform=live.value))
-            await delivery.settle(100)
+            await delivery.flush(100)
             assert world.monotonic() - began < longest
         assert platform.screen(CHAT) == ["Answer"]
 
@@ -268,19 +268,19 @@ async def test_where_a_repeat_cannot_be_told_a_cut_answer_question_or_file_is_ma
     async with running(store, platform) as delivery:
         for number, kind in enumerate(("answer", "ask", "upload", "notice")):
             wanted = {"answer": Post, "ask": Ask, "upload": Upload, "notice": Post}[kind]
-            platform.fail(memory.cut_after(), wanted)
+            platform.fail(memory.connection_lost_after(), wanted)
             await put(store, delivery, item(f"x_{number}", kind, kind=kind))
-            await delivery.settle(100)
+            await delivery.flush(100)
         assert (await row_of(store, "x_3")).state == "dead"
         assert "not known" in (await row_of(store, "x_3")).error
         assert (await row_of(store, "x_0")).state == "sent"
     assert platform.screen(CHAT) == [
         "answer",
-        f"{MARK}\n\nanswer",
+        f"{DUPLICATE_MARK}\n\nanswer",
         "ask",
-        f"{MARK}\n\nask",
+        f"{DUPLICATE_MARK}\n\nask",
         "upload",
-        f"{MARK}\n\nupload",
+        f"{DUPLICATE_MARK}\n\nupload",
         "notice",
     ]
 
@@ -290,13 +290,13 @@ async def test_before_a_marked_copy_is_sent_the_platform_must_have_answered_some
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
-    platform.fail(memory.cut_before(), Post)
+    platform.fail(memory.connection_lost_before(), Post)
     platform.fail(memory.hanging(), Typing, times=5)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
-        await delivery.settle(1000)
+        await delivery.flush(1000)
     assert kinds(platform) == ["Post", *["Typing"] * 6, "Post"]
-    assert platform.screen(CHAT) == [f"{MARK}\n\nAnswer"]
+    assert platform.screen(CHAT) == [f"{DUPLICATE_MARK}\n\nAnswer"]
 
 
 @simulated
@@ -304,20 +304,20 @@ async def test_an_op_stays_in_doubt_while_its_repeat_does_not_get_through(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, repeat=Repeat.LOOKUP)
-    platform.fail(memory.cut_after(), Post)
+    platform.fail(memory.connection_lost_after(), Post)
     platform.fail(memory.unavailable(), Post, times=100)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
         await asyncio.sleep(10)
         assert (await row_of(store, "a_1")).state == "unknown"
-        await delivery.settle(100_000)
+        await delivery.flush(100_000)
     assert platform.screen(CHAT) == ["Answer"]
 
 
 @simulated
 async def test_marked_copies_are_not_sent_for_ever(world: World, store: Store) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
-    platform.fail(memory.cut_before(), Post, times=100)
+    platform.fail(memory.connection_lost_before(), Post, times=100)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
         assert await delivery.wait_sent("a_1") is ItemState.DEAD
@@ -329,17 +329,17 @@ async def test_a_copy_that_is_marked_stays_marked_when_it_changes(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
-    platform.fail(memory.cut_before(), Post)
+    platform.fail(memory.connection_lost_before(), Post)
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
-        await delivery.settle(100)
+        await delivery.flush(100)
         await put(store, delivery, item("a_1", "Better answer"))
-        await delivery.settle(100)
-    assert platform.screen(CHAT) == [f"{MARK}\n\nBetter answer"]
+        await delivery.flush(100)
+    assert platform.screen(CHAT) == [f"{DUPLICATE_MARK}\n\nBetter answer"]
 
 
 async def _begun_and_erased(delivery: Delivery, platform: Platform) -> LiveItem:
-    answer = delivery.live(item("a_1", final=False))
+    answer = delivery.start_live(item("a_1", final=False))
     answer.update("The begin")
     await until(lambda: bool(platform.screen(CHAT)))
     platform.erase(CHAT, platform.messages(CHAT)[0].id)
@@ -355,7 +355,7 @@ async def test_an_answer_whose_message_cannot_be_edited_any_more_is_posted_anew(
         answer = await _begun_and_erased(delivery, platform)
         answer.close()
         await put(store, delivery, item("a_1", "The beginning and the end"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen(CHAT) == ["The beginning and the end"]
 
 
@@ -368,7 +368,7 @@ async def test_a_message_that_somebody_deleted_need_not_be_taken_away(
         answer = await _begun_and_erased(delivery, platform)
         answer.drop()
         await asyncio.sleep(10)
-        assert await store.open_items() == ()
+        assert await store.undelivered_items() == ()
     assert [type(op) for op in platform.ops][-1] is Delete
 
 
@@ -391,7 +391,7 @@ async def test_a_mistake_in_an_adapter_harms_one_item_and_nothing_else(
         await put(store, delivery, item("a_1", "Answer", chat="broken"), item("a_2", "Other"))
         assert await delivery.wait_sent("a_1") is ItemState.DEAD
         assert "ZeroDivisionError" in (await row_of(store, "a_1")).error
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert len(platform.ops) == 4
     assert platform.screen(CHAT) == ["Other"]
 
@@ -402,10 +402,10 @@ async def test_nothing_is_tried_before_it_is_on_record_and_a_locked_database_is_
 ) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK)
     async with running(store, platform) as delivery:
-        delivery.disconnected("memory")
+        delivery.on_disconnected("memory")
         await put(store, delivery, item("a_1", "Answer"))
         store.errors = [StoreUnavailable("locked")] * 5
-        delivery.connected("memory")
+        delivery.on_connected("memory")
         await asyncio.sleep(1)
         assert platform.ops == []
         assert await delivery.wait_sent("a_1") is ItemState.SENT
@@ -418,10 +418,10 @@ async def test_an_item_that_is_not_in_the_store_any_more_harms_no_other(
 ) -> None:
     platform = Platform(clock=world)
     async with running(store, platform) as delivery:
-        delivery.wake([item("a_1", "Nobody put this")])
+        delivery.enqueue([item("a_1", "Nobody put this")])
         await asyncio.sleep(1)
         await put(store, delivery, item("a_2", "Answer"))
-        await delivery.settle(10)
+        await delivery.flush(10)
         assert (await row_of(store, "a_2")).state == "sent"
 
 
@@ -434,6 +434,6 @@ async def test_a_retry_after_that_cannot_be_kept_is_honoured_all_the_same(
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
         store.errors = [StoreUnavailable("full")]
-        await delivery.settle(100)
+        await delivery.flush(100)
     assert platform.screen(CHAT) == ["Answer"]
     assert platform.violations() == []

@@ -45,7 +45,7 @@ async def test_an_edited_answer_grows_at_the_interval_and_ends_as_it_should(
         await write(delivery, text)
         seconds = world.monotonic()
         await put(store, delivery, item("a_1", text))
-        await delivery.settle(10)
+        await delivery.flush(10)
         assert world.monotonic() - seconds < 0.01
     assert platform.screen(CHAT) == [text]
     assert kinds(platform)[0] == "Post"
@@ -59,7 +59,7 @@ async def test_an_edited_answer_grows_at_the_interval_and_ends_as_it_should(
 async def test_the_last_edit_waits_until_the_message_has_rested(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT, live_interval=1.0, rest=1.0)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", ""))
+        answer = delivery.start_live(item("a_1", ""))
         answer.update("It is")
         await until(lambda: bool(platform.screen(CHAT)))
         began = world.monotonic()
@@ -80,7 +80,7 @@ async def test_a_stream_only_grows_and_is_closed(world: World, store: Store) -> 
     async with running(store, platform) as delivery:
         await write(delivery, text, pause=0.2)
         await put(store, delivery, item("a_1", text))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert len(platform.messages(CHAT)) > 2
     assert sum(isinstance(op, Edit) and op.streaming for op in platform.ops) > 3
     assert platform.violations() == []
@@ -92,7 +92,7 @@ async def test_a_draft_is_shown_with_its_status_kept_alive_and_replaced_by_the_a
 ) -> None:
     platform = Platform(clock=world, live=Live.DRAFT)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         answer.update("", status="thinking")
         await asyncio.sleep(1)
         assert platform.screen(CHAT) == ["thinking"]
@@ -104,7 +104,7 @@ async def test_a_draft_is_shown_with_its_status_kept_alive_and_replaced_by_the_a
         assert len(platform.ops) < 10
         answer.close()
         await put(store, delivery, item("a_1", "So **far** so good"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen(CHAT) == ["So **far** so good"]
     assert platform.violations() == []
 
@@ -113,9 +113,9 @@ async def test_a_draft_is_shown_with_its_status_kept_alive_and_replaced_by_the_a
 async def test_a_draft_that_did_not_get_through_is_shown_later(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.DRAFT)
     platform.fail(memory.unavailable(), Draft)
-    platform.fail(memory.cut_before(), Draft)
+    platform.fail(memory.connection_lost_before(), Draft)
     async with running(store, platform) as delivery:
-        delivery.live(item("a_1", final=False)).update("So far")
+        delivery.start_live(item("a_1", final=False)).update("So far")
         await asyncio.sleep(5)
         assert platform.screen(CHAT) == ["So far"]
 
@@ -126,7 +126,7 @@ def test_what_is_dropped_vanishes(live: Live) -> None:
     async def scene(world: World, store: Store) -> None:
         platform = Platform(clock=world, live=live)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item("a_1", final=False))
+            answer = delivery.start_live(item("a_1", final=False))
             answer.update("Never mind", status="working")
             await asyncio.sleep(3)
             assert bool(platform.screen(CHAT)) is (live is not Live.NONE)
@@ -134,7 +134,7 @@ def test_what_is_dropped_vanishes(live: Live) -> None:
             answer.update("Too late")
             await asyncio.sleep(10)
             assert platform.screen(CHAT) == []
-            assert await store.open_items() == ()
+            assert await store.undelivered_items() == ()
         assert platform.violations() == []
 
     scene()
@@ -146,7 +146,7 @@ async def test_what_is_dropped_where_nothing_can_be_deleted_says_nothing_any_mor
 ) -> None:
     platform = Platform(clock=world, live=Live.STREAM, delete=False)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         answer.update("Never mind")
         await asyncio.sleep(3)
         answer.drop()
@@ -159,7 +159,7 @@ async def test_what_is_dropped_where_nothing_can_be_deleted_says_nothing_any_mor
 async def test_typing_is_shown_until_there_is_something_to_read(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT, typing_interval=5.0)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         await asyncio.sleep(12)
         assert kinds(platform) == ["Typing"] * 3
         assert platform.typing(CHAT)
@@ -168,7 +168,7 @@ async def test_typing_is_shown_until_there_is_something_to_read(world: World, st
         assert kinds(platform) == ["Typing"] * 3 + ["Post"]
         answer.close()
         await put(store, delivery, item("a_1", "Text"))
-        await delivery.settle(10)
+        await delivery.flush(10)
         await asyncio.sleep(30)
     assert kinds(platform)[3:] == ["Post", "Edit"]
 
@@ -188,7 +188,7 @@ async def test_a_status_apart_from_the_messages_is_told_when_its_words_change(
 ) -> None:
     platform = _apart(world)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         for text, status in (("", "slow"), ("", "slow"), ("", "slower"), ("Te", ""), ("Text", "")):
             answer.update(text, status)
             await asyncio.sleep(3)
@@ -196,7 +196,7 @@ async def test_a_status_apart_from_the_messages_is_told_when_its_words_change(
         assert platform.screen(CHAT) == ["Text"]
         answer.close()
         await put(store, delivery, item("a_1", "Text"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert kinds(platform) == ["Typing"] * 3 + ["Post", "Edit", "Edit"]
     assert platform.violations() == []
 
@@ -208,7 +208,7 @@ async def test_a_status_is_taken_away_once_before_the_answer_is_whole(
     platform = _apart(world)
     async with running(store, platform) as delivery:
         for number, text in enumerate(("Text", "")):
-            answer = delivery.live(item(f"a_{number}", final=False))
+            answer = delivery.start_live(item(f"a_{number}", final=False))
             answer.update("", "slow")
             await asyncio.sleep(3)
             answer.update("", "never told: it comes too late")
@@ -217,7 +217,7 @@ async def test_a_status_is_taken_away_once_before_the_answer_is_whole(
                 await put(store, delivery, item(f"a_{number}", text))
             else:
                 answer.drop()
-            await delivery.settle(10)
+            await delivery.flush(10)
             await asyncio.sleep(3)
     assert _statuses(platform) == ["slow", ""] * 2
     assert kinds(platform) == ["Typing", "Typing", "Post", "Typing", "Typing"]
@@ -227,17 +227,17 @@ async def test_a_status_is_taken_away_once_before_the_answer_is_whole(
 async def test_a_status_that_cannot_be_taken_away_holds_up_no_answer(
     world: World, store: Store
 ) -> None:
-    for fault in (memory.rejected(), memory.hanging(), memory.cut_before()):
+    for fault in (memory.rejected(), memory.hanging(), memory.connection_lost_before()):
         platform = _apart(world)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item(name := f"a_{world.monotonic()}", final=False))
+            answer = delivery.start_live(item(name := f"a_{world.monotonic()}", final=False))
             answer.update("", "slow")
             await asyncio.sleep(3)
             platform.fail(fault, Typing, times=9)
             answer.close()
             await put(store, delivery, item(name, "Text"))
             began = world.monotonic()
-            await delivery.settle(100)
+            await delivery.flush(100)
             assert world.monotonic() - began < 4
         assert platform.screen(CHAT) == ["Text"]
         assert _statuses(platform) == ["slow", ""]
@@ -248,9 +248,11 @@ async def test_a_status_leaves_out_secrets_and_platforms_that_show_none(
     world: World, store: Store
 ) -> None:
     seen, blind = _apart(world), Platform("blind", clock=world, live=Live.STREAM)
-    async with running(store, seen, blind, clean=lambda text: text.replace("key", "***")) as home:
+    async with running(store, seen, blind, redact=lambda text: text.replace("key", "***")) as home:
         for platform in (seen, blind):
-            answer = home.live(item(f"{platform.name}_1", platform=platform.name, final=False))
+            answer = home.start_live(
+                item(f"{platform.name}_1", platform=platform.name, final=False)
+            )
             answer.update("", "the key")
         await asyncio.sleep(3)
     assert _statuses(seen) == ["the ***"]
@@ -282,14 +284,14 @@ async def test_tasks_are_shown_before_the_first_word_and_change_without_one(
     world: World, store: Store
 ) -> None:
     platform = _with_cards(world)
-    async with running(store, platform, clean=lambda text: text.replace("key", "***")) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+    async with running(store, platform, redact=lambda text: text.replace("key", "***")) as delivery:
+        answer = delivery.start_live(item("a_1", final=False))
         for text, tasks in (("", (READING,)), ("", (READ,)), ("So", (READ, WRITING))):
             answer.follow(lambda text=text: text, "", tasks)  # type: ignore[misc]
             await asyncio.sleep(3)
         answer.close()
         await put(store, delivery, item("a_1", "So be it"))
-        await delivery.settle(10)
+        await delivery.flush(10)
         assert platform.screen(CHAT) == ["So be it"]
         assert not platform.typing(CHAT)
     assert kinds(platform) == ["Post", "Edit", "Edit", "Edit", "Typing"]
@@ -305,14 +307,14 @@ async def test_a_task_stays_in_the_message_that_was_being_written_when_it_began(
     platform = _with_cards(world, text_limit=200)
     first, both = "word " * 30, "word " * 60
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         for text, tasks in ((first, (READING,)), (both, (READ,)), (both, (READ, WRITING))):
             answer.follow(lambda text=text: text, "", tasks)  # type: ignore[misc]
             await asyncio.sleep(5)
         assert [message.tasks for message in platform.messages(CHAT)] == [(READ,), (WRITING,)]
         answer.close()
         await put(store, delivery, item("a_1", both))
-        await delivery.settle(10)
+        await delivery.flush(10)
         assert [message.tasks for message in platform.messages(CHAT)] == [(READ,), (WRITING,)]
     assert platform.violations() == []
 
@@ -323,13 +325,13 @@ async def test_a_task_too_quick_to_be_shown_while_it_ran_is_shown_in_the_end(
 ) -> None:
     platform = _with_cards(world)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         answer.follow(lambda: "", "", (READ,))
         await asyncio.sleep(3)
         answer.follow(lambda: "So", "", (READ, WRITING))
         answer.close()
         await put(store, delivery, item("a_1", "So"))
-        await delivery.settle(10)
+        await delivery.flush(10)
         (message,) = platform.messages(CHAT)
         assert message.tasks == (READ, WRITING)
     assert platform.violations() == []
@@ -341,7 +343,7 @@ async def test_what_is_shown_without_a_word_is_known_after_a_crash_and_taken_awa
 ) -> None:
     platform = _with_cards(world, repeat=Repeat.LOOKUP)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         answer.follow(lambda: "", "", (READING,))
         await asyncio.sleep(3)
         assert len(platform.messages(CHAT)) == 1
@@ -357,7 +359,7 @@ async def test_where_tasks_have_no_form_of_their_own_nothing_is_said_of_them(
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         answer.follow(lambda: "", "", (READING,))
         await asyncio.sleep(3)
         answer.follow(lambda: "So", "", (READ,))
@@ -373,7 +375,7 @@ async def test_that_nothing_is_written_any_more_is_said_once_where_it_must_be(
     platform = _with_cards(world, typing_interval=60.0)
     async with running(store, platform) as delivery:
         for text in ("So", ""):
-            answer = delivery.live(item(name := f"a_{text}", final=False))
+            answer = delivery.start_live(item(name := f"a_{text}", final=False))
             await asyncio.sleep(3)
             assert platform.typing(CHAT)
             answer.close()
@@ -381,11 +383,11 @@ async def test_that_nothing_is_written_any_more_is_said_once_where_it_must_be(
                 await put(store, delivery, item(name, text))
             else:
                 answer.drop()
-            await delivery.settle(10)
+            await delivery.flush(10)
             await asyncio.sleep(3)
             assert not platform.typing(CHAT)
         await put(store, delivery, item("b_1", "what was never seen to be written"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert [op.over for op in platform.ops if isinstance(op, Typing)] == [False, True] * 2
     assert platform.violations() == []
 
@@ -394,15 +396,15 @@ async def test_that_nothing_is_written_any_more_is_said_once_where_it_must_be(
 async def test_an_end_of_typing_that_cannot_be_said_holds_up_nothing(
     world: World, store: Store
 ) -> None:
-    for fault in (memory.rejected(), memory.hanging(), memory.cut_before()):
+    for fault in (memory.rejected(), memory.hanging(), memory.connection_lost_before()):
         platform = _with_cards(world)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item(name := f"a_{world.monotonic()}", final=False))
+            answer = delivery.start_live(item(name := f"a_{world.monotonic()}", final=False))
             await asyncio.sleep(3)
             platform.fail(fault, Typing, times=9)
             answer.close()
             await put(store, delivery, item(name, "Text"))
-            await delivery.settle(100)
+            await delivery.flush(100)
             assert (await row_of(store, name)).state == "sent"
         assert platform.screen(CHAT) == ["Text"]
         assert [op.over for op in platform.ops if isinstance(op, Typing)] == [False, True]
@@ -416,13 +418,13 @@ async def test_a_live_update_that_the_platform_refuses_is_the_last_one(
         platform = Platform(live.value, clock=world, live=live)
         platform.fail(memory.rejected(), Edit if live is Live.EDIT else Draft)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item(f"a_{live}", platform=live.value, final=False))
+            answer = delivery.start_live(item(f"a_{live}", platform=live.value, final=False))
             for number in range(1, 100):
                 answer.update("word " * number)
                 await asyncio.sleep(0.1)
             await put(store, delivery, item(f"a_{live}", "All of it", platform=live.value))
-            delivery.wake([item(f"a_{live}", "All of it", platform=live.value)])
-            await delivery.settle(10)
+            delivery.enqueue([item(f"a_{live}", "All of it", platform=live.value)])
+            await delivery.flush(10)
         assert platform.screen(CHAT) == ["All of it"]
         assert len(platform.ops) == 3 if live is Live.EDIT else 2
 
@@ -431,7 +433,7 @@ async def test_a_live_update_that_the_platform_refuses_is_the_last_one(
 async def test_two_answers_in_one_chat_grow_side_by_side(world: World, store: Store) -> None:
     platform = Platform(clock=world, live=Live.EDIT)
     async with running(store, platform) as delivery:
-        answers = [delivery.live(item(f"a_{number}", final=False)) for number in range(2)]
+        answers = [delivery.start_live(item(f"a_{number}", final=False)) for number in range(2)]
         for number in range(1, 60):
             for answer in answers:
                 answer.update("word " * number)
@@ -439,7 +441,7 @@ async def test_two_answers_in_one_chat_grow_side_by_side(world: World, store: St
         for number, answer in enumerate(answers):
             answer.close()
             await put(store, delivery, item(f"a_{number}", f"Answer {number}"))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen(CHAT) == ["Answer 0", "Answer 1"]
     updates = [op.message for op in platform.ops if isinstance(op, Edit)]
     assert abs(updates.count("1") - updates.count("2")) <= 1

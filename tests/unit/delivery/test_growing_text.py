@@ -26,7 +26,7 @@ async def test_a_growing_text_is_read_only_when_it_can_be_shown(world: World, st
         return "".join(tokens)
 
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         for number in range(300):
             tokens.append(f"{number} ")
             answer.follow(text)
@@ -34,7 +34,7 @@ async def test_a_growing_text_is_read_only_when_it_can_be_shown(world: World, st
         assert 3 <= len(reads) <= 12  # three seconds
         answer.close()
         await put(store, delivery, item("a_1", text()))
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert platform.screen(CHAT) == [" ".join(map(str, range(300)))]
 
 
@@ -45,7 +45,7 @@ async def test_what_is_shown_is_the_newest_text_not_that_of_the_last_call(
     platform = Platform(clock=world, live=Live.EDIT, live_interval=1.0)
     tokens = ["one "]
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         answer.follow(lambda: "".join(tokens))
         tokens.append("two")
         await asyncio.sleep(0.5)

@@ -33,7 +33,7 @@ async def test_an_urgent_notice_waits_neither_for_others_nor_for_an_op_that_hang
         assert await delivery.wait_sent("n_1") is ItemState.SENT
         assert world.monotonic() - began < 0.01
         assert platform.screen(CHAT) == ["Stopped."]
-        await delivery.settle(100)
+        await delivery.flush(100)
     assert platform.screen(CHAT) == ["Stopped.", "Answer 0", "Answer 1", "Answer 2"]
     assert platform.violations() == []
 
@@ -44,7 +44,7 @@ async def test_an_urgent_notice_has_room_although_the_budget_is_used_up(
 ) -> None:
     platform = Platform(clock=world, live=Live.EDIT, live_interval=0.01, burst=5, per_second=0.2)
     async with running(store, platform) as delivery:
-        answer = delivery.live(item("a_1", final=False))
+        answer = delivery.start_live(item("a_1", final=False))
         for number in range(1, 300):
             answer.update("word " * number)
             await asyncio.sleep(0.01)
@@ -55,7 +55,7 @@ async def test_an_urgent_notice_has_room_although_the_budget_is_used_up(
         await delivery.wait_sent("n_1")
         assert world.monotonic() - began < 0.01
         answer.drop()
-        await delivery.settle(1000)
+        await delivery.flush(1000)
         await asyncio.sleep(100)
     assert platform.violations() == []
 
@@ -66,7 +66,7 @@ async def test_urgent_and_other_ops_share_one_budget(world: World, store: Store)
     async with running(store, platform) as delivery:
         urgent = item("n_1", "Stopped.", kind="notice", urgent=True)
         await put(store, delivery, item("a_1", "Answer"), urgent)
-        await delivery.settle(10)
+        await delivery.flush(10)
     assert len(platform.screen(CHAT)) == 2
     assert platform.violations() == []
 
@@ -79,7 +79,7 @@ async def test_after_a_429_a_chat_is_updated_less_often(world: World, store: Sto
         if name == "limited":
             platform.fail(memory.rate_limited(1.0), Edit)
         async with running(store, platform) as delivery:
-            answer = delivery.live(item(f"a_{name}", platform=name, final=False))
+            answer = delivery.start_live(item(f"a_{name}", platform=name, final=False))
             for number in range(1, 300):
                 answer.update("word " * number)
                 await asyncio.sleep(0.2)
@@ -96,7 +96,7 @@ async def test_a_final_answer_that_must_wait_holds_back_what_came_after_it(
     async with running(store, platform) as delivery:
         await put(store, delivery, item("a_1", "First"))
         await asyncio.sleep(0.1)
-        later = delivery.live(item("a_3", final=False))
+        later = delivery.start_live(item("a_3", final=False))
         later.update("Third, being written")
         await put(store, delivery, item("a_2", "Second"))
         await until(lambda: len(platform.screen(CHAT)) == 3)
@@ -117,7 +117,7 @@ async def test_twenty_chats_stream_at_once_within_their_budgets_and_all_answers_
 
     async def talk(delivery: Delivery, platform: Platform, chat: str) -> None:
         name, text = f"a_{platform.name}_{chat}", f"Chat {chat}: " + "word " * 300
-        answer = delivery.live(item(name, chat=chat, platform=platform.name, final=False))
+        answer = delivery.start_live(item(name, chat=chat, platform=platform.name, final=False))
         for end in range(0, len(text), 40):
             answer.update(text[:end])
             await asyncio.sleep(0.3)
@@ -130,7 +130,7 @@ async def test_twenty_chats_stream_at_once_within_their_budgets_and_all_answers_
                 for number in range(5):
                     group.create_task(talk(delivery, platform, str(number)))
         written = world.monotonic()
-        await delivery.settle(100)
+        await delivery.flush(100)
         assert world.monotonic() - written < 10
     for platform in platforms:
         for number in range(5):

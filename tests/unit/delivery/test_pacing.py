@@ -2,10 +2,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.delivery.pacing import Account, Pace, Weight
+from gateway.delivery.pacing import AccountBudget, OpPriority, Pace
 
 budgets = st.tuples(st.integers(1, 30), st.floats(0.1, 50.0))
-waits = st.lists(st.tuples(st.sampled_from(Weight), st.floats(0.0, 3.0)), min_size=1, max_size=80)
+waits = st.lists(
+    st.tuples(st.sampled_from(OpPriority), st.floats(0.0, 3.0)), min_size=1, max_size=80
+)
 
 
 def _assert_within(moments: list[float], burst: int, per_second: float) -> None:
@@ -18,7 +20,7 @@ def _assert_within(moments: list[float], burst: int, per_second: float) -> None:
 @given(budgets, waits)
 @settings(max_examples=200, deadline=None)
 def test_the_budget_is_never_exceeded_whatever_is_asked_for(
-    budget: tuple[int, float], asked: list[tuple[Weight, float]]
+    budget: tuple[int, float], asked: list[tuple[OpPriority, float]]
 ) -> None:
     burst, per_second = budget
     pace = Pace(burst, per_second, 0.0)
@@ -41,45 +43,45 @@ def test_a_final_op_gets_through_soon_while_live_updates_take_all_they_can(
     pace = Pace(burst, per_second, 0.0)
     now = 0.0
     for _ in range(200):
-        now = pace.ready_at(Weight.COSMETIC, now)
+        now = pace.ready_at(OpPriority.COSMETIC, now)
         if now > arrives:
             break
-        if pace.ready_at(Weight.COSMETIC, now) <= now:
+        if pace.ready_at(OpPriority.COSMETIC, now) <= now:
             pace.take(now)
-    at = pace.ready_at(Weight.FINAL, arrives)
+    at = pace.ready_at(OpPriority.FINAL, arrives)
     assert at - arrives <= 1.0 / per_second + 1e-6
 
 
 def test_live_updates_leave_room_for_a_final_and_a_final_leaves_room_for_an_urgent_op() -> None:
     pace = Pace(5, 0.001, 0.0)
     counts = {}
-    for weight in (Weight.COSMETIC, Weight.FINAL, Weight.URGENT):
+    for weight in (OpPriority.COSMETIC, OpPriority.FINAL, OpPriority.URGENT):
         counts[weight] = 0
         while pace.ready_at(weight, 0.0) == 0.0:
             pace.take(0.0)
             counts[weight] += 1
-    assert counts == {Weight.COSMETIC: 3, Weight.FINAL: 1, Weight.URGENT: 1}
+    assert counts == {OpPriority.COSMETIC: 3, OpPriority.FINAL: 1, OpPriority.URGENT: 1}
 
 
 def test_a_retry_after_is_waited_out_in_full_by_everything() -> None:
     pace = Pace(20, 1.0, 0.0)
-    pace.limited(10.0, 137.0)
-    for weight in Weight:
+    pace.on_rate_limited(10.0, 137.0)
+    for weight in OpPriority:
         assert pace.ready_at(weight, 20.0) == 147.0
-    assert pace.ready_at(Weight.FINAL, 147.0) == 147.0
+    assert pace.ready_at(OpPriority.FINAL, 147.0) == 147.0
 
 
 def test_a_shorter_retry_after_does_not_shorten_a_longer_one() -> None:
     pace = Pace(20, 1.0, 0.0)
-    pace.limited(0.0, 100.0)
-    pace.limited(1.0, 5.0)
+    pace.on_rate_limited(0.0, 100.0)
+    pace.on_rate_limited(1.0, 5.0)
     assert pace.blocked_until == 100.0
 
 
 @given(st.integers(1, 30), st.integers(1, 40), waits)
 @settings(max_examples=200, deadline=None)
 def test_a_minute_never_holds_more_ops_than_it_may(
-    burst: int, per_minute: int, asked: list[tuple[Weight, float]]
+    burst: int, per_minute: int, asked: list[tuple[OpPriority, float]]
 ) -> None:
     pace = Pace(burst, 1.0, 0.0, per_minute=per_minute)
     now, moments = 0.0, []
@@ -97,19 +99,19 @@ def test_live_updates_leave_room_in_a_minute_and_use_the_rest_of_it() -> None:
     pace = Pace(5, 20 / 60, 0.0, per_minute=20)
     now, moments = 0.0, []
     while now < 180.0:
-        if (at := pace.ready_at(Weight.COSMETIC, now)) > now:
+        if (at := pace.ready_at(OpPriority.COSMETIC, now)) > now:
             now = at
             continue
         pace.take(now)
         moments.append(now)
     assert len(moments) >= 3 * 17
-    assert pace.ready_at(Weight.FINAL, now) == now
+    assert pace.ready_at(OpPriority.FINAL, now) == now
 
 
 # --- all chats together ---------------------------------------------------------------------------
 
 
-def _chats(number: int, account: Account) -> list[Pace]:
+def _chats(number: int, account: AccountBudget) -> list[Pace]:
     return [Pace(1000, 1000.0, 0.0, account=account) for _ in range(number)]
 
 
@@ -117,15 +119,15 @@ def _chats(number: int, account: Account) -> list[Pace]:
     st.integers(1, 10),
     st.floats(1.0, 40.0),
     st.lists(
-        st.tuples(st.integers(0, 5), st.sampled_from(Weight), st.floats(0.0, 0.5)), max_size=120
+        st.tuples(st.integers(0, 5), st.sampled_from(OpPriority), st.floats(0.0, 0.5)), max_size=120
     ),
 )
 @settings(max_examples=200, deadline=None)
 def test_once_a_platform_minds_all_chats_together_keep_within_the_accounts_budget(
-    burst: int, per_second: float, asked: list[tuple[int, Weight, float]]
+    burst: int, per_second: float, asked: list[tuple[int, OpPriority, float]]
 ) -> None:
-    account = Account(burst, per_second, 0.0)
-    account.limited(0.0)
+    account = AccountBudget(burst, per_second, 0.0)
+    account.on_rate_limited(0.0)
     chats = _chats(6, account)
     now, moments = 0.0, []
     for chat, weight, later in asked:
@@ -136,13 +138,13 @@ def test_once_a_platform_minds_all_chats_together_keep_within_the_accounts_budge
 
 
 def test_chats_take_turns_at_live_updates_and_use_the_accounts_budget() -> None:
-    chats = _chats(100, Account(4, 25.0, 0.0))
+    chats = _chats(100, AccountBudget(4, 25.0, 0.0))
     times = [0] * 100
     for tick in range(2_000):  # 20 seconds; every chat asks all the time
         now = tick / 100
         for number, chat in enumerate(chats):
-            if chat.ready_at(Weight.COSMETIC, now) <= now:
-                chat.take(now, Weight.COSMETIC)
+            if chat.ready_at(OpPriority.COSMETIC, now) <= now:
+                chat.take(now, OpPriority.COSMETIC)
                 times[number] += 1
     assert sum(times) >= 0.95 * 25 * 20
     assert max(times) - min(times) <= 1
@@ -150,40 +152,40 @@ def test_chats_take_turns_at_live_updates_and_use_the_accounts_budget() -> None:
 
 def test_those_who_asked_and_left_keep_nobody_waiting() -> None:
     """Answers that end give back no moment: after a rush the line would be a minute long."""
-    *rush, late = _chats(2_001, Account(4, 25.0, 0.0))
+    *rush, late = _chats(2_001, AccountBudget(4, 25.0, 0.0))
     for chat in rush:
-        if chat.ready_at(Weight.COSMETIC, 0.0) <= 0.0:
-            chat.take(0.0, Weight.COSMETIC)
-    assert late.ready_at(Weight.COSMETIC, 1.0) <= 7.0
-    again = late.ready_at(Weight.COSMETIC, 1.0)
-    assert late.ready_at(Weight.COSMETIC, again) == again
+        if chat.ready_at(OpPriority.COSMETIC, 0.0) <= 0.0:
+            chat.take(0.0, OpPriority.COSMETIC)
+    assert late.ready_at(OpPriority.COSMETIC, 1.0) <= 7.0
+    again = late.ready_at(OpPriority.COSMETIC, 1.0)
+    assert late.ready_at(OpPriority.COSMETIC, again) == again
 
 
 @pytest.mark.parametrize("count", [200, 1_000])
 def test_many_more_than_there_is_room_for_still_use_the_accounts_budget(count: int) -> None:
-    chats = _chats(count, Account(4, 25.0, 0.0))
+    chats = _chats(count, AccountBudget(4, 25.0, 0.0))
     asks = dict.fromkeys(range(count), 0.0)
     taken = 0
     for tick in range(3_000):  # 30 seconds; every chat asks when it was told to
         now = tick / 100
         for number in [number for number, at in asks.items() if at <= now]:
-            asks[number] = chats[number].ready_at(Weight.COSMETIC, now)
+            asks[number] = chats[number].ready_at(OpPriority.COSMETIC, now)
             if asks[number] <= now:
-                chats[number].take(now, Weight.COSMETIC)
+                chats[number].take(now, OpPriority.COSMETIC)
                 taken += 1
     assert taken >= 0.95 * 25 * 30
 
 
 def test_who_comes_later_does_not_go_before_those_who_wait() -> None:
-    account = Account(4, 10.0, 0.0)
+    account = AccountBudget(4, 10.0, 0.0)
     first, second, waits, late = _chats(4, account)
     for chat in (first, second):
-        assert chat.ready_at(Weight.COSMETIC, 0.0) == 0.0
-        chat.take(0.0, Weight.COSMETIC)
-    turn = waits.ready_at(Weight.COSMETIC, 0.0)
+        assert chat.ready_at(OpPriority.COSMETIC, 0.0) == 0.0
+        chat.take(0.0, OpPriority.COSMETIC)
+    turn = waits.ready_at(OpPriority.COSMETIC, 0.0)
     assert turn > 0.0
-    assert late.ready_at(Weight.COSMETIC, turn - 0.001) > turn
-    assert waits.ready_at(Weight.COSMETIC, turn) == turn
+    assert late.ready_at(OpPriority.COSMETIC, turn - 0.001) > turn
+    assert waits.ready_at(OpPriority.COSMETIC, turn) == turn
 
 
 @given(
@@ -195,28 +197,28 @@ def test_who_comes_later_does_not_go_before_those_who_wait() -> None:
 def test_live_updates_always_keep_within_the_accounts_budget(
     burst: int, per_second: float, asked: list[tuple[int, float]]
 ) -> None:
-    chats = _chats(6, Account(burst, per_second, 0.0))
+    chats = _chats(6, AccountBudget(burst, per_second, 0.0))
     now, moments = 0.0, []
     for chat, later in asked:
         now += later
-        if chats[chat].ready_at(Weight.COSMETIC, now) <= now:
-            moments.append(chats[chat].take(now, Weight.COSMETIC))
+        if chats[chat].ready_at(OpPriority.COSMETIC, now) <= now:
+            moments.append(chats[chat].take(now, OpPriority.COSMETIC))
             assert moments[-1] == now
     _assert_within(moments, burst, per_second)
 
 
 def test_many_final_ops_wait_for_nothing_while_nothing_else_is_shown() -> None:
-    finals = _chats(500, Account(4, 25.0, 0.0))
+    finals = _chats(500, AccountBudget(4, 25.0, 0.0))
     assert {final.take(10.0) for final in finals} == {10.0}
 
 
 def test_final_ops_after_live_updates_are_spread_over_a_moment_and_no_more() -> None:
-    chats = _chats(500, Account(4, 25.0, 0.0))
+    chats = _chats(500, AccountBudget(4, 25.0, 0.0))
     live = 0
     for tick in range(300):
         for chat in chats[:50]:
-            if chat.ready_at(Weight.COSMETIC, tick / 100) <= tick / 100:
-                chat.take(tick / 100, Weight.COSMETIC)
+            if chat.ready_at(OpPriority.COSMETIC, tick / 100) <= tick / 100:
+                chat.take(tick / 100, OpPriority.COSMETIC)
                 live = tick
     goes = sorted(chat.take(3.0) for chat in chats)
     assert goes[12] > 3.4
@@ -225,38 +227,38 @@ def test_final_ops_after_live_updates_are_spread_over_a_moment_and_no_more() -> 
 
 
 def test_after_a_429_final_ops_stand_in_line_for_a_while() -> None:
-    account = Account(4, 10.0, 0.0)
+    account = AccountBudget(4, 10.0, 0.0)
     (first, *others) = _chats(7, account)
-    first.limited(0.0, 1.0)
+    first.on_rate_limited(0.0, 1.0)
     goes = [chat.take(1.0) for chat in others]
     assert goes == pytest.approx([1.0, 1.0, 1.0, 1.0, 1.1, 1.2])
     assert {chat.take(700.0) for chat in others} == {700.0}
 
 
 def test_what_must_be_shown_goes_before_live_updates_and_those_before_trifles() -> None:
-    final, live, typing = _chats(3, Account(4, 10.0, 0.0))
+    final, live, typing = _chats(3, AccountBudget(4, 10.0, 0.0))
     for _ in range(6):
         final.take(0.0)
-    assert live.ready_at(Weight.COSMETIC, 0.1) > 0.1  # a lot has just been said
-    assert typing.ready_at(Weight.TRIFLE, 0.5) > 0.5
-    assert final.ready_at(Weight.FINAL, 0.5) == 0.5
-    assert live.ready_at(Weight.COSMETIC, 0.7) == 0.7
-    live.take(0.7, Weight.COSMETIC)
-    assert typing.ready_at(Weight.TRIFLE, 0.71) > 0.71
-    assert typing.ready_at(Weight.TRIFLE, 5.0) == 5.0
+    assert live.ready_at(OpPriority.COSMETIC, 0.1) > 0.1  # a lot has just been said
+    assert typing.ready_at(OpPriority.TRIVIAL, 0.5) > 0.5
+    assert final.ready_at(OpPriority.FINAL, 0.5) == 0.5
+    assert live.ready_at(OpPriority.COSMETIC, 0.7) == 0.7
+    live.take(0.7, OpPriority.COSMETIC)
+    assert typing.ready_at(OpPriority.TRIVIAL, 0.71) > 0.71
+    assert typing.ready_at(OpPriority.TRIVIAL, 5.0) == 5.0
 
 
 def _sustained(pace: Pace, start: float) -> float:
     """Seconds from one op to the next once the burst is spent."""
-    while pace.ready_at(Weight.URGENT, start) <= start:
+    while pace.ready_at(OpPriority.URGENT, start) <= start:
         pace.take(start)
-    return pace.ready_at(Weight.URGENT, start) - start
+    return pace.ready_at(OpPriority.URGENT, start) - start
 
 
 def test_a_429_halves_the_pace_and_it_comes_back_slowly() -> None:
     pace = Pace(4, 1.0, 0.0)
     assert _sustained(pace, 0.0) == 1.0
-    pace.limited(0.0, 1.0)
+    pace.on_rate_limited(0.0, 1.0)
     slowed = _sustained(pace, 2.0)
     assert 1.5 < slowed <= 2.0
     assert _sustained(pace, 100.0) < slowed
@@ -266,26 +268,26 @@ def test_a_429_halves_the_pace_and_it_comes_back_slowly() -> None:
 def test_many_429s_never_stop_a_chat_for_good() -> None:
     pace = Pace(4, 1.0, 0.0)
     for now in range(50):
-        pace.limited(float(now), 1.0)
-    at = pace.ready_at(Weight.FINAL, 51.0)
+        pace.on_rate_limited(float(now), 1.0)
+    at = pace.ready_at(OpPriority.FINAL, 51.0)
     assert at - 51.0 <= 16.0
 
 
 def test_a_budget_is_rested_when_it_remembers_nothing() -> None:
     pace = Pace(3, 1.0, 0.0)
-    assert pace.rested(0.0)
+    assert pace.is_rested(0.0)
     pace.take(0.0)
-    assert not pace.rested(0.5)
-    assert pace.rested(1.0)
+    assert not pace.is_rested(0.5)
+    assert pace.is_rested(1.0)
     pace.block(5.0)
-    assert not pace.rested(4.0)
-    pace.limited(5.0, 1.0)
-    assert not pace.rested(60.0)
-    assert pace.rested(700.0)
+    assert not pace.is_rested(4.0)
+    pace.on_rate_limited(5.0, 1.0)
+    assert not pace.is_rested(60.0)
+    assert pace.is_rested(700.0)
 
 
 def test_a_clock_that_stands_still_or_goes_back_gives_nothing_away() -> None:
     pace = Pace(1, 1.0, 10.0)
     pace.take(10.0)
-    assert pace.ready_at(Weight.URGENT, 5.0) >= 6.0
-    assert pace.ready_at(Weight.URGENT, 10.5) == 11.0
+    assert pace.ready_at(OpPriority.URGENT, 5.0) >= 6.0
+    assert pace.ready_at(OpPriority.URGENT, 10.5) == 11.0

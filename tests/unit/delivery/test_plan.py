@@ -4,8 +4,25 @@ import msgspec
 import pytest
 
 from gateway.delivery import plan
-from gateway.delivery.plan import Form, Phase, Planner, Settled, Step, Wanted, wanted
-from gateway.delivery.view import MARK, Body, Fate, Part, Shown, looks, write_address, write_body
+from gateway.delivery.plan import (
+    DeliveryStep,
+    ItemPhase,
+    ItemPlanner,
+    ItemResult,
+    MessageKind,
+    WantedMessage,
+    wanted_messages,
+)
+from gateway.delivery.view import (
+    DUPLICATE_MARK,
+    ItemBody,
+    ShownItem,
+    ShownMessage,
+    ShownState,
+    message_digest,
+    write_address,
+    write_body,
+)
 from platforms.core.contract import (
     Address,
     Ask,
@@ -20,42 +37,44 @@ from platforms.core.contract import (
     Unit,
     Upload,
 )
-from sessions.records import Item, ItemState
+from sessions.records import ItemState, OutboxItem
 
 HERE = Address("memory", "1")
 CAN = Capabilities(4000, Unit.CHARACTERS, Live.EDIT, Repeat.NONCE, buttons=3)
 
 
-def _item(kind: str = "answer") -> Item:
-    return Item(
-        "a", write_address(HERE), kind, ItemState.PENDING, write_body(Body()), 0, reply_to="5"
+def _item(kind: str = "answer") -> OutboxItem:
+    return OutboxItem(
+        "a", write_address(HERE), kind, ItemState.PENDING, write_body(ItemBody()), 0, reply_to="5"
     )
 
 
 def _looks(text: str, *, streaming: bool = False) -> str:
-    return looks(text, (), streaming=streaming)
+    return message_digest(text, (), streaming=streaming)
 
 
-def _part(number: int, text: str, fate: Fate = Fate.SHOWN, *, streaming: bool = False) -> Part:
-    message = str(number) if fate in {Fate.SHOWN, Fate.LOST} else ""
-    return Part(f"a.{number}", fate, message, _looks(text, streaming=streaming), since=9)
+def _part(
+    number: int, text: str, fate: ShownState = ShownState.SHOWN, *, streaming: bool = False
+) -> ShownMessage:
+    message = str(number) if fate in {ShownState.SHOWN, ShownState.LOST} else ""
+    return ShownMessage(f"a.{number}", fate, message, _looks(text, streaming=streaming), since=9)
 
 
 def _next(
     *texts: str,
-    shown: tuple[Part, ...] = (),
-    phase: Phase = Phase.FINAL,
+    shown: tuple[ShownMessage, ...] = (),
+    phase: ItemPhase = ItemPhase.FINAL,
     kind: str = "answer",
     can: Capabilities = CAN,
     before: dict[str, str] | None = None,
-) -> Step | Settled | None:
+) -> DeliveryStep | ItemResult | None:
     item = _item(kind)
-    want = wanted(item, Body(), texts, can, streaming=phase is Phase.LIVE)
-    return Planner(item, Body(), can, phase).next_step(want, Shown(shown), before)
+    want = wanted_messages(item, ItemBody(), texts, can, streaming=phase is ItemPhase.LIVE)
+    return ItemPlanner(item, ItemBody(), can, phase).next_step(want, ShownItem(shown), before)
 
 
-def _op(step: Step | Settled | None) -> object:
-    assert isinstance(step, Step)
+def _op(step: DeliveryStep | ItemResult | None) -> object:
+    assert isinstance(step, DeliveryStep)
     return step.op
 
 
@@ -63,14 +82,14 @@ MARKING = msgspec.structs.replace(CAN, repeat=Repeat.MARK)
 STREAMING = msgspec.structs.replace(CAN, live=Live.STREAM)
 RIGID = msgspec.structs.replace(CAN, edit=False, delete=False, reply=False)
 LOOKING = msgspec.structs.replace(CAN, repeat=Repeat.LOOKUP)
-UNKNOWN = _part(0, "one", Fate.UNKNOWN)
+UNKNOWN = _part(0, "one", ShownState.UNKNOWN)
 
 
 def test_messages_are_posted_one_by_one_then_the_item_is_sent() -> None:
     assert _op(_next("one", "two")) == Post("a.0", HERE, "one", reply_to="5")
     shown = (_part(0, "one"),)
     assert _op(_next("one", "two", shown=shown)) == Post("a.1", HERE, "two")
-    assert _next("one", "two", shown=(*shown, _part(1, "two"))) == Settled(ItemState.SENT)
+    assert _next("one", "two", shown=(*shown, _part(1, "two"))) == ItemResult(ItemState.SENT)
 
 
 def test_every_message_of_a_question_says_that_it_is_not_the_models() -> None:
@@ -97,26 +116,28 @@ def test_a_live_message_is_edited_and_the_edit_that_ends_it_comes_even_when_the_
     None
 ):
     live = _part(0, "one", streaming=True)
-    assert _next("one", shown=(live,), phase=Phase.LIVE) is None
-    edit = _next("one two", shown=(live,), phase=Phase.LIVE)
+    assert _next("one", shown=(live,), phase=ItemPhase.LIVE) is None
+    edit = _next("one two", shown=(live,), phase=ItemPhase.LIVE)
     assert _op(edit) == Edit("a.0.e", HERE, "0", "one two", streaming=True)
     assert _op(_next("one", shown=(live,))) == Edit("a.0.e", HERE, "0", "one")
 
 
 def test_a_live_message_that_is_full_ends_before_the_next_one_begins() -> None:
     live = _part(0, "one", streaming=True)
-    step = _next("one", "two", shown=(live,), phase=Phase.LIVE)
+    step = _next("one", "two", shown=(live,), phase=ItemPhase.LIVE)
     assert _op(step) == Edit("a.0.e", HERE, "0", "one")
-    step = _next("one", "two", shown=(_part(0, "one"),), phase=Phase.LIVE)
+    step = _next("one", "two", shown=(_part(0, "one"),), phase=ItemPhase.LIVE)
     assert _op(step) == Post("a.1", HERE, "two", streaming=True)
 
 
 def test_a_stream_is_changed_only_by_growing_until_its_last_edit() -> None:
     live = _part(0, "one", streaming=True)
-    grown = _next("one two", shown=(live,), phase=Phase.LIVE, can=STREAMING, before={"a.0": "one"})
+    grown = _next(
+        "one two", shown=(live,), phase=ItemPhase.LIVE, can=STREAMING, before={"a.0": "one"}
+    )
     assert _op(grown) == Edit("a.0.e", HERE, "0", "one two", streaming=True)
     for before in ({"a.0": "other"}, {}):
-        step = _next("one two", shown=(live,), phase=Phase.LIVE, can=STREAMING, before=before)
+        step = _next("one two", shown=(live,), phase=ItemPhase.LIVE, can=STREAMING, before=before)
         assert step is None
     assert _op(_next("else", shown=(live,), can=STREAMING)) == Edit("a.0.e", HERE, "0", "else")
 
@@ -125,19 +146,21 @@ def test_what_should_not_be_there_is_deleted_the_last_first() -> None:
     shown = (_part(0, "one"), _part(1, "two"), _part(2, "three"))
     assert _op(_next("one", shown=shown)) == Delete("a.2.d", HERE, "2")
     assert _op(_next("one", shown=shown[:2])) == Delete("a.1.d", HERE, "1")
-    assert _op(_next(shown=shown[:1], phase=Phase.WITHDRAWN)) == Delete("a.0.d", HERE, "0")
-    assert isinstance(_next(phase=Phase.WITHDRAWN), Settled)
+    assert _op(_next(shown=shown[:1], phase=ItemPhase.WITHDRAWN)) == Delete("a.0.d", HERE, "0")
+    assert isinstance(_next(phase=ItemPhase.WITHDRAWN), ItemResult)
 
 
 def test_what_can_be_neither_deleted_nor_edited_stays() -> None:
-    assert _next("one", shown=(_part(0, "one"), _part(1, "two")), can=RIGID) == Settled(
+    assert _next("one", shown=(_part(0, "one"), _part(1, "two")), can=RIGID) == ItemResult(
         ItemState.SENT
     )
 
 
 @pytest.mark.parametrize("repeat", [Repeat.ALWAYS, Repeat.NONCE, Repeat.LOOKUP])
-@pytest.mark.parametrize("phase", [Phase.FINAL, Phase.LIVE])
-def test_an_op_in_doubt_is_repeated_where_that_can_be_told(repeat: Repeat, phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [ItemPhase.FINAL, ItemPhase.LIVE])
+def test_an_op_in_doubt_is_repeated_where_that_can_be_told(
+    repeat: Repeat, phase: ItemPhase
+) -> None:
     can = msgspec.structs.replace(CAN, repeat=repeat)
     op = _op(_next("one", shown=(UNKNOWN,), can=can, phase=phase))
     assert isinstance(op, Post)
@@ -147,56 +170,58 @@ def test_an_op_in_doubt_is_repeated_where_that_can_be_told(repeat: Repeat, phase
 def test_where_it_cannot_be_told_only_what_must_be_said_is_repeated_with_a_mark() -> None:
     op = _op(_next("one", shown=(UNKNOWN,), can=MARKING))
     assert isinstance(op, Post)
-    assert op.text == f"{MARK}\n\none"
-    assert _next("one", shown=(UNKNOWN,), can=MARKING, phase=Phase.LIVE) is None
+    assert op.text == f"{DUPLICATE_MARK}\n\none"
+    assert _next("one", shown=(UNKNOWN,), can=MARKING, phase=ItemPhase.LIVE) is None
     dead = _next("one", shown=(UNKNOWN,), can=MARKING, kind="notice")
-    assert dead == Settled(ItemState.DEAD, "it is not known whether this arrived")
-    tired = msgspec.structs.replace(UNKNOWN, repeats=plan.MOST_REPEATS)
-    assert isinstance(_next("one", shown=(tired,), can=MARKING), Settled)
+    assert dead == ItemResult(ItemState.DEAD, "it is not known whether this arrived")
+    tired = msgspec.structs.replace(UNKNOWN, repeats=plan.MAX_REPEATS)
+    assert isinstance(_next("one", shown=(tired,), can=MARKING), ItemResult)
 
 
 def test_a_message_that_cannot_be_changed_any_more_is_shown_anew() -> None:
-    lost = _part(0, "one", Fate.LOST)
+    lost = _part(0, "one", ShownState.LOST)
     assert _op(_next("new", shown=(lost,))) == Post("a.0n", HERE, "new", reply_to="5")
-    assert _next("new", shown=(lost,), phase=Phase.LIVE) is None
+    assert _next("new", shown=(lost,), phase=ItemPhase.LIVE) is None
     step = _next("new", shown=(_part(0, "one"),), can=RIGID)
     assert _op(step) == Post("a.0n", HERE, "new")
     unsure = msgspec.structs.replace(_part(0, "one"), looks="")
-    assert _next("new", shown=(unsure,), can=RIGID) == Settled(ItemState.SENT)
+    assert _next("new", shown=(unsure,), can=RIGID) == ItemResult(ItemState.SENT)
 
 
 def test_an_answer_whose_writer_died_is_left_but_a_stream_is_closed() -> None:
     live = (_part(0, "one", streaming=True),)
-    assert _next("o", shown=live, phase=Phase.ABANDONED) == Settled(ItemState.SENT)
-    assert _next("o", "two", phase=Phase.ABANDONED) == Settled(ItemState.SENT)
-    closing = _next("o", shown=live, phase=Phase.ABANDONED, can=STREAMING)
+    assert _next("o", shown=live, phase=ItemPhase.ABANDONED) == ItemResult(ItemState.SENT)
+    assert _next("o", "two", phase=ItemPhase.ABANDONED) == ItemResult(ItemState.SENT)
+    closing = _next("o", shown=live, phase=ItemPhase.ABANDONED, can=STREAMING)
     assert _op(closing) == Edit("a.0.e", HERE, "0", "o")
-    found = _next("one", shown=(UNKNOWN,), phase=Phase.ABANDONED, can=LOOKING)
+    found = _next("one", shown=(UNKNOWN,), phase=ItemPhase.ABANDONED, can=LOOKING)
     assert isinstance(_op(found), Post)
-    lost = _next("one", shown=(UNKNOWN,), phase=Phase.ABANDONED, can=MARKING)
-    assert isinstance(lost, Settled)
+    lost = _next("one", shown=(UNKNOWN,), phase=ItemPhase.ABANDONED, can=MARKING)
+    assert isinstance(lost, ItemResult)
 
 
 def test_an_abandoned_answer_without_a_word_is_taken_away() -> None:
     cards = (_part(0, "", streaming=True),)
-    assert _op(_next(shown=cards, phase=Phase.ABANDONED)) == Delete("a.0.d", HERE, "0")
-    assert _next(phase=Phase.ABANDONED) == Settled(ItemState.SENT)
+    assert _op(_next(shown=cards, phase=ItemPhase.ABANDONED)) == Delete("a.0.d", HERE, "0")
+    assert _next(phase=ItemPhase.ABANDONED) == ItemResult(ItemState.SENT)
 
 
 def test_only_the_last_message_of_a_question_asks_and_a_file_comes_after_its_words() -> None:
     yes = (Button("Yes", "y"),)
-    ask = wanted(_item("ask"), Body(buttons=yes), ("one", "two"), CAN, streaming=False)
-    assert ask == (Wanted("one"), Wanted("two", Form.ASK, yes))
-    step = Planner(_item("ask"), Body(), CAN, Phase.FINAL).next_step(ask[1:], Shown())
-    assert _op(step) == Ask("a.0", HERE, "two", yes)
-    body = Body(path="/x", name="x", media_type="t/t")
-    file = wanted(_item("upload"), body, ("one",), CAN, streaming=False)
-    step = Planner(_item("upload"), body, CAN, Phase.FINAL).next_step(file, Shown())
-    assert _op(step) == Upload("a.0", HERE, "/x", "x", "t/t", "one")
-    shown = Shown((_part(0, "other caption"),))
-    assert Planner(_item("upload"), body, CAN, Phase.FINAL).next_step(file, shown) == Settled(
-        ItemState.SENT
+    ask = wanted_messages(_item("ask"), ItemBody(buttons=yes), ("one", "two"), CAN, streaming=False)
+    assert ask == (WantedMessage("one"), WantedMessage("two", MessageKind.ASK, yes))
+    step = ItemPlanner(_item("ask"), ItemBody(), CAN, ItemPhase.FINAL).next_step(
+        ask[1:], ShownItem()
     )
+    assert _op(step) == Ask("a.0", HERE, "two", yes)
+    body = ItemBody(path="/x", name="x", media_type="t/t")
+    file = wanted_messages(_item("upload"), body, ("one",), CAN, streaming=False)
+    step = ItemPlanner(_item("upload"), body, CAN, ItemPhase.FINAL).next_step(file, ShownItem())
+    assert _op(step) == Upload("a.0", HERE, "/x", "x", "t/t", "one")
+    shown = ShownItem((_part(0, "other caption"),))
+    assert ItemPlanner(_item("upload"), body, CAN, ItemPhase.FINAL).next_step(
+        file, shown
+    ) == ItemResult(ItemState.SENT)
 
 
 @pytest.mark.parametrize(
@@ -216,57 +241,59 @@ def test_a_caption_is_measured_as_the_platform_does_with_room_for_a_mark(
     text: str, unit: Unit, repeat: Repeat, fits: bool
 ) -> None:
     can = msgspec.structs.replace(CAN, unit=unit, repeat=repeat, caption_limit=100)
-    (first, *more) = wanted(_item("upload"), Body(path="/x"), (text,), can, streaming=False)
-    assert (first.form is Form.UPLOAD) is fits
-    assert more == ([] if fits else [Wanted("", Form.UPLOAD)])
+    (first, *more) = wanted_messages(
+        _item("upload"), ItemBody(path="/x"), (text,), can, streaming=False
+    )
+    assert (first.kind is MessageKind.UPLOAD) is fits
+    assert more == ([] if fits else [WantedMessage("", MessageKind.UPLOAD)])
 
 
 # --- what is shown afterwards ----------------------------------------------------------------
 
 
-def _step(step: Step | Settled | None) -> Step:
-    assert isinstance(step, Step)
+def _step(step: DeliveryStep | ItemResult | None) -> DeliveryStep:
+    assert isinstance(step, DeliveryStep)
     return step
 
 
 def test_a_try_is_on_record_before_its_outcome() -> None:
     step = _step(_next("one"))
-    trying = plan.tried(Shown(), step, 100)
-    assert trying.parts == (Part("a.0", Fate.TRYING, looks=_looks("one"), since=100),)
-    assert plan.after_restart(trying).parts[0].fate is Fate.UNKNOWN
-    assert plan.doubted(trying, step).parts[0].fate is Fate.UNKNOWN
-    done = plan.done(trying, step, Receipt("77"))
-    assert (done.parts[0].fate, done.parts[0].message) == (Fate.SHOWN, "77")
-    assert plan.after_restart(done) == done
+    trying = plan.record_attempt(ShownItem(), step, 100)
+    assert trying.parts == (ShownMessage("a.0", ShownState.TRYING, looks=_looks("one"), since=100),)
+    assert plan.record_restart(trying).parts[0].fate is ShownState.UNKNOWN
+    assert plan.record_unknown(trying, step).parts[0].fate is ShownState.UNKNOWN
+    done = plan.record_success(trying, step, Receipt("77"))
+    assert (done.parts[0].fate, done.parts[0].message) == (ShownState.SHOWN, "77")
+    assert plan.record_restart(done) == done
 
 
 def test_after_a_clock_was_set_back_a_repeat_looks_through_a_whole_day() -> None:
     step = _step(_next("one", shown=(UNKNOWN,)))
-    assert plan.dated(step.op, 9) == step.op
-    looked = plan.dated(step.op, 8)
+    assert plan.fix_future_start(step.op, 9) == step.op
+    looked = plan.fix_future_start(step.op, 8)
     assert isinstance(looked, Post)
     assert looked.since == 8 - 86_400_000
     edit = _step(_next("new", "two", shown=(_part(0, "one"), _part(1, "two")))).op
-    assert plan.dated(edit, 0) == edit
+    assert plan.fix_future_start(edit, 0) == edit
 
 
 def test_after_a_repeat_with_another_text_it_is_not_sure_what_is_shown() -> None:
-    shown = Shown((UNKNOWN,))
+    shown = ShownItem((UNKNOWN,))
     for text, known in (("one", _looks("one")), ("more", "")):
-        part = plan.tried(shown, _step(_next(text, shown=shown.parts)), 100).parts[0]
+        part = plan.record_attempt(shown, _step(_next(text, shown=shown.parts)), 100).parts[0]
         assert (part.looks, part.since, part.repeats) == (known, 9, 1)
     copy = _step(_next("more", shown=shown.parts, can=MARKING))
-    part = plan.tried(shown, copy, 100).parts[0]
+    part = plan.record_attempt(shown, copy, 100).parts[0]
     assert (part.looks, part.marked) == (_looks("more"), True)  # a message of its own
 
 
 def test_edits_and_deletes_change_what_is_shown() -> None:
-    shown = Shown((_part(0, "one"), _part(1, "two")))
+    shown = ShownItem((_part(0, "one"), _part(1, "two")))
     edit = _step(_next("new", "two", shown=shown.parts))
-    assert plan.done(shown, edit, Receipt()).parts[0].looks == _looks("new")
-    assert plan.doubted(shown, edit).parts[0].looks == ""
-    assert plan.refused(shown, edit).parts[0].fate is Fate.LOST
+    assert plan.record_success(shown, edit, Receipt()).parts[0].looks == _looks("new")
+    assert plan.record_unknown(shown, edit).parts[0].looks == ""
+    assert plan.record_refusal(shown, edit).parts[0].fate is ShownState.LOST
     delete = _step(_next("one", shown=shown.parts))
-    assert plan.done(shown, delete, Receipt()) == Shown(shown.parts[:1])
-    assert plan.refused(shown, delete) == Shown(shown.parts[:1])
-    assert plan.doubted(shown, delete) == shown
+    assert plan.record_success(shown, delete, Receipt()) == ShownItem(shown.parts[:1])
+    assert plan.record_refusal(shown, delete) == ShownItem(shown.parts[:1])
+    assert plan.record_unknown(shown, delete) == shown

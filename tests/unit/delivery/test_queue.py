@@ -3,29 +3,29 @@
 import msgspec
 
 from gateway.delivery.pacing import Pace
-from gateway.delivery.plan import Phase
-from gateway.delivery.queue import Do, Entry, Queue
-from gateway.delivery.view import Body, write_address, write_body
+from gateway.delivery.plan import ItemPhase
+from gateway.delivery.queue import CarryOut, ChatQueue, QueueEntry
+from gateway.delivery.view import ItemBody, write_address, write_body
 from platforms.core.contract import Address, Capabilities, Live, Repeat, Unit
-from sessions.records import Item, ItemState
+from sessions.records import ItemState, OutboxItem
 
 ADDRESS = write_address(Address("memory", "7"))
 
 
-def item(text: str, *, final: bool) -> Item:
-    body = write_body(Body(text=text))
-    return Item("a_1", "{}", "answer", ItemState.PENDING, body, 0, final=final)
+def item(text: str, *, final: bool) -> OutboxItem:
+    body = write_body(ItemBody(text=text))
+    return OutboxItem("a_1", "{}", "answer", ItemState.PENDING, body, 0, final=final)
 
 
 def test_an_abandoned_answer_that_somebody_finishes_waits_no_longer() -> None:
-    entry = Entry(item("so far", final=False), Phase.ABANDONED, stored=True)
+    entry = QueueEntry(item("so far", final=False), ItemPhase.ABANDONED, stored=True)
     entry.not_before = 100.0
     entry.finish(item("whole", final=True))
-    assert (entry.phase, entry.not_before, entry.body.text) == (Phase.FINAL, 0.0, "whole")
+    assert (entry.phase, entry.not_before, entry.body.text) == (ItemPhase.FINAL, 0.0, "whole")
 
 
 def test_a_pause_that_the_platform_asked_for_is_kept_when_the_text_changes() -> None:
-    entry = Entry(item("first", final=True), Phase.FINAL, stored=True)
+    entry = QueueEntry(item("first", final=True), ItemPhase.FINAL, stored=True)
     entry.not_before = 100.0
     entry.finish(item("second", final=True))
     assert entry.not_before == 100.0
@@ -33,17 +33,19 @@ def test_a_pause_that_the_platform_asked_for_is_kept_when_the_text_changes() -> 
 
 def test_answers_that_share_a_chat_take_turns() -> None:
     can = Capabilities(4096, Unit.CHARACTERS, Live.EDIT, Repeat.ALWAYS, live_interval=0.0)
-    queue = Queue(can, str)
+    queue = ChatQueue(can, str)
     for number in range(3):
         written = msgspec.structs.replace(item("", final=False), id=f"a_{number}")
-        entry = Entry(msgspec.structs.replace(written, address=ADDRESS), Phase.LIVE, stored=False)
-        entry.read, entry.dirty = "an answer".strip, True
+        entry = QueueEntry(
+            msgspec.structs.replace(written, address=ADDRESS), ItemPhase.LIVE, stored=False
+        )
+        entry.read_text, entry.dirty = "an answer".strip, True
         queue.add(entry)
     pace = Pace(burst=100, per_second=100.0, now=0.0)
     shown: list[str] = []
     for now in (1.0, 2.0, 3.0):
         move = queue.next_move(urgent=False, now=now, pace=pace)
-        assert isinstance(move, Do)
+        assert isinstance(move, CarryOut)
         shown.append(move.entry.item.id)
-        move.entry.live_at = now  # as the lane sets it; there is always more to be shown
+        move.entry.next_live_at = now  # as the lane sets it; there is always more to be shown
     assert shown == ["a_0", "a_1", "a_2"]

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery.outbox import MOST_SIGNING, Delivery
-from gateway.delivery.signs import MOST_SIGNS, PATIENCE, SIGN_DEADLINE
+from gateway.delivery.outbox import MAX_REACTING_LANES, Delivery
+from gateway.delivery.signs import (
+    MAX_WAIT_SECONDS,
+    MAX_WAITING_REACTIONS,
+    REACTION_DEADLINE_SECONDS,
+)
 from platforms.core.contract import Address, Post, React
 from platforms.core.errors import Unauthorized
 from sessions.records import ItemState
 from tests.fakes import memory
-from tests.fakes.memory.faults import Fault
+from tests.fakes.memory.faults import DeliveryFault
 from tests.unit.delivery.simulation import (
     CHAT,
     Platform,
@@ -43,7 +47,7 @@ async def signing(store: Store, *adapters: Platform, **options: Any) -> AsyncIte
 
 async def _quiet() -> None:
     """Let everything that is under way come to its end."""
-    await asyncio.sleep(PATIENCE * 2)
+    await asyncio.sleep(MAX_WAIT_SECONDS * 2)
 
 
 @simulated
@@ -93,13 +97,13 @@ async def test_a_sign_waits_a_little_for_a_platform_that_is_away(
 ) -> None:
     platform = Platform(clock=world)
     async with signing(store, platform) as delivery:
-        delivery.disconnected("memory")
+        delivery.on_disconnected("memory")
         delivery.react(HERE, "m1", "👀")
-        await asyncio.sleep(PATIENCE + 1)
+        await asyncio.sleep(MAX_WAIT_SECONDS + 1)
         delivery.react(HERE, "m2", "👀")
-        await asyncio.sleep(PATIENCE - 1)
+        await asyncio.sleep(MAX_WAIT_SECONDS - 1)
         assert platform.ops == []
-        delivery.connected("memory")
+        delivery.on_connected("memory")
         await asyncio.sleep(0.1)
         assert platform.reactions(CHAT) == {"m2": "👀"}
 
@@ -116,7 +120,7 @@ async def test_a_sign_that_hangs_holds_up_no_answer(world: World, store: Store) 
         assert await delivery.wait_sent("a_1") is ItemState.SENT
         assert world.monotonic() - before < 0.1
         delivery.react(HERE, "m1", "✅")
-        await asyncio.sleep(SIGN_DEADLINE + 0.1)
+        await asyncio.sleep(REACTION_DEADLINE_SECONDS + 0.1)
         assert platform.reactions(CHAT) == {"m1": "✅"}
 
 
@@ -174,25 +178,25 @@ async def test_under_pressure_the_oldest_signs_are_dropped(world: World, store: 
     async with signing(store, platform) as delivery:
         delivery.react(HERE, "first", "👀")
         await until(lambda: bool(platform.ops))
-        for number in range(MOST_SIGNS + 5):
+        for number in range(MAX_WAITING_REACTIONS + 5):
             delivery.react(HERE, f"m{number}", "👀")
         gate.set()
         await _quiet()
     assert [message for message, _ in signs(platform)] == [
         "first",
-        *(f"m{number}" for number in range(5, MOST_SIGNS + 5)),
+        *(f"m{number}" for number in range(5, MAX_WAITING_REACTIONS + 5)),
     ]
 
 
 @simulated
 async def test_a_sign_that_finds_no_room_for_long_is_dropped(world: World, store: Store) -> None:
     platform = Platform(clock=world)
-    platform.fail(memory.rate_limited(PATIENCE * 3), React)
+    platform.fail(memory.rate_limited(MAX_WAIT_SECONDS * 3), React)
     async with signing(store, platform) as delivery:
         delivery.react(HERE, "m1", "👀")
         await until(lambda: bool(platform.ops))
         delivery.react(HERE, "m2", "👀")
-        await asyncio.sleep(PATIENCE * 4)
+        await asyncio.sleep(MAX_WAIT_SECONDS * 4)
         delivery.react(HERE, "m3", "👀")
         await _quiet()
     assert [message for message, _ in signs(platform)] == ["m1", "m3"]
@@ -214,12 +218,12 @@ async def test_a_sign_waits_while_an_answer_cannot_be_shown(world: World, store:
     ("fault", "pause"),
     [
         pytest.param(memory.rejected(), 0.1, id="refused"),
-        pytest.param(memory.cut_before(), 0.1, id="cut off"),
+        pytest.param(memory.connection_lost_before(), 0.1, id="cut off"),
         pytest.param(memory.unavailable(), 10.0, id="not there"),
     ],
 )
 def test_what_goes_wrong_with_a_sign_is_not_tried_again_and_harms_no_other(
-    fault: Fault, pause: float
+    fault: DeliveryFault, pause: float
 ) -> None:
     @simulated
     async def scene(world: World, store: Store) -> None:
@@ -242,14 +246,14 @@ async def test_refused_credentials_stop_the_platform_and_what_waits_is_dropped(
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
-    platform.fail(Fault(Unauthorized), React)
+    platform.fail(DeliveryFault(Unauthorized), React)
     told: list[object] = []
     async with signing(store, platform, on_refused=told.append) as delivery:
         delivery.react(HERE, "m1", "👀")
         delivery.react(HERE, "m2", "👀")
         await _quiet()
         assert told == [platform]
-        delivery.connected("memory")
+        delivery.on_connected("memory")
         delivery.react(HERE, "m3", "👀")
         await _quiet()
     assert [message for message, _ in signs(platform)] == ["m1", "m3"]
@@ -278,33 +282,33 @@ async def test_a_chat_whose_sign_is_under_way_is_not_forgotten(world: World, sto
         delivery.react(HERE, "m0", "👀")
         await _quiet()
         (lane,) = delivery._lanes.values()
-        delivery.disconnected("memory")
+        delivery.on_disconnected("memory")
         delivery.react(HERE, "m1", "👀")
         for _ in range(2):
             for number in range(300):
                 delivery.react(Address("other", str(number)), "m1", "👀")
-            await asyncio.sleep(PATIENCE / 3)
+            await asyncio.sleep(MAX_WAIT_SECONDS / 3)
         assert lane in delivery._lanes.values()
-        delivery.connected("memory")
+        delivery.on_connected("memory")
         await _quiet()
         assert slow.reactions(CHAT) == {"m0": "👀", "m1": "👀"}
         for number in range(300):
             delivery.react(Address("other", str(number)), "m2", "👀")
         await _quiet()
-        assert set(delivery._idle) == set(delivery._lanes)
+        assert set(delivery._idle_lanes) == set(delivery._lanes)
 
 
 @simulated
 async def test_signs_that_wait_in_many_chats_take_no_tasks(world: World, store: Store) -> None:
     platform = Platform(clock=world)
     async with signing(store, platform) as delivery:
-        delivery.disconnected("memory")
+        delivery.on_disconnected("memory")
         before = len(asyncio.all_tasks())
         for number in range(100):
             delivery.react(Address("memory", str(number)), "m1", "👀")
         await asyncio.sleep(1)
         assert len(asyncio.all_tasks()) == before
-        delivery.connected("memory")
+        delivery.on_connected("memory")
         await _quiet()
         assert len(signs(platform)) == 100
 
@@ -314,16 +318,16 @@ async def test_when_signs_wait_in_too_many_chats_the_longest_waiting_are_dropped
     world: World, store: Store
 ) -> None:
     platform = Platform(clock=world)
-    chats = [str(number) for number in range(MOST_SIGNING + 20)]
+    chats = [str(number) for number in range(MAX_REACTING_LANES + 20)]
     async with signing(store, platform) as delivery:
-        delivery.disconnected("memory")
+        delivery.on_disconnected("memory")
         for chat in chats:
             delivery.react(Address("memory", chat), "m1", "👀")
-        assert len(delivery._idle) == 20  # nothing waits in them any more
-        delivery.connected("memory")
+        assert len(delivery._idle_lanes) == 20  # nothing waits in them any more
+        delivery.on_connected("memory")
         await _quiet()
         assert [op.address.chat for op in platform.ops if isinstance(op, React)] == chats[20:]
-        assert not delivery._signing
+        assert not delivery._reacting_lanes
 
 
 @simulated
@@ -337,10 +341,10 @@ async def test_a_sign_that_is_under_way_is_not_taken_back_when_others_are_droppe
         await until(lambda: bool(platform.ops))
         (lane,) = delivery._lanes.values()
         delivery.react(HERE, "m2", "👀")
-        lane.signs.drop()
-        assert not delivery._idle
+        lane.reactions.clear()
+        assert not delivery._idle_lanes
         await _quiet()
-        assert list(delivery._idle.values()) == [lane]
+        assert list(delivery._idle_lanes.values()) == [lane]
         delivery.react(HERE, "m3", "👀")
         await _quiet()
     assert [message for message, _ in signs(platform)] == ["m1", "m3"]

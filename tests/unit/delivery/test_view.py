@@ -3,18 +3,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.delivery.view import (
-    MARK,
-    Body,
-    Fate,
-    Part,
-    Shown,
-    looks,
-    marked,
+    DUPLICATE_MARK,
+    ItemBody,
+    ShownItem,
+    ShownMessage,
+    ShownState,
+    mark_duplicate,
     may_be_streaming,
+    message_digest,
     read_address,
     read_body,
     read_shown,
-    render,
+    render_final,
     render_live,
     write_address,
     write_body,
@@ -22,8 +22,8 @@ from gateway.delivery.view import (
 )
 from platforms.core.contract import Address, Button, Capabilities, Live, Repeat, Unit
 from platforms.core.markdown import has_open_fence
-from platforms.core.split import size
-from sessions.records import Item, ItemState
+from platforms.core.split import text_length
+from sessions.records import ItemState, OutboxItem
 from tests.unit.platforms.core.samples import SAMPLES
 from tests.unit.platforms.core.test_split import markdown
 
@@ -35,10 +35,12 @@ def _can(
 
 
 def test_what_is_stored_is_read_back() -> None:
-    body = Body("text", (Button("Yes", "yes"),), "/x", "x", "text/plain", urgent=True)
-    shown = Shown((Part("a.0", Fate.SHOWN, "7", "digest", 5, marked=True, repeats=2),))
+    body = ItemBody("text", (Button("Yes", "yes"),), "/x", "x", "text/plain", urgent=True)
+    shown = ShownItem(
+        (ShownMessage("a.0", ShownState.SHOWN, "7", "digest", 5, marked=True, repeats=2),)
+    )
     address = Address("slack", "T1/D1", "second", "7.5")
-    item = Item(
+    item = OutboxItem(
         "a",
         write_address(address),
         "answer",
@@ -53,35 +55,35 @@ def test_what_is_stored_is_read_back() -> None:
 
 
 def test_an_item_without_memory_has_shown_nothing() -> None:
-    item = Item("a", "", "answer", ItemState.PENDING, write_body(Body()), 0)
-    assert read_shown(item) == Shown()
+    item = OutboxItem("a", "", "answer", ItemState.PENDING, write_body(ItemBody()), 0)
+    assert read_shown(item) == ShownItem()
 
 
 def test_messages_look_the_same_only_with_equal_text_buttons_and_state() -> None:
     yes, no = (Button("Yes", "y"),), (Button("No", "n"),)
     variants = [
-        looks(text, buttons, streaming=streaming)
+        message_digest(text, buttons, streaming=streaming)
         for text in ("a", "b", "\ud83d")
         for buttons in ((), yes, no)
         for streaming in (False, True)
     ]
     assert len(set(variants)) == len(variants)
-    assert looks("a", yes, streaming=False) == variants[2]
+    assert message_digest("a", yes, streaming=False) == variants[2]
 
 
 @pytest.mark.parametrize(("digest", "may"), [("", True), ("1f~", True), ("1f", False)])
 def test_a_message_may_be_streaming_unless_it_is_known_to_have_ended(
     digest: str, may: bool
 ) -> None:
-    assert may_be_streaming(Part("a.0", Fate.SHOWN, looks=digest)) is may
+    assert may_be_streaming(ShownMessage("a.0", ShownState.SHOWN, looks=digest)) is may
 
 
 def test_a_mark_never_makes_a_message_too_long() -> None:
     can = _can(repeat=Repeat.MARK)
-    parts = render("word " * 200, can)
-    assert all(size(marked(part), can.unit) <= can.text_limit for part in parts)
-    assert marked("Text").startswith(MARK)
-    assert max(map(len, render("word " * 200, _can()))) > max(map(len, parts))
+    parts = render_final("word " * 200, can)
+    assert all(text_length(mark_duplicate(part), can.unit) <= can.text_limit for part in parts)
+    assert mark_duplicate("Text").startswith(DUPLICATE_MARK)
+    assert max(map(len, render_final("word " * 200, _can()))) > max(map(len, parts))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_whatever_is_being_written_fits_and_has_no_open_code_block(
 ) -> None:
     can = _can(live, limit=80, unit=unit)
     parts = render_live(md, can, status)
-    assert all(size(part, unit) <= 80 for part in parts)
+    assert all(text_length(part, unit) <= 80 for part in parts)
     shown = parts[:-1] if live is Live.STREAM else parts
     assert not any(has_open_fence(part) for part in shown)
 

@@ -6,20 +6,20 @@ import pytest
 
 from gateway.access.policy import (
     Allowed,
-    Bot,
-    Everybody,
-    Holders,
-    Members,
+    GroupEntry,
     NotAddressed,
-    Person,
+    PersonEntry,
+    PlatformEntry,
     Policy,
     Role,
+    RoleEntry,
     Stranger,
-    by_membership,
-    decide,
-    parse_admin,
+    UnlistedBot,
+    build_policy,
+    decide_access,
+    has_membership_entries,
+    parse_admin_entry,
     parse_entry,
-    policy,
 )
 from platforms.core.contract import (
     Address,
@@ -55,7 +55,7 @@ def message(platform: str = "telegram", **given: Any) -> InboundMessage:
 
 
 def let_in(*allow: str, **more: Any) -> Policy:
-    return policy(allow, more.pop("admins", ()), **more)
+    return build_policy(allow, more.pop("admins", ()), **more)
 
 
 MEMBER = Allowed("telegram:1001", Role.MEMBER)
@@ -116,7 +116,7 @@ MEMBER = Allowed("telegram:1001", Role.MEMBER)
 def test_whoever_is_named_gets_in_as_a_member(
     entry: str, event: InboundMessage, principal: str
 ) -> None:
-    assert decide(let_in(entry), event) == Allowed(principal, Role.MEMBER)
+    assert decide_access(let_in(entry), event) == Allowed(principal, Role.MEMBER)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_whoever_is_named_gets_in_as_a_member(
     ],
 )
 def test_whoever_is_not_named_is_a_stranger(entry: str, event: InboundMessage) -> None:
-    decision = decide(let_in(*([entry] if entry else [])), event)
+    decision = decide_access(let_in(*([entry] if entry else [])), event)
     assert isinstance(decision, Stranger)
     assert decision.direct == event.direct
 
@@ -213,7 +213,7 @@ def test_whoever_is_not_named_is_a_stranger(entry: str, event: InboundMessage) -
 @pytest.mark.parametrize("allow", ["telegram:*", f"telegram:{GROUP}/*", "telegram:1001"])
 def test_bots_get_in_only_when_they_are_named(allow: str) -> None:
     event = message(id="7", chat=GROUP, is_bot=True, memberships=(GROUP, "G1/role:1"))
-    assert decide(let_in(allow), event) == Bot("telegram:7")
+    assert decide_access(let_in(allow), event) == UnlistedBot("telegram:7")
 
 
 def _edit(sender: Sender, *, direct: bool) -> Inbound:
@@ -235,8 +235,8 @@ def _button(sender: Sender, *, direct: bool) -> Inbound:
 @pytest.mark.parametrize("direct", [True, False])
 def test_edits_deletes_and_buttons_pass_the_same_decision(make: Any, *, direct: bool) -> None:
     rules = let_in("telegram:1001")
-    assert decide(rules, make(Sender("1001"), direct=direct)) == MEMBER
-    assert decide(rules, make(Sender("2002", name="1001"), direct=direct)) == Stranger(
+    assert decide_access(rules, make(Sender("1001"), direct=direct)) == MEMBER
+    assert decide_access(rules, make(Sender("2002", name="1001"), direct=direct)) == Stranger(
         "telegram:2002", direct
     )
 
@@ -244,21 +244,21 @@ def test_edits_deletes_and_buttons_pass_the_same_decision(make: Any, *, direct: 
 @pytest.mark.parametrize("text", ["/stop", "/reset", "/new", "!stop", "/pair approve ABCDEFGH"])
 def test_a_command_opens_no_door(text: str) -> None:
     event = message(id="2002", parts=(Text(text),))
-    assert isinstance(decide(let_in("telegram:1001"), event), Stranger)
+    assert isinstance(decide_access(let_in("telegram:1001"), event), Stranger)
 
 
 @pytest.mark.parametrize("identity", ["1001", "2002"])
 def test_what_is_said_to_others_in_a_room_is_left_alone(identity: str) -> None:
     event = message(id=identity, chat=GROUP, addressed=False)
-    assert decide(let_in("telegram:1001"), event) == NotAddressed()
+    assert decide_access(let_in("telegram:1001"), event) == NotAddressed()
 
 
 def test_a_dm_counts_as_addressed_whatever_the_adapter_says() -> None:
-    assert decide(let_in("telegram:1001"), message(addressed=False)) == MEMBER
+    assert decide_access(let_in("telegram:1001"), message(addressed=False)) == MEMBER
 
 
 def test_a_thread_of_a_dm_belongs_to_its_people_too() -> None:
-    assert decide(let_in("telegram:1001"), message(thread="9")) == MEMBER
+    assert decide_access(let_in("telegram:1001"), message(thread="9")) == MEMBER
 
 
 @pytest.mark.parametrize(
@@ -272,25 +272,25 @@ def test_a_thread_of_a_dm_belongs_to_its_people_too() -> None:
 )
 def test_admins_need_not_be_in_the_allow_list(rules: Policy) -> None:
     event = message(memberships=("G1/role:R1",))
-    assert decide(rules, event) == Allowed("telegram:1001", Role.ADMIN)
+    assert decide_access(rules, event) == Allowed("telegram:1001", Role.ADMIN)
 
 
 def test_a_paired_person_is_a_member_and_nobody_else_is() -> None:
     rules = let_in(approved=["telegram:1001"])
-    assert decide(rules, message()) == MEMBER
-    assert isinstance(decide(rules, message(id="2002")), Stranger)
-    assert isinstance(decide(rules, message("slack")), Stranger)
+    assert decide_access(rules, message()) == MEMBER
+    assert isinstance(decide_access(rules, message(id="2002")), Stranger)
+    assert isinstance(decide_access(rules, message("slack")), Stranger)
 
 
 def test_a_removed_pairing_acts_on_the_next_message() -> None:
-    assert decide(let_in(approved=["telegram:1001"]), message()) == MEMBER
-    assert isinstance(decide(let_in(), message()), Stranger)
+    assert decide_access(let_in(approved=["telegram:1001"]), message()) == MEMBER
+    assert isinstance(decide_access(let_in(), message()), Stranger)
 
 
 @pytest.mark.parametrize("platform", ["console", "web"])
 def test_the_person_at_the_terminal_and_at_the_page_is_an_admin(platform: str) -> None:
     event = message(platform, id="owner", chat="main", direct=True)
-    assert decide(let_in(), event) == Allowed(f"{platform}:owner", Role.ADMIN)
+    assert decide_access(let_in(), event) == Allowed(f"{platform}:owner", Role.ADMIN)
 
 
 @pytest.mark.parametrize(
@@ -298,12 +298,12 @@ def test_the_person_at_the_terminal_and_at_the_page_is_an_admin(platform: str) -
 )
 def test_nobody_else_is_the_owner(platform: str, identity: str) -> None:
     event = message(platform, id=identity, chat="main", direct=True)
-    assert isinstance(decide(let_in(), event), Stranger)
+    assert isinstance(decide_access(let_in(), event), Stranger)
 
 
 def test_a_stranger_in_a_dm_is_told_from_one_in_a_room() -> None:
-    assert decide(let_in(), message()) == Stranger("telegram:1001", direct=True)
-    assert decide(let_in(), message(chat=GROUP)) == Stranger("telegram:1001", direct=False)
+    assert decide_access(let_in(), message()) == Stranger("telegram:1001", direct=True)
+    assert decide_access(let_in(), message(chat=GROUP)) == Stranger("telegram:1001", direct=False)
 
 
 def test_roles_grow() -> None:
@@ -316,15 +316,15 @@ def test_roles_grow() -> None:
 @pytest.mark.parametrize(
     ("text", "entry"),
     [
-        ("telegram:1001", Person("telegram", "1001")),
-        ("telegram:-1001234", Person("telegram", "-1001234")),
-        ("slack:T1/U3003", Person("slack", "T1/U3003")),
-        ("matrix:@ann:example.org", Person("matrix", "@ann:example.org")),
-        ("telegram@work:1001", Person("telegram", "1001", "work")),
-        ("telegram:*", Everybody("telegram")),
-        ("slack:T1/*", Members("slack", "T1")),
-        ("telegram:-1001234/*", Members("telegram", "-1001234")),
-        ("discord:11/role:22", Holders("discord", "11/role:22")),
+        ("telegram:1001", PersonEntry("telegram", "1001")),
+        ("telegram:-1001234", PersonEntry("telegram", "-1001234")),
+        ("slack:T1/U3003", PersonEntry("slack", "T1/U3003")),
+        ("matrix:@ann:example.org", PersonEntry("matrix", "@ann:example.org")),
+        ("telegram@work:1001", PersonEntry("telegram", "1001", "work")),
+        ("telegram:*", PlatformEntry("telegram")),
+        ("slack:T1/*", GroupEntry("slack", "T1")),
+        ("telegram:-1001234/*", GroupEntry("telegram", "-1001234")),
+        ("discord:11/role:22", RoleEntry("discord", "11/role:22")),
     ],
 )
 def test_entries_are_read(text: str, entry: object) -> None:
@@ -370,12 +370,12 @@ def test_an_entry_that_could_mean_something_else_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["telegram:*", "slack:T1/*", "telegram:-1001234/*"])
 def test_nobody_becomes_admin_with_a_crowd(text: str) -> None:
     with pytest.raises(ValueError, match="everybody there an admin"):
-        parse_admin(text)
+        parse_admin_entry(text)
 
 
 def test_a_person_or_a_role_can_be_admin() -> None:
-    assert parse_admin("telegram:1001") == Person("telegram", "1001")
-    assert parse_admin("discord:1/role:2") == Holders("discord", "1/role:2")
+    assert parse_admin_entry("telegram:1001") == PersonEntry("telegram", "1001")
+    assert parse_admin_entry("discord:1/role:2") == RoleEntry("discord", "1/role:2")
 
 
 @pytest.mark.parametrize(
@@ -391,4 +391,4 @@ def test_a_person_or_a_role_can_be_admin() -> None:
 def test_groups_and_roles_matter_only_where_somebody_is_let_in_by_them(
     entries: tuple[str, ...], asked: bool
 ) -> None:
-    assert by_membership(entries, "discord") is asked
+    assert has_membership_entries(entries, "discord") is asked

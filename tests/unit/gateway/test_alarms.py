@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.alerts.alarms import Alarm, Alarms, Began, Over
+from gateway.alerts.alarms import Alarm, AlarmCleared, AlarmRaised, Alarms
 
 MINUTE = 60_000
 
@@ -12,8 +12,8 @@ def looks(alarms: Alarms, *seen: tuple[int, str]) -> list[str]:
     """What is told of one subject, minute by minute."""
     told = []
     for minute, cause in seen:
-        for news in alarms.look({"pigeon": cause}, minute * MINUTE):
-            word = "began" if isinstance(news, Began) else "over"
+        for news in alarms.update({"pigeon": cause}, minute * MINUTE):
+            word = "began" if isinstance(news, AlarmRaised) else "over"
             told.append(f"{minute} {word}: {news.alarm.cause}")
     return told
 
@@ -29,28 +29,28 @@ def test_what_passes_before_that_is_told_to_nobody() -> None:
 
 def test_each_subject_has_its_own_time_and_one_that_is_no_more_is_forgotten() -> None:
     alarms = Alarms()
-    alarms.look({"pigeon": "rain"}, 0)
-    alarms.look({"pigeon": "rain", "raven": "fog"}, 3 * MINUTE)
-    assert alarms.seconds_left(3 * MINUTE) == 120
-    (first,) = alarms.look({"pigeon": "rain", "raven": "fog"}, 5 * MINUTE)
+    alarms.update({"pigeon": "rain"}, 0)
+    alarms.update({"pigeon": "rain", "raven": "fog"}, 3 * MINUTE)
+    assert alarms.seconds_until_next(3 * MINUTE) == 120
+    (first,) = alarms.update({"pigeon": "rain", "raven": "fog"}, 5 * MINUTE)
     assert first.subject == "pigeon"
-    assert alarms.seconds_left(5 * MINUTE) == 180
-    assert alarms.look({"raven": ""}, 6 * MINUTE) == []
-    assert alarms.seconds_left(6 * MINUTE) is None
-    assert alarms.book == {}
+    assert alarms.seconds_until_next(5 * MINUTE) == 180
+    assert alarms.update({"raven": ""}, 6 * MINUTE) == []
+    assert alarms.seconds_until_next(6 * MINUTE) is None
+    assert alarms.announced == {}
 
 
 def test_the_end_of_what_an_earlier_process_told_is_told() -> None:
     before, after = Alarms(), Alarms()
     looks(before, (0, "rain"), (6, "rain"))
-    assert before.book == {"pigeon": Alarm("rain", 0, told=True)}
-    after.restore(before.book)
+    assert before.announced == {"pigeon": Alarm("rain", 0, told=True)}
+    after.restore(before.announced)
     assert looks(after, (7, "rain"), (60, "")) == ["60 over: rain"]
 
 
 def test_a_time_is_given_in_whole_minutes_one_at_least() -> None:
-    assert Alarm("rain", 0).minutes(10) == 1
-    assert Alarm("rain", 0).minutes(6 * MINUTE + 1) == 6
+    assert Alarm("rain", 0).duration_minutes(10) == 1
+    assert Alarm("rain", 0).duration_minutes(6 * MINUTE + 1) == 6
 
 
 @given(
@@ -66,17 +66,17 @@ def test_begin_and_end_alternate_whatever_happens(
     for minutes, cause, restarts in steps:
         now += minutes * MINUTE
         if restarts:
-            book, alarms = alarms.book, Alarms()
+            book, alarms = alarms.announced, Alarms()
             alarms.restore(book)
             since = since if told else None
-        news = alarms.look({"pigeon": cause}, now)
+        news = alarms.update({"pigeon": cause}, now)
         if not cause:
-            assert [type(each) for each in news] == ([Over] if told else [])
+            assert [type(each) for each in news] == ([AlarmCleared] if told else [])
             since, told = None, False
             continue
         since = now if since is None else since
         due = not told and now - since >= 5 * MINUTE
-        assert [type(each) for each in news] == ([Began] if due else [])
+        assert [type(each) for each in news] == ([AlarmRaised] if due else [])
         told = told or due
-        left = alarms.seconds_left(now)
+        left = alarms.seconds_until_next(now)
         assert left is None if told else left is not None and left > 0

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import CannotStart
-from gateway.http.api_key import place, read, take
+from gateway.http.api_key import key_path, load_or_create, read
 
 
 def test_a_key_is_made_once_and_then_stays(tmp_path: Path) -> None:
-    first, second = take(tmp_path), take(tmp_path)
-    assert (first.made, second.made) == (True, False)
+    first, second = load_or_create(tmp_path), load_or_create(tmp_path)
+    assert (first.is_new, second.is_new) == (True, False)
     assert first.secret == second.secret == read(tmp_path)
 
 
@@ -25,70 +25,70 @@ def test_a_key_is_256_random_bits_that_only_its_owner_can_read(tmp_path: Path) -
         asked.append(size)
         return "r" * 43
 
-    assert take(tmp_path, random).secret.reveal() == "hf-" + "r" * 43
+    assert load_or_create(tmp_path, random).secret.reveal() == "hf-" + "r" * 43
     assert asked == [32]
-    assert stat.S_IMODE(place(tmp_path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["api_key"]
 
 
 def test_two_installations_have_different_keys(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    assert take(tmp_path / "a").secret != take(tmp_path / "b").secret
+    assert load_or_create(tmp_path / "a").secret != load_or_create(tmp_path / "b").secret
 
 
 def test_what_a_power_cut_left_of_a_key_is_made_anew(tmp_path: Path) -> None:
     (tmp_path / ".api_key.new").write_text("hf-")
-    assert take(tmp_path).made
-    assert len(take(tmp_path).secret.reveal()) > 40
+    assert load_or_create(tmp_path).is_new
+    assert len(load_or_create(tmp_path).secret.reveal()) > 40
 
 
 @pytest.mark.parametrize("text", ["", "\n", "hf-short", "two words " * 5, "ü" * 50, "\0" * 50])
 def test_a_file_that_holds_no_key_keeps_the_daemon_from_starting(tmp_path: Path, text: str) -> None:
-    place(tmp_path).write_text(text, encoding="utf-8")
+    key_path(tmp_path).write_text(text, encoding="utf-8")
     with pytest.raises(CannotStart, match="holds no API key"):
-        take(tmp_path)
-    assert place(tmp_path).read_text(encoding="utf-8") == text
+        load_or_create(tmp_path)
+    assert key_path(tmp_path).read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
 def test_a_key_that_others_could_read_is_closed_and_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
 ) -> None:
-    key = take(tmp_path).secret
-    place(tmp_path).chmod(mode)
+    key = load_or_create(tmp_path).secret
+    key_path(tmp_path).chmod(mode)
     with caplog.at_level(logging.WARNING):
         assert read(tmp_path) == key
         assert caplog.text == ""  # who only looks changes nothing
-        assert stat.S_IMODE(place(tmp_path).stat().st_mode) == mode
-        assert take(tmp_path).secret == key
-    assert stat.S_IMODE(place(tmp_path).stat().st_mode) == 0o600
-    assert f"{place(tmp_path)} could be read by others; it no longer can" in caplog.text
+        assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == mode
+        assert load_or_create(tmp_path).secret == key
+    assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == 0o600
+    assert f"{key_path(tmp_path)} could be read by others; it no longer can" in caplog.text
     assert "remove it" in caplog.text
     assert key.reveal() not in caplog.text
     caplog.clear()
-    assert take(tmp_path).secret == key
+    assert load_or_create(tmp_path).secret == key
     assert caplog.text == ""
 
 
 def test_a_key_that_is_open_where_nothing_can_be_changed_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = take(tmp_path).secret
-    place(tmp_path).chmod(0o644)
+    key = load_or_create(tmp_path).secret
+    key_path(tmp_path).chmod(0o644)
 
     def refusing(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(Path, "chmod", refusing)
-    assert take(tmp_path).secret == key
+    assert load_or_create(tmp_path).secret == key
     assert "can be read by others, and that cannot be changed" in caplog.text
     assert "Read-only file system" in caplog.text
 
 
 def test_where_it_cannot_be_kept_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match=r"cannot be kept in .*gone/api_key: No such file"):
-        take(tmp_path / "gone")
-    place(tmp_path).mkdir()
+        load_or_create(tmp_path / "gone")
+    key_path(tmp_path).mkdir()
     with pytest.raises(CannotStart, match="cannot be read: Is a directory"):
-        take(tmp_path)
+        load_or_create(tmp_path)

@@ -13,30 +13,42 @@ from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from gateway.access.people import People
 from gateway.access.policy import Role
-from gateway.approvals.broker import Approvals, Asking
-from gateway.approvals.rules import code_of
-from gateway.approvals.wording import NO_ADMIN, UNATTENDED, USED_UP, refused
-from gateway.commands.contract import Call, Outcome, Tell
+from gateway.approvals.broker import ApprovalBroker, RequestingTurn
+from gateway.approvals.rules import approval_code
+from gateway.approvals.wording import NO_ADMIN, PERMISSION_USED, UNATTENDED, refusal_text
+from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import write_address
-from gateway.notices.catalogue import render
-from gateway.notices.compose import Announcer
+from gateway.notices.catalogue import render_notice
+from gateway.notices.compose import NoticeComposer
 from gateway.settings import AccessSettings
 from platforms.core.contract import Address, Capabilities, Op, Receipt
 from sessions.changes import AnswerApproval, EndTurn, OpenSession, PutItem, StartTurn
-from sessions.conversation.events import Command as By
+from sessions.conversation.events import CommandContext
 from sessions.errors import StoreUnavailable
-from sessions.records import Approval, ApprovalState, Item, ItemState, Message, ToolCall, TurnState
+from sessions.records import (
+    Approval,
+    ApprovalState,
+    ItemState,
+    Message,
+    OutboxItem,
+    ToolCall,
+    TurnState,
+)
 from sessions.store.store import SessionStore
 from sessions.values.ids import Ids
-from tests.fakes.memory import MemoryAdapter, Visible
+from tests.fakes.memory import MemoryAdapter, VisibleMessage
 
 PATIENCE = 5.0
 HALF_AN_HOUR = 1_800_000
 YES, NO = "approve", "deny"
 ANN, BOB, CHIEF = "memory:1", "memory:2", "memory:9"
-MAY, MAY_NOT = Tell("ask.may", {"tool": "run"}), Tell("ask.may_not", {"tool": "run"})
-NOTED, LATE, ANSWERED = Tell("ask.noted"), Tell("ask.late"), Tell("ask.answered")
+MAY, MAY_NOT = NoticeReply("ask.may", {"tool": "run"}), NoticeReply("ask.may_not", {"tool": "run"})
+NOTED, LATE, ANSWERED = (
+    NoticeReply("ask.noted"),
+    NoticeReply("ask.late"),
+    NoticeReply("ask.answered"),
+)
 
 
 def a_tool(risk: Risk) -> Tool:
@@ -85,10 +97,10 @@ class Screen(MemoryAdapter):
         finally:
             self._changed.set()
 
-    async def one(self, chat: str, *texts: str) -> Visible:
+    async def one(self, chat: str, *texts: str) -> VisibleMessage:
         """Wait until one message has all of these."""
 
-        def found() -> list[Visible]:
+        def found() -> list[VisibleMessage]:
             return [
                 each for each in self.messages(chat) if all(text in each.text for text in texts)
             ]
@@ -125,7 +137,7 @@ class Office:
         self.owned: list[asyncio.Task[None]] = []
         self.others: list[asyncio.Task[str | None]] = []
         self.waiting = Waiting()
-        self.approvals: Approvals
+        self.approvals: ApprovalBroker
         self.delivery: Delivery
         self.tasks: asyncio.TaskGroup
 
@@ -145,8 +157,10 @@ class Office:
     ) -> asyncio.Task[str | None]:
         """Let a tool ask; the task ends when it knows."""
         where = write_address(Address("memory", chat))
-        asking = Asking(key or f"memory:{chat}", session, turn, where, person)
-        return self.tasks.create_task(self.approvals.ask(asking, how, call or call_of()))
+        asking = RequestingTurn(key or f"memory:{chat}", session, turn, where, person)
+        return self.tasks.create_task(
+            self.approvals.request_approval(asking, how, call or call_of())
+        )
 
     def begins(
         self,
@@ -170,36 +184,36 @@ class Office:
     async def asked(self, number: int = 1) -> Approval:
         """Wait until so many questions are shown and waited for; give the newest."""
         id_ = await self.waited(number)
-        await self.screen.one("1", code_of(id_))
+        await self.screen.one("1", approval_code(id_))
         found = await self.store.approval(id_)
         assert found
         return found
 
     async def says(
         self, word: str, args: str = "", *, person: str = ANN, admin: bool = False, chat: str = ""
-    ) -> Outcome:
+    ) -> CommandOutcome:
         """Answer by a command, in private unless a chat is named."""
         where = write_address(Address("memory", chat or person.partition(":")[2]))
-        call = Call(
+        call = CommandCall(
             key=f"memory:{chat or person.partition(':')[2]}",
             args=args,
-            by=By(where, person, admin, "i1"),
+            context=CommandContext(where, person, admin, "i1"),
             role=Role.ADMIN if admin else Role.MEMBER,
             principal=person,
             name="",
             direct=not chat,
-            form="/{word}",
-            desk=None,  # type: ignore[arg-type]  # not used
+            command_template="/{word}",
+            services=None,  # type: ignore[arg-type]  # not used
         )
         return await self.approvals.answer(call, allow=word == YES)
 
     async def presses(
         self, id_: str, word: str, *, person: str = ANN, admin: bool = False
-    ) -> Outcome:
+    ) -> CommandOutcome:
         place = Address("memory", person.partition(":")[2])
-        return await self.approvals.pressed(
+        return await self.approvals.on_button(
             id_,
-            By(write_address(place), person, admin),
+            CommandContext(write_address(place), person, admin),
             place,
             role=Role.ADMIN if admin else Role.MEMBER,
             allow=word == YES,
@@ -240,30 +254,30 @@ async def office(
         return screen.capabilities if place.platform == "memory" else None
 
     ids, people = Ids(clock), People(store, clock, AccessSettings(admins=admins))
-    await people.open()
+    await people.load()
     made.delivery = Delivery(store, clock)
     made.delivery.attach(screen)
     await made.delivery.recover()
-    made.approvals = Approvals(
+    made.approvals = ApprovalBroker(
         store,
         clock,
         ids,
-        Announcer(ids, clock, capabilities),
+        NoticeComposer(ids, clock, capabilities),
         made.delivery,
         people,
         mode=lambda: mode,
         capabilities=capabilities,
-        tasks=tasks or made.own,
-        wait_seconds=wait,
+        create_task=tasks or made.own,
+        timeout_seconds=wait,
     )
-    made.approvals._waiting = made.waiting
-    made.delivery.connected("memory")
+    made.approvals._waiters = made.waiting
+    made.delivery.on_connected("memory")
     async with asyncio.TaskGroup() as outside:
         running = outside.create_task(made.delivery.run())
         with contextlib.suppress(asyncio.CancelledError):
             async with asyncio.TaskGroup() as made.tasks:
                 yield made
-                await made.delivery.settle(PATIENCE)
+                await made.delivery.flush(PATIENCE)
                 for each in [each for each in made.tasks._tasks if each not in made.owned]:
                     each.cancel()
         running.cancel()
@@ -334,7 +348,7 @@ async def test_a_question_shows_the_call_and_how_to_answer_it(tmp_path: Path) ->
     async with office(tmp_path) as desk:
         desk.begins(NET)
         asked = await desk.asked()
-        code = code_of(asked.id)
+        code = approval_code(asked.id)
         shown = await desk.screen.one("1", "wants to run")
         assert shown.text == (
             '🔐 run wants to run:\n```json\n{\n  "command": "ls"\n}\n```\n'
@@ -390,8 +404,8 @@ async def test_an_allowed_call_runs_once_and_every_chat_says_who_allowed_it(
         asked = await desk.asked()
         if by_button:
             answer = await desk.presses(asked.id, YES, person=CHIEF, admin=True)
-            assert answer == Tell("ask.silent")
-            assert render("ask.silent", {}, "/{word}") == ""
+            assert answer == NoticeReply("ask.silent")
+            assert render_notice("ask.silent", {}, "/{word}") == ""
         else:
             assert await desk.says(YES, person=CHIEF, admin=True) == MAY
         assert await said(task) is None
@@ -409,7 +423,7 @@ async def test_a_denied_call_tells_the_model_who_and_why(tmp_path: Path) -> None
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         asked = await desk.asked()
-        assert await desk.says(NO, f"{code_of(asked.id).lower()} too  dear") == MAY_NOT
+        assert await desk.says(NO, f"{approval_code(asked.id).lower()} too  dear") == MAY_NOT
         assert await said(task) == "denied by memory:1: too dear"
         await desk.screen.one("1", "🚫 Denied by memory:1: too dear.")
         desk.begins(NET)  # that somebody said no once is asked again in a new turn
@@ -440,18 +454,20 @@ async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "person", "admin", "told"),
     [
-        pytest.param(EXEC, ANN, False, Tell("admins_only"), id="a member, for a program"),
-        pytest.param(NET, BOB, False, Tell("not_yours"), id="another member"),
+        pytest.param(EXEC, ANN, False, NoticeReply("admins_only"), id="a member, for a program"),
+        pytest.param(NET, BOB, False, NoticeReply("not_yours"), id="another member"),
     ],
 )
 async def test_who_is_not_entitled_changes_nothing(
-    tmp_path: Path, how: Tool, person: str, admin: bool, told: Tell
+    tmp_path: Path, how: Tool, person: str, admin: bool, told: NoticeReply
 ) -> None:
     async with office(tmp_path) as desk:
         desk.begins(how)
         asked = await desk.asked()
         for word in (YES, NO):
-            assert await desk.says(word, code_of(asked.id), person=person, admin=admin) == told
+            assert (
+                await desk.says(word, approval_code(asked.id), person=person, admin=admin) == told
+            )
             assert await desk.presses(asked.id, word, person=person, admin=admin) == told
         assert await desk.state(asked.id) is ApprovalState.OPEN
 
@@ -460,24 +476,24 @@ async def test_without_a_code_the_only_question_is_meant_and_several_are_listed(
     tmp_path: Path,
 ) -> None:
     async with office(tmp_path) as desk:
-        assert await desk.says(YES) == Tell("ask.none")
+        assert await desk.says(YES) == NoticeReply("ask.none")
         desk.begins(NET, call_of("one"))
         first = await desk.asked()
         desk.clock.time += 1
         two = desk.asks(NET, call_of("two"))
         second = await desk.asked(2)
         several = await desk.says(YES)
-        assert isinstance(several, Tell)
+        assert isinstance(several, NoticeReply)
         assert several.fields["list"] == (
-            f'{code_of(first.id)} run `{{"command": "one"}}`\n'
-            f'{code_of(second.id)} run `{{"command": "two"}}`'
+            f'{approval_code(first.id)} run `{{"command": "one"}}`\n'
+            f'{approval_code(second.id)} run `{{"command": "two"}}`'
         )
-        assert await desk.says(YES, "please") == Tell("ask.unknown", {"code": "please"})
-        assert await desk.says(YES, f"{code_of(second.id)} please") == MAY
+        assert await desk.says(YES, "please") == NoticeReply("ask.unknown", {"code": "please"})
+        assert await desk.says(YES, f"{approval_code(second.id)} please") == MAY
         assert await said(two) is None
         assert await desk.says(YES) == MAY
-        assert await desk.says(YES, code_of(first.id)) == Tell(
-            "ask.unknown", {"code": code_of(first.id)}
+        assert await desk.says(YES, approval_code(first.id)) == NoticeReply(
+            "ask.unknown", {"code": approval_code(first.id)}
         )
 
 
@@ -489,7 +505,7 @@ async def test_codes_of_open_questions_differ(tmp_path: Path) -> None:
         first = await desk.asked()
         desk.begins(NET, call_of("two"))
         second = await desk.asked(2)
-        assert code_of(first.id) != code_of(second.id)
+        assert approval_code(first.id) != approval_code(second.id)
         assert next(numbers, None) is None
 
 
@@ -511,7 +527,7 @@ async def test_of_two_who_answer_at_once_one_is_first(tmp_path: Path) -> None:
             assert (yes.result(), no.result()) == (MAY, ANSWERED)
         else:
             assert why == "denied by web:owner."
-            assert (yes.result(), no.result()) == (ANSWERED, Tell("ask.silent"))
+            assert (yes.result(), no.result()) == (ANSWERED, NoticeReply("ask.silent"))
         assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == ANSWERED
 
 
@@ -523,7 +539,9 @@ async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
         asked = await desk.asked()
         async with asyncio.TaskGroup() as group:
             answers = [
-                group.create_task(desk.approvals._take(asked, f"memory:{who}", allow=who % 2 > 0))
+                group.create_task(
+                    desk.approvals._record_answer(asked, f"memory:{who}", allow=who % 2 > 0)
+                )
                 for who in range(10)
             ]
         assert sorted(str(each.result()) for each in answers) == ["None", *[str(ANSWERED)] * 9]
@@ -533,7 +551,7 @@ async def test_of_many_who_saw_it_open_all_but_one_are_told_that_they_are_late(
 
 async def test_a_button_of_no_question_says_so(tmp_path: Path) -> None:
     async with office(tmp_path) as desk:
-        assert await desk.presses("p_12345", YES) == Tell("ask.unknown", {"code": "2345"})
+        assert await desk.presses("p_12345", YES) == NoticeReply("ask.unknown", {"code": "2345"})
 
 
 async def test_an_answer_in_the_moment_in_which_the_time_is_over_counts(tmp_path: Path) -> None:
@@ -552,7 +570,7 @@ async def test_a_permission_that_is_found_used_up_is_called_that(tmp_path: Path)
         asked = await desk.asked()
         assert not task.done()
         used = msgspec.structs.replace(asked, state=ApprovalState.USED)
-        assert refused(used) == USED_UP
+        assert refusal_text(used) == PERMISSION_USED
 
 
 async def test_a_permission_that_somebody_else_used_up_serves_no_second_call(
@@ -565,8 +583,8 @@ async def test_a_permission_that_somebody_else_used_up_serves_no_second_call(
         allowed = msgspec.structs.replace(asked, state=ApprovalState.ALLOWED, answered_at=now)
         for state in (ApprovalState.ALLOWED, ApprovalState.USED):
             await desk.store.apply(AnswerApproval(asked.id, state, ANN, now))
-        desk.approvals._waiting[asked.id].set_result(allowed)
-        assert await said(task) == USED_UP
+        desk.approvals._waiters[asked.id].set_result(allowed)
+        assert await said(task) == PERMISSION_USED
 
 
 # --- a stop --------------------------------------------------------------------------------------
@@ -590,7 +608,7 @@ async def test_a_stop_closes_the_question_beside(tmp_path: Path) -> None:
         assert await desk.state(asked.id) is ApprovalState.EXPIRED
         for chat in ("1", "9"):
             assert (await desk.screen.one(chat, "⏹ This is over")).buttons == ()
-        assert await desk.says(YES, person=CHIEF, admin=True) == Tell("ask.none")
+        assert await desk.says(YES, person=CHIEF, admin=True) == NoticeReply("ask.none")
         assert await desk.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
 
 
@@ -631,7 +649,7 @@ async def test_a_store_that_fails_beside_breaks_nothing(
         await cut(desk, task, TurnState.STOPPED)
         assert "stays open" in caplog.text
         desk.approvals._store = desk.store
-        await desk.approvals.expire()  # the next hour finds it
+        await desk.approvals.close_expired()  # the next hour finds it
         assert await desk.state(asked.id) is ApprovalState.EXPIRED
         await desk.screen.one("1", "⏹ This is over")
 
@@ -640,7 +658,7 @@ class Broken:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
-    async def prove_writable(self) -> None:
+    async def check_writable(self) -> None:
         raise StoreUnavailable
 
 
@@ -719,7 +737,7 @@ async def test_an_answer_while_nothing_waits_counts_once_when_the_call_comes_aga
         assert await desk.presses(id_, word) == ANSWERED
     async with office(tmp_path, screen, clock=clock) as desk:
         clock.time += HALF_AN_HOUR - 1
-        await desk.approvals.expire()
+        await desk.approvals.close_expired()
         assert await said(desk.asks(NET)) == (None if word == YES else "denied by memory:1.")
         assert await desk.state(id_) is (
             ApprovalState.USED if word == YES else ApprovalState.DENIED
@@ -750,7 +768,7 @@ async def test_a_question_that_a_later_turn_waits_for_is_not_over_with_its_own(
         task = desk.asks(NET, turn="t2")
         assert await desk.waited() == id_
         await desk.ends(TurnState.FAILED)
-        await desk.approvals.expire()
+        await desk.approvals.close_expired()
         assert await desk.says(YES) == MAY
         assert await said(task) is None
 
@@ -765,7 +783,7 @@ async def test_an_old_answer_does_not_count(tmp_path: Path, word: str, swept: bo
         assert await desk.says(word) == NOTED
         clock.time += HALF_AN_HOUR
         if swept:
-            await desk.approvals.expire()
+            await desk.approvals.close_expired()
             assert await desk.store.values("denied") == {}
         desk.begins(NET)
         assert (await desk.asked()).id != id_
@@ -789,7 +807,7 @@ async def test_a_note_of_a_denial_that_never_was_is_no_denial(tmp_path: Path) ->
         assert asked.state is ApprovalState.OPEN
         await desk.store.put_value("denied", "gone", "p_gone")
         await desk.store.put_value("denied", "open", asked.id)
-        await desk.approvals.expire()
+        await desk.approvals.close_expired()
         assert await desk.store.values("denied") == {"open": asked.id}
 
 
@@ -857,7 +875,7 @@ async def test_an_interrupted_turn_can_still_get_its_answer(tmp_path: Path) -> N
     id_ = await asked_and_crashed(tmp_path, screen, clock)
     async with office(tmp_path, screen, clock=clock) as desk:
         await desk.ends(TurnState.INTERRUPTED)
-        await desk.approvals.expire()
+        await desk.approvals.close_expired()
         assert await desk.says(YES) == NOTED
         assert await desk.state(id_) is ApprovalState.ALLOWED
 
@@ -869,7 +887,7 @@ async def test_a_question_whose_time_ended_while_nobody_was_there_is_closed_at_t
     id_ = await asked_and_crashed(tmp_path, screen, clock, EXEC)
     clock.time += HALF_AN_HOUR - 1
     async with office(tmp_path, screen, clock=clock) as desk:
-        await desk.approvals.expire()
+        await desk.approvals.close_expired()
         assert await desk.state(id_) is ApprovalState.OPEN
         clock.time += 1
         assert await desk.presses(id_, YES, person=CHIEF, admin=True) == LATE
@@ -883,10 +901,10 @@ async def test_the_hour_ends_a_wait_that_the_clock_has_overtaken(tmp_path: Path)
     async with office(tmp_path) as desk:
         task = desk.asks(NET)
         await desk.asked()
-        await desk.approvals.expire()
+        await desk.approvals.close_expired()
         assert not task.done()
         desk.clock.time += HALF_AN_HOUR  # as after a machine's sleep
-        await desk.approvals.expire()
+        await desk.approvals.close_expired()
         assert await said(task) == (
             "it needs somebody's approval, and nobody answered within 30 minutes."
         )
@@ -918,8 +936,8 @@ async def test_a_chat_that_is_asked_much_is_shown_each_answer_in_its_place(tmp_p
 
 async def tell(desk: Office, note: str) -> None:
     address = write_address(Address("memory", "1"))
-    item = Item(note, address, "notice", ItemState.PENDING, b'{"text":"a note"}', 1)
+    item = OutboxItem(note, address, "notice", ItemState.PENDING, b'{"text":"a note"}', 1)
     await desk.store.apply(PutItem(item))
-    desk.delivery.wake([item])
+    desk.delivery.enqueue([item])
     async with asyncio.timeout(PATIENCE):
         await desk.delivery.wait_sent(note)

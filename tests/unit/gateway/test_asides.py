@@ -14,18 +14,18 @@ import pytest
 from agent.settings import ModelSettings, TargetSettings, Timeouts
 from agent.tools.contract import Tool
 from gateway.access.policy import Role
-from gateway.commands.contract import Call, Outcome, Taken, Tell
+from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply, ReplyLater
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.view import read_body
-from gateway.notices.compose import Announcer
+from gateway.notices.compose import NoticeComposer
 from gateway.settings import LimitSettings, Settings
-from gateway.side_requests.service import LEVELS, Asides
+from gateway.side_requests.service import REASONING_LEVELS, SideRequests
 from gateway.spending.budgets import Budgets
-from gateway.turns.choices import Choices
+from gateway.turns.choices import ModelChoices
 from gateway.turns.models import Models, open_models
-from sessions.changes import AppendMessages, Compact, EndAttempt, StartAttempt
-from sessions.conversation.events import Command, RunningTurn, State
-from sessions.records import InboxEntry, InboxState, Item, Message
+from sessions.changes import AppendMessages, EndAttempt, PutSummary, StartAttempt
+from sessions.conversation.events import CommandContext, ConversationState, RunningTurn
+from sessions.records import InboxEntry, InboxState, Message, OutboxItem
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
@@ -56,7 +56,7 @@ class Room:
     def __init__(
         self,
         store: SessionStore,
-        asides: Asides,
+        asides: SideRequests,
         models: Models,
         server: ModelServer,
         clock: SetClock,
@@ -66,10 +66,10 @@ class Room:
         self.server = server
         self.asides = asides
         self.clock = clock
-        self.state = State(KEY, session="s1")
+        self.state = ConversationState(KEY, session="s1")
         self._numbers = 0
 
-    async def call(self, word: str, args: str = "") -> Outcome:
+    async def call(self, word: str, args: str = "") -> CommandOutcome:
         """Use a command as the desk does, its row stored before."""
         self._numbers += 1
         inbox = f"i_{self._numbers}"
@@ -77,21 +77,21 @@ class Room:
             InboxEntry(inbox, "memory", inbox, KEY, ADDRESS, InboxState.COMMAND, b"{}", 1)
         )
         desk: Any = self
-        call = Call(
+        call = CommandCall(
             key=KEY,
             args=args,
-            by=Command(ADDRESS, PERSON, inbox=inbox),
+            context=CommandContext(ADDRESS, PERSON, inbox=inbox),
             role=Role.MEMBER,
             principal=PERSON,
             name="Me",
             direct=True,
-            form="/{word}",
-            desk=desk,
+            command_template="/{word}",
+            services=desk,
         )
-        outcome: Outcome = await getattr(self.asides, word)(call)
+        outcome: CommandOutcome = await getattr(self.asides, word)(call)
         return outcome
 
-    async def look(self, _key: str) -> State:
+    async def read_state(self, _key: str) -> ConversationState:
         """See `Desk`."""
         return self.state
 
@@ -102,8 +102,8 @@ class Room:
                 await asyncio.wait(tasks)
         return [read_body(item).text for item in await self.items()]
 
-    async def items(self) -> list[Item]:
-        return list(await self.store.open_items())
+    async def items(self) -> list[OutboxItem]:
+        return list(await self.store.undelivered_items())
 
 
 @contextlib.asynccontextmanager
@@ -126,18 +126,18 @@ async def room(
         )
         store = await kind.open(f"sqlite:///{home / 'holdfast.db'}", clock=clock)
         models = await open_models(Settings(model=settings), home, clock=clock)
-        choices = Choices(store)
-        models.choice = choices.of
-        asides = Asides(
+        choices = ModelChoices(store)
+        models.choice_for = choices.get
+        asides = SideRequests(
             store=store,
             clock=clock,
             models=models,
             budgets=Budgets(store, clock, LimitSettings()),
             choices=choices,
-            announcer=Announcer(Ids(clock), clock, lambda _: None),
+            announcer=NoticeComposer(Ids(clock), clock, lambda _: None),
             delivery=Delivery(store, clock),
             tasks=tasks,
-            deadline=deadline,
+            deadline_seconds=deadline,
             zone=dt.UTC,
         )
         try:
@@ -169,7 +169,7 @@ def test_the_levels_are_those_of_the_configuration() -> None:
         for value in get_args(each)
         if isinstance(value, str)
     ]
-    assert set(LEVELS) == set(literals)
+    assert set(REASONING_LEVELS) == set(literals)
 
 
 # --- deadlines and failures --------------------------------------------------------------------
@@ -180,12 +180,12 @@ async def test_a_question_that_takes_too_long_is_given_up_and_its_cost_kept(
 ) -> None:
     async with room(tmp_path, always('H T"so far" HANG'), deadline=0.3) as made:
         await talked(made.store)
-        assert await made.call("btw", "and?") == Taken()
+        assert await made.call("btw", "and?") == ReplyLater()
         assert await made.shown() == [
             "💬 I could not answer your question on the side: it took longer than 0.005 minutes."
         ]
-        assert (await made.store.spent(session_id="s1", person=PERSON)).requests == 1
-        assert await made.store.commands() == ()
+        assert (await made.store.usage_totals(session_id="s1", person=PERSON)).requests == 1
+        assert await made.store.pending_commands() == ()
 
 
 async def test_a_summary_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_a_question_on_the_side_sees_the_summary_of_what_was_shortened(
 ) -> None:
     async with room(tmp_path, ok("fine")) as made:
         await talked(made.store)
-        await made.store.apply(Compact("s1", 2, "They talked.", 3))
+        await made.store.apply(PutSummary("s1", 2, "They talked.", 3))
         await made.call("btw", "and?")
         assert await made.shown() == ["💬 fine"]
         asked = made.server.requests[0].messages[0]["content"]
@@ -238,14 +238,14 @@ async def test_what_breaks_takes_nothing_else_down_and_is_told(
         raise RuntimeError(msg)
 
     async with room(tmp_path) as made:
-        made.models.more_tools = broken
+        made.models.extra_tools = broken
         with caplog.at_level(logging.ERROR):
             await made.call("btw", "and?")
             assert await made.shown() == [
                 "This could not be done just now. Please try again in a moment."
             ]
         assert "/btw broke" in caplog.text
-        assert await made.store.commands() == ()
+        assert await made.store.pending_commands() == ()
 
 
 async def test_what_cannot_be_stored_is_left_to_the_next_start(
@@ -260,9 +260,9 @@ async def test_what_cannot_be_stored_is_left_to_the_next_start(
                 await asyncio.wait(set(made.asides._running))
         assert "left to the next start" in caplog.text
     again = await SessionStore.open(f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock())
-    (left,) = await again.commands()
+    (left,) = await again.pending_commands()
     assert left.state is InboxState.COMMAND
-    assert await again.open_items() == ()
+    assert await again.undelivered_items() == ()
     await again.close()
 
 
@@ -272,9 +272,9 @@ async def test_once_it_is_closing_everything_is_left_to_the_next_start(tmp_path:
         with made.asides.closing():
             pass
         assert await made.shown() == []
-        assert await made.call("btw", "two") == Taken()
+        assert await made.call("btw", "two") == ReplyLater()
         assert await made.shown() == []
-        assert len(await made.store.commands()) == 2
+        assert len(await made.store.pending_commands()) == 2
 
 
 # --- what is said at once ----------------------------------------------------------------------
@@ -285,25 +285,25 @@ async def test_nothing_is_shortened_while_a_turn_runs_or_without_a_conversation(
 ) -> None:
     async with room(tmp_path) as made:
         turn = RunningTurn("t1", "s1", ADDRESS, PERSON, "go", 1)
-        made.state = State(KEY, session="s1", turn=turn)
-        assert await made.call("compact") == Tell("busy")
-        made.state = State(KEY)
-        assert await made.call("compact") == Tell("compact_nothing")
+        made.state = ConversationState(KEY, session="s1", turn=turn)
+        assert await made.call("compact") == NoticeReply("busy")
+        made.state = ConversationState(KEY)
+        assert await made.call("compact") == NoticeReply("compact_nothing")
 
 
 async def test_a_level_of_reasoning_that_is_none_changes_nothing(tmp_path: Path) -> None:
     async with room(tmp_path, reasoning_effort="low") as made:
         for written, near in (("hgih", "high"), ("zzz", "")):
             outcome = await made.call("reasoning", written)
-            assert isinstance(outcome, Tell)
+            assert isinstance(outcome, NoticeReply)
             assert outcome.notice == "reasoning_unknown"
             assert (outcome.fields["name"], outcome.fields["nearest"]) == (written, near)
-        assert await made.call("reasoning") == Tell(
-            "reasoning", {"level": "low", "levels": ", ".join(LEVELS)}
+        assert await made.call("reasoning") == NoticeReply(
+            "reasoning", {"level": "low", "levels": ", ".join(REASONING_LEVELS)}
         )
-        leaving = RunningTurn("t1", "s1", ADDRESS, PERSON, "go", 1, leaving=True)
-        made.state = State(KEY, session="s1", turn=leaving)
-        assert await made.call("reasoning", "XHIGH") == Tell(
+        leaving = RunningTurn("t1", "s1", ADDRESS, PERSON, "go", 1, cancelling=True)
+        made.state = ConversationState(KEY, session="s1", turn=leaving)
+        assert await made.call("reasoning", "XHIGH") == NoticeReply(
             "reasoning_set", {"level": "xhigh", "running": 0}
         )
 
@@ -341,7 +341,7 @@ async def test_usage_knows_the_last_answer_the_conversation_and_ones_own_day(
             *request("t3", 100, "memory:2002", now - HOUR, "s1"),
         )
         outcome = await made.call("usage")
-    assert isinstance(outcome, Tell)
+    assert isinstance(outcome, NoticeReply)
     lines = [line.split() for line in str(outcome.fields["text"]).splitlines()]
     assert ["requests", "1", "3", "1"] in lines
     assert ["tokens", "in", "100", "111", "10"] in lines
@@ -350,7 +350,7 @@ async def test_usage_knows_the_last_answer_the_conversation_and_ones_own_day(
 async def test_usage_before_anything_was_said_is_nothing(tmp_path: Path) -> None:
     async with room(tmp_path) as made:
         outcome = await made.call("usage")
-        assert isinstance(outcome, Tell)
+        assert isinstance(outcome, NoticeReply)
         assert "requests          0        0        0" in str(outcome.fields["text"])
         await made.store.apply(opened("s1", key=KEY))
         assert await made.call("usage") == outcome
@@ -401,4 +401,4 @@ async def test_rows_that_come_meanwhile_stay_in_view_or_nothing_is_shortened(
             *(f"{more - number} are left" for number in range(1, added + 1)),
         ]
         assert len(rows) == (added + 1 if summary else added + 7)
-        assert (await store.spent(session_id="s1")).requests == 1
+        assert (await store.usage_totals(session_id="s1")).requests == 1

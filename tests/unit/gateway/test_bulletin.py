@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.process.bulletin import keep_alive, tell_story
-from gateway.process.systemd_notify import Systemd
+from gateway.process.bulletin import feed_watchdog, notify_lifecycle
+from gateway.process.systemd_notify import SystemdNotifier
 from sessions.errors import StoreUnavailable
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
@@ -70,25 +70,25 @@ class Small:
         self.standing = "Answering."
         self.drain_seconds = 600.0
 
-    def glance(self) -> str:
+    def describe_status(self) -> str:
         return self.standing
 
-    async def all_tried(self) -> None:
+    async def wait_first_attempts(self) -> None:
         await self.tried.wait()
 
-    async def ask_writer(self) -> None:
+    async def ping_writer(self) -> None:
         if self.store is None:
             msg = "The disk is full"
             raise StoreUnavailable(msg)
         try:
-            await self.store.prove_answering()
+            await self.store.check_responsive()
         except StoreUnavailable as error:
             self.answers.append(error)
             raise
         self.answers.append(None)
 
     def writer_steps(self) -> int:
-        return self.store.writer_steps if self.store else 0
+        return self.store.writer_transactions if self.store else 0
 
 
 @contextlib.asynccontextmanager
@@ -96,7 +96,7 @@ async def fed(
     daemon: Small, manager: Manager, patience: float | None = None
 ) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_alive(daemon, Systemd(manager.environ), patience))
+        task = tasks.create_task(feed_watchdog(daemon, SystemdNotifier(manager.environ), patience))
         daemon.ready.set()
         yield
         task.cancel()
@@ -106,7 +106,7 @@ async def fed(
 async def told(daemon: Small, manager: Manager) -> AsyncIterator[asyncio.Event]:
     opened = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(tell_story(daemon, Systemd(manager.environ), opened))
+        task = tasks.create_task(notify_lifecycle(daemon, SystemdNotifier(manager.environ), opened))
         yield opened
         task.cancel()
 
@@ -172,7 +172,7 @@ async def test_a_writer_that_gets_on_slowly_is_alive(
     class Slow(Small):
         steps = 0
 
-        async def ask_writer(self) -> None:
+        async def ping_writer(self) -> None:
             await asyncio.Event().wait()
 
         def writer_steps(self) -> int:
@@ -213,7 +213,7 @@ async def test_a_start_that_takes_long_is_not_the_business_of_the_watchdog(
 ) -> None:
     daemon = Small()
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_alive(daemon, Systemd(manager.environ)))
+        task = tasks.create_task(feed_watchdog(daemon, SystemdNotifier(manager.environ)))
         await asyncio.sleep(0.15)  # five signs would have come
         assert manager.heard() == []
         daemon.ready.set()
@@ -224,8 +224,8 @@ async def test_a_start_that_takes_long_is_not_the_business_of_the_watchdog(
 async def test_nobody_is_fed_who_does_not_ask_for_it(manager: Manager) -> None:
     del manager.environ["WATCHDOG_USEC"]
     async with asyncio.timeout(PATIENCE):
-        await keep_alive(Small(), Systemd(manager.environ))
-        await tell_story(Small(), Systemd({}), asyncio.Event())
+        await feed_watchdog(Small(), SystemdNotifier(manager.environ))
+        await notify_lifecycle(Small(), SystemdNotifier({}), asyncio.Event())
     assert manager.heard() == []
 
 

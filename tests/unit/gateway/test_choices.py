@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.turns.choices import Choice, Choices
+from gateway.turns.choices import ModelChoice, ModelChoices
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 
@@ -19,46 +19,46 @@ async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
     await opened.close()
 
 
-async def read_again(store: SessionStore) -> Choices:
-    choices = Choices(store)
-    await choices.open()
+async def read_again(store: SessionStore) -> ModelChoices:
+    choices = ModelChoices(store)
+    await choices.load()
     return choices
 
 
 async def test_nothing_is_chosen_at_first(store: SessionStore) -> None:
-    assert (await read_again(store)).of(KEY) == Choice()
+    assert (await read_again(store)).get(KEY) == ModelChoice()
 
 
 async def test_choices_hold_for_their_conversation_at_once_and_after_a_restart(
     store: SessionStore,
 ) -> None:
     choices = await read_again(store)
-    await choices.choose_model(KEY, "large", "openai")
-    await choices.choose_effort(KEY, "high")
+    await choices.set_model(KEY, "large", "openai")
+    await choices.set_effort(KEY, "high")
     for each in (choices, await read_again(store)):
-        assert each.of(KEY) == Choice("large", "openai", "high")
-        assert each.of("memory:8") == Choice()
+        assert each.get(KEY) == ModelChoice("large", "openai", "high")
+        assert each.get("memory:8") == ModelChoice()
 
 
 async def test_a_choice_given_back_leaves_the_other_and_in_the_end_nothing(
     store: SessionStore,
 ) -> None:
     choices = await read_again(store)
-    await choices.choose_model(KEY, "large", "openai")
-    await choices.choose_effort(KEY, "high")
-    await choices.choose_model(KEY, None)
-    assert choices.of(KEY) == (await read_again(store)).of(KEY) == Choice(effort="high")
-    await choices.choose_effort(KEY, None)
-    assert choices.of(KEY) == Choice()
+    await choices.set_model(KEY, "large", "openai")
+    await choices.set_effort(KEY, "high")
+    await choices.set_model(KEY, None)
+    assert choices.get(KEY) == (await read_again(store)).get(KEY) == ModelChoice(effort="high")
+    await choices.set_effort(KEY, None)
+    assert choices.get(KEY) == ModelChoice()
     assert await store.values("choices") == {}
 
 
 async def test_two_choices_at_the_same_moment_both_count(store: SessionStore) -> None:
     choices = await read_again(store)
     async with asyncio.timeout(5), asyncio.TaskGroup() as both:
-        both.create_task(choices.choose_model(KEY, "large", "openai"))
-        both.create_task(choices.choose_effort(KEY, "low"))
-    assert (await read_again(store)).of(KEY) == Choice("large", "openai", "low")
+        both.create_task(choices.set_model(KEY, "large", "openai"))
+        both.create_task(choices.set_effort(KEY, "low"))
+    assert (await read_again(store)).get(KEY) == ModelChoice("large", "openai", "low")
 
 
 async def test_a_choice_that_cannot_be_read_is_as_none_and_holds_up_nothing(
@@ -68,6 +68,6 @@ async def test_a_choice_that_cannot_be_read_is_as_none_and_holds_up_nothing(
     await store.put_value("choices", "memory:8", '{"model":"large"}')
     with caplog.at_level(logging.WARNING):
         choices = await read_again(store)
-    assert choices.of(KEY) == Choice()
-    assert choices.of("memory:8") == Choice("large")
+    assert choices.get(KEY) == ModelChoice()
+    assert choices.get("memory:8") == ModelChoice("large")
     assert KEY in caplog.text

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.tools.confine import entered, open_by_steps
-from gateway.media.cleanup import MARK, clear
-from gateway.media.incoming import FOLDER
+from agent.tools.confine import open_by_steps, open_workspace
+from gateway.media.cleanup import MARKER_FILE, remove_old_files
+from gateway.media.incoming import RECEIVED_FOLDER
 
 OLD, NEW = 1_000.0, 2_000_000_000.0
 NOW = 1_900_000_000.0
@@ -16,8 +16,8 @@ OURS = "0123456789"
 def workspace(tmp_path: Path) -> Path:
     """A workspace whose folder of received files is ours."""
     folder = tmp_path / "w"
-    with entered(folder, create=True, opener=open_by_steps) as opened:
-        opened.claim(FOLDER, MARK)
+    with open_workspace(folder, create=True, opener=open_by_steps) as opened:
+        opened.make_marked_folder(RECEIVED_FOLDER, MARKER_FILE)
     return folder
 
 
@@ -29,7 +29,7 @@ def put(path: Path, at: float = OLD) -> Path:
 
 
 def cleared(workspace: Path, before: float | None = NOW, begun: float = NOW) -> int:
-    return clear(workspace, before=before, begun=begun)
+    return remove_old_files(workspace, older_than=before, unfinished_before=begun)
 
 
 def test_old_files_go_with_their_folders_and_new_ones_stay(workspace: Path) -> None:
@@ -61,8 +61,8 @@ def test_nothing_else_of_a_workspace_is_touched(workspace: Path) -> None:
 
 def test_a_folder_of_that_name_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     theirs = put(tmp_path / "received" / OURS / "a.pdf")
-    with entered(tmp_path, opener=open_by_steps) as opened:
-        opened.claim(FOLDER, MARK)
+    with open_workspace(tmp_path, opener=open_by_steps) as opened:
+        opened.make_marked_folder(RECEIVED_FOLDER, MARKER_FILE)
     assert cleared(tmp_path) == 0
     assert theirs.exists()
 
@@ -70,11 +70,11 @@ def test_a_folder_of_that_name_that_is_not_ours_is_left_alone(tmp_path: Path) ->
 @pytest.mark.parametrize("where", [f"received/{OURS}", "received"])
 def test_links_are_not_followed(tmp_path: Path, workspace: Path, where: str) -> None:
     outside = put(tmp_path / "outside" / OURS / "a.pdf")
-    put(tmp_path / "outside" / MARK)
+    put(tmp_path / "outside" / MARKER_FILE)
     put(tmp_path / "outside" / "b.pdf")
     link = workspace / where
     if link.exists():
-        (link / MARK).unlink()
+        (link / MARKER_FILE).unlink()
         link.rmdir()
     link.symlink_to(tmp_path / "outside")
     assert cleared(workspace) == 0

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from gateway.errors import CannotStart, ConfigError
 from gateway.operate.cli.config import config
 from platforms.core.errors import Unavailable
-from platforms.discord.invite import invitation
+from platforms.discord.invite import fetch_invite_link
 from platforms.discord.payloads import invite_link
 from tests.fakes.discord.server import TOKEN, DiscordServer, Fault, discord_server
 
@@ -85,7 +85,7 @@ async def test_discord_may_not_keep_somebody_waiting() -> None:
         server.fail("GET app", Fault(gate=asyncio.Event()))
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(Unavailable, match=r"did not answer within 0\.05 s"):
-                await invitation(TOKEN, server.url, seconds=0.05)
+                await fetch_invite_link(TOKEN, server.url, seconds=0.05)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ async def test_what_is_no_application_makes_no_link(answer: Any) -> None:
 
     async with Odd() as server, asyncio.timeout(PATIENCE):
         with pytest.raises(Unavailable, match="does not name the application"):
-            await invitation(TOKEN, server.url)
+            await fetch_invite_link(TOKEN, server.url)
 
 
 def test_without_a_token_it_is_said_which_one_is_missing(tmp_path: Path) -> None:

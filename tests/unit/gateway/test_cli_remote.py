@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.operate.cli.remote import BACK, ENDED, Gone, Remote
-from gateway.process.control_socket import NotAnswering, NotRunning, Wire
-from gateway.process.service import Over, Said, Taken
-from platforms.console import Answer, Frame, Status
+from gateway.operate.cli.remote import BACK_NOTE, ENDED_NOTE, DaemonGone, RemoteChat
+from gateway.process.control_socket import ControlConnection, NotAnswering, NotRunning
+from gateway.process.service import ChatFinished, InputStored, TerminalInput
+from platforms.console import AnswerFrame, StatusFrame, TerminalFrame
 
 
 class Other:
@@ -19,16 +19,16 @@ class Other:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._met: asyncio.Queue[Wire] = asyncio.Queue()
-        self._wires: list[Wire] = []  # of both sides
+        self._met: asyncio.Queue[ControlConnection] = asyncio.Queue()
+        self._wires: list[ControlConnection] = []  # of both sides
 
     def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._met.put_nowait(self._kept(Wire(reader, writer)))
+        self._met.put_nowait(self._kept(ControlConnection(reader, writer)))
 
-    async def join(self) -> Wire:
-        return self._kept(Wire(*await asyncio.open_unix_connection(self.path)))
+    async def join(self) -> ControlConnection:
+        return self._kept(ControlConnection(*await asyncio.open_unix_connection(self.path)))
 
-    def _kept(self, wire: Wire) -> Wire:
+    def _kept(self, wire: ControlConnection) -> ControlConnection:
         self._wires.append(wire)
         return wire
 
@@ -36,7 +36,7 @@ class Other:
         for wire in self._wires:
             await wire.close()
 
-    async def next(self) -> Wire:
+    async def next(self) -> ControlConnection:
         async with asyncio.timeout(5):
             return await self._met.get()
 
@@ -50,17 +50,17 @@ async def other(tmp_path: Path) -> AsyncIterator[Other]:
     server.close()
 
 
-async def hears(wire: Wire) -> Said:
+async def hears(wire: ControlConnection) -> TerminalInput:
     async with asyncio.timeout(5):
         line = await wire.read()
     assert line
-    return msgspec.json.decode(line, type=Said)
+    return msgspec.json.decode(line, type=TerminalInput)
 
 
 @contextlib.asynccontextmanager
-async def reading(remote: Remote) -> AsyncIterator[list[Frame]]:
+async def reading(remote: RemoteChat) -> AsyncIterator[list[TerminalFrame]]:
     """Read what the remote shows while the block runs, and then to the end."""
-    shown: list[Frame] = []
+    shown: list[TerminalFrame] = []
 
     async def read() -> None:
         async for frame in remote.frames():
@@ -74,60 +74,60 @@ async def reading(remote: Remote) -> AsyncIterator[list[Frame]]:
 async def test_what_was_confirmed_is_not_said_again_and_the_rest_keeps_its_order(
     other: Other,
 ) -> None:
-    remote = Remote(await other.join(), other.join)
+    remote = RemoteChat(await other.join(), other.join)
     first = await other.next()
     async with reading(remote) as shown:
         for text in ("one", "two", "three"):
-            await remote.say(text)
+            await remote.send(text)
         await remote.finish()
         said = [await hears(first) for _ in range(4)]
-        await first.write(Taken(said[0].id))
-        await first.write(Answer("a", "1"))
+        await first.write(InputStored(said[0].id))
+        await first.write(AnswerFrame("a", "1"))
         await first.close()
         second = await other.next()
         assert [await hears(second) for _ in range(3)] == said[1:]
-        await second.write(Over())
+        await second.write(ChatFinished())
         await second.close()
-    assert shown == [Answer("a", "1"), Status(""), ENDED, BACK]
+    assert shown == [AnswerFrame("a", "1"), StatusFrame(""), ENDED_NOTE, BACK_NOTE]
     assert said[3].of == tuple(each.id for each in said[:3])
 
 
 async def test_a_daemon_that_dies_at_once_again_is_waited_for_again(other: Other) -> None:
-    remote = Remote(await other.join(), other.join)
+    remote = RemoteChat(await other.join(), other.join)
     async with reading(remote) as shown:
         await remote.finish()
         for _ in range(2):
             await (await other.next()).close()
         last = await other.next()
         assert (await hears(last)).end
-        await last.write(Over())
-    assert shown.count(ENDED) == 2
+        await last.write(ChatFinished())
+    assert shown.count(ENDED_NOTE) == 2
 
 
 async def test_one_that_ends_before_it_answers_is_no_reason_to_leave(other: Other) -> None:
     ways = iter((NotAnswering, NotRunning))
 
-    async def join() -> Wire:
+    async def join() -> ControlConnection:
         for failure in ways:
             raise failure
         return await other.join()
 
-    remote = Remote(await other.join(), join)
+    remote = RemoteChat(await other.join(), join)
     async with reading(remote):
         await (await other.next()).close()
         await remote.finish()
         last = await other.next()
         assert (await hears(last)).end
-        await last.write(Over())
+        await last.write(ChatFinished())
 
 
 async def test_nobody_waits_for_ever_for_a_script(other: Other) -> None:
-    async def join() -> Wire:
+    async def join() -> ControlConnection:
         raise NotRunning
 
-    remote = Remote(await other.join(), join, patience=0.3)
+    remote = RemoteChat(await other.join(), join, rejoin_seconds=0.3)
     await (await other.next()).close()
     with pytest.raises(ExceptionGroup) as ended:
         async with reading(remote):
-            await remote.say("one")
-    assert isinstance(ended.value.exceptions[0], Gone)
+            await remote.send("one")
+    assert isinstance(ended.value.exceptions[0], DaemonGone)

@@ -11,14 +11,14 @@ import pytest
 from gateway.errors import CannotStart, HoldfastError
 from gateway.operate.cli import restarting
 from gateway.operate.cli.restarting import (
-    NotBack,
-    ask_first,
-    restart_running,
-    running_process,
+    RestartNotFinished,
+    confirm_restart,
+    restart_daemon,
+    running_pid,
     wait_until_idle,
 )
-from gateway.process.control_socket import NotRunning, Operation, serving
-from gateway.process.restart import Refused
+from gateway.process.control_socket import NotRunning, Operation, serve_control_socket
+from gateway.process.restart import RestartRefused
 
 TASK = {"line": "pigeon:1001: “write a report” (3 min)"}
 BACK = {
@@ -83,13 +83,13 @@ def waiting(*running: Row, seconds: int = 1800) -> Row:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(restarting, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(restarting, "POLL_SECONDS", 0.001)
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
 
 
 @asynccontextmanager
 async def daemon(home: Path, played: Played) -> AsyncIterator[None]:
-    async with serving(home / "control.sock", played.table()):
+    async with serve_control_socket(home / "control.sock", played.table()):
         yield
 
 
@@ -113,8 +113,8 @@ async def test_it_shows_what_it_interrupts_and_how_it_ended(
     }
     played = Played(draining(TASK), draining(TASK), draining(), over, running=[[TASK]])
     async with daemon(tmp_path, played):
-        assert await at_terminal(restart_running) is None
-        assert await asyncio.to_thread(running_process) == 4711
+        assert await at_terminal(restart_daemon) is None
+        assert await asyncio.to_thread(running_pid) == 4711
     assert played.asked == [{"when_idle": None}]
     assert capsys.readouterr().out.splitlines() == [
         "Running now, and interrupted unless finished in time: 1 task.",
@@ -136,7 +136,7 @@ async def test_it_waits_for_a_quiet_moment_and_says_how_long_still(
     states = waiting(TASK), waiting(TASK, seconds=1790), waiting(TASK, seconds=60), draining(), BACK
     played = Played(*states, running=[[TASK]])
     async with daemon(tmp_path, played):
-        assert await at_terminal(lambda: restart_running(30)) is None
+        assert await at_terminal(lambda: restart_daemon(30)) is None
     assert played.asked == [{"when_idle": 30}]
     assert capsys.readouterr().out.splitlines() == [
         "Waiting until nothing runs: 1 task, 30 min left.",
@@ -162,7 +162,7 @@ async def test_what_keeps_it_from_happening_is_an_error(
     tmp_path: Path, end: Row, words: str
 ) -> None:
     async with daemon(tmp_path, Played(waiting(TASK), end)):
-        error = await at_terminal(lambda: restart_running(30))
+        error = await at_terminal(lambda: restart_daemon(30))
     assert words in str(error)
     assert error
     assert error.exit_code == 1
@@ -181,15 +181,15 @@ async def test_it_waits_while_nobody_is_there_and_not_for_ever(
 
     table = {**played.table(), "restart": leave}
     async with asyncio.TaskGroup() as group:
-        async with serving(tmp_path / "control.sock", table):
-            waits = group.create_task(at_terminal(restart_running))
+        async with serve_control_socket(tmp_path / "control.sock", table):
+            waits = group.create_task(at_terminal(restart_daemon))
             await gone.wait()
         await asyncio.sleep(0.05)  # nobody answers for a while
         async with daemon(tmp_path, Played(BACK)):
             assert await waits is None
-        monkeypatch.setattr(restarting, "BACK_WITHIN", -10.0)
+        monkeypatch.setattr(restarting, "RESTART_TIMEOUT_SECONDS", -10.0)
         async with daemon(tmp_path, Played(draining())):
-            assert isinstance(await at_terminal(restart_running), NotBack)
+            assert isinstance(await at_terminal(restart_daemon), RestartNotFinished)
 
 
 async def test_one_that_ends_while_it_waits_for_a_quiet_moment_is_not_waited_for(
@@ -203,17 +203,17 @@ async def test_one_that_ends_while_it_waits_for_a_quiet_moment_is_not_waited_for
         return waiting(TASK)
 
     async with asyncio.TaskGroup() as group:
-        async with serving(
+        async with serve_control_socket(
             tmp_path / "control.sock", {**Played(waiting()).table(), "restart": wait}
         ):
-            waits = group.create_task(at_terminal(lambda: restart_running(30)))
+            waits = group.create_task(at_terminal(lambda: restart_daemon(30)))
             await asked.wait()
-        assert isinstance(await waits, CannotStart | NotBack)
+        assert isinstance(await waits, CannotStart | RestartNotFinished)
 
 
 async def test_without_a_daemon_there_is_nothing_to_restart() -> None:
-    assert isinstance(await at_terminal(restart_running), NotRunning)
-    assert running_process() is None
+    assert isinstance(await at_terminal(restart_daemon), NotRunning)
+    assert running_pid() is None
 
 
 # --- a person at the terminal -----------------------------------------------------------------
@@ -229,15 +229,15 @@ async def test_who_sits_there_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("click.confirm", lambda _: said.pop())
     async with daemon(tmp_path, Played(BACK, running=[[TASK]])):
         said.append(False)
-        error = await at_terminal(restart_running)
-        assert isinstance(error, Refused)
+        error = await at_terminal(restart_daemon)
+        assert isinstance(error, RestartRefused)
         assert "--when-idle" in str(error)
         said.append(True)
-        assert await at_terminal(restart_running) is None
-        assert await at_terminal(lambda: restart_running(sure=True)) is None
+        assert await at_terminal(restart_daemon) is None
+        assert await at_terminal(lambda: restart_daemon(assume_yes=True)) is None
     async with daemon(tmp_path, Played(BACK)):
-        assert await at_terminal(restart_running) is None  # nothing runs
-        assert await at_terminal(lambda: ask_first(sure=False)) is None
+        assert await at_terminal(restart_daemon) is None  # nothing runs
+        assert await at_terminal(lambda: confirm_restart(assume_yes=False)) is None
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ async def test_ctrl_c_calls_off_what_only_waits(
 
     def work() -> None:
         try:
-            restart_running(30)
+            restart_daemon(30)
         except KeyboardInterrupt:
             caught.append("out")
 
@@ -275,4 +275,4 @@ async def test_before_systemd_restarts_it_a_quiet_moment_is_waited_for_here(
         assert await at_terminal(lambda: wait_until_idle(30)) is None
     assert capsys.readouterr().out == "Waiting until nothing runs: 1 task, 30 min left.\n"
     async with daemon(tmp_path, Played(BACK, running=[[TASK]])):
-        assert isinstance(await at_terminal(lambda: wait_until_idle(0)), Refused)
+        assert isinstance(await at_terminal(lambda: wait_until_idle(0)), RestartRefused)

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access.claim import Claim
-from gateway.access.pairing import claim_in
-from gateway.config.loader import Options, load
-from gateway.operate.cli.run import greeting, not_installed, own_name
-from platforms.core.registry import specs
+from gateway.access.claim import OwnerClaim
+from gateway.access.pairing import find_claim_code
+from gateway.config.loader import ConfigOptions, load
+from gateway.operate.cli.run import command_name, greeting_lines, missing_platform_lines
+from platforms.core.registry import load_specs
 from tests.fakes.telegram.server import BOT_NAME, serving
 from tests.fakes.telegram.stage import telegram
 
@@ -31,23 +31,23 @@ HOME = Path("/home/ann/holdfast")
 def test_commands_are_named_so_that_they_work_where_it_was_started(
     started_as: str, on_path: bool, name: str
 ) -> None:
-    assert own_name(started_as, HOME, lambda word: word if on_path else None) == name
+    assert command_name(started_as, HOME, lambda word: word if on_path else None) == name
 
 
 def test_a_service_starts_at_the_root_and_names_its_command_in_full() -> None:
     program = "/opt/holdfast/bin/holdfast"
-    assert own_name(program, Path("/"), lambda _: None) == program
+    assert command_name(program, Path("/"), lambda _: None) == program
 
 
 def test_a_service_is_not_told_of_a_keyboard(tmp_path: Path) -> None:
-    loaded = load(Options(None, ()), {"HOME": str(tmp_path)}, {})
-    assert greeting(loaded, None, None)[0] == "Holdfast is running. Ctrl-C stops it."
-    assert greeting(loaded, None, None, managed=True)[0] == "Holdfast is running."
+    loaded = load(ConfigOptions(None, ()), {"HOME": str(tmp_path)}, {})
+    assert greeting_lines(loaded, None, None)[0] == "Holdfast is running. Ctrl-C stops it."
+    assert greeting_lines(loaded, None, None, by_systemd=True)[0] == "Holdfast is running."
 
 
 def test_a_newcomer_is_told_where_the_page_is_and_what_is_missing(tmp_path: Path) -> None:
-    loaded = load(Options(None, ()), {"HOME": str(tmp_path)}, {})
-    text = "\n".join(greeting(loaded, "http://there/enter/x", None, ".venv/bin/holdfast"))
+    loaded = load(ConfigOptions(None, ()), {"HOME": str(tmp_path)}, {})
+    text = "\n".join(greeting_lines(loaded, "http://there/enter/x", None, ".venv/bin/holdfast"))
     assert "http://there/enter/x" in text
     assert ".venv/bin/holdfast chat" in text
     assert "For a real one set OPENAI_API_KEY" in text
@@ -59,9 +59,9 @@ def owner(tmp_path: Path, *platforms: str, bot: str = "") -> list[str]:
     environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
     for platform in platforms:
         environ |= TOKENS[platform]
-    loaded = load(Options(None, ()), environ, specs())
+    loaded = load(ConfigOptions(None, ()), environ, load_specs())
     links = {"telegram": f"https://t.me/{bot}?start=ABCD2345"} if bot else {}
-    lines = greeting(loaded, None, Claim("ABCD2345", links), ".venv/bin/holdfast")
+    lines = greeting_lines(loaded, None, OwnerClaim("ABCD2345", links), ".venv/bin/holdfast")
     start = next(n for n, line in enumerate(lines) if "Nobody is an admin yet" in line)
     return "\n".join(lines[start + 1 :]).split("\n")
 
@@ -69,7 +69,7 @@ def owner(tmp_path: Path, *platforms: str, bot: str = "") -> list[str]:
 def test_on_telegram_one_becomes_the_owner_by_opening_a_link(tmp_path: Path) -> None:
     (line,) = owner(tmp_path, "telegram", bot="ann_bot")
     assert line == "    Telegram:  open https://t.me/ann_bot?start=ABCD2345 and press Start"
-    assert claim_in("/start ABCD2345") == "ABCD2345"  # which is what Telegram then sends
+    assert find_claim_code("/start ABCD2345") == "ABCD2345"  # which is what Telegram then sends
 
 
 def test_a_telegram_bot_whose_name_is_not_known_yet_is_written_to(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ async def test_the_link_of_the_bot_is_known_once_it_was_connected() -> None:
 
 def test_with_a_model_and_no_page_the_greeting_is_short(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-none"}
-    loaded = load(Options(None, ("http.ui=false",)), environ, {})
-    first, second, platforms = greeting(loaded, None, None)
+    loaded = load(ConfigOptions(None, ("http.ui=false",)), environ, {})
+    first, second, platforms = greeting_lines(loaded, None, None)
     assert first.startswith("Holdfast is running")
     assert "holdfast chat" in second
     assert "TELEGRAM_BOT_TOKEN" in platforms
@@ -108,7 +108,7 @@ def test_with_a_model_and_no_page_the_greeting_is_short(tmp_path: Path) -> None:
 
 def test_a_token_that_nothing_can_use_is_not_passed_over_in_silence() -> None:
     environ = {"TELEGRAM_BOT_TOKEN": "1:abc", "SLACK_APP_TOKEN": ""}
-    (line,) = not_installed(environ, {"discord", "slack"})
+    (line,) = missing_platform_lines(environ, {"discord", "slack"})
     assert line.startswith("  TELEGRAM_BOT_TOKEN is set, but what speaks to Telegram is not")
     assert line.endswith("install holdfast[telegram].")
-    assert not_installed(environ, {"telegram"}) == []
+    assert missing_platform_lines(environ, {"telegram"}) == []

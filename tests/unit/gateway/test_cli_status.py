@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.operate.cli.daemon import glance
+from gateway.operate.cli.daemon import format_status
 
 NOW = 1_790_000_000_000
 FOUND: dict[str, Any] = {
@@ -19,7 +19,7 @@ FOUND: dict[str, Any] = {
 
 
 def test_it_is_read_at_a_glance() -> None:
-    assert glance(FOUND, NOW) == [
+    assert format_status(FOUND, NOW) == [
         "Running for 2 h 5 min (since 2026-09-21 12:08:20), version 1.2.3, pid 7.",
         "1 turn under way.",
         "  page                   http://127.0.0.1:8420/",
@@ -31,7 +31,7 @@ def test_it_is_read_at_a_glance() -> None:
 
 def test_what_an_older_daemon_does_not_say_is_left_out() -> None:
     old = {"state": "stopping", "started_at": NOW, "url": None, "running": 0}
-    assert glance(old, NOW) == [
+    assert format_status(old, NOW) == [
         "Stopping for less than a minute (since 2026-09-21 14:13:20), pid unknown.",
         "No turns under way.",
     ]
@@ -39,5 +39,6 @@ def test_what_an_older_daemon_does_not_say_is_left_out() -> None:
 
 def test_safe_mode_stands_above_all_else() -> None:
     assert (
-        glance({**FOUND, "safe_mode": "Safe mode: it crashed."}, NOW)[2] == "Safe mode: it crashed."
+        format_status({**FOUND, "safe_mode": "Safe mode: it crashed."}, NOW)[2]
+        == "Safe mode: it crashed."
     )

@@ -15,86 +15,96 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.operate.cli.terminal import Printer, Terminal, below, messages
-from platforms.console import Answer, Frame, Heard, Note, Status
+from gateway.operate.cli.terminal import ChatTerminal, Printer, group_messages, render_status_below
+from platforms.console import AnswerFrame, NoteFrame, StatusFrame, TerminalFrame, UserFrame
 
 
-def _printed(*frames: Answer | Note | Heard, dim: bool = False) -> str:
+def _printed(*frames: AnswerFrame | NoteFrame | UserFrame, dim: bool = False) -> str:
     printer = Printer(dim=dim)
-    return "".join(printer.show(frame) for frame in frames)
+    return "".join(printer.render_frame(frame) for frame in frames)
 
 
 @pytest.mark.parametrize(
     ("frames", "text"),
     [
-        pytest.param([Answer("a", "Hello.")], "Hello.\n", id="a whole answer ends its line"),
-        pytest.param([Answer("a", "Hello.\n")], "Hello.\n", id="a line is ended only once"),
+        pytest.param([AnswerFrame("a", "Hello.")], "Hello.\n", id="a whole answer ends its line"),
+        pytest.param([AnswerFrame("a", "Hello.\n")], "Hello.\n", id="a line is ended only once"),
         pytest.param(
-            [Answer("a", "Hel", done=False), Answer("a", "lo"), Note("Bye.")],
+            [AnswerFrame("a", "Hel", done=False), AnswerFrame("a", "lo"), NoteFrame("Bye.")],
             "Hello\nBye.\n",
             id="pieces follow each other",
         ),
         pytest.param(
-            [Answer("a", "Hel", done=False), Note("Slow."), Answer("a", "lo")],
+            [AnswerFrame("a", "Hel", done=False), NoteFrame("Slow."), AnswerFrame("a", "lo")],
             "Hel\nSlow.\nlo\n",
             id="a notice has its own line",
         ),
         pytest.param(
-            [Answer("a", "One", done=False), Answer("b", "Two"), Heard("three")],
+            [AnswerFrame("a", "One", done=False), AnswerFrame("b", "Two"), UserFrame("three")],
             "One\nTwo\n> three\n",
             id="answers do not mix",
         ),
         pytest.param(
-            [Answer("a", "Hallo", done=False), Answer("a", "Hello", anew=True)],
+            [AnswerFrame("a", "Hallo", done=False), AnswerFrame("a", "Hello", anew=True)],
             "Hallo\nHello\n",
             id="a changed answer begins anew",
         ),
         pytest.param(
-            [Answer("a", "Hello", done=False), Answer("a", "Hello there", anew=True)],
+            [AnswerFrame("a", "Hello", done=False), AnswerFrame("a", "Hello there", anew=True)],
             "Hello there\n",
             id="what stands there is not said again",
         ),
         pytest.param(
             [
-                *(Answer("a", "Hello there, you", done=False), Answer("b", "On", done=False)),
-                *(Answer("a", "Hello there", anew=True), Answer("b", "e")),
+                *(
+                    AnswerFrame("a", "Hello there, you", done=False),
+                    AnswerFrame("b", "On", done=False),
+                ),
+                *(AnswerFrame("a", "Hello there", anew=True), AnswerFrame("b", "e")),
             ],
             "Hello there, you\nOne\n",
             id="nor what was not quite as long, when a daemon forgot about it",
         ),
         pytest.param(
             [
-                *(Answer("a", "Hello", done=False), Note("Again."), Answer("b", "On", done=False)),
-                *(Answer("a", "Hello there", anew=True), Answer("b", "e")),
+                *(
+                    AnswerFrame("a", "Hello", done=False),
+                    NoteFrame("Again."),
+                    AnswerFrame("b", "On", done=False),
+                ),
+                *(AnswerFrame("a", "Hello there", anew=True), AnswerFrame("b", "e")),
             ],
             "Hello\nAgain.\nOn\n there\ne\n",
             id="what it lacks follows on a line of its own",
         ),
         pytest.param(
-            [Answer("a", "Yes.", anew=True, asked="Really?"), Note("Bye.")],
+            [AnswerFrame("a", "Yes.", anew=True, asked="Really?"), NoteFrame("Bye.")],
             "> Really?\nYes.\nBye.\n",
             id="an answer that nobody has seen stands below what it answers",
         ),
         pytest.param(
-            [Answer("a", "Ye", done=False), Answer("a", "Yes.", anew=True, asked="Really?")],
+            [
+                AnswerFrame("a", "Ye", done=False),
+                AnswerFrame("a", "Yes.", anew=True, asked="Really?"),
+            ],
             "Yes.\n",
             id="one of which some stands there does not say it again",
         ),
-        pytest.param([Answer("a", "")], "", id="nothing is nothing"),
+        pytest.param([AnswerFrame("a", "")], "", id="nothing is nothing"),
         pytest.param(
-            [Answer("a", "\x1b]0;title\x07\x1b[2Jred\r\ttab\x9b1m")],
+            [AnswerFrame("a", "\x1b]0;title\x07\x1b[2Jred\r\ttab\x9b1m")],
             "]0;title[2Jred\ttab1m\n",
             id="an answer cannot control the terminal",
         ),
     ],
 )
-def test_frames_become_lines(frames: list[Answer | Note | Heard], text: str) -> None:
+def test_frames_become_lines(frames: list[AnswerFrame | NoteFrame | UserFrame], text: str) -> None:
     assert _printed(*frames) == text
 
 
 def test_words_that_are_not_the_models_are_dim_on_a_terminal() -> None:
-    assert _printed(Note("Stopped."), dim=True) == "\x1b[2mStopped.\x1b[0m\n"
-    assert _printed(Answer("a", "Hello."), dim=True) == "Hello.\n"
+    assert _printed(NoteFrame("Stopped."), dim=True) == "\x1b[2mStopped.\x1b[0m\n"
+    assert _printed(AnswerFrame("a", "Hello."), dim=True) == "Hello.\n"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +120,7 @@ def test_words_that_are_not_the_models_are_dim_on_a_terminal() -> None:
 def test_lines_that_come_together_are_one_message_but_commands_stand_alone(
     lines: list[str], found: list[str]
 ) -> None:
-    assert list(messages(lines)) == found
+    assert list(group_messages(lines)) == found
 
 
 class Echo:
@@ -118,19 +128,19 @@ class Echo:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self._frames: asyncio.Queue[Frame | None] = asyncio.Queue()
+        self._frames: asyncio.Queue[TerminalFrame | None] = asyncio.Queue()
         self.heard = asyncio.Event()
 
-    def show(self, frame: Frame) -> None:
+    def show(self, frame: TerminalFrame) -> None:
         self._frames.put_nowait(frame)
 
-    async def frames(self) -> AsyncIterator[Frame]:
+    async def frames(self) -> AsyncIterator[TerminalFrame]:
         while (frame := await self._frames.get()) is not None:
             yield frame
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         self.said.append(text)
-        self._frames.put_nowait(Answer(f"a{len(self.said)}", text))
+        self._frames.put_nowait(AnswerFrame(f"a{len(self.said)}", text))
         self.heard.set()
 
     async def finish(self) -> None:
@@ -142,12 +152,12 @@ class Echo:
 
 async def test_a_pipe_is_answered_and_then_it_is_over() -> None:
     echo, out = Echo(), io.StringIO()
-    terminal = Terminal(io.StringIO("hello\nthere\n/help\n"), out)
+    terminal = ChatTerminal(io.StringIO("hello\nthere\n/help\n"), out)
     async with asyncio.timeout(5):
         assert await terminal.run(echo)
     assert echo.said == ["hello\nthere", "/help"]
     assert out.getvalue() == "hello\nthere\n/help\n"
-    assert not terminal.hurried
+    assert not terminal.left_early
 
 
 async def test_the_end_of_the_gateway_is_noticed_while_nothing_is_typed() -> None:
@@ -156,7 +166,7 @@ async def test_the_end_of_the_gateway_is_noticed_while_nothing_is_typed() -> Non
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w") as keyboard:
         echo.end()
         async with asyncio.timeout(5):
-            assert not await Terminal(stdin, io.StringIO()).run(echo)
+            assert not await ChatTerminal(stdin, io.StringIO()).run(echo)
         keyboard.close()
         _wait_for_keyboards()
 
@@ -168,13 +178,13 @@ async def test_a_pipe_is_left_at_the_first_signal(number: signal.Signals) -> Non
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w") as keyboard:
         keyboard.write("hello\n")
         keyboard.flush()
-        terminal = Terminal(stdin, io.StringIO())
+        terminal = ChatTerminal(stdin, io.StringIO())
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(terminal.run(echo))
             await echo.heard.wait()
             os.kill(os.getpid(), number)
             assert await running
-        assert terminal.hurried
+        assert terminal.left_early
         keyboard.close()
         _wait_for_keyboards()
 
@@ -184,10 +194,10 @@ async def test_when_nobody_reads_the_answers_any_more_it_is_over() -> None:
     unread, writing = os.pipe()
     os.close(unread)
     with os.fdopen(writing, "w") as stdout:
-        terminal = Terminal(io.StringIO("hello\n"), stdout)
+        terminal = ChatTerminal(io.StringIO("hello\n"), stdout)
         async with asyncio.timeout(5):
             assert await terminal.run(echo)
-    assert terminal.hurried
+    assert terminal.left_early
     assert echo.said == ["hello"]
 
 
@@ -249,7 +259,7 @@ class Glass:
                 self._column += 1
 
 
-async def _on_a_terminal(*frames: Frame, rows: int = 4) -> list[str]:
+async def _on_a_terminal(*frames: TerminalFrame, rows: int = 4) -> list[str]:
     """Show frames on a real terminal, and look at it."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (rows, 40))
@@ -258,7 +268,7 @@ async def _on_a_terminal(*frames: Frame, rows: int = 4) -> list[str]:
         echo.show(frame)
     echo.end()
     with os.fdopen(theirs, "w") as screen, os.fdopen(ours, "rb", buffering=0) as seen:
-        await Terminal(screen, screen)._show(echo)
+        await ChatTerminal(screen, screen)._show_frames(echo)
         while select.select([seen], [], [], 0.05)[0]:
             glass.write(seen.read(65536).decode())
     return glass.seen()
@@ -268,39 +278,53 @@ async def _on_a_terminal(*frames: Frame, rows: int = 4) -> list[str]:
 @pytest.mark.parametrize(
     ("frames", "seen"),
     [
-        pytest.param([Status("slow")], ["", "slow"], id="alone"),
-        pytest.param([Status("slow"), Status("slower")], ["", "slower"], id="in place"),
-        pytest.param([Status("slow"), Status("")], [""], id="taken away"),
+        pytest.param([StatusFrame("slow")], ["", "slow"], id="alone"),
+        pytest.param([StatusFrame("slow"), StatusFrame("slower")], ["", "slower"], id="in place"),
+        pytest.param([StatusFrame("slow"), StatusFrame("")], [""], id="taken away"),
         pytest.param(
-            [Status("slow"), Note("One."), Note("Two.")],
+            [StatusFrame("slow"), NoteFrame("One."), NoteFrame("Two.")],
             ["One.", "Two.", ">", "slow"],
             id="it stays below what is printed",
         ),
         pytest.param(
-            [Note("One."), Status("slow"), Answer("a", "Two", done=False), Status("")],
+            [
+                NoteFrame("One."),
+                StatusFrame("slow"),
+                AnswerFrame("a", "Two", done=False),
+                StatusFrame(""),
+            ],
             ["One.", "Two"],
             id="an unfinished line stays as it is",
         ),
         pytest.param(
-            [Answer("a", "Tw", done=False), Status("slow"), Answer("a", "o\nand\nmore")],
+            [
+                AnswerFrame("a", "Tw", done=False),
+                StatusFrame("slow"),
+                AnswerFrame("a", "o\nand\nmore"),
+            ],
             ["Two", "and", "more", ">", "slow"],
             id="in the middle of an answer",
         ),
         pytest.param(
-            [Answer("a", "Two", done=False), Status("slow"), Status(""), Answer("a", " more.")],
+            [
+                AnswerFrame("a", "Two", done=False),
+                StatusFrame("slow"),
+                StatusFrame(""),
+                AnswerFrame("a", " more."),
+            ],
             ["Two more.", ">"],
             id="the answer goes on where it was",
         ),
     ],
 )
 async def test_what_is_going_on_stands_below_the_last_line(
-    frames: list[Frame], seen: list[str], rows: int
+    frames: list[TerminalFrame], seen: list[str], rows: int
 ) -> None:
     assert await _on_a_terminal(*frames, rows=rows) == seen
 
 
 async def test_a_status_is_one_line_and_cannot_control_the_terminal() -> None:
-    shown = await _on_a_terminal(Status("\x1b[2J" + "too\nlong " * 20), Note("Next."))
+    shown = await _on_a_terminal(StatusFrame("\x1b[2J" + "too\nlong " * 20), NoteFrame("Next."))
     assert shown[:2] == ["Next.", ">"]
     assert shown[2].startswith("[2Jtoo long too long")
     assert len(shown[2]) < 40
@@ -310,16 +334,16 @@ async def test_a_status_is_one_line_and_cannot_control_the_terminal() -> None:
 @given(st.text(), st.integers(-1, 200))
 def test_a_status_is_never_longer_than_its_line(text: str, columns: int) -> None:
     glass = Glass(2)
-    glass.write(below("".join(each for each in text if each.isprintable()), columns))
+    glass.write(render_status_below("".join(each for each in text if each.isprintable()), columns))
     assert max(map(len, glass.seen())) < max(columns, 1)
 
 
 async def test_nothing_is_going_on_in_a_pipe() -> None:
     echo, out = Echo(), io.StringIO()
-    for frame in (Status("slow"), Note("One."), Status("slower")):
+    for frame in (StatusFrame("slow"), NoteFrame("One."), StatusFrame("slower")):
         echo.show(frame)
     async with asyncio.timeout(5):
-        await Terminal(io.StringIO("hello\n"), out).run(echo)
+        await ChatTerminal(io.StringIO("hello\n"), out).run(echo)
     assert "slow" not in out.getvalue()
     assert "\x1b" not in out.getvalue()
 

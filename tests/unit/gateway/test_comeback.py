@@ -2,49 +2,60 @@
 
 import pytest
 
-from gateway.notices.catalogue import render
-from gateway.process.restart_report import Asked, Asker, Back, Task, back, fields_of, listed, span
+from gateway.notices.catalogue import render_notice
+from gateway.process.restart_report import (
+    CompletedRestart,
+    InterruptedTurn,
+    PendingRestart,
+    RestartRequester,
+    complete_restart,
+    format_duration,
+    format_turns,
+    restart_fields,
+)
 
-ANN = Task("t_1", "pigeon:1001", "write a\nlong \x1b[31mreport", 3, tool="shell")
-BEN = Task("t_2", "pigeon:1002", "x" * 100, 0, waits=True)
-ASKED = Asked("r_1", 10_000, "1.0", (Asker("pigeon:9"),))
+ANN = InterruptedTurn("t_1", "pigeon:1001", "write a\nlong \x1b[31mreport", 3, tool="shell")
+BEN = InterruptedTurn("t_2", "pigeon:1002", "x" * 100, 0, waits=True)
+ASKED = PendingRestart("r_1", 10_000, "1.0", (RestartRequester("pigeon:9"),))
 
 
-def told(over: Back, *, direct: bool = True, resumed: int = 0) -> str:
-    return render("restarted", {**fields_of(over, direct=direct), "resumed": resumed}, "/{word}")
+def told(over: CompletedRestart, *, direct: bool = True, resumed: int = 0) -> str:
+    return render_notice(
+        "restarted", {**restart_fields(over, direct=direct), "resumed": resumed}, "/{word}"
+    )
 
 
 @pytest.mark.parametrize(
     ("over", "text"),
     [
-        (Back("r", 1_400, "1.0", "1.0"), "✅ Back after 1 s."),
-        (Back("r", 0, "1.0", "1.1"), "✅ Back after 1 s. Version 1.1 now, 1.0 before."),
+        (CompletedRestart("r", 1_400, "1.0", "1.0"), "✅ Back after 1 s."),
+        (CompletedRestart("r", 0, "1.0", "1.1"), "✅ Back after 1 s. Version 1.1 now, 1.0 before."),
         (
-            Back("r", 65_000, "1.0", "1.0", (ANN,)),
+            CompletedRestart("r", 65_000, "1.0", "1.0", (ANN,)),
             (
                 "✅ Back after 65 s. 1 task was interrupted.\n"
                 "· pigeon:1001: “write a long [31mreport” (3 min, shell is running)"
             ),
         ),
         (
-            Back("r", 2_000, "1.0", "1.0", in_order=False),
+            CompletedRestart("r", 2_000, "1.0", "1.0", in_order=False),
             "✅ Back after 2 s. I ended before all was finished in order.",
         ),
     ],
 )
-def test_who_asked_is_told_what_matters(over: Back, text: str) -> None:
+def test_who_asked_is_told_what_matters(over: CompletedRestart, text: str) -> None:
     assert told(over) == text
 
 
 def test_in_a_room_nobody_reads_what_others_had_asked_for() -> None:
-    over = Back("r", 1_000, "1.0", "1.0", (ANN, BEN))
+    over = CompletedRestart("r", 1_000, "1.0", "1.0", (ANN, BEN))
     assert told(over, direct=False, resumed=1) == (
         "✅ Back after 1 s. 2 tasks were interrupted and taken up again."
     )
 
 
 def test_a_long_list_is_cut() -> None:
-    lines = listed([ANN, BEN] * 4).splitlines()
+    lines = format_turns([ANN, BEN] * 4).splitlines()
     assert len(lines) == 6
     assert lines[-1] == "· and 3 more"
     assert lines[1] == (
@@ -53,18 +64,20 @@ def test_a_long_list_is_cut() -> None:
 
 
 def test_what_a_crash_left_counts_as_interrupted_and_nothing_twice() -> None:
-    asked = Asked("r_1", 10_000, "1.0", interrupted=(ANN,), drained=True)
-    over = back(asked, [ANN, BEN], 12_000, "1.1")
-    assert over == Back("r_1", 2_000, "1.0", "1.1", (ANN, BEN))
-    assert not back(ASKED, [], 5_000, "1.0").in_order
-    assert back(ASKED, [], 5_000, "1.0").took == 0  # the clock was set back
+    asked = PendingRestart("r_1", 10_000, "1.0", interrupted=(ANN,), drained=True)
+    over = complete_restart(asked, [ANN, BEN], 12_000, "1.1")
+    assert over == CompletedRestart("r_1", 2_000, "1.0", "1.1", (ANN, BEN))
+    assert not complete_restart(ASKED, [], 5_000, "1.0").in_order
+    assert complete_restart(ASKED, [], 5_000, "1.0").took == 0  # the clock was set back
 
 
 def test_each_chat_is_told_once() -> None:
-    both = ASKED.joined(Asker("pigeon:7", direct=True)).joined(Asker("pigeon:9", direct=True))
-    assert both.askers == (Asker("pigeon:9"), Asker("pigeon:7", direct=True))
+    both = ASKED.with_requester(RestartRequester("pigeon:7", direct=True)).with_requester(
+        RestartRequester("pigeon:9", direct=True)
+    )
+    assert both.askers == (RestartRequester("pigeon:9"), RestartRequester("pigeon:7", direct=True))
 
 
 def test_spans_are_readable() -> None:
-    spans = [span(seconds * 1000) for seconds in (0, 1, 119, 120, 7199, 7200, 172_800)]
+    spans = [format_duration(seconds * 1000) for seconds in (0, 1, 119, 120, 7199, 7200, 172_800)]
     assert spans == ["1 s", "1 s", "119 s", "2 min", "2 h", "2 h", "48 h"]

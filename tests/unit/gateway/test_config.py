@@ -11,12 +11,12 @@ import pytest
 from msgspec import Meta, Struct
 
 from gateway.config.loader import (
-    Loaded,
-    Options,
+    ConfigOptions,
+    LoadedConfig,
     check,
     config_file,
-    environment,
     load,
+    read_environment,
     state_folder,
 )
 from gateway.errors import CannotStart, ConfigError, HoldfastError
@@ -25,7 +25,7 @@ from platforms.core.contract import PlatformSpec
 from sessions.settings import StoreSettings
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
-from sessions.values.spelling import did_you_mean, nearest
+from sessions.values.spelling import closest_match, did_you_mean
 
 
 class PigeonSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,8 +77,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-def loaded(*sets: str, path: Path | None = None, env: Mapping[str, str] = NOTHING) -> Loaded:
-    return load(Options(path, sets), {"HOME": "/nowhere", **env}, SPECS)
+def loaded(*sets: str, path: Path | None = None, env: Mapping[str, str] = NOTHING) -> LoadedConfig:
+    return load(ConfigOptions(path, sets), {"HOME": "/nowhere", **env}, SPECS)
 
 
 def settings(*sets: str, path: Path | None = None, env: Mapping[str, str] = NOTHING) -> Settings:
@@ -87,7 +87,7 @@ def settings(*sets: str, path: Path | None = None, env: Mapping[str, str] = NOTH
 
 def problems(*sets: str, path: Path | None = None, env: Mapping[str, str] = NOTHING) -> list[str]:
     """What is wrong, with the file's name shortened to `F`."""
-    report = check(Options(path, sets), {"HOME": "/nowhere", **env}, SPECS)
+    report = check(ConfigOptions(path, sets), {"HOME": "/nowhere", **env}, SPECS)
     return [line.replace(str(path), "F") for line in report.problems]
 
 
@@ -196,12 +196,12 @@ def test_the_file_is_searched_in_the_documented_order(tmp_path: Path) -> None:
     user.parent.mkdir(parents=True)
     environ = {"HOME": str(tmp_path / "home")}
     user.touch()
-    assert config_file(Options(), environ) == user
+    assert config_file(ConfigOptions(), environ) == user
     Path("holdfast.toml").touch()
-    assert config_file(Options(), environ) == Path("holdfast.toml")
+    assert config_file(ConfigOptions(), environ) == Path("holdfast.toml")
     environ["HOLDFAST_CONFIG"] = "/named/in/environment"
-    assert config_file(Options(), environ) == Path("/named/in/environment")
-    assert config_file(Options(config=Path("given")), environ) == Path("given")
+    assert config_file(ConfigOptions(), environ) == Path("/named/in/environment")
+    assert config_file(ConfigOptions(config=Path("given")), environ) == Path("given")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_relative_state_folder_stays_where_it_was_meant() -> None:
 
 
 def test_the_environment_is_the_process_s() -> None:
-    assert environment() is os.environ  # noqa: TID251 - that is what is tested
+    assert read_environment() is os.environ  # noqa: TID251 - that is what is tested
 
 
 def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
@@ -690,7 +690,7 @@ def test_a_secret_can_be_read_again_where_it_lies(
     files = tmp_path / "key.txt", tmp_path / "key"
     for each in files:
         each.write_text("first\n")
-    options = Options(write(f"[http]\napi_key = '{written}'"))
+    options = ConfigOptions(write(f"[http]\napi_key = '{written}'"))
     found = load(options, environ, SPECS).settings.http.api_key
     assert found is not None
     assert found.reread() is found
@@ -846,7 +846,7 @@ def test_a_system_prompt_file_must_be_there(write: Write, tmp_path: Path) -> Non
 def test_check_names_the_file_and_its_warnings(write: Write) -> None:
     path = write("[http]\napi_key = 'hunter2'\n")
     path.chmod(0o644)
-    report = check(Options(path), {}, SPECS)
+    report = check(ConfigOptions(path), {}, SPECS)
     assert (report.path, report.problems, len(report.warnings)) == (path, (), 1)
 
 
@@ -886,7 +886,7 @@ def test_what_is_no_span_of_time_is_refused(written: object) -> None:
     ("word", "found"), [("nmae", "Name"), ("NAME", "Name"), ("xyz", None), ("", None)]
 )
 def test_the_nearest_known_word_is_found(word: str, found: str | None) -> None:
-    assert nearest(word, ["Name", "other"]) == found
+    assert closest_match(word, ["Name", "other"]) == found
     assert did_you_mean(word, ["Name"]) == (f" (did you mean {found}?)" if found else "")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.toml_lines import KeyPath, locate
+from gateway.config.toml_lines import KeyPath, locate_keys
 
 
 def paths_of(node: object, path: KeyPath = ()) -> set[KeyPath]:
@@ -92,13 +92,13 @@ def paths_of(node: object, path: KeyPath = ()) -> set[KeyPath]:
 def test_keys_are_found_on_their_lines(document: str, lines: dict[Any, int]) -> None:
     if 0 in lines.values():  # one key a line, in order
         lines = {(key,): number for number, key in enumerate(lines, start=1)}
-    assert locate(document) == lines
+    assert locate_keys(document) == lines
     assert set(lines) == paths_of(tomllib.loads(document))
 
 
 def test_what_is_no_toml_is_refused_with_its_line() -> None:
     with pytest.raises(ValueError, match="line 2"):
-        locate("a = 1\n= 2")
+        locate_keys("a = 1\n= 2")
 
 
 # --- any document ------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def documents(draw: st.DrawFn) -> str:
 @given(documents())
 def test_every_key_that_tomllib_finds_stands_on_the_line_we_say(document: str) -> None:
     parsed = tomllib.loads(document)
-    lines = locate(document)
+    lines = locate_keys(document)
     assert set(lines) == paths_of(parsed)
     text = document.replace("\r\n", "\n").split("\n")
     for path, line in lines.items():
@@ -205,5 +205,5 @@ def test_every_key_that_tomllib_finds_stands_on_the_line_we_say(document: str) -
 
 @given(documents(), st.integers(1, 5))
 def test_empty_lines_in_front_move_every_key_down(document: str, count: int) -> None:
-    moved = locate("\n" * count + document)
-    assert moved == {path: line + count for path, line in locate(document).items()}
+    moved = locate_keys("\n" * count + document)
+    assert moved == {path: line + count for path, line in locate_keys(document).items()}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.settings import SERVICES, ModelSettings
-from gateway.config.loader import Options, check, load
+from gateway.config.loader import ConfigOptions, check, load
 
 OPENAI = "openai-key"
 ANTHROPIC = "anthropic-key"
@@ -18,11 +18,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model(*sets: str, **environ: str) -> ModelSettings:
-    return load(Options(None, sets), {"HOME": "/nowhere", **environ}, {}).settings.model
+    return load(ConfigOptions(None, sets), {"HOME": "/nowhere", **environ}, {}).settings.model
 
 
 def problems(*sets: str, **environ: str) -> tuple[str, ...]:
-    return check(Options(None, sets), {"HOME": "/nowhere", **environ}, {}).problems
+    return check(ConfigOptions(None, sets), {"HOME": "/nowhere", **environ}, {}).problems
 
 
 def summary(found: Any) -> tuple[str, str | None, str | None, str | None]:

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from agent.settings import AgentSettings, McpSettings, ModelSettings, TargetSettings
-from gateway.config.loader import Loaded, Options, load
-from gateway.config.render import documentation, schema, show
+from gateway.config.loader import ConfigOptions, LoadedConfig, load
+from gateway.config.render import build_schema, render_documentation, render_settings
 from gateway.settings import HttpSettings, LimitSettings, RouteSettings, Settings, UserLimits
 from platforms.core.contract import PlatformSpec
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 from sessions.settings import StoreSettings
 from sessions.values.duration import Duration
 from sessions.values.secret import Secret
@@ -63,20 +63,20 @@ RICH = Settings(
 )
 
 
-def read_back(text: str, folder: Path) -> Loaded:
+def read_back(text: str, folder: Path) -> LoadedConfig:
     path = folder / "holdfast.toml"
     path.write_text(text, encoding="utf-8")
     path.chmod(0o600)
-    return load(Options(path), {"HOME": "/nowhere"}, SPECS)
+    return load(ConfigOptions(path), {"HOME": "/nowhere"}, SPECS)
 
 
 @pytest.mark.parametrize("settings", [RICH, Settings(model=ModelSettings(name="demo"))])
 def test_what_is_shown_with_secrets_can_be_read_back(settings: Settings, tmp_path: Path) -> None:
-    assert read_back(show(settings, secrets=True), tmp_path).settings == settings
+    assert read_back(render_settings(settings, secrets=True), tmp_path).settings == settings
 
 
 def test_what_is_shown_without_secrets_has_none_and_is_toml() -> None:
-    text = show(RICH)
+    text = render_settings(RICH)
     assert "hunter2" not in text
     shown = tomllib.loads(text)
     assert shown["model"]["api_key"] == "***"
@@ -88,9 +88,9 @@ def test_what_is_shown_without_secrets_has_none_and_is_toml() -> None:
 def test_each_value_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.toml"
     path.write_text("[http]\nport = 5\n[[route]]\nmatch = 'x'\n")
-    options = Options(path, ("http.ui=false",))
+    options = ConfigOptions(path, ("http.ui=false",))
     found = load(options, {"PIGEON_TOKEN": "coo", "HOME": "/nowhere"}, SPECS)
-    lines = show(found.settings, found.sources).splitlines()
+    lines = render_settings(found.settings, found.sources).splitlines()
     assert f"port = 5  # {path}:2" in lines
     assert f'match = "x"  # {path}:4' in lines
     assert "ui = false  # --set http.ui=false" in lines
@@ -103,7 +103,7 @@ def test_each_value_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
 def test_any_text_can_be_shown_and_read_back(prompt: str, env: dict[str, str]) -> None:
     server = McpSettings(name="a", command="c", env={k: Secret(v) for k, v in env.items()})
     settings = Settings(agent=AgentSettings(system_prompt=prompt), mcp=(server,))
-    parsed = tomllib.loads(show(settings, secrets=True))
+    parsed = tomllib.loads(render_settings(settings, secrets=True))
     assert parsed["agent"]["system_prompt"] == prompt
     assert parsed["mcp"][0]["env"] == env
 
@@ -113,9 +113,9 @@ def test_any_text_can_be_shown_and_read_back(prompt: str, env: dict[str, str]) -
 
 @pytest.mark.parametrize("settings", [RICH, Settings()])
 def test_the_schema_accepts_what_we_accept(settings: Settings) -> None:
-    made = schema(SPECS)
+    made = build_schema(SPECS)
     jsonschema.Draft202012Validator.check_schema(made)
-    jsonschema.validate(tomllib.loads(show(settings, secrets=True)), made)
+    jsonschema.validate(tomllib.loads(render_settings(settings, secrets=True)), made)
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_the_schema_accepts_what_we_accept(settings: Settings) -> None:
 )
 def test_the_schema_refuses_what_we_refuse(text: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(tomllib.loads(text), schema(SPECS))
+        jsonschema.validate(tomllib.loads(text), build_schema(SPECS))
 
 
 def test_the_schema_is_json() -> None:
-    assert json.loads(msgspec.json.encode(schema(SPECS)))["title"] == "Holdfast"
+    assert json.loads(msgspec.json.encode(build_schema(SPECS)))["title"] == "Holdfast"
 
 
 # --- pages -------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def keys_of(kind: type[Struct]) -> Iterator[str]:
 
 
 def test_the_page_names_every_key_with_its_default_and_what_it_is_for() -> None:
-    page = documentation(SPECS)
+    page = render_documentation(SPECS)
     for section in msgspec.structs.fields(Settings):
         if isinstance(section.type, type) and issubclass(section.type, Struct):
             for key in keys_of(section.type):
@@ -163,13 +163,15 @@ def test_the_page_names_every_key_with_its_default_and_what_it_is_for() -> None:
 
 
 def test_every_setting_of_ours_says_what_it_is_for() -> None:
-    page = documentation({})
+    page = render_documentation({})
     assert not re.findall(r"^\| `\w+` .*\|  \|$", page, re.MULTILINE)
 
 
 def test_the_page_in_docs_is_the_one_the_code_writes() -> None:
     written = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    assert written == documentation(specs()), "run: python -m scripts.configuration_docs"
+    assert written == render_documentation(load_specs()), (
+        "run: python -m scripts.configuration_docs"
+    )
 
 
 def uncommented(text: str) -> str:
@@ -191,7 +193,7 @@ def test_the_example_works_with_everything_taken_in(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.toml"
     path.write_text(text)
     path.chmod(0o600)
-    found = load(Options(path), {"OPENAI_API_KEY": "k", "TICKETS_TOKEN": "t"}, SPECS).settings
+    found = load(ConfigOptions(path), {"OPENAI_API_KEY": "k", "TICKETS_TOKEN": "t"}, SPECS).settings
     for section in ("gateway", "model", "agent", "tools", "sessions", "access", "limits", "http"):
         assert section in text
     assert found.route[0].model == found.model.fallback[0].name

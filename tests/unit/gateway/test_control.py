@@ -16,19 +16,19 @@ import pytest
 
 from gateway.errors import CannotStart, ConfigError, HoldfastError
 from gateway.process.control_socket import (
-    LONGEST_LINE,
-    LONGEST_PATH,
+    MAX_LINE_BYTES,
+    MAX_PATH_BYTES,
+    ControlConnection,
     NotRunning,
     Operation,
-    Wire,
-    ask,
     check_peer,
-    connect,
-    serving,
+    connection_error,
+    open_stream,
+    send_request,
+    serve_control_socket,
     socket_path,
-    unreachable,
 )
-from gateway.process.lock import only_daemon
+from gateway.process.lock import hold_state_folder
 
 
 async def _double(number: int) -> dict[str, int]:
@@ -50,7 +50,7 @@ async def _unknown() -> None:
     raise KeyError(msg)
 
 
-async def _echo(wire: Wire, args: Mapping[str, object]) -> None:
+async def _echo(wire: ControlConnection, args: Mapping[str, object]) -> None:
     await wire.write({"args": args})
     while (line := await wire.read()) is not None:
         if line == b'"fail"\n':
@@ -69,12 +69,12 @@ OPERATIONS: dict[str, Operation] = {
 
 @asynccontextmanager
 async def _served(path: Path) -> AsyncIterator[Path]:
-    async with asyncio.timeout(5), serving(path, OPERATIONS, {"echo": _echo}):
+    async with asyncio.timeout(5), serve_control_socket(path, OPERATIONS, {"echo": _echo}):
         yield path
 
 
 async def _raw(path: Path, sent: bytes) -> bytes:
-    reader, writer = await asyncio.open_unix_connection(path, limit=LONGEST_LINE)
+    reader, writer = await asyncio.open_unix_connection(path, limit=MAX_LINE_BYTES)
     try:
         writer.write(sent)
         await writer.drain()
@@ -86,7 +86,9 @@ async def _raw(path: Path, sent: bytes) -> bytes:
 
 async def test_an_operation_answers_with_its_result(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
-        assert await asyncio.to_thread(ask, path, "double", {"number": 21}) == {"twice": 42}
+        assert await asyncio.to_thread(send_request, path, "double", {"number": 21}) == {
+            "twice": 42
+        }
 
 
 async def test_only_the_owner_may_open_the_socket_and_it_is_gone_afterwards(tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ async def test_what_goes_wrong_is_one_sentence_with_its_exit_code(
 ) -> None:
     async with _served(tmp_path / "s") as path:
         with pytest.raises(error, match=words):
-            await asyncio.to_thread(ask, path, do, args)
+            await asyncio.to_thread(send_request, path, do, args)
 
 
 @pytest.mark.parametrize("sent", [b"hello\n", b'{"args": {}}\n', b'["do"]\n'])
@@ -121,15 +123,15 @@ async def test_what_is_no_request_is_refused_and_the_socket_lives_on(
         answer = json.loads(await _raw(path, sent))
         assert answer["code"] == 2
         assert "not a request" in answer["error"]
-        assert await asyncio.to_thread(ask, path, "double", {"number": 1}) == {"twice": 2}
+        assert await asyncio.to_thread(send_request, path, "double", {"number": 1}) == {"twice": 2}
 
 
 async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
         reader, writer = await asyncio.open_unix_connection(path)
-        writer.write(b"x" * (LONGEST_LINE + 100_000))
+        writer.write(b"x" * (MAX_LINE_BYTES + 100_000))
         answer = json.loads(await reader.readline())
-        assert f"A line may have {LONGEST_LINE} bytes" in answer["error"]
+        assert f"A line may have {MAX_LINE_BYTES} bytes" in answer["error"]
         writer.close()
 
 
@@ -138,12 +140,12 @@ async def test_a_client_that_leaves_without_a_word_does_no_harm(tmp_path: Path) 
         _, writer = await asyncio.open_unix_connection(path)
         writer.close()
         await writer.wait_closed()
-        assert await asyncio.to_thread(ask, path, "double", {"number": 2}) == {"twice": 4}
+        assert await asyncio.to_thread(send_request, path, "double", {"number": 2}) == {"twice": 4}
 
 
 async def test_a_stream_carries_lines_both_ways_until_the_client_leaves(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
-        wire = await connect(path, "echo", chat="terminal")
+        wire = await open_stream(path, "echo", chat="terminal")
         assert await wire.read() == b'{"args":{"chat":"terminal"}}\n'
         await wire.write({"say": "hello\nthere"})
         assert json.loads(await wire.read() or b"") == {"heard": {"say": "hello\nthere"}}
@@ -152,7 +154,7 @@ async def test_a_stream_carries_lines_both_ways_until_the_client_leaves(tmp_path
 
 async def test_a_stream_that_fails_says_so(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
-        wire = await connect(path, "echo")
+        wire = await open_stream(path, "echo")
         await wire.read()
         await wire.write("fail")
         assert json.loads(await wire.read() or b"") == {
@@ -165,7 +167,7 @@ async def test_a_stream_that_fails_says_so(tmp_path: Path) -> None:
 
 async def test_the_end_of_the_daemon_ends_open_streams(tmp_path: Path) -> None:
     async with _served(tmp_path / "s") as path:
-        wire = await connect(path, "echo")
+        wire = await open_stream(path, "echo")
         await wire.read()
     async with asyncio.timeout(5):
         assert await wire.read() is None
@@ -177,25 +179,25 @@ async def test_a_dead_daemons_socket_is_replaced(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.fspath(path))
     with pytest.raises(NotRunning):
-        ask(path, "double", {"number": 1})
+        send_request(path, "double", {"number": 1})
     async with _served(path):
-        assert await asyncio.to_thread(ask, path, "double", {"number": 1}) == {"twice": 2}
+        assert await asyncio.to_thread(send_request, path, "double", {"number": 1}) == {"twice": 2}
 
 
 async def test_a_file_in_the_sockets_place_is_kept_and_named(tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_text("precious")
     with pytest.raises(CannotStart, match=f"{path} cannot be made"):
-        async with serving(path, OPERATIONS):
+        async with serve_control_socket(path, OPERATIONS):
             pass
     assert path.read_text() == "precious"
 
 
 async def test_without_a_daemon_both_kinds_of_client_say_so(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match="holdfast run"):
-        ask(tmp_path / "s", "double")
+        send_request(tmp_path / "s", "double")
     with pytest.raises(NotRunning, match="holdfast run"):
-        await connect(tmp_path / "s", "echo")
+        await open_stream(tmp_path / "s", "echo")
 
 
 async def test_a_daemon_that_dies_while_asked_is_reported(tmp_path: Path) -> None:
@@ -205,13 +207,13 @@ async def test_a_daemon_that_dies_while_asked_is_reported(tmp_path: Path) -> Non
 
     async with asyncio.timeout(5), await asyncio.start_unix_server(die, tmp_path / "s"):
         with pytest.raises(CannotStart, match="ended before it answered"):
-            await asyncio.to_thread(ask, tmp_path / "s", "double")
+            await asyncio.to_thread(send_request, tmp_path / "s", "double")
 
 
 def test_every_way_of_not_reaching_the_daemon_has_its_sentence(tmp_path: Path) -> None:
-    assert "does not answer" in str(unreachable(tmp_path, TimeoutError()))
-    assert "ended before" in str(unreachable(tmp_path, ConnectionResetError()))
-    refused = unreachable(tmp_path, PermissionError(13, "Permission denied"))
+    assert "does not answer" in str(connection_error(tmp_path, TimeoutError()))
+    assert "ended before" in str(connection_error(tmp_path, ConnectionResetError()))
+    refused = connection_error(tmp_path, PermissionError(13, "Permission denied"))
     assert str(refused) == f"The control socket {tmp_path} cannot be used: Permission denied."
 
 
@@ -233,9 +235,12 @@ def test_root_trusts_who_the_state_folder_belongs_to_and_nobody_else(tmp_path: P
 
 async def test_other_users_are_turned_away_even_if_the_file_let_them_in(tmp_path: Path) -> None:
     somebody_else = frozenset({os.geteuid() + 1})
-    async with asyncio.timeout(5), serving(tmp_path / "s", OPERATIONS, users=somebody_else):
+    async with (
+        asyncio.timeout(5),
+        serve_control_socket(tmp_path / "s", OPERATIONS, users=somebody_else),
+    ):
         with pytest.raises(CannotStart, match="Only the user who runs Holdfast may do this"):
-            await asyncio.to_thread(ask, tmp_path / "s", "double", {"number": 1})
+            await asyncio.to_thread(send_request, tmp_path / "s", "double", {"number": 1})
 
 
 def test_the_socket_lies_in_the_state_folder() -> None:
@@ -248,7 +253,7 @@ def test_a_long_path_moves_the_socket_under_a_name_made_of_the_path() -> None:
     assert moved.parent == Path("/run/user/1000")
     assert socket_path(home, {}) == Path("/tmp") / moved.name  # noqa: S108 - the documented place
     assert socket_path(home.parent / "other", {}).name != moved.name
-    edge = Path("/" + "x" * (LONGEST_PATH - len("//control.sock")))
+    edge = Path("/" + "x" * (MAX_PATH_BYTES - len("//control.sock")))
     assert socket_path(edge, {}).parent == edge
     assert socket_path(Path(f"{edge}x"), {}).parent != edge
 
@@ -258,8 +263,8 @@ def test_a_long_path_moves_the_socket_under_a_name_made_of_the_path() -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from gateway.process.lock import only_daemon
-with only_daemon(Path(sys.argv[1])):
+from gateway.process.lock import hold_state_folder
+with hold_state_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -277,7 +282,7 @@ def _holder(home: Path) -> subprocess.Popen[str]:
 def test_a_second_daemon_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
     home = tmp_path / "state"
     with _holder(home) as first:
-        with pytest.raises(CannotStart, match=f"pid {first.pid}.*{home}"), only_daemon(home):
+        with pytest.raises(CannotStart, match=f"pid {first.pid}.*{home}"), hold_state_folder(home):
             pass
         first.kill()
 
@@ -286,9 +291,9 @@ def test_kill_9_frees_the_folder(tmp_path: Path) -> None:
     with _holder(tmp_path) as first:
         first.send_signal(signal.SIGKILL)
         first.wait(5)
-    with only_daemon(tmp_path):
+    with hold_state_folder(tmp_path):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
-    with only_daemon(tmp_path):
+    with hold_state_folder(tmp_path):
         pass  # and so does a proper end
 
 
@@ -296,11 +301,11 @@ def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(CannotStart, match=f"{tmp_path}/file/state cannot be used"),
-        only_daemon(tmp_path / "file" / "state"),
+        hold_state_folder(tmp_path / "file" / "state"),
     ):
         pass
 
 
 def test_the_state_folder_is_the_owners_alone(tmp_path: Path) -> None:
-    with only_daemon(tmp_path / "state"):
+    with hold_state_folder(tmp_path / "state"):
         assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700

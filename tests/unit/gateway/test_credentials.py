@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from gateway.config import credentials
-from gateway.config.loader import Options, environment, load, of_service, state_folder
+from gateway.config.loader import (
+    ConfigOptions,
+    is_service_home,
+    load,
+    read_environment,
+    state_folder,
+)
 from gateway.errors import ConfigError
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 
 Kept = Callable[..., Path]
 
@@ -29,7 +35,7 @@ def kept(tmp_path: Path) -> Kept:
 def test_files_called_like_variables_count_as_those(kept: Kept) -> None:
     folder = kept(TELEGRAM_BOT_TOKEN="1:abc\n", holdfast_OPENAI_API_KEY="sk-x", key="other")
     (folder / "A_FOLDER").mkdir()
-    found = credentials.variables(folder)
+    found = credentials.read_variables(folder)
     assert found == {"TELEGRAM_BOT_TOKEN": "1:abc", "OPENAI_API_KEY": "sk-x"}
 
 
@@ -46,8 +52,8 @@ def test_a_token_given_by_systemd_configures_its_platform(
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-environment")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    options = Options(settings=("http.api_key=credential:key",))
-    settings = load(options, environment(), specs()).settings
+    options = ConfigOptions(overrides=("http.api_key=credential:key",))
+    settings = load(options, read_environment(), load_specs()).settings
     assert "telegram" in settings.platforms
     assert settings.http.port == 9000
     assert settings.model.api_key
@@ -59,26 +65,31 @@ def test_a_token_given_by_systemd_configures_its_platform(
 def test_the_folder_of_the_user_counts_without_systemd(tmp_path: Path) -> None:
     own = tmp_path / ".config/holdfast/credentials"
     own.mkdir(parents=True)
-    assert credentials.folder({"HOME": str(tmp_path)}) == own
-    assert credentials.folder({"HOME": str(tmp_path), "CREDENTIALS_DIRECTORY": "/c"}) == Path("/c")
-    assert credentials.folder({"HOME": str(tmp_path / "nobody")}) in {None, credentials.OF_MACHINE}
+    assert credentials.find_folder({"HOME": str(tmp_path)}) == own
+    assert credentials.find_folder({"HOME": str(tmp_path), "CREDENTIALS_DIRECTORY": "/c"}) == Path(
+        "/c"
+    )
+    assert credentials.find_folder({"HOME": str(tmp_path / "nobody")}) in {
+        None,
+        credentials.MACHINE_FOLDER,
+    }
 
 
 def test_a_folder_that_is_named_and_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert credentials.variables(tmp_path / "none") == {}
+    assert credentials.read_variables(tmp_path / "none") == {}
 
 
 def test_what_cannot_be_read_is_named(kept: Kept) -> None:
     folder = kept()
     (folder / "A_TOKEN").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"A_TOKEN is not UTF-8"):
-        credentials.variables(folder)
+        credentials.read_variables(folder)
     with pytest.raises(ConfigError, match="cannot be read: Not a directory"):
-        credentials.variables(folder / "A_TOKEN")
+        credentials.read_variables(folder / "A_TOKEN")
     (folder / "A_TOKEN").unlink()
     (folder / "MEMORY").symlink_to("/proc/self/mem")  # whose beginning nobody may read
     with pytest.raises(ConfigError, match="MEMORY cannot be read"):
-        credentials.variables(folder)
+        credentials.read_variables(folder)
 
 
 # --- whose state folder ------------------------------------------------------------------------
@@ -91,7 +102,7 @@ def test_root_means_the_service_of_the_machine_unless_there_is_one_of_its_own(
     own = home / ".local/share/holdfast"
 
     def found(*, root: bool) -> Path:
-        return state_folder({"HOME": str(home)}, service=service, root=root)
+        return state_folder({"HOME": str(home)}, service_home=service, is_root=root)
 
     assert found(root=True) == own
     service.mkdir()
@@ -103,6 +114,6 @@ def test_root_means_the_service_of_the_machine_unless_there_is_one_of_its_own(
 
 
 def test_a_folder_that_was_chosen_is_no_guess(tmp_path: Path) -> None:
-    assert not of_service({"HOLDFAST_HOME": "/var/lib/holdfast"})
-    assert not of_service({"STATE_DIRECTORY": "/var/lib/holdfast"})
-    assert not of_service({"HOME": str(tmp_path)}) or os.path.lexists("/var/lib/holdfast")
+    assert not is_service_home({"HOLDFAST_HOME": "/var/lib/holdfast"})
+    assert not is_service_home({"STATE_DIRECTORY": "/var/lib/holdfast"})
+    assert not is_service_home({"HOME": str(tmp_path)}) or os.path.lexists("/var/lib/holdfast")

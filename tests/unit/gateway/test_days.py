@@ -2,7 +2,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.spending.days import day_of, seconds_left, spoken
+from gateway.spending.days import day_of, format_span, seconds_until_midnight
 from tests.unit.gateway.test_usage import moment
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -21,7 +21,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 )
 def test_a_day_ends_at_midnight_where_the_machine_is(now: str, day: str, left: int) -> None:
     assert day_of(moment(now), BERLIN) == day
-    assert seconds_left(moment(now), BERLIN) == left
+    assert seconds_until_midnight(moment(now), BERLIN) == left
 
 
 def test_days_before_and_after_have_names_too() -> None:
@@ -41,4 +41,4 @@ def test_days_before_and_after_have_names_too() -> None:
     ],
 )
 def test_a_span_is_told_in_hours_and_minutes(seconds: int, words: str) -> None:
-    assert spoken(seconds) == words
+    assert format_span(seconds) == words

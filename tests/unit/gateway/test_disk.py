@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.observe.disk import Gauge, Room, room
+from gateway.observe.disk import DiskGauge, DiskSpace, free_bytes
 
 
 @pytest.mark.parametrize(
@@ -29,16 +29,16 @@ from gateway.observe.disk import Gauge, Room, room
     ],
 )
 def test_it_is_said_when_less_is_left_than_is_wanted(free: int, wanted: int, said: str) -> None:
-    assert Room(free, wanted, Path("/state")).complaint == said
+    assert DiskSpace(free, wanted, Path("/state")).warning == said
 
 
 def test_the_room_is_what_the_disk_says(tmp_path: Path) -> None:
-    assert 0 < room(tmp_path) < 2**60
+    assert 0 < free_bytes(tmp_path) < 2**60
 
 
 def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        room(tmp_path / "gone")
+        free_bytes(tmp_path / "gone")
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
 def test_a_disk_that_was_low_needs_some_more_to_be_well_again(
     free: int, *, before: bool, low: bool
 ) -> None:
-    assert Room(free, 1000, Path("/state")).is_low(before=before) is low
+    assert DiskSpace(free, 1000, Path("/state")).is_low(was_low=before) is low
 
 
 @pytest.mark.parametrize("before", [True, False])
 def test_who_wants_no_room_is_never_told(*, before: bool) -> None:
-    assert not Room(0, 0, Path("/state")).is_low(before=before)
+    assert not DiskSpace(0, 0, Path("/state")).is_low(was_low=before)
 
 
 async def test_a_disk_that_hangs_is_asked_once_however_often_somebody_wants_to_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.observe.disk.PATIENCE", 0.02)
+    monkeypatch.setattr("gateway.observe.disk.READ_TIMEOUT_SECONDS", 0.02)
     answers, asked = threading.Event(), []
 
     def hanging(folder: Path) -> int:
@@ -75,8 +75,8 @@ async def test_a_disk_that_hangs_is_asked_once_however_often_somebody_wants_to_k
         answers.wait(5)
         return 7
 
-    monkeypatch.setattr("gateway.observe.disk.room", hanging)
-    gauge = Gauge(tmp_path, 10)
+    monkeypatch.setattr("gateway.observe.disk.free_bytes", hanging)
+    gauge = DiskGauge(tmp_path, 10)
     try:
         for _ in range(3):
             with pytest.raises(TimeoutError) as told:
@@ -87,16 +87,16 @@ async def test_a_disk_that_hangs_is_asked_once_however_often_somebody_wants_to_k
     finally:
         answers.set()
     async with asyncio.timeout(5):
-        assert (await gauge.read()).free == 7
+        assert (await gauge.read()).free_bytes == 7
 
 
 async def test_each_answer_is_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([5, 50])
-    monkeypatch.setattr("gateway.observe.disk.room", lambda _: next(left))
-    gauge = Gauge(tmp_path, 10)
-    assert [(await gauge.read()).free for _ in range(2)] == [5, 50]
+    monkeypatch.setattr("gateway.observe.disk.free_bytes", lambda _: next(left))
+    gauge = DiskGauge(tmp_path, 10)
+    assert [(await gauge.read()).free_bytes for _ in range(2)] == [5, 50]
 
 
 async def test_what_the_disk_says_instead_of_a_number_is_passed_on(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        await Gauge(tmp_path / "gone", 10).read()
+        await DiskGauge(tmp_path / "gone", 10).read()

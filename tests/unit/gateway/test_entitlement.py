@@ -8,28 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.risk import Risk
-from gateway.access.policy import policy
+from gateway.access.policy import build_policy
 from gateway.approvals.rules import (
     Answerer,
-    Refusal,
-    admins_by_role,
-    by_requester,
-    choose,
-    code_and_reason,
-    code_of,
+    AnswerRefusal,
+    admin_addresses,
+    approval_code,
+    can_answer,
+    can_requester_answer,
+    find_question,
+    has_admin_roles,
     is_admin,
-    may_answer,
-    places_of,
-    read_code,
-    unattended,
+    is_unattended,
+    normalize_code,
+    parse_answer_args,
 )
 from gateway.approvals.wording import (
-    LONGEST_SHOWN,
-    OVER,
-    arguments_shown,
-    fields_of,
-    notice_of,
-    refused,
+    MAX_SHOWN_CHARS,
+    TURN_ENDED,
+    choose_notice,
+    format_arguments,
+    notice_fields,
+    refusal_text,
 )
 from gateway.delivery.view import write_address
 from platforms.core.contract import Address
@@ -77,7 +77,7 @@ def somebody(
     [(Risk.EXEC, False), (Risk.NET, True), (Risk.WRITE, True)],
 )
 def test_the_requester_answers_alone_unless_programs_would_run(risk: Risk, may: bool) -> None:
-    assert by_requester(risk) is may
+    assert can_requester_answer(risk) is may
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_requester_answers_alone_unless_programs_would_run(risk: Risk, may: 
     ],
 )
 def test_who_may_answer(own: bool, principal: str, admin: bool, may: bool) -> None:
-    assert may_answer(question(own=own), principal, admin=admin) is may
+    assert can_answer(question(own=own), principal, admin=admin) is may
 
 
 @pytest.mark.parametrize(
@@ -109,26 +109,26 @@ def test_who_may_answer(own: bool, principal: str, admin: bool, may: bool) -> No
     ],
 )
 def test_who_is_an_admin_by_name(principal: str, account: str, admin: bool) -> None:
-    known = policy(("memory:1",), ("memory:9", "memory@work:8"), appointed=("memory:7",))
+    known = build_policy(("memory:1",), ("memory:9", "memory@work:8"), appointed=("memory:7",))
     assert is_admin(known, principal, Address("memory", "1", account)) is admin
 
 
 def test_admins_by_role_may_be_in_the_chat_of_their_platform_only() -> None:
-    known = policy((), ("discord:G1/role:R7", "memory:9"))
-    assert admins_by_role(known, Address("discord", "1"))
-    assert not admins_by_role(known, Address("memory", "1"))
+    known = build_policy((), ("discord:G1/role:R7", "memory:9"))
+    assert has_admin_roles(known, Address("discord", "1"))
+    assert not has_admin_roles(known, Address("memory", "1"))
 
 
 def test_admins_are_written_to_each_once_and_nobody_who_has_no_private_chat() -> None:
     entries = ("memory:9", "memory:9", "memory@work:8", "discord:G1/role:R7")
-    assert places_of(entries) == (Address("memory", "9"), Address("memory", "8", "work"))
+    assert admin_addresses(entries) == (Address("memory", "9"), Address("memory", "8", "work"))
 
 
 @pytest.mark.parametrize(
     ("key", "nobody"), [("api:x", True), ("schedule:daily", True), ("memory:api", False)]
 )
 def test_nobody_reads_along_where_programs_ask(key: str, nobody: bool) -> None:
-    assert unattended(key) is nobody
+    assert is_unattended(key) is nobody
 
 
 # --- which -------------------------------------------------------------------------------------
@@ -143,10 +143,10 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
 @pytest.mark.parametrize(
     ("questions", "who", "code", "found"),
     [
-        pytest.param([], somebody(), "", Refusal("ask.none"), id="none"),
+        pytest.param([], somebody(), "", AnswerRefusal("ask.none"), id="none"),
         pytest.param([A], somebody(), "", A, id="the only one"),
         pytest.param([A, ELSEWHERE], somebody(), "", A, id="the only one here"),
-        pytest.param([ELSEWHERE], somebody(), "", Refusal("ask.none"), id="only elsewhere"),
+        pytest.param([ELSEWHERE], somebody(), "", AnswerRefusal("ask.none"), id="only elsewhere"),
         pytest.param(
             [ELSEWHERE], somebody("memory:9", admin=True), "", ELSEWHERE, id="an admin in private"
         ),
@@ -157,27 +157,33 @@ LISTED = {"list": 'AB12 pay `{"a": 1}`\nCD34 pay `{"text": "' + ("long 'word' " 
             [ELSEWHERE],
             somebody("memory:9", admin=True, direct=False),
             "",
-            Refusal("ask.none"),
+            AnswerRefusal("ask.none"),
             id="an admin in a room",
         ),
-        pytest.param([A, B], somebody(), "", Refusal("ask.several", LISTED), id="several"),
+        pytest.param([A, B], somebody(), "", AnswerRefusal("ask.several", LISTED), id="several"),
         pytest.param([A, PROGRAM], somebody(), "", A, id="the only one that they may answer"),
         pytest.param([A, B], somebody(), "CD34", B, id="by code"),
         pytest.param([A, B], somebody(), "cd34", B, id="by code in small letters"),
         pytest.param(
-            [A], somebody(), "ZZ99", Refusal("ask.unknown", {"code": "ZZ99"}), id="a wrong code"
+            [A],
+            somebody(),
+            "ZZ99",
+            AnswerRefusal("ask.unknown", {"code": "ZZ99"}),
+            id="a wrong code",
         ),
-        pytest.param([PROGRAM], somebody(), "", Refusal("admins_only"), id="for admins"),
+        pytest.param([PROGRAM], somebody(), "", AnswerRefusal("admins_only"), id="for admins"),
         pytest.param(
-            [PROGRAM], somebody(), "GH78", Refusal("admins_only"), id="for admins, by code"
+            [PROGRAM], somebody(), "GH78", AnswerRefusal("admins_only"), id="for admins, by code"
         ),
-        pytest.param([ELSEWHERE], somebody(), "EF56", Refusal("not_yours"), id="somebody else's"),
+        pytest.param(
+            [ELSEWHERE], somebody(), "EF56", AnswerRefusal("not_yours"), id="somebody else's"
+        ),
     ],
 )
 def test_which_question_is_answered(
     questions: list[Approval], who: Answerer, code: str, found: object
 ) -> None:
-    assert choose(questions, who, code) == found
+    assert find_question(questions, who, code) == found
 
 
 @pytest.mark.parametrize(
@@ -195,12 +201,12 @@ def test_which_question_is_answered(
 )
 def test_a_code_is_told_from_a_reason(args: str, read: tuple[str, str]) -> None:
     letters = question("p_00000000000000gate")
-    assert code_and_reason(args, [A, letters]) == read
+    assert parse_answer_args(args, [A, letters]) == read
 
 
 def test_signs_that_look_alike_are_one() -> None:
-    assert read_code("o1lI") == "0111"
-    assert code_of("p_00000000000000z011") == read_code("zoil")
+    assert normalize_code("o1lI") == "0111"
+    assert approval_code("p_00000000000000z011") == normalize_code("zoil")
 
 
 # --- words -------------------------------------------------------------------------------------
@@ -210,23 +216,23 @@ def test_signs_that_look_alike_are_one() -> None:
     ("state", "reason", "more", "notice"),
     [
         (ApprovalState.OPEN, "", {}, "ask"),
-        (ApprovalState.OPEN, "", {"admins": True}, "ask.admin"),
+        (ApprovalState.OPEN, "", {"ask_admins": True}, "ask.admin"),
         (ApprovalState.OPEN, "", {"must_ask": False}, "ask.again"),
         (ApprovalState.ALLOWED, "", {}, "ask.allowed"),
         (ApprovalState.USED, "", {}, "ask.allowed"),
         (ApprovalState.DENIED, "no", {}, "ask.denied"),
         (ApprovalState.EXPIRED, "", {}, "ask.expired"),
-        (ApprovalState.EXPIRED, OVER, {}, "ask.over"),
+        (ApprovalState.EXPIRED, TURN_ENDED, {}, "ask.over"),
     ],
 )
 def test_each_state_has_its_words(
     state: ApprovalState, reason: str, more: dict[str, bool], notice: str
 ) -> None:
-    assert notice_of(msgspec.structs.replace(A, state=state, reason=reason), **more) == notice
+    assert choose_notice(msgspec.structs.replace(A, state=state, reason=reason), **more) == notice
 
 
 def test_what_is_asked_is_the_call_itself() -> None:
-    assert fields_of(A) == {
+    assert notice_fields(A) == {
         "tool": "pay",
         "arguments": '{\n  "a": 1\n}',
         "code": "AB12",
@@ -249,11 +255,11 @@ def test_what_is_asked_is_the_call_itself() -> None:
     ],
 )
 def test_nothing_in_the_arguments_can_look_like_anything_else(arguments: str, shown: str) -> None:
-    assert arguments_shown(arguments) == shown
+    assert format_arguments(arguments) == shown
 
 
 def test_of_long_arguments_beginning_and_end_are_shown_and_how_much_is_not() -> None:
-    text = arguments_shown(json.dumps({"command": "begin " + "x" * 5000 + " end"}))
+    text = format_arguments(json.dumps({"command": "begin " + "x" * 5000 + " end"}))
     assert text.startswith('{\n  "command": "begin xx')
     assert text.endswith('xx end"\n}')
     assert "… 3529 characters are not shown …" in text
@@ -261,11 +267,11 @@ def test_of_long_arguments_beginning_and_end_are_shown_and_how_much_is_not() -> 
 
 @given(st.text())
 def test_shown_arguments_mean_the_same_and_never_leave_their_block(value: str) -> None:
-    text = arguments_shown(json.dumps({"a": value}, ensure_ascii=False))
+    text = format_arguments(json.dumps({"a": value}, ensure_ascii=False))
     assert "```" not in text
     assert all(sign.isprintable() or sign == "\n" for sign in text)
-    assert len(text) <= LONGEST_SHOWN + 60
-    if len(text) <= LONGEST_SHOWN:
+    assert len(text) <= MAX_SHOWN_CHARS + 60
+    if len(text) <= MAX_SHOWN_CHARS:
         assert json.loads(text) == {"a": value}
 
 
@@ -295,4 +301,4 @@ def test_shown_arguments_mean_the_same_and_never_leave_their_block(value: str) -
     ],
 )
 def test_the_model_reads_why_a_call_did_not_run(changes: dict[str, object], said: str) -> None:
-    assert refused(msgspec.structs.replace(A, **changes)) == said
+    assert refusal_text(msgspec.structs.replace(A, **changes)) == said

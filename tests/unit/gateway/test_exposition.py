@@ -6,9 +6,9 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.observe.metric_types import Level
-from gateway.observe.metrics import Ledger
-from gateway.observe.prometheus import Exposition
+from gateway.observe.metric_types import GaugeMetric
+from gateway.observe.metrics import Metrics
+from gateway.observe.prometheus import PrometheusPage
 from sessions.changes import EndTurn, StartAttempt, StartTurn
 from sessions.records import TurnState
 
@@ -22,10 +22,10 @@ def read(page: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def test_times_are_counted_into_every_bound_above_them() -> None:
-    ledger = Ledger()
+    ledger = Metrics()
     for seconds in (0.2, 0.3, 3, 5000):
-        ledger.turn_time.saw(seconds, "slack")
-    found = read(Exposition(ledger).write([]))
+        ledger.turn_seconds.observe(seconds, "slack")
+    found = read(PrometheusPage(ledger).render([]))
     name = "holdfast_turn_seconds"
 
     def up_to(bound: str) -> float:
@@ -39,11 +39,11 @@ def test_times_are_counted_into_every_bound_above_them() -> None:
 
 
 def test_counts_and_levels_carry_their_labels() -> None:
-    ledger = Ledger()
-    ledger.applied((StartTurn("t", "s", "discord:1", "", (), (), "", 0),))
-    ledger.applied((EndTurn("t", TurnState.FAILED, 1_000),))
-    level = Level("holdfast_things", "Things.", "kind")
-    found = read(Exposition(ledger).write([(level, {("a",): 2.0, ("b",): 0.0})]))
+    ledger = Metrics()
+    ledger.on_applied((StartTurn("t", "s", "discord:1", "", (), (), "", 0),))
+    ledger.on_applied((EndTurn("t", TurnState.FAILED, 1_000),))
+    level = GaugeMetric("holdfast_things", "Things.", "kind")
+    found = read(PrometheusPage(ledger).render([(level, {("a",): 2.0, ("b",): 0.0})]))
     assert found["holdfast_turns_total", (("platform", "discord"), ("state", "failed"))] == 1
     assert found["holdfast_things", (("kind", "a"),)] == 2
     assert found["holdfast_things", (("kind", "b"),)] == 0
@@ -51,17 +51,17 @@ def test_counts_and_levels_carry_their_labels() -> None:
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "ü{}=,#", "\ud800"])
 def test_no_name_of_a_model_breaks_the_page(name: str) -> None:
-    ledger = Ledger()
-    ledger.applied((StartAttempt("t", 1, name, 0),))
-    ledger.requests.add(ledger._model(name), "complete")
-    ledger.requests.add("next", "complete")
-    found = read(Exposition(ledger).write([]))
+    ledger = Metrics()
+    ledger.on_applied((StartAttempt("t", 1, name, 0),))
+    ledger.model_requests.add(ledger._model_label(name), "complete")
+    ledger.model_requests.add("next", "complete")
+    found = read(PrometheusPage(ledger).render([]))
     assert found["holdfast_model_requests_total", (("model", "next"), ("verdict", "complete"))]
     assert len([key for key in found if key[0] == "holdfast_model_requests_total"]) == 2
 
 
 def test_the_page_tells_of_the_process() -> None:
-    found = read(Exposition(Ledger()).write([]))
+    found = read(PrometheusPage(Metrics()).render([]))
     assert found["holdfast_process_resident_memory_bytes", ()] > 1_000_000
     assert found["holdfast_process_open_fds", ()] > 2
 

@@ -5,13 +5,13 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.observe.metric_types import MOST_SERIES, OTHER, Count, Spread
+from gateway.observe.metric_types import MAX_SERIES, OTHER, CounterMetric, HistogramMetric
 
 BOUNDS = (0.1, 1, 10)
 
 
 def test_what_happened_is_counted_by_its_labels() -> None:
-    count = Count("holdfast_x_total", "", "platform", "result")
+    count = CounterMetric("holdfast_x_total", "", "platform", "result")
     count.add("slack", "sent")
     count.add("slack", "sent", amount=2.5)
     count.add("slack", "rejected")
@@ -19,24 +19,24 @@ def test_what_happened_is_counted_by_its_labels() -> None:
 
 
 def test_labels_beyond_the_limit_are_counted_together() -> None:
-    count = Count("holdfast_x_total", "", "platform", "result")
-    spread = Spread("holdfast_x_seconds", "", "platform", bounds=BOUNDS)
-    for number in range(MOST_SERIES + 5):
+    count = CounterMetric("holdfast_x_total", "", "platform", "result")
+    spread = HistogramMetric("holdfast_x_seconds", "", "platform", bounds=BOUNDS)
+    for number in range(MAX_SERIES + 5):
         count.add(str(number), "sent")
-        spread.saw(1, str(number))
+        spread.observe(1, str(number))
     count.add("0", "sent")
     counted = dict(count.read())
-    assert len(counted) == MOST_SERIES + 1
+    assert len(counted) == MAX_SERIES + 1
     assert counted[OTHER, OTHER] == 5
     assert counted["0", "sent"] == 2
-    assert len(list(spread.read())) == MOST_SERIES + 1
+    assert len(list(spread.read())) == MAX_SERIES + 1
 
 
 @given(st.lists(st.floats(-5, 100) | st.sampled_from(BOUNDS)))
 def test_each_time_falls_between_the_bounds_around_it(times: list[float]) -> None:
-    spread = Spread("holdfast_x_seconds", "", bounds=BOUNDS)
+    spread = HistogramMetric("holdfast_x_seconds", "", bounds=BOUNDS)
     for each in times:
-        spread.saw(each)
+        spread.observe(each)
     positive = [max(0.0, each) for each in times]
     found = list(spread.read())
     if not times:

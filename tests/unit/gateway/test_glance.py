@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.process.glance import LONGEST, glance
+from gateway.process.glance import MAX_PROBLEM_LENGTH, format_status_summary
 
 
 @pytest.mark.parametrize(
@@ -22,15 +22,18 @@ from gateway.process.glance import LONGEST, glance
     ],
 )
 def test_one_line_says_how_it_stands(platforms: dict[str, str], running: int, line: str) -> None:
-    assert glance(platforms, running) == line
+    assert format_status_summary(platforms, running) == line
 
 
 def test_the_end_is_said_and_what_it_waits_for() -> None:
-    assert glance({"web": "connected"}, 2, stopping=True) == "Stopping; 2 turns still running."
-    assert glance({"web": "connected"}, 0, stopping=True) == "Stopping."
+    assert (
+        format_status_summary({"web": "connected"}, 2, stopping=True)
+        == "Stopping; 2 turns still running."
+    )
+    assert format_status_summary({"web": "connected"}, 0, stopping=True) == "Stopping."
 
 
 def test_words_of_a_platform_stay_one_short_line() -> None:
-    line = glance({"telegram": "bad\nWATCHDOG=1\x1b[2J " + "x" * 500}, 0)
+    line = format_status_summary({"telegram": "bad\nWATCHDOG=1\x1b[2J " + "x" * 500}, 0)
     assert line.isprintable()
-    assert len(line) < LONGEST + 100
+    assert len(line) < MAX_PROBLEM_LENGTH + 100

@@ -5,14 +5,14 @@ import sys
 
 _BUSY = """
 import sys, threading
-from gateway.process.memory import keep_together
+from gateway.process.memory import limit_fragmentation
 
 def megabytes():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096 / 1e6
 
 if sys.argv[1] == "together":
-    keep_together()
+    limit_fragmentation()
 kept = []
 
 def be_busy():

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gateway.delivery.link import Crashed
-from gateway.observe.metric_types import Count, Spread
-from gateway.observe.metrics import _REMEMBERED, MOST_MODELS, Ledger
+from gateway.observe.metric_types import CounterMetric, HistogramMetric
+from gateway.observe.metrics import _MAX_REMEMBERED, MAX_MODELS, Metrics
 from platforms.core.contract import Address, Edit, Op, Post, React, Receipt, Typing
 from platforms.core.errors import (
     ChatGone,
@@ -31,7 +31,7 @@ from sessions.records import (
     InboxEntry,
     InboxState,
     ItemState,
-    Reason,
+    SessionReason,
     SessionState,
     TurnState,
 )
@@ -89,48 +89,48 @@ def times(figure: Any) -> dict[tuple[str, ...], float]:
 def test_what_comes_in_is_counted_by_what_was_decided(
     state: InboxState, decision: str, label: str
 ) -> None:
-    ledger = Ledger()
-    ledger.accepted(entry(state, decision, key="slack@work:T1/D1"), new=True)
+    ledger = Metrics()
+    ledger.on_accepted(entry(state, decision, key="slack@work:T1/D1"), new=True)
     assert counted(ledger.inbound) == {("slack", label): 1}
     assert counted(ledger.duplicates) == {}
 
 
 def test_what_was_there_already_is_a_suppressed_duplicate() -> None:
-    ledger = Ledger()
-    ledger.accepted(entry(), new=True)
-    ledger.accepted(entry(), new=False)
+    ledger = Metrics()
+    ledger.on_accepted(entry(), new=True)
+    ledger.on_accepted(entry(), new=False)
     assert counted(ledger.duplicates) == {("telegram",): 1}
     assert counted(ledger.inbound) == {("telegram", "message"): 1, ("telegram", "duplicate"): 1}
 
 
 def test_a_turn_has_its_times() -> None:
-    ledger = Ledger()
-    ledger.accepted(entry(id_="i1", at=1_000), new=True)
-    ledger.accepted(entry(id_="i2", at=2_000), new=True)
-    ledger.applied((start("t1", "i1", "i2", at=4_000),))
-    ledger.spoke("t1", 4_700)
-    ledger.applied((EndTurn("t1", TurnState.DONE, 9_000),))
-    assert times(ledger.queue_wait) == {("telegram",): 3 + 2}
-    assert times(ledger.first_text) == {("telegram",): pytest.approx(0.7)}
-    assert times(ledger.turn_time) == {("telegram",): 5}
+    ledger = Metrics()
+    ledger.on_accepted(entry(id_="i1", at=1_000), new=True)
+    ledger.on_accepted(entry(id_="i2", at=2_000), new=True)
+    ledger.on_applied((start("t1", "i1", "i2", at=4_000),))
+    ledger.on_first_text("t1", 4_700)
+    ledger.on_applied((EndTurn("t1", TurnState.DONE, 9_000),))
+    assert times(ledger.queue_wait_seconds) == {("telegram",): 3 + 2}
+    assert times(ledger.first_text_seconds) == {("telegram",): pytest.approx(0.7)}
+    assert times(ledger.turn_seconds) == {("telegram",): 5}
     assert counted(ledger.turns) == {("telegram", "done"): 1}
 
 
 def test_a_message_waits_only_once_and_a_turn_ends_only_once() -> None:
-    ledger = Ledger()
-    ledger.accepted(entry(), new=True)
-    ledger.applied((start("t1", "i1"), EndTurn("t1", TurnState.STOPPED, 1)))
-    ledger.applied((start("t2", "i1"),))
-    ledger.spoke("t1", 5)
-    assert [sum(numbers) for _, numbers, _ in ledger.queue_wait.read()] == [1]
-    assert times(ledger.first_text) == {}
+    ledger = Metrics()
+    ledger.on_accepted(entry(), new=True)
+    ledger.on_applied((start("t1", "i1"), EndTurn("t1", TurnState.STOPPED, 1)))
+    ledger.on_applied((start("t2", "i1"),))
+    ledger.on_first_text("t1", 5)
+    assert [sum(numbers) for _, numbers, _ in ledger.queue_wait_seconds.read()] == [1]
+    assert times(ledger.first_text_seconds) == {}
 
 
 def test_the_end_of_a_turn_of_an_earlier_process_is_counted_without_a_platform() -> None:
-    ledger = Ledger()
-    ledger.applied((EndTurn("t0", TurnState.INTERRUPTED, 1),))
+    ledger = Metrics()
+    ledger.on_applied((EndTurn("t0", TurnState.INTERRUPTED, 1),))
     assert counted(ledger.turns) == {("unknown", "interrupted"): 1}
-    assert times(ledger.turn_time) == {}
+    assert times(ledger.turn_seconds) == {}
 
 
 def request(verdict: str = "complete", number: int = 1, phase: str = "", **used: Any) -> Change:
@@ -138,17 +138,17 @@ def request(verdict: str = "complete", number: int = 1, phase: str = "", **used:
 
 
 def test_requests_tokens_and_money_are_counted_by_model() -> None:
-    ledger = Ledger()
-    ledger.applied((start(), StartAttempt("t1", 1, "openai/big", 0)))
+    ledger = Metrics()
+    ledger.on_applied((start(), StartAttempt("t1", 1, "openai/big", 0)))
     used: dict[str, Any] = {
         "input_tokens": 90,
         "output_tokens": 10,
         "cached_tokens": 60,
         "cost": 0.25,
     }
-    ledger.applied((request(**used), StartAttempt("t1", 2, "local/small", 0)))
-    ledger.applied((request("empty", 2, cost=None), request(number=3, output_tokens=1)))
-    assert counted(ledger.requests) == {
+    ledger.on_applied((request(**used), StartAttempt("t1", 2, "local/small", 0)))
+    ledger.on_applied((request("empty", 2, cost=None), request(number=3, output_tokens=1)))
+    assert counted(ledger.model_requests) == {
         ("openai/big", "complete"): 1,
         ("local/small", "empty"): 1,
         ("unknown", "complete"): 1,
@@ -158,8 +158,8 @@ def test_requests_tokens_and_money_are_counted_by_model() -> None:
         ("openai/big", "output"): 10,
         ("unknown", "output"): 1,
     }
-    assert counted(ledger.cached) == {("openai/big",): 60}
-    assert counted(ledger.cost) == {("openai/big",): 0.25}
+    assert counted(ledger.cached_tokens) == {("openai/big",): 60}
+    assert counted(ledger.cost_dollars) == {("openai/big",): 0.25}
 
 
 @pytest.mark.parametrize(
@@ -176,28 +176,28 @@ def test_requests_tokens_and_money_are_counted_by_model() -> None:
 def test_asking_once_more_after_an_answer_that_was_not_whole_is_a_recovery(
     verdict: str, phase: str, cause: str | None
 ) -> None:
-    ledger = Ledger()
-    ledger.applied((StartAttempt("t1", 1, "m", 0), request(verdict, 1, phase)))
+    ledger = Metrics()
+    ledger.on_applied((StartAttempt("t1", 1, "m", 0), request(verdict, 1, phase)))
     assert counted(ledger.recoveries) == {}
-    ledger.applied((StartAttempt("t1", 2, "m", 0), request(number=2)))
-    ledger.applied((StartAttempt("t1", 3, "m", 0),))
+    ledger.on_applied((StartAttempt("t1", 2, "m", 0), request(number=2)))
+    ledger.on_applied((StartAttempt("t1", 3, "m", 0),))
     assert counted(ledger.recoveries) == ({(cause,): 1} if cause else {})
 
 
 def test_a_turn_that_ended_with_a_bad_answer_is_recovered_by_no_request() -> None:
-    ledger = Ledger()
-    ledger.applied((StartAttempt("t1", 1, "m", 0), request("cut", 1, "text")))
-    ledger.applied((EndTurn("t1", TurnState.FAILED, 1), StartAttempt("t1", 2, "m", 0)))
+    ledger = Metrics()
+    ledger.on_applied((StartAttempt("t1", 1, "m", 0), request("cut", 1, "text")))
+    ledger.on_applied((EndTurn("t1", TurnState.FAILED, 1), StartAttempt("t1", 2, "m", 0)))
     assert counted(ledger.recoveries) == {}
 
 
 def test_models_beyond_the_limit_share_a_name() -> None:
-    ledger = Ledger()
-    for number in range(MOST_MODELS + 10):
+    ledger = Metrics()
+    for number in range(MAX_MODELS + 10):
         label = f"{number}/{'m' * 200}"
-        ledger.applied((StartAttempt("t1", 1, label, 0), request()))
-    models = {labels[0] for labels in counted(ledger.requests)}
-    assert len(models) <= MOST_MODELS + 1
+        ledger.on_applied((StartAttempt("t1", 1, label, 0), request()))
+    models = {labels[0] for labels in counted(ledger.model_requests)}
+    assert len(models) <= MAX_MODELS + 1
     assert "other" in models
     assert max(map(len, models)) <= 80
 
@@ -219,10 +219,10 @@ def test_models_beyond_the_limit_share_a_name() -> None:
 def test_ops_are_counted_by_what_came_of_them(
     outcome: Receipt | PlatformError, result: str, limited: int
 ) -> None:
-    ledger = Ledger()
-    ledger.delivered("telegram", Post("o1", PLACE, "hello"), outcome)
+    ledger = Metrics()
+    ledger.on_delivered("telegram", Post("o1", PLACE, "hello"), outcome)
     assert counted(ledger.outbound) == {("telegram", "post", result): 1}
-    assert sum(counted(ledger.limited).values()) == limited
+    assert sum(counted(ledger.rate_limited).values()) == limited
 
 
 @pytest.mark.parametrize(
@@ -235,50 +235,55 @@ def test_ops_are_counted_by_what_came_of_them(
     ids=["edit", "typing", "react"],
 )
 def test_ops_are_counted_by_kind(op: Op, kind: str) -> None:
-    ledger = Ledger()
-    ledger.delivered("slack", op, Receipt("m"))
+    ledger = Metrics()
+    ledger.on_delivered("slack", op, Receipt("m"))
     assert counted(ledger.outbound) == {("slack", kind, "sent"): 1}
 
 
 def test_tools_items_and_suspended_sessions_are_counted() -> None:
-    ledger = Ledger()
-    ledger.applied(
+    ledger = Metrics()
+    ledger.on_applied(
         (
             EndTool("t1", "c1", ok=True, result="", at=1),
             EndTool("t1", "c2", ok=False, result="", at=1),
             SetItem("a1", ItemState.SENT, 1),
             SetItem("a2", ItemState.DEAD, 1),
             SetItem("a3", ItemState.ATTEMPTING, 1),
-            SetSession("s1", SessionState.SUSPENDED, Reason.CRASH, 1),
-            SetSession("s2", SessionState.CLOSED, Reason.NEW, 1),
+            SetSession("s1", SessionState.SUSPENDED, SessionReason.CRASH, 1),
+            SetSession("s2", SessionState.CLOSED, SessionReason.NEW, 1),
             SetSession("s3", SessionState.ACTIVE, None, 1),
             Checkpoint("t1", "so far"),
         )
     )
-    assert counted(ledger.tools) == {("ok",): 1, ("failed",): 1}
-    assert counted(ledger.settled) == {("sent",): 1, ("dead",): 1}
-    assert counted(ledger.suspended) == {("crash",): 1}
+    assert counted(ledger.tool_runs) == {("ok",): 1, ("failed",): 1}
+    assert counted(ledger.settled_items) == {("sent",): 1, ("dead",): 1}
+    assert counted(ledger.suspended_sessions) == {("crash",): 1}
 
 
 def test_what_never_ends_is_forgotten() -> None:
-    ledger = Ledger()
-    for number in range(_REMEMBERED + 100):
-        ledger.accepted(entry(id_=f"i{number}"), new=True)
-        ledger.applied((start(f"t{number}"), StartAttempt(f"t{number}", 1, "m", 0)))
-        ledger.applied((EndAttempt(f"x{number}", 1, "cut", 0),))
-    kept = (ledger._received, ledger._turns, ledger._asked, ledger._verdicts)
-    assert [len(each._kept) for each in kept] == [_REMEMBERED] * 4
-    ledger.applied((EndTurn("t0", TurnState.DONE, 1), EndTurn(f"t{number}", TurnState.DONE, 1)))
+    ledger = Metrics()
+    for number in range(_MAX_REMEMBERED + 100):
+        ledger.on_accepted(entry(id_=f"i{number}"), new=True)
+        ledger.on_applied((start(f"t{number}"), StartAttempt(f"t{number}", 1, "m", 0)))
+        ledger.on_applied((EndAttempt(f"x{number}", 1, "cut", 0),))
+    kept = (
+        ledger._received,
+        ledger._started_turns,
+        ledger._models_by_request,
+        ledger._last_verdicts,
+    )
+    assert [len(each._values) for each in kept] == [_MAX_REMEMBERED] * 4
+    ledger.on_applied((EndTurn("t0", TurnState.DONE, 1), EndTurn(f"t{number}", TurnState.DONE, 1)))
     assert counted(ledger.turns) == {("unknown", "done"): 1, ("telegram", "done"): 1}
 
 
 def test_every_figure_has_a_name_of_ours_and_says_what_it_is() -> None:
-    ledger = Ledger()
-    figures: list[Count | Spread] = [*ledger.counts, *ledger.spreads]
+    ledger = Metrics()
+    figures: list[CounterMetric | HistogramMetric] = [*ledger.counters, *ledger.histograms]
     assert len({each.name for each in figures}) == len(figures) > 10
     for each in figures:
         assert each.name.startswith("holdfast_")
-        assert each.about.endswith(".")
-    assert all(each.name.endswith("_total") for each in ledger.counts)
-    assert all(each.name.endswith("_seconds") for each in ledger.spreads)
-    assert all(list(each.bounds) == sorted(each.bounds) for each in ledger.spreads)
+        assert each.description.endswith(".")
+    assert all(each.name.endswith("_total") for each in ledger.counters)
+    assert all(each.name.endswith("_seconds") for each in ledger.histograms)
+    assert all(list(each.bounds) == sorted(each.bounds) for each in ledger.histograms)

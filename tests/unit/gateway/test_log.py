@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from gateway.observe import log
-from gateway.observe.redact import Redactor, secrets_in
+from gateway.observe.redact import Redactor, find_secrets
 from sessions.values.secret import Secret
 
 TOKEN = "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc"
@@ -27,7 +27,7 @@ def stream() -> Iterator[io.StringIO]:
     yield io.StringIO()
     root.handlers[:] = handlers
     root.setLevel(level)
-    for name in log.OURS:
+    for name in log.OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.NOTSET)
     logging.captureWarnings(capture=False)
 
@@ -40,7 +40,7 @@ def configure(
     journal: bool = False,
 ) -> logging.Logger:
     redactor = Redactor([Secret("open sesame")])
-    log.configure(redactor, level=level, form=form, stream=stream, journal=journal)
+    log.configure(redactor, level=level, log_format=form, stream=stream, journal=journal)
     return logging.getLogger("gateway.turns.host")
 
 
@@ -56,8 +56,8 @@ def test_a_line_says_when_how_bad_where_and_what(stream: io.StringIO) -> None:
 
 def test_lines_bear_the_conversation_they_are_about(stream: io.StringIO) -> None:
     logger = configure(stream)
-    with log.about(chat="telegram:1001"):
-        with log.about(session="s_1", turn="t_1"):
+    with log.log_context(chat="telegram:1001"):
+        with log.log_context(session="s_1", turn="t_1"):
             logger.info("inner")
         logger.info("outer")
     logger.info("none")
@@ -72,7 +72,7 @@ async def test_two_tasks_at_once_each_bear_their_own_conversation(stream: io.Str
     both = asyncio.Barrier(2)
 
     async def work(chat: str) -> None:
-        with log.about(chat=chat):
+        with log.log_context(chat=chat):
             await both.wait()
             logger.info("from %s", chat)
 
@@ -137,7 +137,7 @@ def test_in_the_journal_every_line_has_its_priority_and_no_time(stream: io.Strin
 
 def test_json_lines_are_objects_with_everything_in_them(stream: io.StringIO) -> None:
     logger = configure(stream, form="json")
-    with log.about(session="s_1"):
+    with log.log_context(session="s_1"):
         logger.warning('a "quoted" %s', "word", extra={"attempt": 2, "message_id": "m"})
     line = json.loads(stream.getvalue())
     assert line.pop("at").endswith("Z")
@@ -166,7 +166,7 @@ def test_no_secret_is_written_anywhere(stream: io.StringIO, form: Literal["text"
         msg = f"url https://api.telegram.org/bot{TOKEN}/getMe and open sesame"
         raise RuntimeError(msg)
 
-    with log.about(chat="open sesame"):
+    with log.log_context(chat="open sesame"):
         logger.info("token %s and %r", TOKEN, {"key": "open sesame"}, extra={"x": TOKEN})
         try:
             break_down()
@@ -203,10 +203,10 @@ def test_the_journal_is_told_from_a_file_that_stderr_was_led_into(tmp_path: Path
     with (tmp_path / "one").open("w") as one, (tmp_path / "two").open("w") as two:
         status = (tmp_path / "one").stat()
         environ = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
-        assert log.into_journal(environ, one)
-        assert not log.into_journal(environ, two)
-        assert not log.into_journal({}, one)
-    assert not log.into_journal(environ, io.StringIO())
+        assert log.is_journal_stream(environ, one)
+        assert not log.is_journal_stream(environ, two)
+        assert not log.is_journal_stream({}, one)
+    assert not log.is_journal_stream(environ, io.StringIO())
 
 
 # --- redaction ---------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ KEY = "abcdefghij0123456789ABCDEFGHIJ"
     ],
 )
 def test_what_looks_like_a_token_is_taken_out(text: str, cleaned: str) -> None:
-    assert Redactor().clean(text) == cleaned
+    assert Redactor().redact(text) == cleaned
 
 
 @pytest.mark.parametrize(
@@ -257,31 +257,31 @@ def test_what_looks_like_a_token_is_taken_out(text: str, cleaned: str) -> None:
     ],
 )
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert Redactor().clean(text) == text
+    assert Redactor().redact(text) == text
 
 
 def test_configured_secrets_are_taken_out_in_every_form() -> None:
     redactor = Redactor([Secret("p@ss word"), Secret("p@ss word and more")])
-    cleaned = redactor.clean("1 p@ss word, 2 p@ss word and more, 3 p%40ss%20word, 4 p@ss")
+    cleaned = redactor.redact("1 p@ss word, 2 p@ss word and more, 3 p%40ss%20word, 4 p@ss")
     assert cleaned == "1 ***, 2 ***, 3 ***, 4 p@ss"
 
 
 def test_each_line_of_a_secret_with_several_is_taken_out() -> None:
     redactor = Redactor([Secret("first-line\nsecond-line\n-")])
-    assert redactor.clean("first-line|second-line|-") == "***|***|-"
+    assert redactor.redact("first-line|second-line|-") == "***|***|-"
 
 
 def test_a_secret_too_short_to_be_one_blacks_out_nothing() -> None:
     redactor = Redactor([Secret("a"), Secret("12345")])
-    assert redactor.clean("a banana, 12345") == "a banana, 12345"
+    assert redactor.redact("a banana, 12345") == "a banana, 12345"
 
 
 def test_a_secret_that_becomes_known_later_is_taken_out_from_then_on() -> None:
     redactor = Redactor()
-    assert redactor.clean("one-time-link") == "one-time-link"
+    assert redactor.redact("one-time-link") == "one-time-link"
     redactor.add(Secret("one-time-link"))
     redactor.add(Secret("one-time-link"))
-    assert redactor.clean("one-time-link") == "***"
+    assert redactor.redact("one-time-link") == "***"
 
 
 def test_all_secrets_inside_settings_are_found() -> None:
@@ -295,4 +295,4 @@ def test_all_secrets_inside_settings_are_found() -> None:
         name: str = "none"
 
     one, two, three = Secret("one"), Secret("two"), Secret("three")
-    assert list(secrets_in(Outer(Inner(one, (two,)), {"x": three}))) == [one, two, three]
+    assert list(find_secrets(Outer(Inner(one, (two,)), {"x": three}))) == [one, two, three]

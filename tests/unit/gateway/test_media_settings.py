@@ -2,16 +2,16 @@
 
 import pytest
 
-from gateway.config.loader import Options, check, load
+from gateway.config.loader import ConfigOptions, check, load
 from gateway.settings import Settings
 
 
 def settings(*sets: str) -> Settings:
-    return load(Options(None, sets), {"HOME": "/nowhere"}, {}).settings
+    return load(ConfigOptions(None, sets), {"HOME": "/nowhere"}, {}).settings
 
 
 def problems(*sets: str) -> tuple[str, ...]:
-    return tuple(check(Options(None, sets), {"HOME": "/nowhere"}, {}).problems)
+    return tuple(check(ConfigOptions(None, sets), {"HOME": "/nowhere"}, {}).problems)
 
 
 def test_the_defaults_of_files_and_speech() -> None:

@@ -1,6 +1,6 @@
 import msgspec
 
-from gateway.inbound.reader import Reader, read_event
+from gateway.inbound.reader import InboxReader, read_event
 from platforms.core.contract import (
     Address,
     File,
@@ -12,7 +12,7 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from sessions.conversation.events import Busy
+from sessions.conversation.events import BusyPolicy
 from sessions.records import Attachment, InboxEntry, InboxState
 
 PLACE = Address("telegram", "-100")
@@ -29,17 +29,17 @@ def entry(event: Inbound, key: str = "telegram:-100") -> InboxEntry:
 
 
 def test_a_message_in_a_dm_is_its_words() -> None:
-    pending = Reader(lambda: Busy.QUEUE).pending(entry(message()))
+    pending = InboxReader(lambda: BusyPolicy.QUEUE).read_pending(entry(message()))
     assert pending.person == "telegram:7"
     assert (pending.message.content, pending.message.sender) == ("hello", None)
-    assert pending.mode is Busy.QUEUE
+    assert pending.mode is BusyPolicy.QUEUE
 
 
 def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_nothing_else() -> None:
     def origin(**changes: object) -> str:
         return (
-            Reader(lambda: Busy.QUEUE)
-            .pending(msgspec.structs.replace(entry(message()), **changes))
+            InboxReader(lambda: BusyPolicy.QUEUE)
+            .read_pending(msgspec.structs.replace(entry(message()), **changes))
             .origin
         )
 
@@ -51,28 +51,28 @@ def test_all_that_answers_a_message_is_named_after_where_and_what_it_is_and_noth
 
 
 def test_in_a_shared_session_everybody_is_named_with_name_and_id() -> None:
-    reader = Reader(lambda: Busy.QUEUE)
-    shared = reader.pending(entry(message(direct=False)))
+    reader = InboxReader(lambda: BusyPolicy.QUEUE)
+    shared = reader.read_pending(entry(message(direct=False)))
     assert shared.message.sender == "Ada (7)"
-    own = reader.pending(entry(message(direct=False), "telegram:-100:u=7"))
+    own = reader.read_pending(entry(message(direct=False), "telegram:-100:u=7"))
     assert own.message.sender is None
 
 
 def test_only_in_a_room_an_answer_is_a_reply() -> None:
-    reader = Reader(lambda: Busy.QUEUE)
-    assert reader.pending(entry(message(direct=False, id="55"))).reply_to == "55"
-    assert reader.pending(entry(message(direct=True, id="55"))).reply_to == ""
+    reader = InboxReader(lambda: BusyPolicy.QUEUE)
+    assert reader.read_pending(entry(message(direct=False, id="55"))).reply_to == "55"
+    assert reader.read_pending(entry(message(direct=True, id="55"))).reply_to == ""
 
 
 def test_words_in_front_say_how_one_message_is_handled() -> None:
-    reader = Reader(lambda: Busy.COLLECT)
+    reader = InboxReader(lambda: BusyPolicy.COLLECT)
     for text, mode, content in [
-        ("/queue and then this", Busy.QUEUE, "and then this"),
-        ("/steer no, left", Busy.STEER, "no, left"),
-        ("plain", Busy.COLLECT, "plain"),
-        ("/queue", Busy.COLLECT, "/queue"),
+        ("/queue and then this", BusyPolicy.QUEUE, "and then this"),
+        ("/steer no, left", BusyPolicy.STEER, "no, left"),
+        ("plain", BusyPolicy.COLLECT, "plain"),
+        ("/queue", BusyPolicy.COLLECT, "/queue"),
     ]:
-        pending = reader.pending(entry(message(text)))
+        pending = reader.read_pending(entry(message(text)))
         assert (pending.mode, pending.message.content) == (mode, content)
 
 
@@ -83,7 +83,7 @@ def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
         reply_to=Quote("Bob", "earlier"),
         context=(Quote("Eve", "before"),),
     )
-    said = Reader(lambda: Busy.QUEUE).pending(entry(event)).message
+    said = InboxReader(lambda: BusyPolicy.QUEUE).read_pending(entry(event)).message
     assert "Eve: before" in said.content
     assert "[In reply to Bob: earlier]" in said.content
     assert said.content.endswith("]\nlook")
@@ -93,13 +93,13 @@ def test_quotes_and_rooms_are_words_and_files_stand_beside_them() -> None:
 
 
 def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
-    reader = Reader(lambda: Busy.QUEUE)
+    reader = InboxReader(lambda: BusyPolicy.QUEUE)
     photo = File("b.png", "image/png", "r2")
     edit = InboundEdit("e", 1, PLACE, Sender("7"), "1", (Text("better"), photo))
     old = message(parts=(Text("look"), File("a.png", "image/png", "r1")))
-    changed = reader.rewritten(entry(old), edit)
-    assert reader.pending(changed).message.content == "better"
-    assert [file.ref for file in reader.pending(changed).message.files] == ["r2"]
+    changed = reader.apply_edit(entry(old), edit)
+    assert reader.read_pending(changed).message.content == "better"
+    assert [file.ref for file in reader.read_pending(changed).message.files] == ["r2"]
     again = read_event(changed)
     assert isinstance(again, InboundMessage)
     assert again.sender == Sender("7", "Ada")
@@ -107,4 +107,4 @@ def test_an_edit_replaces_words_and_files_and_nothing_else() -> None:
 
 def test_a_button_is_nothing_for_a_model() -> None:
     pressed = InboundAction("2", 0, PLACE, Sender("7"), "stop")
-    assert Reader(lambda: Busy.QUEUE).pending(entry(pressed)).message.content == ""
+    assert InboxReader(lambda: BusyPolicy.QUEUE).read_pending(entry(pressed)).message.content == ""

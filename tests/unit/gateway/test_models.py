@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from agent.errors import Unauthorized
+from agent.errors import ApiKeyRejected
 from agent.model.contract import Chunk, ModelRequest
 from agent.providers.registry import Target
 from agent.settings import AgentSettings, ModelSettings, PriceSettings, TargetSettings
 from gateway.errors import CannotStart, ConfigError
 from gateway.settings import RouteSettings, Settings
-from gateway.turns.choices import Choice
+from gateway.turns.choices import ModelChoice
 from gateway.turns.models import Models, open_models
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
@@ -52,18 +52,20 @@ def target(model: str, service: Any = None, **settings: Any) -> Target:
     return Target(service or Service("one"), model, TargetSettings(name=model, **settings))
 
 
-def models(home: Path, *targets: Target, choice: Choice | None = None, **settings: Any) -> Models:
+def models(
+    home: Path, *targets: Target, choice: ModelChoice | None = None, **settings: Any
+) -> Models:
     return Models(
         Settings(model=DEMO, **settings),
         home,
         targets,
         clock=SystemClock(),
-        choice=lambda _: choice or Choice(),
+        choice_for=lambda _: choice or ModelChoice(),
     )
 
 
 def names(models: Models, key: str = KEY) -> list[str]:
-    return [target.label for target in models.setting(key, "p").targets]
+    return [target.label for target in models.turn_setting(key, "p").targets]
 
 
 # --- what turns run with -----------------------------------------------------------------------
@@ -71,7 +73,7 @@ def names(models: Models, key: str = KEY) -> list[str]:
 
 async def test_every_person_has_a_workspace_of_their_own(tmp_path: Path) -> None:
     models = await opened(Settings(model=DEMO), tmp_path)
-    one, other = (models.setting(KEY, person) for person in ("a:1", "a:2/../3"))
+    one, other = (models.turn_setting(KEY, person) for person in ("a:1", "a:2/../3"))
     assert one.workspace != other.workspace
     assert other.workspace.parent == tmp_path / "workspace"
     await models.aclose()
@@ -80,13 +82,13 @@ async def test_every_person_has_a_workspace_of_their_own(tmp_path: Path) -> None
 async def test_a_configured_workspace_is_shared(tmp_path: Path) -> None:
     settings = Settings(model=DEMO, agent=AgentSettings(workspace=tmp_path / "all"))
     models = await opened(settings, tmp_path)
-    assert models.setting(KEY, "a:1").workspace == tmp_path / "all"
+    assert models.turn_setting(KEY, "a:1").workspace == tmp_path / "all"
 
 
 async def test_a_route_changes_model_words_and_tools_of_its_chats_only(tmp_path: Path) -> None:
     route = RouteSettings(match="web:abc", model="other", system_prompt="Be a pirate.", tools=())
     models = await opened(Settings(model=DEMO, route=(route,)), tmp_path)
-    routed, usual = models.setting(KEY, "p"), models.setting("web:xyz", "p")
+    routed, usual = models.turn_setting(KEY, "p"), models.turn_setting("web:xyz", "p")
     assert (routed.targets[0].model, routed.system) == ("other", "Be a pirate.")
     assert len(routed.tools) == 0
     assert usual.targets[0].model != "other"
@@ -98,7 +100,7 @@ async def test_the_system_prompt_can_come_from_a_file(tmp_path: Path) -> None:
     file.write_text("From a file.")
     agent = AgentSettings(system_prompt_file=file)
     models = await opened(Settings(model=DEMO, agent=agent), tmp_path)
-    assert models.setting(KEY, "p").system == "From a file."
+    assert models.turn_setting(KEY, "p").system == "From a file."
     file.unlink()
     with pytest.raises(ConfigError, match=r"agent\.system_prompt_file: cannot read"):
         await opened(Settings(model=DEMO, agent=agent), tmp_path)
@@ -108,23 +110,23 @@ async def test_a_sweep_without_drafts_does_nothing_and_one_with_drafts_keeps_fre
     tmp_path: Path,
 ) -> None:
     models = await opened(Settings(model=DEMO), tmp_path)
-    await models.sweep()
-    drafts = models.setting(KEY, "p").drafts
+    await models.sweep_drafts()
+    drafts = models.turn_setting(KEY, "p").drafts
     kept = await drafts.begin("a.txt", "some text")
-    await models.sweep()
-    assert [draft.id for draft in await drafts.kept()] == [kept.id]
+    await models.sweep_drafts()
+    assert [draft.id for draft in await drafts.list_drafts()] == [kept.id]
 
 
 async def test_a_sweep_passes_over_what_it_cannot_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     models = await opened(Settings(model=DEMO), tmp_path)
-    kept = models.setting(KEY, "p").drafts
+    kept = models.turn_setting(KEY, "p").drafts
     await kept.begin("a.txt", "some text")
     (tmp_path / "drafts" / "0 not a folder").touch()
-    await models.sweep()
+    await models.sweep_drafts()
     assert "0 not a folder" in caplog.text
-    assert await kept.kept()
+    assert await kept.list_drafts()
 
 
 # --- which models there are --------------------------------------------------------------------
@@ -141,49 +143,57 @@ def test_the_fallbacks_take_over_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
-        pytest.param(Choice("c", "two"), ["two/c", "one/a", "two/b"], id="a fallback leads"),
-        pytest.param(Choice("new", "one"), ["one/new", "two/b", "two/c"], id="the first's service"),
-        pytest.param(Choice("new"), ["one/new", "two/b", "two/c"], id="whoever it was of"),
-        pytest.param(Choice("c", "gone"), ["one/a", "two/b", "two/c"], id="its service is gone"),
-        pytest.param(Choice("new", "two"), ["one/a", "two/b", "two/c"], id="not of that service"),
-        pytest.param(Choice("two/b", "two"), ["two/b", "one/a", "two/c"], id="by the full name"),
+        pytest.param(ModelChoice("c", "two"), ["two/c", "one/a", "two/b"], id="a fallback leads"),
+        pytest.param(
+            ModelChoice("new", "one"), ["one/new", "two/b", "two/c"], id="the first's service"
+        ),
+        pytest.param(ModelChoice("new"), ["one/new", "two/b", "two/c"], id="whoever it was of"),
+        pytest.param(
+            ModelChoice("c", "gone"), ["one/a", "two/b", "two/c"], id="its service is gone"
+        ),
+        pytest.param(
+            ModelChoice("new", "two"), ["one/a", "two/b", "two/c"], id="not of that service"
+        ),
+        pytest.param(
+            ModelChoice("two/b", "two"), ["two/b", "one/a", "two/c"], id="by the full name"
+        ),
     ],
 )
 def test_a_chosen_model_leads_while_it_can_be_reached(
-    tmp_path: Path, choice: Choice, expected: list[str]
+    tmp_path: Path, choice: ModelChoice, expected: list[str]
 ) -> None:
     two = Service("two")
     made = models(tmp_path, target("a"), target("b", two), target("c", two), choice=choice)
     assert names(made) == expected
-    assert made.follows(KEY) is (expected[0] != "one/a")
+    assert made.has_chosen_model(KEY) is (expected[0] != "one/a")
     assert [each.label for each in made.targets_of(KEY)] == expected
 
 
 def test_a_choice_counts_more_than_a_route_and_a_void_one_leaves_the_route(tmp_path: Path) -> None:
     route = (RouteSettings(match="web:*", model="routed"),)
     assert names(models(tmp_path, target("a"), route=route)) == ["one/routed"]
-    chosen = models(tmp_path, target("a"), route=route, choice=Choice("mine", "one"))
+    chosen = models(tmp_path, target("a"), route=route, choice=ModelChoice("mine", "one"))
     assert names(chosen) == ["one/mine"]
-    void = models(tmp_path, target("a"), route=route, choice=Choice("mine", "gone"))
+    void = models(tmp_path, target("a"), route=route, choice=ModelChoice("mine", "gone"))
     assert names(void) == ["one/routed"]
-    assert not void.follows(KEY)
+    assert not void.has_chosen_model(KEY)
 
 
 def test_price_and_size_of_one_model_are_not_taken_for_those_of_another(tmp_path: Path) -> None:
     price = PriceSettings(input=1, output=2)
     first = target("a", price=price, context_window=4096, max_output_tokens=99)
-    made = models(tmp_path, first, choice=Choice("b", "one"))
-    settings = made.setting(KEY, "p").targets[0].settings
+    made = models(tmp_path, first, choice=ModelChoice("b", "one"))
+    settings = made.turn_setting(KEY, "p").targets[0].settings
     assert (settings.price, settings.context_window, settings.name) == (None, None, "b")
     assert settings.max_output_tokens == 99
-    own = models(tmp_path, target("x"), first, choice=Choice("a", "one"))
-    assert own.setting(KEY, "p").targets[0] is first
+    own = models(tmp_path, target("x"), first, choice=ModelChoice("a", "one"))
+    assert own.turn_setting(KEY, "p").targets[0] is first
 
 
 def test_the_effort_that_was_chosen_holds_for_whoever_leads(tmp_path: Path) -> None:
-    choice = Choice("b", "one", "high")
+    choice = ModelChoice("b", "one", "high")
     made = models(tmp_path, target("a", reasoning_effort="low"), target("b"), choice=choice)
-    efforts = [each.settings.reasoning_effort for each in made.setting(KEY, "p").targets]
+    efforts = [each.settings.reasoning_effort for each in made.turn_setting(KEY, "p").targets]
     assert efforts == ["high", "low"]
 
 
@@ -191,7 +201,7 @@ def test_known_are_the_configured_names_each_once(tmp_path: Path) -> None:
     routes = tuple(RouteSettings(match="web:*", model=name) for name in ("r", "a", None))
     twin = target("a", Service("two"))
     made = models(tmp_path, target("a"), target("b"), twin, route=routes)
-    assert made.known() == ("a", "b", "two/a", "r")
+    assert made.configured_names() == ("a", "b", "two/a", "r")
     assert made.provider_of("two/a") == "two"
     assert made.provider_of("b") == made.provider_of("unheard of") == "one"
 
@@ -201,25 +211,28 @@ def test_known_are_the_configured_names_each_once(tmp_path: Path) -> None:
     [
         pytest.param(Service("one", "a", "b"), ("a", "b"), id="a list"),
         pytest.param(Service("one"), None, id="silence"),
-        pytest.param(Service("one", error=Unauthorized()), None, id="a refusal"),
+        pytest.param(Service("one", error=ApiKeyRejected()), None, id="a refusal"),
     ],
 )
 async def test_what_the_service_lists_is_asked_for_with_a_deadline(
     tmp_path: Path, service: Service, expected: tuple[str, ...] | None
 ) -> None:
     async with asyncio.timeout(2):
-        assert await models(tmp_path, target("a", service)).offered(within=0.05) == expected
+        assert (
+            await models(tmp_path, target("a", service)).list_offered(timeout_seconds=0.05)
+            == expected
+        )
 
 
 async def test_a_service_without_a_list_and_one_with_an_empty_one_say_nothing(
     tmp_path: Path,
 ) -> None:
     demo = await opened(Settings(model=DEMO), tmp_path)
-    assert await demo.offered() is None
+    assert await demo.list_offered() is None
     async with ModelServer(always("H D"), models=()) as server:
         named = at(server, name="a")
         empty = await opened(named, tmp_path)
-        assert await empty.offered() is None
+        assert await empty.list_offered() is None
         await empty.aclose()
 
 
@@ -237,7 +250,7 @@ def at(server: ModelServer, **model: Any) -> Settings:
 async def test_the_only_model_a_server_lists_is_taken(tmp_path: Path) -> None:
     async with ModelServer(always("H D"), models=("llama",)) as server:
         models = await opened(at(server), tmp_path)
-        assert models.setting(KEY, "p").targets[0].model == "llama"
+        assert models.turn_setting(KEY, "p").targets[0].model == "llama"
         await models.aclose()
 
 

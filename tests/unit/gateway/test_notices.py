@@ -3,18 +3,18 @@ import re
 import pytest
 
 from gateway.commands.registry import COMMANDS
-from gateway.notices.catalogue import BUTTONS, CATALOGUE, render
+from gateway.notices.catalogue import BUTTONS, CATALOGUE, render_notice
 
 
 def test_a_command_is_named_in_the_form_that_works_where_it_is_shown() -> None:
-    assert "/resume brings" in render("N14", {}, "/{word}")
-    assert "/holdfast resume brings" in render("N14", {}, "/holdfast {word}")
+    assert "/resume brings" in render_notice("N14", {}, "/{word}")
+    assert "/holdfast resume brings" in render_notice("N14", {}, "/holdfast {word}")
 
 
 def test_optional_parts_appear_only_when_they_apply() -> None:
-    assert render("N10", {"n": 0}, "/{word}").endswith("brings this one back.")
-    assert render("N10", {"n": 1}, "/{word}").endswith("1 waiting message is kept with it.")
-    text = render("N10", {"n": 2, "tool": "pay"}, "/{word}")
+    assert render_notice("N10", {"n": 0}, "/{word}").endswith("brings this one back.")
+    assert render_notice("N10", {"n": 1}, "/{word}").endswith("1 waiting message is kept with it.")
+    text = render_notice("N10", {"n": 2, "tool": "pay"}, "/{word}")
     assert text.endswith(
         "pay was running and may have taken effect. 2 waiting messages are kept with it."
     )
@@ -58,7 +58,7 @@ AGREED = {
 
 @pytest.mark.parametrize("notice", AGREED)
 def test_a_numbered_notice_says_what_was_agreed_to_the_letter(notice: str) -> None:
-    assert render(notice, EVERYTHING, "/{word}") == AGREED[notice]
+    assert render_notice(notice, EVERYTHING, "/{word}") == AGREED[notice]
 
 
 def test_every_numbered_notice_has_agreed_words() -> None:
@@ -105,7 +105,7 @@ BEGINNING = "❌ I could not finish: connection drops (3 tries, 1 min)."
 def test_a_turn_that_failed_says_why_and_what_is_left_of_it(
     fields: dict[str, str | int], text: str
 ) -> None:
-    assert render("N7", FAILED | fields, "/{word}") == text
+    assert render_notice("N7", FAILED | fields, "/{word}") == text
 
 
 @pytest.mark.parametrize(
@@ -115,26 +115,26 @@ def test_a_turn_that_failed_says_why_and_what_is_left_of_it(
 def test_a_switch_tells_of_the_answer_that_is_being_written(
     fields: dict[str, str | int], ends: str
 ) -> None:
-    text = render("model_set", {"model": "m", "unchecked": 0, **fields}, "/{word}")
+    text = render_notice("model_set", {"model": "m", "unchecked": 0, **fields}, "/{word}")
     assert "m answers here." in text
     assert text.endswith(ends)
 
 
 def test_what_people_wrote_is_never_taken_for_a_placeholder() -> None:
-    text = render("N15", {"n": 1, "request": "{c:stop} {n} [+ x]", "min": 0}, "/{word}")
+    text = render_notice("N15", {"n": 1, "request": "{c:stop} {n} [+ x]", "min": 0}, "/{word}")
     assert "“{c:stop} {n} [+ x]”" in text
     assert text.endswith("/stop ends it.")
 
 
 def test_a_long_request_is_quoted_in_one_short_line() -> None:
-    text = render("N11", {"request": "line\n" * 400, "min": 1, "k": 2}, "/{word}")
+    text = render_notice("N11", {"request": "line\n" * 400, "min": 1, "k": 2}, "/{word}")
     assert "\n" not in text
     assert len(text) < 250
 
 
 def test_the_reason_chooses_the_words_of_an_expired_conversation() -> None:
-    assert render("expired", {"reason": "idle"}, "/{word}") == CATALOGUE["expired.idle"]
-    assert render("expired", {"reason": "daily"}, "/{word}") == CATALOGUE["expired.daily"]
+    assert render_notice("expired", {"reason": "idle"}, "/{word}") == CATALOGUE["expired.idle"]
+    assert render_notice("expired", {"reason": "daily"}, "/{word}") == CATALOGUE["expired.daily"]
 
 
 @pytest.mark.parametrize("notice", sorted(CATALOGUE))
@@ -143,7 +143,7 @@ def test_every_notice_can_be_written_with_nothing_and_names_only_real_commands(n
         assert word in COMMANDS.words | {"model", "reasoning"}, word
     if notice.startswith("expired"):
         return
-    text = render(notice, {}, "/{word}")
+    text = render_notice(notice, {}, "/{word}")
     assert "{" not in text
     assert "[+" not in text
 

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agent.events import Ending, TurnDone
-from gateway.alerts.admins import Book, Operators, Trouble
+from agent.events import TurnDone, TurnEnding
+from gateway.alerts.admins import AdminAlerts, AlertState, PlatformStatus
 from gateway.delivery.view import read_address, read_body
-from gateway.notices.compose import Announcer
-from gateway.observe.disk import Room
-from gateway.spending.budgets import Scope, Standing
+from gateway.notices.compose import NoticeComposer
+from gateway.observe.disk import DiskSpace
+from gateway.spending.budgets import BudgetScope, BudgetStatus
 from platforms.core.contract import Address, Capabilities, Live, Repeat, Unit
-from sessions.changes import Change, PutItem, Want
-from sessions.records import Budget
+from sessions.changes import BudgetLimit, Change, PutItem
+from sessions.records import BudgetUsage
 from sessions.values.ids import Ids
 
 CAN = Capabilities(4000, Unit.CHARACTERS, Live.EDIT, Repeat.ALWAYS, command="!{word}")
@@ -37,9 +37,9 @@ class Office:
     def __init__(self, *admins: str) -> None:
         self.admins = list(admins)
         self.clock = SetClock()
-        self.operators = Operators(
+        self.operators = AdminAlerts(
             lambda: self.admins,
-            Announcer(Ids(self.clock), self.clock, self._can),
+            NoticeComposer(Ids(self.clock), self.clock, self._can),
             self.clock,
             self._can,
         )
@@ -50,17 +50,17 @@ class Office:
 
     def told(self, cause: str = "no credit", person: str = "pigeon:9") -> list[tuple[str, str]]:
         """Who is shown what."""
-        return shown(self.operators.tell(cause, person, "model"))
+        return shown(self.operators.report_model_failure(cause, person, "model"))
 
     def over(self, targets: str = "model") -> list[tuple[str, str]]:
         """Who is shown what when these models have answered."""
-        return shown(self.operators.answered(targets))
+        return shown(self.operators.on_model_answered(targets))
 
     def looks(self, **platforms: str) -> list[tuple[str, str]]:
         """Who is shown what of platforms in trouble; one that is `away` cannot be reached."""
         return shown(
-            self.operators.look(
-                {name: Trouble(cause, cause != "away") for name, cause in platforms.items()}
+            self.operators.check_platforms(
+                {name: PlatformStatus(cause, cause != "away") for name, cause in platforms.items()}
             )
         )
 
@@ -68,18 +68,18 @@ class Office:
         self, cause: str = "it refused", targets: str = "model", **more: Any
     ) -> list[tuple[str, str]]:
         """Who is shown what of a turn that failed."""
-        done = TurnDone(Ending.FAILED, "", cause, **{"last": "cut", **more})
-        return shown(self.operators.failed(done, "pigeon:9", targets))
+        done = TurnDone(TurnEnding.FAILED, "", cause, **{"last_verdict": "cut", **more})
+        return shown(self.operators.on_turn_failed(done, "pigeon:9", targets))
 
-    def spends(self, day: str = "2026-11-18", **budgets: Standing) -> list[tuple[str, str]]:
+    def spends(self, day: str = "2026-11-18", **budgets: BudgetStatus) -> list[tuple[str, str]]:
         """Who is shown what of budgets that stand so."""
         standings = [replace(each, day=day) for each in budgets.values()]
-        return shown(self.operators.look_at_budgets(standings, 3600))
+        return shown(self.operators.check_budgets(standings, 3600))
 
     def finds(self, free: int) -> list[tuple[str, str]]:
         """Who is shown what when so much is left of a disk that should have 1000 MB."""
-        room = Room(free * 10**6, 1000 * 10**6, Path("/state"))
-        return shown(self.operators.look_at_room(room))
+        room = DiskSpace(free * 10**6, 1000 * 10**6, Path("/state"))
+        return shown(self.operators.check_disk(room))
 
 
 def shown(changes: Sequence[Change]) -> list[tuple[str, str]]:
@@ -91,10 +91,10 @@ def shown(changes: Sequence[Change]) -> list[tuple[str, str]]:
     return found
 
 
-def stands(used: int, *, held: int = 0, refused: bool = False, name: str = "all") -> Standing:
+def stands(used: int, *, held: int = 0, refused: bool = False, name: str = "all") -> BudgetStatus:
     """A budget of 1,000 tokens."""
-    scope = Scope(name, f"those of {name}", Want(name, 1000))
-    return Standing(scope, "", Budget(used + held, 0.0, held, 0.0), refused)
+    scope = BudgetScope(name, f"those of {name}", BudgetLimit(name, 1000))
+    return BudgetStatus(scope, "", BudgetUsage(used + held, 0.0, held, 0.0), refused)
 
 
 WORDS = "🛠 The model cannot be used: no credit. Conversations fail until this is mended."
@@ -136,7 +136,7 @@ def test_what_is_remembered_does_not_grow_without_end() -> None:
     office = Office("pigeon:1")
     for number in range(250):
         assert len(office.told(f"cause {number}")) == 1
-    assert len(office.operators._told) <= 100
+    assert len(office.operators._last_alerted) <= 100
     assert office.told("cause 249") == []
 
 
@@ -173,10 +173,10 @@ def test_several_causes_end_in_one_message() -> None:
 def test_the_end_is_told_by_the_next_process_too_whatever_model_answers_there() -> None:
     before, after = Office("pigeon:1"), Office("pigeon:1")
     before.told()
-    after.operators.restore(before.operators.book)
+    after.operators.restore(before.operators.state)
     after.clock.at = before.clock.at + 120
     assert after.over("a new model") == [("pigeon:1", OVER)]
-    assert after.operators.book == Book()
+    assert after.operators.state == AlertState()
 
 
 # --- platforms ---------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_where_a_platform_works_in_spite_of_its_trouble_its_own_admins_are_told(
     office.clock.at += 300
     words = "🛠 raven has been in trouble for 5 minutes: Another program uses the token."
     assert office.looks(raven="Another program uses the token.") == [("raven:2", words)]
-    assert office.operators.book.platforms.keys() == {"raven"}
+    assert office.operators.state.platforms.keys() == {"raven"}
 
 
 # --- the disk ---------------------------------------------------------------------------------------
@@ -226,20 +226,20 @@ def test_of_a_disk_that_runs_low_all_are_told_at_once_and_once() -> None:
 def test_that_there_is_room_again_is_told_by_the_next_process_too() -> None:
     before, after = Office("pigeon:9"), Office("pigeon:9")
     before.finds(900)
-    after.operators.restore(before.operators.book)
+    after.operators.restore(before.operators.state)
     after.clock.at += 180
     assert after.finds(800) == []
     assert after.finds(1200) == [("pigeon:9", ROOM_AGAIN)]
-    assert after.operators.book == Book()
+    assert after.operators.state == AlertState()
 
 
 def test_damage_to_the_database_is_told_once() -> None:
     office = Office("pigeon:1")
-    assert office.operators.look_at_store("") == ()
-    ((where, text),) = shown(office.operators.look_at_store("The database x cannot be used"))
+    assert office.operators.check_store("") == ()
+    ((where, text),) = shown(office.operators.check_store("The database x cannot be used"))
     assert where == "pigeon:1"
     assert text.startswith("🛠 The database x cannot be used. Some conversations fail")
-    assert office.operators.look_at_store("The database x cannot be used") == ()
+    assert office.operators.check_store("The database x cannot be used") == ()
 
 
 # --- safe mode ------------------------------------------------------------------------------------
@@ -247,19 +247,19 @@ def test_damage_to_the_database_is_told_once() -> None:
 
 def test_of_safe_mode_all_are_told_when_it_begins_and_when_it_is_over() -> None:
     office = Office("pigeon:9", "raven:8")
-    said = shown(office.operators.look_at_crashes(3))
+    said = shown(office.operators.check_safe_mode(3))
     assert [who for who, _ in said] == ["pigeon:9", "raven:8"]
     assert "I crashed 3 times in a row" in said[0][1]
     assert "!restart" in said[0][1]
-    assert office.operators.look_at_crashes(3) == ()
+    assert office.operators.check_safe_mode(3) == ()
 
     later = Office("pigeon:9")
-    later.operators.restore(office.operators.book)
-    assert later.operators.look_at_crashes(4) == ()  # it crashes in safe mode as well
-    over = shown(later.operators.look_at_crashes(0))
+    later.operators.restore(office.operators.state)
+    assert later.operators.check_safe_mode(4) == ()  # it crashes in safe mode as well
+    over = shown(later.operators.check_safe_mode(0))
     assert over == [("pigeon:9", "✅ Safe mode is over: tools are there again.")]
-    assert later.operators.look_at_crashes(0) == ()
-    assert later.operators.book == Book()
+    assert later.operators.check_safe_mode(0) == ()
+    assert later.operators.state == AlertState()
 
 
 def test_a_service_that_only_fails_is_told_of_when_five_minutes_have_passed() -> None:
@@ -278,8 +278,8 @@ def test_a_service_that_only_fails_is_told_of_when_five_minutes_have_passed() ->
 @pytest.mark.parametrize(
     "ending",
     [
-        pytest.param({"last": "complete"}, id="it used up its steps"),
-        pytest.param({"last": "refused", "notice": "N9"}, id="it declined"),
+        pytest.param({"last_verdict": "complete"}, id="it used up its steps"),
+        pytest.param({"last_verdict": "refused", "notice": "N9"}, id="it declined"),
         pytest.param({"over_budget": True}, id="a limit"),
     ],
 )
@@ -310,7 +310,7 @@ def test_which_services_failed_is_not_remembered_without_end() -> None:
     office = Office("pigeon:1")
     for number in range(300):
         office.fails(targets=f"model {number}")
-    assert len(office.operators._silent) <= 101
+    assert len(office.operators._failing_since) <= 101
 
 
 NEAR = (
@@ -340,7 +340,7 @@ def test_of_a_budget_the_admins_are_told_twice_a_day_at_most() -> None:
 def test_each_budget_is_told_of_for_itself_and_not_again_by_the_next_process() -> None:
     office = Office("pigeon:1")
     assert len(office.spends(all=stands(800), hall=stands(1000, name="hall"))) == 2
-    book = msgspec.json.decode(msgspec.json.encode(office.operators.book), type=Book)
+    book = msgspec.json.decode(msgspec.json.encode(office.operators.state), type=AlertState)
     later = Office("pigeon:1")
     later.operators.restore(book)
     assert later.spends(all=stands(900), hall=stands(1000, name="hall")) == []

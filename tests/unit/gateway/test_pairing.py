@@ -8,46 +8,46 @@ from typing import Literal
 import pytest
 
 from gateway.access.pairing import (
-    ALPHABET,
-    LIFETIME,
-    LONGEST_WAIT,
-    Code,
-    Expired,
-    Full,
-    Offer,
-    Redeemed,
-    Waiting,
-    Wrong,
-    claim_in,
-    digest_of,
+    CODE_ALPHABET,
+    CODE_LIFETIME_MS,
+    MAX_WAIT_MS,
+    CodeAlreadyOffered,
+    CodeExpired,
+    CodeInvalid,
+    CodeRedeemed,
+    OfferCode,
+    PairingCode,
+    PairingFull,
+    decide_offer,
+    find_claim_code,
+    hash_code,
     new_code,
     next_allowed_attempt,
-    normal,
-    offer,
-    redeem,
+    normalize_code,
+    redeem_code,
 )
 
 KEY = b"of this installation"
 
 
-def code(text: str = "ABCDEFGH", person: int = 1, **given: object) -> Code:
+def code(text: str = "ABCDEFGH", person: int = 1, **given: object) -> PairingCode:
     fields = {
         "kind": "pair",
-        "digest": digest_of(text, KEY),
+        "digest": hash_code(text, KEY),
         "platform": "telegram",
         "principal": f"telegram:{person}",
         "created_at": 0,
         **given,
     }
-    return Code(**fields)  # type: ignore[arg-type]  # a dict has one type for all its values
+    return PairingCode(**fields)  # type: ignore[arg-type]  # a dict has one type for all its values
 
 
 def test_a_code_has_eight_signs_that_nobody_mixes_up() -> None:
     made = {new_code(secrets.choice) for _ in range(200)}
     assert len(made) == 200
     assert {len(each) for each in made} == {8}
-    assert set("".join(made)) <= set(ALPHABET)
-    assert not set("01IO") & set(ALPHABET)
+    assert set("".join(made)) <= set(CODE_ALPHABET)
+    assert not set("01IO") & set(CODE_ALPHABET)
 
 
 def test_every_sign_of_a_code_is_chosen_anew() -> None:
@@ -56,69 +56,73 @@ def test_every_sign_of_a_code_is_chosen_anew() -> None:
     def choose(signs: Sequence[str]) -> str:
         return signs[next(turn)]
 
-    assert new_code(choose) == ALPHABET[:8]
+    assert new_code(choose) == CODE_ALPHABET[:8]
 
 
 @pytest.mark.parametrize("typed", ["ABCDEFGH", "abcdefgh", "abcd-efgh", "ABCD EFGH", " abcdefgh\n"])
 def test_a_code_is_recognised_however_it_is_typed(typed: str) -> None:
-    assert normal(typed) == "ABCDEFGH"
-    assert redeem([code()], typed, KEY, "pair", now=1) == Redeemed(code())
+    assert normalize_code(typed) == "ABCDEFGH"
+    assert redeem_code([code()], typed, KEY, "pair", now=1) == CodeRedeemed(code())
 
 
 def test_what_is_kept_does_not_show_the_code_and_needs_the_key() -> None:
     assert "ABCDEFGH" not in repr(code())
-    assert digest_of("ABCDEFGH", KEY) != digest_of("ABCDEFGH", b"of another")
-    assert redeem([code()], "ABCDEFGH", b"of another", "pair", now=1) == Wrong()
+    assert hash_code("ABCDEFGH", KEY) != hash_code("ABCDEFGH", b"of another")
+    assert redeem_code([code()], "ABCDEFGH", b"of another", "pair", now=1) == CodeInvalid()
 
 
 @pytest.mark.parametrize(
     ("now", "outcome"),
     [
-        (0, Redeemed(code())),
-        (LIFETIME - 1, Redeemed(code())),
-        (LIFETIME, Expired()),
-        (LIFETIME * 30, Expired()),
+        (0, CodeRedeemed(code())),
+        (CODE_LIFETIME_MS - 1, CodeRedeemed(code())),
+        (CODE_LIFETIME_MS, CodeExpired()),
+        (CODE_LIFETIME_MS * 30, CodeExpired()),
     ],
 )
 def test_a_code_is_good_for_an_hour(now: int, outcome: object) -> None:
-    assert redeem([code()], "ABCDEFGH", KEY, "pair", now) == outcome
+    assert redeem_code([code()], "ABCDEFGH", KEY, "pair", now) == outcome
 
 
 def test_a_used_code_is_gone_from_the_open_ones_and_wrong() -> None:
-    assert redeem([], "ABCDEFGH", KEY, "pair", now=1) == Wrong()
+    assert redeem_code([], "ABCDEFGH", KEY, "pair", now=1) == CodeInvalid()
 
 
 def test_the_right_one_of_several_is_found() -> None:
     codes = [code("AAAAAAAA", 1), code("BBBBBBBB", 2), code("CCCCCCCC", 3)]
-    assert redeem(codes, "BBBBBBBB", KEY, "pair", now=1) == Redeemed(codes[1])
+    assert redeem_code(codes, "BBBBBBBB", KEY, "pair", now=1) == CodeRedeemed(codes[1])
 
 
 @pytest.mark.parametrize(("has", "wants"), [("pair", "claim"), ("claim", "pair")])
 def test_a_pairing_code_makes_no_admin_and_a_claim_code_no_pairing(
     has: str, wants: Literal["pair", "claim"]
 ) -> None:
-    assert redeem([code(kind=has)], "ABCDEFGH", KEY, wants, now=1) == Wrong()
+    assert redeem_code([code(kind=has)], "ABCDEFGH", KEY, wants, now=1) == CodeInvalid()
 
 
 def test_a_person_gets_one_code_at_a_time() -> None:
-    assert offer([], "telegram", "telegram:1", now=5) == Offer()
-    assert offer([code()], "telegram", "telegram:1", now=5) == Waiting(LIFETIME)
-    assert offer([code()], "telegram", "telegram:2", now=5) == Offer()
-    assert offer([code()], "telegram", "telegram:1", now=LIFETIME) == Offer()
+    assert decide_offer([], "telegram", "telegram:1", now=5) == OfferCode()
+    assert decide_offer([code()], "telegram", "telegram:1", now=5) == CodeAlreadyOffered(
+        CODE_LIFETIME_MS
+    )
+    assert decide_offer([code()], "telegram", "telegram:2", now=5) == OfferCode()
+    assert decide_offer([code()], "telegram", "telegram:1", now=CODE_LIFETIME_MS) == OfferCode()
 
 
 def test_twenty_strangers_may_wait_on_a_platform() -> None:
     full = [code(person=number) for number in range(20)]
-    assert offer(full[:19], "telegram", "telegram:99", now=5) == Offer()
-    assert offer(full, "telegram", "telegram:99", now=5) == Full()
-    assert offer(full, "telegram", "telegram:3", now=5) == Waiting(LIFETIME)
-    assert offer(full, "slack", "slack:T1/U1", now=5) == Offer()
-    assert offer(full, "telegram", "telegram:99", now=LIFETIME) == Offer()
+    assert decide_offer(full[:19], "telegram", "telegram:99", now=5) == OfferCode()
+    assert decide_offer(full, "telegram", "telegram:99", now=5) == PairingFull()
+    assert decide_offer(full, "telegram", "telegram:3", now=5) == CodeAlreadyOffered(
+        CODE_LIFETIME_MS
+    )
+    assert decide_offer(full, "slack", "slack:T1/U1", now=5) == OfferCode()
+    assert decide_offer(full, "telegram", "telegram:99", now=CODE_LIFETIME_MS) == OfferCode()
 
 
 def test_a_claim_code_takes_no_strangers_place() -> None:
     claims = [code(person=number, kind="claim") for number in range(20)]
-    assert offer(claims, "telegram", "telegram:3", now=5) == Offer()
+    assert decide_offer(claims, "telegram", "telegram:3", now=5) == OfferCode()
 
 
 @pytest.mark.parametrize(
@@ -131,17 +135,17 @@ def test_a_claim_code_takes_no_strangers_place() -> None:
         (5, 4_000),
         (6, 8_000),
         (14, 2_048_000),
-        (15, LONGEST_WAIT),
-        (10_000, LONGEST_WAIT),
+        (15, MAX_WAIT_MS),
+        (10_000, MAX_WAIT_MS),
     ],
 )
 def test_wrong_codes_cost_more_and_more_waiting(failures: int, wait: int) -> None:
-    assert next_allowed_attempt(failures, last=7) == 7 + wait
+    assert next_allowed_attempt(failures, last_failed_at=7) == 7 + wait
 
 
 def test_guessing_is_hopeless_within_the_life_of_a_code() -> None:
     now = tries = 0
-    while now < LIFETIME:
+    while now < CODE_LIFETIME_MS:
         tries += 1
         now = next_allowed_attempt(tries, now)
     assert tries < 20
@@ -168,4 +172,4 @@ def test_guessing_is_hopeless_within_the_life_of_a_code() -> None:
     ],
 )
 def test_a_claim_is_found_in_what_a_stranger_says(text: str, found: str | None) -> None:
-    assert claim_in(text) == found
+    assert find_claim_code(text) == found

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access.pairing import LIFETIME, OPEN_PER_PLATFORM
-from gateway.access.people import Greeting, People
-from gateway.access.policy import Allowed, Role, Stranger, decide
+from gateway.access.pairing import CODE_LIFETIME_MS, MAX_OPEN_PER_PLATFORM
+from gateway.access.people import People, StrangerNotices
+from gateway.access.policy import Allowed, Role, Stranger, decide_access
 from gateway.settings import AccessSettings
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from sessions.store.store import SessionStore
@@ -36,7 +36,7 @@ async def store(tmp_path: Path, clock: SetClock) -> AsyncIterator[SessionStore]:
 
 async def people(store: SessionStore, clock: SetClock, **settings: object) -> People:
     made = People(store, clock, AccessSettings(**settings))  # type: ignore[arg-type]  # its own keys
-    await made.open()
+    await made.load()
     return made
 
 
@@ -52,20 +52,20 @@ async def test_whoever_has_no_id_is_met_with_silence(
     store: SessionStore, clock: SetClock, *, direct: bool
 ) -> None:
     known = await people(store, clock)
-    assert await known.meet(said("hi", sender="", direct=direct), "telegram:", direct=direct) == (
-        Greeting()
-    )
-    assert known.listed() == []
+    assert await known.handle_stranger(
+        said("hi", sender="", direct=direct), "telegram:", direct=direct
+    ) == (StrangerNotices())
+    assert known.list_people() == []
 
 
 async def test_a_stranger_gets_one_code_that_is_shown_once(
     store: SessionStore, clock: SetClock
 ) -> None:
     known = await people(store, clock)
-    first = await known.meet(said("hi"), "telegram:7", direct=True)
-    assert (first.notice, first.admins) == ("pairing_code", "pair_request")
-    again = await known.meet(said("hi"), "telegram:7", direct=True)
-    assert (again.notice, again.admins) == ("pairing_pending", "")
+    first = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
+    assert (first.notice, first.admin_notice) == ("pairing_code", "pair_request")
+    again = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
+    assert (again.notice, again.admin_notice) == ("pairing_pending", "")
     assert str(first.fields["code"]) not in (await store.get_value("people", "book") or "")
 
 
@@ -73,70 +73,74 @@ async def test_an_approved_code_lets_in_over_restarts_until_it_is_revoked(
     store: SessionStore, clock: SetClock
 ) -> None:
     known = await people(store, clock)
-    code = str((await known.meet(said("hi"), "telegram:7", direct=True)).fields["code"])
+    code = str((await known.handle_stranger(said("hi"), "telegram:7", direct=True)).fields["code"])
     assert await known.approve(code.lower()) == ("telegram:7", "Eve")
     assert await known.approve(code) is None
     later = await people(store, clock)
-    assert decide(later.policy(), said("hi")) == Allowed("telegram:7", Role.MEMBER)
-    assert later.listed()[0]["state"].startswith("member since")
+    assert decide_access(later.current_policy(), said("hi")) == Allowed("telegram:7", Role.MEMBER)
+    assert later.list_people()[0]["state"].startswith("member since")
     assert await later.revoke("telegram:7")
-    assert isinstance(decide(later.policy(), said("hi")), Stranger)
+    assert isinstance(decide_access(later.current_policy(), said("hi")), Stranger)
     assert not await later.revoke("telegram:7")
 
 
 async def test_a_code_is_good_for_an_hour(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock)
-    code = str((await known.meet(said("hi"), "telegram:7", direct=True)).fields["code"])
-    clock.time += LIFETIME
+    code = str((await known.handle_stranger(said("hi"), "telegram:7", direct=True)).fields["code"])
+    clock.time += CODE_LIFETIME_MS
     assert await known.approve(code) is None
-    assert known.listed() == []
+    assert known.list_people() == []
 
 
 async def test_a_crowd_of_strangers_gets_no_more_codes(
     store: SessionStore, clock: SetClock
 ) -> None:
     known = await people(store, clock)
-    for number in range(OPEN_PER_PLATFORM):
-        await known.meet(said("hi", str(number)), f"telegram:{number}", direct=True)
-    late = await known.meet(said("hi", "99"), "telegram:99", direct=True)
-    assert (late.notice, late.admins) == ("", "refused_mention")
+    for number in range(MAX_OPEN_PER_PLATFORM):
+        await known.handle_stranger(said("hi", str(number)), f"telegram:{number}", direct=True)
+    late = await known.handle_stranger(said("hi", "99"), "telegram:99", direct=True)
+    assert (late.notice, late.admin_notice) == ("", "refused_mention")
 
 
 async def test_without_pairing_strangers_get_silence(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock, pairing=False)
-    greeting = await known.meet(said("hi"), "telegram:7", direct=True)
-    assert (greeting.notice, greeting.admins) == ("", "")
+    greeting = await known.handle_stranger(said("hi"), "telegram:7", direct=True)
+    assert (greeting.notice, greeting.admin_notice) == ("", "")
 
 
 async def test_admins_hear_of_a_mention_once_a_day(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock)
     mention = said("bot?", direct=False)
-    assert (await known.meet(mention, "telegram:7", direct=False)).admins == "refused_mention"
-    assert (await known.meet(mention, "telegram:7", direct=False)).admins == ""
+    assert (
+        await known.handle_stranger(mention, "telegram:7", direct=False)
+    ).admin_notice == "refused_mention"
+    assert (await known.handle_stranger(mention, "telegram:7", direct=False)).admin_notice == ""
     clock.time += 86_400_000
-    assert (await known.meet(mention, "telegram:7", direct=False)).admins == "refused_mention"
+    assert (
+        await known.handle_stranger(mention, "telegram:7", direct=False)
+    ).admin_notice == "refused_mention"
 
 
 async def test_the_claim_code_makes_one_admin_and_guessing_is_slowed(
     store: SessionStore, clock: SetClock
 ) -> None:
     known = await people(store, clock, admins=("discord:5", "discord:G/role:1", "slack:T1/U3"))
-    code = await known.new_claim()
+    code = await known.create_claim_code()
     for _ in range(6):
         assert not await known.claim("telegram:9", "Bob", "AAAAAAAA")
     assert not await known.claim("telegram:9", "Bob", code), "too early after so many wrong ones"
-    greeting = await known.meet(said(f"claim {code}"), "telegram:7", direct=True)
+    greeting = await known.handle_stranger(said(f"claim {code}"), "telegram:7", direct=True)
     assert greeting.notice == "claimed"
-    assert decide(known.policy(), said("hi")) == Allowed("telegram:7", Role.ADMIN)
+    assert decide_access(known.current_policy(), said("hi")) == Allowed("telegram:7", Role.ADMIN)
     assert known.admins() == ("discord:5", "slack:T1/U3", "telegram:7")
     assert known.has_admin
-    assert (await known.meet(said(f"claim {code}"), "telegram:8", direct=True)).notice == (
-        "claim_refused"
-    )
+    assert (
+        await known.handle_stranger(said(f"claim {code}"), "telegram:8", direct=True)
+    ).notice == ("claim_refused")
 
 
 async def test_a_new_claim_code_voids_the_older_one(store: SessionStore, clock: SetClock) -> None:
     known = await people(store, clock)
-    old, new = await known.new_claim(), await known.new_claim()
+    old, new = await known.create_claim_code(), await known.create_claim_code()
     assert not await known.claim("telegram:7", "Eve", old)
     assert await known.claim("telegram:7", "Eve", new)

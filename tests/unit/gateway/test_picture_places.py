@@ -15,7 +15,7 @@ from gateway.settings import HttpSettings
 )
 def test_an_address_and_a_port_are_a_place(text: str, place: tuple[str, int]) -> None:
     settings = HttpSettings(fetch_pictures_from=(text,))
-    assert settings.picture_places == (place,)
+    assert settings.picture_addresses == (place,)
     assert list(settings.conflicts()) == []
 
 

@@ -15,13 +15,13 @@ from agent.settings import (
     PriceSettings,
     TargetSettings,
 )
-from gateway.config.loader import Options, check
+from gateway.config.loader import ConfigOptions, check
 from gateway.errors import ConfigError
 from gateway.settings import LimitSettings, RouteSettings, Settings
 from gateway.spending import prices
-from gateway.spending.prices import price_of
+from gateway.spending.prices import find_price
 from gateway.turns.models import open_models
-from platforms.core.registry import specs
+from platforms.core.registry import load_specs
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.model_server import ModelServer
@@ -36,7 +36,7 @@ def target(provider: Any = "openai", **more: Any) -> TargetSettings:
 
 
 def test_the_configuration_knows_best() -> None:
-    assert price_of(target(price=OWN, base_url="http://127.0.0.1:1/v1"), "m") == OWN
+    assert find_price(target(price=OWN, base_url="http://127.0.0.1:1/v1"), "m") == OWN
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_configuration_knows_best() -> None:
     ids=["demo", "this machine", "by its name", "IPv6"],
 )
 def test_a_server_on_this_machine_costs_nothing(settings: TargetSettings) -> None:
-    assert price_of(settings, "gpt-5.5") == FREE
+    assert find_price(settings, "gpt-5.5") == FREE
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_server_on_this_machine_costs_nothing(settings: TargetSettings) -> Non
     ids=["openai", "responses", "anthropic", "by its address", "a service of services"],
 )
 def test_usual_models_are_listed(settings: TargetSettings, model: str) -> None:
-    found = price_of(settings, model)
+    found = find_price(settings, model)
     assert found
     assert found.cached is not None
     assert 0 < found.cached < found.input < found.output < 1000
@@ -81,7 +81,7 @@ def test_usual_models_are_listed(settings: TargetSettings, model: str) -> None:
     ids=["no such model", "a server nearby", "another service"],
 )
 def test_what_others_charge_is_not_known(settings: TargetSettings, model: str) -> None:
-    assert price_of(settings, model) is None
+    assert find_price(settings, model) is None
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ def without_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.delitem(sys.modules, "genai_prices", raising=False)
     monkeypatch.setattr(builtins, "__import__", importing)
-    prices._listed.cache_clear()
+    prices._look_up_price.cache_clear()
     yield
-    prices._listed.cache_clear()
+    prices._look_up_price.cache_clear()
 
 
 def problems(*settings: str) -> tuple[str, ...]:
-    return check(Options(None, settings), KEYS, specs()).problems
+    return check(ConfigOptions(None, settings), KEYS, load_specs()).problems
 
 
 MONEY = "limits.usd_per_day=5"
@@ -164,7 +164,7 @@ async def test_what_is_asked_has_a_price_wherever_money_is_limited(tmp_path: Pat
             )
             try:
                 for key, expected in (("console:a", own), ("telegram:1", other)):
-                    (first, *_) = models.setting(key, "p").targets
+                    (first, *_) = models.turn_setting(key, "p").targets
                     assert first.settings.price == expected
             finally:
                 await models.aclose()
@@ -173,7 +173,7 @@ async def test_what_is_asked_has_a_price_wherever_money_is_limited(tmp_path: Pat
 async def test_the_only_model_of_a_server_is_looked_at_once_it_has_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prices, "_is_here", lambda _: False)
+    monkeypatch.setattr(prices, "_is_local_service", lambda _: False)
     async with ModelServer(models=("own-7b",)) as server:
         with pytest.raises(ConfigError, match=r"Nobody knows what own-7b costs, so limits\.usd"):
             await open_models(settings(server, 1.0), tmp_path, clock=SystemClock())

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from gateway.observe.loop_lag import feel
+from gateway.observe.loop_lag import measure_loop_lag
 
 
 async def late(block: float) -> list[float]:
@@ -16,7 +16,7 @@ async def late(block: float) -> list[float]:
         heard.set()
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        feeling = group.create_task(feel(hear, 0.01))
+        feeling = group.create_task(measure_loop_lag(hear, 0.01))
         await asyncio.sleep(0)
         done = time.thread_time() + block
         while time.thread_time() < done:  # the loop of tests does not count what it did not compute

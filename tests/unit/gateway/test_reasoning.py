@@ -9,7 +9,7 @@ HEAD = "💭 **Thinking**\n"
 def view(*pieces: str) -> ReasoningView:
     shown = ReasoningView()
     for piece in pieces:
-        shown.said(piece)
+        shown.append(piece)
     return shown
 
 
@@ -26,19 +26,19 @@ def test_thoughts_of_several_steps_follow_each_other() -> None:
     shown = view("one")
     shown.step_done()
     shown.step_done()  # a step without any
-    shown.said("two")
+    shown.append("two")
     assert shown.text() == f"{HEAD}> one\n>\n> two"
 
 
 def test_a_step_that_begins_anew_takes_back_its_own_thoughts_only() -> None:
     shown = view("one")
     shown.step_done()
-    shown.said("wrong")
-    shown.replaced("")
+    shown.append("wrong")
+    shown.replace_current("")
     assert shown.text() == f"{HEAD}> one"
-    shown.said("more wrong")
-    shown.replaced("two, ")
-    shown.said("three")
+    shown.append("more wrong")
+    shown.replace_current("two, ")
+    shown.append("three")
     assert shown.text() == f"{HEAD}> one\n>\n> two, three"
 
 
@@ -48,9 +48,9 @@ def test_very_long_thoughts_are_shown_up_to_a_limit() -> None:
 
 
 def test_while_long_thoughts_grow_the_newest_are_shown() -> None:
-    assert view("x" * 3000).newest() == view("x" * 3000).text()
-    assert view("a" * 9, "\n", "x" * 3000).newest() == f"{HEAD}> … {'x' * 3000}"
-    assert view().newest() == ""
+    assert view("x" * 3000).latest_text() == view("x" * 3000).text()
+    assert view("a" * 9, "\n", "x" * 3000).latest_text() == f"{HEAD}> … {'x' * 3000}"
+    assert view().latest_text() == ""
 
 
 @given(st.lists(st.text(max_size=8), max_size=6))

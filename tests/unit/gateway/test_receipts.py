@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.delivery.view import write_address
-from gateway.inbound.reactions import DONE, NOT_DONE, TAKEN_IN, Receipts
+from gateway.inbound.reactions import ACCEPTED_EMOJI, DONE_EMOJI, NOT_DONE_EMOJI, MessageReactions
 from platforms.core.contract import Address
 from sessions.changes import Change, EndTurn, PutItem, SetInbox, StartTurn
-from sessions.records import InboxEntry, InboxState, Item, ItemState, TurnState
+from sessions.records import InboxEntry, InboxState, ItemState, OutboxItem, TurnState
 
 HERE = Address("memory", "7", thread="3")
 
@@ -46,45 +46,55 @@ def moved(name: str, state: InboxState, turn: str | None = None) -> SetInbox:
 def played(*changes: Change, names: str = "a") -> list[tuple[str, str]]:
     """The signs that follow from changes, once these messages are taken in."""
     board = Board()
-    receipts = Receipts(board.react)
+    receipts = MessageReactions(board.react)
     for name in names:
-        receipts.taken_in(entry(name))
+        receipts.on_accepted(entry(name))
     for change in changes:
-        receipts.committed([change])
+        receipts.on_committed([change])
     return board.shown
 
 
 @pytest.mark.parametrize(
     ("changes", "signs"),
     [
-        pytest.param((), [TAKEN_IN], id="waits"),
-        pytest.param((start("t", "a"),), [TAKEN_IN], id="runs"),
-        pytest.param((start("t", "a"), end("t")), [TAKEN_IN, DONE], id="done"),
+        pytest.param((), [ACCEPTED_EMOJI], id="waits"),
+        pytest.param((start("t", "a"),), [ACCEPTED_EMOJI], id="runs"),
+        pytest.param((start("t", "a"), end("t")), [ACCEPTED_EMOJI, DONE_EMOJI], id="done"),
         *(
-            pytest.param((start("t", "a"), end("t", state)), [TAKEN_IN, NOT_DONE], id=state.value)
+            pytest.param(
+                (start("t", "a"), end("t", state)), [ACCEPTED_EMOJI, NOT_DONE_EMOJI], id=state.value
+            )
             for state in (TurnState.FAILED, TurnState.STOPPED, TurnState.INTERRUPTED)
         ),
-        pytest.param((moved("a", InboxState.REFUSED),), [TAKEN_IN, NOT_DONE], id="queue full"),
+        pytest.param(
+            (moved("a", InboxState.REFUSED),), [ACCEPTED_EMOJI, NOT_DONE_EMOJI], id="queue full"
+        ),
         pytest.param(
             (moved("a", InboxState.HELD), start("t", "a"), end("t")),
-            [TAKEN_IN, DONE],
+            [ACCEPTED_EMOJI, DONE_EMOJI],
             id="held and brought back",
         ),
         pytest.param(
-            (moved("a", InboxState.RUNNING, "t"), end("t")), [TAKEN_IN, DONE], id="steers a turn"
+            (moved("a", InboxState.RUNNING, "t"), end("t")),
+            [ACCEPTED_EMOJI, DONE_EMOJI],
+            id="steers a turn",
         ),
         pytest.param(
-            (moved("a", InboxState.DONE), start("t", "a"), end("t")), [TAKEN_IN], id="taken back"
+            (moved("a", InboxState.DONE), start("t", "a"), end("t")),
+            [ACCEPTED_EMOJI],
+            id="taken back",
         ),
         pytest.param(
-            (start("t", "a"), start("t"), end("t")), [TAKEN_IN, DONE], id="taken up again"
+            (start("t", "a"), start("t"), end("t")),
+            [ACCEPTED_EMOJI, DONE_EMOJI],
+            id="taken up again",
         ),
         pytest.param(
             (start("t", "a"), end("t", TurnState.FAILED), start("u", "a"), end("u")),
-            [TAKEN_IN, NOT_DONE],
+            [ACCEPTED_EMOJI, NOT_DONE_EMOJI],
             id="retried: two signs are enough",
         ),
-        pytest.param((start("t"), end("u")), [TAKEN_IN], id="the turn of another"),
+        pytest.param((start("t"), end("u")), [ACCEPTED_EMOJI], id="the turn of another"),
     ],
 )
 def test_the_sign_says_what_became_of_a_message(
@@ -95,43 +105,43 @@ def test_the_sign_says_what_became_of_a_message(
 
 def test_all_messages_of_a_turn_are_signed() -> None:
     shown = played(start("t", "a", "b"), end("t"), names="abc")
-    assert shown[3:] == [("a", DONE), ("b", DONE)]
+    assert shown[3:] == [("a", DONE_EMOJI), ("b", DONE_EMOJI)]
 
 
 def test_other_changes_and_messages_of_unknown_origin_do_nothing() -> None:
-    item = Item("a_1", "there", "answer", ItemState.PENDING, b"", 0)
+    item = OutboxItem("a_1", "there", "answer", ItemState.PENDING, b"", 0)
     assert played(PutItem(item), start("t", "x"), end("t"), names="") == []
 
 
 @pytest.mark.parametrize("state", list(InboxState))
 def test_after_a_restart_what_was_not_done_gets_its_last_sign_only(state: InboxState) -> None:
     board = Board()
-    receipts = Receipts(board.react)
+    receipts = MessageReactions(board.react)
     for _ in range(2):
-        receipts.read_back(entry("a", state, "t"))
+        receipts.on_recovered(entry("a", state, "t"))
     if state is not InboxState.RUNNING:
-        receipts.committed([start("t", "a")])
-    receipts.committed([end("t")])
+        receipts.on_committed([start("t", "a")])
+    receipts.on_committed([end("t")])
     open_ = state in {InboxState.WAITING, InboxState.HELD, InboxState.RUNNING}
-    assert board.shown == ([("a", DONE)] if open_ else [])
+    assert board.shown == ([("a", DONE_EMOJI)] if open_ else [])
 
 
 def test_where_no_signs_are_wanted_nothing_is_kept() -> None:
-    receipts = Receipts(None)
-    receipts.taken_in(entry("a"))
-    receipts.read_back(entry("b"))
-    receipts.committed([start("t", "a"), end("t")])
-    assert not receipts._open
-    assert not receipts._turns
+    receipts = MessageReactions(None)
+    receipts.on_accepted(entry("a"))
+    receipts.on_recovered(entry("b"))
+    receipts.on_committed([start("t", "a"), end("t")])
+    assert not receipts._open_messages
+    assert not receipts._messages_by_turn
 
 
 def test_only_so_many_messages_are_remembered() -> None:
     board = Board()
-    receipts = Receipts(board.react)
+    receipts = MessageReactions(board.react)
     for number in range(5_000):
-        receipts.taken_in(entry(str(number)))
-    receipts.committed([start("t", "0", "4999"), end("t")])
-    assert board.shown[5_000:] == [("4999", DONE)]
+        receipts.on_accepted(entry(str(number)))
+    receipts.on_committed([start("t", "0", "4999"), end("t")])
+    assert board.shown[5_000:] == [("4999", DONE_EMOJI)]
 
 
 _names = st.sampled_from("abc")
@@ -149,6 +159,6 @@ def test_no_message_ever_gets_more_than_two_signs(changes: list[Change]) -> None
     shown = played(*changes, names="abc")
     for name in "abc":
         signs = [sign for message, sign in shown if message == name]
-        assert signs[0] == TAKEN_IN
+        assert signs[0] == ACCEPTED_EMOJI
         assert len(signs) <= 2
-        assert TAKEN_IN not in signs[1:]
+        assert ACCEPTED_EMOJI not in signs[1:]

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.media.incoming import (
-    LONGEST_NAME,
-    MOST,
-    OF_A_MESSAGE,
-    TOO_MANY,
-    as_part,
-    attachments,
+    MAX_FILES,
+    MAX_NAME_BYTES,
+    MESSAGE_FOLDER_PATTERN,
+    TOO_MANY_FILES,
     clean_media_type,
     clean_name,
-    too_large,
+    plan_attachments,
+    to_file_part,
+    too_large_message,
 )
 from platforms.core.contract import File, Text
 
@@ -52,7 +52,7 @@ def test_no_name_leads_anywhere_or_hides_anything(said: str) -> None:
     name = clean_name(said)
     assert PurePosixPath(f"a/{name}").parent == PurePosixPath("a")
     assert not name.startswith(".")
-    assert 0 < len(name.encode()) <= LONGEST_NAME
+    assert 0 < len(name.encode()) <= MAX_NAME_BYTES
     assert not {"[", "]", "\n", "/", "\\", "\0"} & set(name)
     assert all(unicodedata.category(sign)[0] != "C" for sign in name)
     assert clean_name(name) == name
@@ -63,32 +63,32 @@ FILES = st.builds(File, st.text(max_size=120), st.text(max_size=20), st.just("re
 
 @given(st.lists(FILES, max_size=30))
 def test_each_file_has_a_place_of_its_own_which_is_always_the_same(parts: list[File]) -> None:
-    found = attachments(INBOX, parts)
-    assert found == attachments(INBOX, parts)
+    found = plan_attachments(INBOX, parts)
+    assert found == plan_attachments(INBOX, parts)
     assert len({file.path.casefold() for file in found}) == len(parts)
     for file in found:
         top, folder, name = file.path.split("/")
         assert (top, folder) == ("received", "2k9qa7v3tz8hr"[-10:])
-        assert len(name.encode()) <= LONGEST_NAME
-        assert OF_A_MESSAGE.fullmatch(folder)
+        assert len(name.encode()) <= MAX_NAME_BYTES
+        assert MESSAGE_FOLDER_PATTERN.fullmatch(folder)
 
 
 def test_files_of_one_name_get_numbers() -> None:
     parts = [File(name, "image/png", "r") for name in ("a.png", "A.PNG", "b/a.png", "a-2.png")]
-    names = [file.path.rpartition("/")[2] for file in attachments(INBOX, parts)]
+    names = [file.path.rpartition("/")[2] for file in plan_attachments(INBOX, parts)]
     assert names == ["a.png", "A-2.PNG", "a-3.png", "a-2-2.png"]
 
 
 def test_words_are_no_files_and_what_the_adapter_said_is_kept() -> None:
     voice = File("v.ogg", "audio/ogg", "ref 1", 12, voice=True)
-    (file,) = attachments(INBOX, [Text("hello"), voice])
+    (file,) = plan_attachments(INBOX, [Text("hello"), voice])
     assert (file.ref, file.size, file.voice, file.trouble) == ("ref 1", 12, True, "")
-    assert as_part(file) == voice
+    assert to_file_part(file) == voice
 
 
 def test_only_so_many_files_are_taken() -> None:
-    found = attachments(INBOX, [File("a", "x/y", "r")] * (MOST + 2))
-    assert [file.trouble for file in found] == [""] * MOST + [TOO_MANY] * 2
+    found = plan_attachments(INBOX, [File("a", "x/y", "r")] * (MAX_FILES + 2))
+    assert [file.trouble for file in found] == [""] * MAX_FILES + [TOO_MANY_FILES] * 2
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_a_kind_is_a_word_with_a_slash(said: str, kind: str) -> None:
 
 
 def test_too_large_names_both_numbers() -> None:
-    assert too_large(20_000_000, 35_200_000) == "too large (35.2 MB, at most 20 MB)"
-    assert too_large(20_000_000) == "too large (more than 20 MB, at most 20 MB)"
+    assert too_large_message(20_000_000, 35_200_000) == "too large (35.2 MB, at most 20 MB)"
+    assert too_large_message(20_000_000) == "too large (more than 20 MB, at most 20 MB)"

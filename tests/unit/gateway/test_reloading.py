@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings, Timeouts
-from gateway.config.diff import GATEWAY_NEXT_START, NEXT_START, reload
+from gateway.config.diff import RESTART_GATEWAY_KEYS, RESTART_TABLES, plan_reload
 from gateway.settings import (
     AccessSettings,
     BusSettings,
@@ -54,10 +54,10 @@ def test_what_turns_and_commands_look_at_counts_at_once(
     changes: dict[str, Any], named: str
 ) -> None:
     new = replace(OLD, **changes)
-    found = reload(OLD, new)
+    found = plan_reload(OLD, new)
     assert found.settings == new
     assert named in found.changed
-    assert found.later == ()
+    assert found.after_restart == ()
     assert found.summary.startswith("Changed: ")
 
 
@@ -78,10 +78,10 @@ def test_what_turns_and_commands_look_at_counts_at_once(
 def test_what_was_built_at_the_start_stays_until_the_next(
     changes: dict[str, Any], named: str
 ) -> None:
-    found = reload(OLD, replace(OLD, **changes))
+    found = plan_reload(OLD, replace(OLD, **changes))
     assert found.settings == OLD
     assert found.changed == ()
-    assert found.later == (named,)
+    assert found.after_restart == (named,)
     assert found.summary == f"Only at the next start: {named}."
 
 
@@ -92,22 +92,22 @@ def test_both_are_told_apart_in_one_reading() -> None:
         gateway=GatewaySettings(queue_limit=3, disk_low=Size(1)),
         http=HttpSettings(ui=False),
     )
-    found = reload(OLD, new)
+    found = plan_reload(OLD, new)
     assert found.changed == ("gateway.queue_limit", "access.admins")
-    assert found.later == ("gateway.disk_low", "http.ui")
+    assert found.after_restart == ("gateway.disk_low", "http.ui")
     assert found.settings.gateway.queue_limit == 3
     assert found.settings.http == OLD.http
 
 
 def test_the_same_configuration_changes_nothing() -> None:
-    assert reload(OLD, replace(OLD)).summary == "Nothing has changed."
+    assert plan_reload(OLD, replace(OLD)).summary == "Nothing has changed."
 
 
 def test_no_secret_is_named() -> None:
-    found = reload(OLD, replace(OLD, model=replace(OLD.model, api_key=Secret("sk-secret"))))
+    found = plan_reload(OLD, replace(OLD, model=replace(OLD.model, api_key=Secret("sk-secret"))))
     assert "sk-" not in found.summary
 
 
 def test_the_lists_name_keys_that_there_are() -> None:
-    assert set(Settings.__struct_fields__) > NEXT_START
-    assert set(GatewaySettings.__struct_fields__) > GATEWAY_NEXT_START
+    assert set(Settings.__struct_fields__) > RESTART_TABLES
+    assert set(GatewaySettings.__struct_fields__) > RESTART_GATEWAY_KEYS

@@ -12,7 +12,7 @@ import pytest
 from gateway.errors import CannotStart
 from gateway.process.control_socket import Operation
 from gateway.process.handover import Handover
-from gateway.process.lock import only_daemon
+from gateway.process.lock import hold_state_folder
 from gateway.process.service import serve
 from platforms.core.contract import Adapter
 
@@ -23,7 +23,7 @@ class Patient:
     def __init__(self) -> None:
         self.stopping = asyncio.Event()
         self.restarting = asyncio.Event()
-        self.hurry = asyncio.Event()
+        self.skip_drain = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {}
         self.drain_seconds = 10.0
@@ -37,15 +37,15 @@ class Patient:
 
     async def run(self) -> None:
         self.ready.set()
-        await self.hurry.wait()
+        await self.skip_drain.wait()
 
-    def glance(self) -> str:
+    def describe_status(self) -> str:
         return "Restarting." if self.restarting.is_set() else "Stopping."
 
-    async def all_tried(self) -> None:
+    async def wait_first_attempts(self) -> None:
         pass
 
-    async def ask_writer(self) -> None:
+    async def ping_writer(self) -> None:
         pass
 
     def writer_steps(self) -> int:
@@ -87,10 +87,10 @@ async def test_a_restart_is_no_stop_to_systemd_unless_a_signal_comes(
         if stopped:
             os.kill(os.getpid(), signal.SIGTERM)
             assert (await manager.told("STOPPING=1"))[-1] == "STATUS=Stopping."
-            assert not runner.hurry.is_set()  # what runs has its time all the same
+            assert not runner.skip_drain.is_set()  # what runs has its time all the same
             os.kill(os.getpid(), signal.SIGTERM)
-            await runner.hurry.wait()
-        runner.hurry.set()
+            await runner.skip_drain.wait()
+        runner.skip_drain.set()
 
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
@@ -99,9 +99,9 @@ async def test_a_restart_is_no_stop_to_systemd_unless_a_signal_comes(
     manager.close()
     assert runner.restarting.is_set() is not stopped
     if stopped:
-        with only_daemon(tmp_path):
+        with hold_state_folder(tmp_path):
             pass
     else:  # the lock is left to whoever takes our place
-        with pytest.raises(CannotStart), only_daemon(tmp_path):
+        with pytest.raises(CannotStart), hold_state_folder(tmp_path):
             pass
-        handover.drop()
+        handover.discard()

@@ -4,7 +4,14 @@ from typing import Literal
 
 import pytest
 
-from gateway.inbound.routing import Command, Unknown, is_stale, key_of, parse_command, route_of
+from gateway.inbound.routing import (
+    ParsedCommand,
+    UnknownCommand,
+    find_route,
+    is_stale,
+    parse_command,
+    session_key_for,
+)
 from gateway.settings import RouteSettings
 from platforms.core.contract import (
     Address,
@@ -55,7 +62,7 @@ def message(address: Address, *, direct: bool = False, sender: Sender = ANN) -> 
 def test_a_message_finds_its_conversation(
     event: Inbound, scope: Literal["user", "shared"], key: str
 ) -> None:
-    assert str(key_of(event, scope)) == key
+    assert str(session_key_for(event, scope)) == key
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -70,19 +77,19 @@ def test_edits_deletes_and_buttons_find_the_same_conversation_as_the_message(
         InboundDelete("3", 0, place, ANN, "1", direct=direct),
         InboundAction("4", 0, place, ANN, "stop", direct=direct),
     ]
-    expected = key_of(message(place, direct=direct), scope)
-    assert [key_of(event, scope) for event in others] == [expected] * 3
+    expected = session_key_for(message(place, direct=direct), scope)
+    assert [session_key_for(event, scope) for event in others] == [expected] * 3
 
 
 def test_a_name_does_not_change_the_conversation() -> None:
     place = Address("telegram", "-5")
-    first = key_of(message(place, sender=Sender("1001", "Ann")), "user")
-    assert key_of(message(place, sender=Sender("1001", "Bea")), "user") == first
+    first = session_key_for(message(place, sender=Sender("1001", "Ann")), "user")
+    assert session_key_for(message(place, sender=Sender("1001", "Bea")), "user") == first
 
 
 @pytest.mark.parametrize(("age", "stale"), [(59_999, False), (60_000, False), (60_001, True)])
 def test_a_message_older_than_the_limit_is_stale(age: int, *, stale: bool) -> None:
-    assert is_stale(age, stale_after=60.0) == stale
+    assert is_stale(age, stale_after_seconds=60.0) == stale
 
 
 # --- routes ------------------------------------------------------------------------------------
@@ -107,13 +114,13 @@ def test_a_message_older_than_the_limit_is_stale(age: int, *, stale: bool) -> No
 )
 def test_a_route_matches_chats_by_their_key(match: str, key: SessionKey, *, hit: bool) -> None:
     route = RouteSettings(match=match)
-    assert route_of([route], key) == (route if hit else None)
+    assert find_route([route], key) == (route if hit else None)
 
 
 def test_the_first_route_that_matches_counts() -> None:
     special, general = RouteSettings(match="telegram:5"), RouteSettings(match="telegram:*")
-    assert route_of([special, general], SessionKey("telegram", "5")) is special
-    assert route_of([special, general], SessionKey("telegram", "6")) is general
+    assert find_route([special, general], SessionKey("telegram", "5")) is special
+    assert find_route([special, general], SessionKey("telegram", "6")) is general
 
 
 # --- commands ----------------------------------------------------------------------------------
@@ -124,21 +131,21 @@ KNOWN = ("stop", "new", "reset", "pair", "help")
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("/stop", Command("stop")),
-        ("!stop", Command("stop")),
-        ("/STOP", Command("stop")),
-        ("!Stop", Command("stop")),
-        ("  /stop \n", Command("stop")),
-        ("/stop all", Command("stop", "all")),
-        ("/stop\nall", Command("stop", "all")),
-        ("/stop@holdfastbot", Command("stop")),
-        ("/stop@HoldfastBot all", Command("stop", "all")),
-        ("/reset", Command("reset")),
-        ("/pair  approve ABCD EFGH ", Command("pair", "approve ABCD EFGH")),
-        ("/new\nfirst line\nsecond line", Command("new", "first line\nsecond line")),
-        ("/stp", Unknown("stp", "stop")),
-        ("/stp please", Unknown("stp", "stop")),
-        ("/xyzzy", Unknown("xyzzy")),
+        ("/stop", ParsedCommand("stop")),
+        ("!stop", ParsedCommand("stop")),
+        ("/STOP", ParsedCommand("stop")),
+        ("!Stop", ParsedCommand("stop")),
+        ("  /stop \n", ParsedCommand("stop")),
+        ("/stop all", ParsedCommand("stop", "all")),
+        ("/stop\nall", ParsedCommand("stop", "all")),
+        ("/stop@holdfastbot", ParsedCommand("stop")),
+        ("/stop@HoldfastBot all", ParsedCommand("stop", "all")),
+        ("/reset", ParsedCommand("reset")),
+        ("/pair  approve ABCD EFGH ", ParsedCommand("pair", "approve ABCD EFGH")),
+        ("/new\nfirst line\nsecond line", ParsedCommand("new", "first line\nsecond line")),
+        ("/stp", UnknownCommand("stp", "stop")),
+        ("/stp please", UnknownCommand("stp", "stop")),
+        ("/xyzzy", UnknownCommand("xyzzy")),
         ("/usr/bin is full", None),
         ("/Users is full", None),
         ("//x", None),
@@ -160,6 +167,6 @@ KNOWN = ("stop", "new", "reset", "pair", "help")
     ],
 )
 def test_commands_are_told_from_ordinary_texts(
-    text: str, command: Command | Unknown | None
+    text: str, command: ParsedCommand | UnknownCommand | None
 ) -> None:
     assert parse_command(text, KNOWN) == command

@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import CannotStart
-from gateway.process.safe_mode import AFTER, Marks, Phase, next_start, reached, until_next
-from gateway.process.start_log import NAME, Starts
+from gateway.process.safe_mode import (
+    UPTIME_THRESHOLDS_SECONDS,
+    StartPhase,
+    StartRecord,
+    next_start,
+    phase_reached,
+    seconds_until_next_phase,
+)
+from gateway.process.start_log import FILE_NAME, StartLog
 
 S, R, T, W, E, X = (
-    Phase.STARTING,
-    Phase.READY,
-    Phase.STEADY,
-    Phase.WELL,
-    Phase.ENDED,
-    Phase.REFUSED,
+    StartPhase.STARTING,
+    StartPhase.READY,
+    StartPhase.STEADY,
+    StartPhase.WELL,
+    StartPhase.ENDED,
+    StartPhase.REFUSED,
 )
 
 
@@ -48,18 +55,27 @@ S, R, T, W, E, X = (
         ([R, R, R, T, R], True),
     ],
 )
-def test_a_start_is_careful_after_three_quick_crashes(lives: list[Phase], careful: bool) -> None:
-    left: Marks | None = None
+def test_a_start_is_careful_after_three_quick_crashes(
+    lives: list[StartPhase], careful: bool
+) -> None:
+    left: StartRecord | None = None
     for life in lives:
-        left = Marks(life, next_start(left).crashes, next_start(left).careful)
+        left = StartRecord(life, next_start(left).crashes, next_start(left).careful)
     begun = next_start(left)
-    assert (begun.phase, begun.careful) == (Phase.STARTING, careful)
+    assert (begun.phase, begun.careful) == (StartPhase.STARTING, careful)
 
 
 def test_a_start_comes_further_with_the_time() -> None:
-    assert list(AFTER) == [60, 600]
-    assert [reached(at) for at in (0, 59.9, 60, 599, 600, 9e9)] == [R, R, T, T, W, W]
-    assert [until_next(at) for at in (0, 59, 60, 599, 600, 9e9)] == [60, 1, 540, 1, None, None]
+    assert list(UPTIME_THRESHOLDS_SECONDS) == [60, 600]
+    assert [phase_reached(at) for at in (0, 59.9, 60, 599, 600, 9e9)] == [R, R, T, T, W, W]
+    assert [seconds_until_next_phase(at) for at in (0, 59, 60, 599, 600, 9e9)] == [
+        60,
+        1,
+        540,
+        1,
+        None,
+        None,
+    ]
 
 
 # --- what is kept -----------------------------------------------------------------------------
@@ -80,10 +96,10 @@ class Killed(BaseException):
 async def a_start(
     home: Path, careful: Careful, error: BaseException | None = None, *, ready: bool = True
 ) -> None:
-    starts = Starts(home, careful)
+    starts = StartLog(home, careful)
     with starts:
         if ready:
-            starts.ready()
+            starts.mark_ready()
         if error:
             raise error
 
@@ -123,23 +139,23 @@ async def test_what_breaks_when_it_was_ready_is_a_crash_whatever_its_words(tmp_p
 
 
 async def test_after_a_while_it_has_run_well(tmp_path: Path) -> None:
-    starts = Starts(tmp_path, Careful(), (0.01, 0.02))
+    starts = StartLog(tmp_path, Careful(), (0.01, 0.02))
     phases: list[bytes] = []
     with starts:
-        starts.ready()
+        starts.mark_ready()
         async with asyncio.timeout(5):
             while not phases or phases[-1] != b"well":
-                phases.append((tmp_path / NAME).read_bytes().split(b'"')[3])
+                phases.append((tmp_path / FILE_NAME).read_bytes().split(b'"')[3])
                 await asyncio.sleep(0.001)
     assert list(dict.fromkeys(phases)) == [b"ready", b"steady", b"well"]
-    assert b"ended" in (tmp_path / NAME).read_bytes()
+    assert b"ended" in (tmp_path / FILE_NAME).read_bytes()
 
 
 @pytest.mark.parametrize("left", [b"", b"{", b'{"phase":"flying"}', b"[]"])
 async def test_what_cannot_be_read_is_a_first_start(
     tmp_path: Path, left: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / NAME).write_bytes(left)
+    (tmp_path / FILE_NAME).write_bytes(left)
     careful = Careful()
     await a_start(tmp_path, careful)
     assert careful.told == []
@@ -149,8 +165,8 @@ async def test_what_cannot_be_read_is_a_first_start(
 async def test_a_folder_that_cannot_be_written_keeps_nobody_from_starting(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / NAME).mkdir()  # nothing can take its place
+    (tmp_path / FILE_NAME).mkdir()  # nothing can take its place
     with caplog.at_level(logging.WARNING):
         await a_start(tmp_path, Careful())
     assert "cannot be written" in caplog.text
-    assert os.listdir(tmp_path) == [NAME]  # noqa: PTH208 - no wait
+    assert os.listdir(tmp_path) == [FILE_NAME]  # noqa: PTH208 - no wait

@@ -14,11 +14,18 @@ import msgspec
 import pytest
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.process.control_socket import NotRunning, Operation, Wire, ask, connect, socket_path
-from gateway.process.exit import INTERRUPTED, exit_code, last_words
-from gateway.process.service import Over, Taken, serve
-from gateway.process.systemd_notify import Systemd
-from platforms.console import CHAT, Answer, ConsoleAdapter, Heard, Note
+from gateway.process.control_socket import (
+    ControlConnection,
+    NotRunning,
+    Operation,
+    open_stream,
+    send_request,
+    socket_path,
+)
+from gateway.process.exit import INTERRUPTED_EXIT_CODE, report_crash, run_to_exit_code
+from gateway.process.service import ChatFinished, InputStored, serve
+from gateway.process.systemd_notify import SystemdNotifier
+from platforms.console import CHAT, AnswerFrame, ConsoleAdapter, NoteFrame, UserFrame
 from platforms.core.contract import (
     Accepted,
     Adapter,
@@ -61,7 +68,7 @@ class SmallRunner:
         self.console = ConsoleAdapter(Surroundings(clock, Ids(clock), memory, memory))
         self.stopping = asyncio.Event()
         self.restarting = asyncio.Event()
-        self.hurry = asyncio.Event()
+        self.skip_drain = asyncio.Event()
         self.ready = asyncio.Event()
         self.operations: dict[str, Operation] = {"status": self._status, "reload": self._reload}
         self.heard: list[str] = []
@@ -83,13 +90,13 @@ class SmallRunner:
 
     drain_seconds = 60.0
 
-    def glance(self) -> str:
+    def describe_status(self) -> str:
         return "Stopping." if self.stopping.is_set() else "Answering."
 
-    async def all_tried(self) -> None:
+    async def wait_first_attempts(self) -> None:
         await self.ready.wait()
 
-    async def ask_writer(self) -> None:
+    async def ping_writer(self) -> None:
         return
 
     def writer_steps(self) -> int:
@@ -115,7 +122,7 @@ class SlowToStop(SmallRunner):
 
     async def run(self) -> None:
         self.ready.set()
-        await self.hurry.wait()
+        await self.skip_drain.wait()
 
 
 @asynccontextmanager
@@ -127,16 +134,18 @@ async def _serving(runner: SmallRunner, home: Path, **environ: str) -> AsyncIter
         attended.set()
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        tasks.create_task(serve(runner, home, environ, then=then))
+        tasks.create_task(serve(runner, home, environ, on_ready=then))
         await attended.wait()
         yield socket_path(home, environ)
         runner.stopping.set()
 
 
-async def _frame(wire: Wire) -> object:
+async def _frame(wire: ControlConnection) -> object:
     line = await wire.read()
     assert line
-    return msgspec.json.decode(line, type=Answer | Note | Heard | Taken | Over)
+    return msgspec.json.decode(
+        line, type=AnswerFrame | NoteFrame | UserFrame | InputStored | ChatFinished
+    )
 
 
 # --- signals and the socket ------------------------------------------------------------------
@@ -149,12 +158,12 @@ async def test_the_first_signal_stops_and_the_second_hurries(tmp_path: Path) -> 
     async def then() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         await runner.stopping.wait()
-        hurried.append(runner.hurry.is_set())
+        hurried.append(runner.skip_drain.is_set())
         os.kill(os.getpid(), signal.SIGINT)
-        await runner.hurry.wait()
+        await runner.skip_drain.wait()
 
     async with asyncio.timeout(5):
-        await serve(runner, tmp_path, {}, then=then)
+        await serve(runner, tmp_path, {}, on_ready=then)
     assert hurried == [False]
     given_back = not asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     assert given_back
@@ -165,22 +174,22 @@ async def test_a_hangup_has_the_configuration_read_again_and_kills_nothing(tmp_p
     async with _serving(runner, tmp_path) as path:
         os.kill(os.getpid(), signal.SIGHUP)
         await runner.reloaded.wait()
-        assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
+        assert await asyncio.to_thread(send_request, path, "status") == {"state": "running"}
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
 
 
 async def test_operations_can_be_asked_for_from_ready_to_end(tmp_path: Path) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
-        assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
+        assert await asyncio.to_thread(send_request, path, "status") == {"state": "running"}
     with pytest.raises(NotRunning):
-        ask(path, "status")
+        send_request(path, "status")
 
 
 async def test_a_second_service_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
         with pytest.raises(CannotStart, match=f"pid {os.getpid()}"):
             await serve(SmallRunner(), tmp_path, {})
-        assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
+        assert await asyncio.to_thread(send_request, path, "status") == {"state": "running"}
 
 
 async def test_what_keeps_the_runner_from_starting_comes_out(tmp_path: Path) -> None:
@@ -220,13 +229,13 @@ async def test_signs_of_life_come_twice_as_often_as_asked_for(tmp_path: Path) ->
             said: list[bytes] = []
             while said.count(b"WATCHDOG=1") < 3:
                 said.append(await asyncio.to_thread(manager.recv, 999))
-    assert Systemd(environ).watchdog == pytest.approx(0.01)
+    assert SystemdNotifier(environ).watchdog_seconds == pytest.approx(0.01)
 
 
 def test_a_manager_that_is_not_there_is_no_reason_to_stop(tmp_path: Path) -> None:
-    Systemd({}).tell("READY=1")
-    Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1")
-    assert Systemd({"WATCHDOG_USEC": "soon"}).watchdog == 0
+    SystemdNotifier({}).notify("READY=1")
+    SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify("READY=1")
+    assert SystemdNotifier({"WATCHDOG_USEC": "soon"}).watchdog_seconds == 0
 
 
 # --- terminals of other processes ------------------------------------------------------------
@@ -235,13 +244,13 @@ def test_a_manager_that_is_not_there_is_no_reason_to_stop(tmp_path: Path) -> Non
 async def test_a_joined_terminal_says_and_is_shown(tmp_path: Path) -> None:
     runner = SmallRunner()
     async with _serving(runner, tmp_path) as path:
-        one, two = await connect(path, "chat"), await connect(path, "chat", chat=CHAT)
+        one, two = await open_stream(path, "chat"), await open_stream(path, "chat", chat=CHAT)
         await one.write({"say": "hello", "id": "c_1"})
         first = {await _frame(one), await _frame(one)}
-        assert first == {Answer("c_1", "You said hello.", anew=True), Taken("c_1")}
+        assert first == {AnswerFrame("c_1", "You said hello.", anew=True), InputStored("c_1")}
         await two.write({"say": "hi", "id": "c_2"})
-        assert await _frame(one) == Heard("hi")
-        assert await _frame(one) == Answer("c_2", "You said hi.", anew=True)
+        assert await _frame(one) == UserFrame("hi")
+        assert await _frame(one) == AnswerFrame("c_2", "You said hi.", anew=True)
         assert runner.heard == ["hello", "hi"]
         await one.close()
         await two.close()
@@ -251,12 +260,12 @@ async def test_a_terminal_that_has_said_everything_gets_all_answers_and_then_the
     tmp_path: Path,
 ) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
-        wire = await connect(path, "chat")
+        wire = await open_stream(path, "chat")
         await wire.write({"say": "hello", "id": "c_1"})
         await wire.write({"end": True})
         first = {await _frame(wire), await _frame(wire)}
-        assert first == {Answer("c_1", "You said hello.", anew=True), Taken("c_1")}
-        assert await _frame(wire) == Over()
+        assert first == {AnswerFrame("c_1", "You said hello.", anew=True), InputStored("c_1")}
+        assert await _frame(wire) == ChatFinished()
         assert await wire.read() is None
         await wire.close()
 
@@ -270,12 +279,12 @@ async def test_nonsense_from_a_terminal_ends_only_its_own_stream(
         writer.write(b'{"do": "chat"}\n' + said)
         assert b'"error"' in await reader.readline()
         writer.close()
-        assert await asyncio.to_thread(ask, path, "status") == {"state": "running"}
+        assert await asyncio.to_thread(send_request, path, "status") == {"state": "running"}
 
 
 async def test_a_chat_without_a_name_is_refused(tmp_path: Path) -> None:
     async with _serving(SmallRunner(), tmp_path) as path:
-        wire = await connect(path, "chat", chat="")
+        wire = await open_stream(path, "chat", chat="")
         assert b"needs a name" in (await wire.read() or b"")
         await wire.close()
 
@@ -291,17 +300,19 @@ def _raising(error: BaseException) -> Callable[[], None]:
 
 
 def test_known_errors_end_in_their_lines_and_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(lambda: None) == 0
-    assert exit_code(_raising(ConfigError("http.port is wrong", "model.nam is unknown"))) == 78
+    assert run_to_exit_code(lambda: None) == 0
+    assert (
+        run_to_exit_code(_raising(ConfigError("http.port is wrong", "model.nam is unknown"))) == 78
+    )
     assert capsys.readouterr().err == (
         "holdfast: http.port is wrong\nholdfast: model.nam is unknown\n"
     )
     group = BaseExceptionGroup(
         "", [ValueError("a consequence"), ExceptionGroup("", [CannotStart("The port is taken.")])]
     )
-    assert exit_code(_raising(group)) == 1
+    assert run_to_exit_code(_raising(group)) == 1
     assert capsys.readouterr().err == "holdfast: The port is taken.\n"
-    assert exit_code(_raising(KeyboardInterrupt())) == INTERRUPTED
+    assert run_to_exit_code(_raising(KeyboardInterrupt())) == INTERRUPTED_EXIT_CODE
 
 
 def test_what_nobody_foresaw_is_one_line_and_the_log_has_the_rest(
@@ -309,13 +320,13 @@ def test_what_nobody_foresaw_is_one_line_and_the_log_has_the_rest(
 ) -> None:
     error = ExceptionGroup("", [ZeroDivisionError("division by zero\nat night")])
     with pytest.raises(ExceptionGroup) as raised:
-        exit_code(_raising(error))
+        run_to_exit_code(_raising(error))
     assert raised.value is error
     with caplog.at_level(logging.CRITICAL):
-        last_words(type(error), error)
+        report_crash(type(error), error)
     assert capsys.readouterr().err.endswith(
         "holdfast: ended by an error of its own: ZeroDivisionError: division by zero\n"
     )
     assert caplog.records[0].exc_info
-    last_words(ValueError, ValueError("bad"))
+    report_crash(ValueError, ValueError("bad"))
     assert capsys.readouterr().err.endswith("ValueError: bad\n")

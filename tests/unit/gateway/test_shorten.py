@@ -8,12 +8,12 @@ from agent.compaction import Compacted
 from agent.request.tokens import estimate_message
 from agent.settings import ModelSettings, Timeouts
 from gateway.settings import Settings
-from gateway.side_requests.summary import NotSummarised, as_change, shortened
-from gateway.spending.budgets import Purse
+from gateway.side_requests.summary import SummaryFailed, compaction_change, summarize
+from gateway.spending.budgets import TurnBudget
 from gateway.turns.models import Models, open_models
-from gateway.turns.setting import Setting
-from gateway.turns.side_turn import Asked, SideTurn
-from sessions.changes import AppendMessages, Compact, TakeBack
+from gateway.turns.setting import TurnSetting
+from gateway.turns.side_turn import SideQuestion, SideTurn
+from sessions.changes import AppendMessages, PutSummary, TakeBackTurn
 from sessions.errors import Conflict
 from sessions.records import Message
 from sessions.store.store import SessionStore
@@ -24,7 +24,7 @@ from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 
 NO_STORE: Any = None
-UNLIMITED = Purse(NO_STORE, ())  # nothing is held back where nothing is limited
+UNLIMITED = TurnBudget(NO_STORE, ())  # nothing is held back where nothing is limited
 LONG = "A long story about ships and harbours. " * 40
 ROWS = tuple(
     row
@@ -51,7 +51,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
     await made.close()
 
 
-async def setting(server: ModelServer, home: Path, **model: Any) -> tuple[Models, Setting]:
+async def setting(server: ModelServer, home: Path, **model: Any) -> tuple[Models, TurnSetting]:
     settings = ModelSettings(
         provider="openai",
         name="scripted",
@@ -61,7 +61,7 @@ async def setting(server: ModelServer, home: Path, **model: Any) -> tuple[Models
         **model,
     )
     models = await open_models(Settings(model=settings), home, clock=SystemClock())
-    return models, models.setting(KEY, "p")
+    return models, models.turn_setting(KEY, "p")
 
 
 async def shorten(
@@ -70,7 +70,7 @@ async def shorten(
     models, given = await setting(server, home, **model)
     side = SideTurn("t_side", given, SystemClock(), UNLIMITED)
     try:
-        return await shortened(rows, "", given, side), side
+        return await summarize(rows, "", given, side), side
     finally:
         await models.aclose()
 
@@ -83,7 +83,7 @@ async def test_about_a_quarter_stays_and_the_author_sees_all_of_the_rest(tmp_pat
         done, side = await shorten(server, tmp_path)
     assert done
     assert done.rows == ROWS[-2:]
-    assert (done.keep, done.summary, done.before) == (2, "They talked.", WHOLE)
+    assert (done.kept_rows, done.summary, done.tokens_before) == (2, "They talked.", WHOLE)
     record = server.requests[0].last_user_text
     assert all(row.content in record for row in ROWS[:-2])
     assert side.tokens == 15
@@ -94,7 +94,7 @@ async def test_one_exchange_cannot_be_shortened_and_nobody_is_asked(tmp_path: Pa
         done, side = await shorten(server, tmp_path, ROWS[:2])
     assert done is None
     assert server.requests == []
-    assert side.record(Asked("k", "s1", "a", "p", "/compact")) == ()
+    assert side.usage_changes(SideQuestion("k", "s1", "a", "p", "/compact")) == ()
 
 
 async def test_a_summary_as_long_as_what_it_stands_for_is_not_used(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_service_that_says_how_much_it_takes_is_asked_again_with_that_mu
 
 async def test_without_a_model_there_is_no_summary_but_a_reason(tmp_path: Path) -> None:
     async with ModelServer('S400"closed today"') as server:
-        with pytest.raises(NotSummarised, match="closed today"):
+        with pytest.raises(SummaryFailed, match="closed today"):
             await shorten(server, tmp_path)
 
 
@@ -140,8 +140,8 @@ async def test_rows_that_came_meanwhile_stay_in_view(store: SessionStore) -> Non
     seen = await store.context("s1")
     new = Message("user", "meanwhile")
     await store.apply(started("t3", "s1", said=""), AppendMessages("s1", "t3", (new,), 4))
-    change = await as_change(store, "s1", seen, DONE, 5)
-    assert change == Compact("s1", 3, "They talked.", 5, rows=9)
+    change = await compaction_change(store, "s1", seen, DONE, 5)
+    assert change == PutSummary("s1", 3, "They talked.", 5, rows=9)
     await store.apply(change)
     assert await store.context("s1") == ("They talked.", (*ROWS[-2:], new))
 
@@ -150,14 +150,14 @@ async def test_a_conversation_from_which_something_was_taken_is_another_one(
     store: SessionStore,
 ) -> None:
     seen = await store.context("s1")
-    await store.apply(TakeBack("s1", "t2", 4))
-    assert await as_change(store, "s1", seen, DONE, 5) is None
+    await store.apply(TakeBackTurn("s1", "t2", 4))
+    assert await compaction_change(store, "s1", seen, DONE, 5) is None
 
 
 async def test_so_is_one_that_somebody_else_summed_up(store: SessionStore) -> None:
     seen = await store.context("s1")
-    await store.apply(Compact("s1", 4, "They talked, somebody says.", 4))
-    assert await as_change(store, "s1", seen, DONE, 5) is None
+    await store.apply(PutSummary("s1", 4, "They talked, somebody says.", 4))
+    assert await compaction_change(store, "s1", seen, DONE, 5) is None
 
 
 @pytest.mark.parametrize("rows", [7, 9])
@@ -165,9 +165,9 @@ async def test_a_summary_of_other_rows_than_there_are_is_refused(
     store: SessionStore, rows: int
 ) -> None:
     with pytest.raises(Conflict, match="8 rows behind its summary"):
-        await store.apply(Compact("s1", 2, "They talked.", 5, rows=rows))
+        await store.apply(PutSummary("s1", 2, "They talked.", 5, rows=rows))
     assert await store.context("s1") == ("", ROWS)
-    await store.apply(Compact("s1", 2, "They talked.", 5, rows=8))
+    await store.apply(PutSummary("s1", 2, "They talked.", 5, rows=8))
     assert await store.context("s1") == ("They talked.", ROWS[-2:])
 
 
@@ -183,9 +183,11 @@ async def test_costs_are_on_record_without_a_turn_that_anybody_could_take_back(
         done = await side.ask("", (Message("user", "go"),), session="s1")
         await models.aclose()
     assert done.text == "The end."
-    assert side.record(Asked(KEY, "", "a", "p", "x")) == ()  # there is no conversation
-    await store.apply(*side.record(Asked(KEY, "s1", "a", "p", "(on the side) go")))
-    spent = await store.spent(session_id="s1", person="p")
+    assert (
+        side.usage_changes(SideQuestion(KEY, "", "a", "p", "x")) == ()
+    )  # there is no conversation
+    await store.apply(*side.usage_changes(SideQuestion(KEY, "s1", "a", "p", "(on the side) go")))
+    spent = await store.usage_totals(session_id="s1", person="p")
     assert (spent.requests, spent.input_tokens, spent.output_tokens) == (2, 100, 7)
     last = await store.last_turn("s1")
     assert last

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.loader import environment, take_handover
+from gateway.config.loader import read_environment, take_handover
 from gateway.errors import CannotStart
 from gateway.http.server import HttpServer
-from gateway.process.handover import LOCK, PORT, VARIABLE, Handover
-from gateway.process.lock import only_daemon
-from gateway.process.successor import Successor, sentence, words_of
+from gateway.process.handover import HANDOVER_VARIABLE, LOCK, PORT, Handover
+from gateway.process.lock import hold_state_folder
+from gateway.process.successor import Successor, describe_failure, restart_command
 
 
 def script(folder: Path, text: str, name: str = "holdfast") -> str:
@@ -43,7 +43,7 @@ def test_a_script_is_called_by_itself_and_everything_else_by_its_python(tmp_path
             ("py", "-m", "gateway.operate.cli", "run"),
         ),
     ]:
-        assert words_of(argv, original, "py") == words
+        assert restart_command(argv, original, "py") == words
 
 
 def test_a_script_keeps_its_place_though_it_was_named_by_a_short_path(
@@ -51,7 +51,7 @@ def test_a_script_keeps_its_place_though_it_was_named_by_a_short_path(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     own = script(tmp_path, "")
-    assert words_of(["./holdfast", "run"], ["p", "./holdfast", "run"], "py") == (own, "run")
+    assert restart_command(["./holdfast", "run"], ["p", "./holdfast", "run"], "py") == (own, "run")
 
 
 # --- whether it could start -------------------------------------------------------------------
@@ -69,35 +69,35 @@ def test_a_script_keeps_its_place_though_it_was_named_by_a_short_path(
     ],
 )
 async def test_it_is_asked_whether_it_could_start(tmp_path: Path, text: str, refusal: str) -> None:
-    environ = {**environment(), "NOTIFY_SOCKET": "/x", "KEPT": "yes"}
+    environ = {**read_environment(), "NOTIFY_SOCKET": "/x", "KEPT": "yes"}
     successor = Successor((script(tmp_path, text), "run"), environ)
-    assert await successor.refusal() == refusal
-    assert await successor.refusal() == refusal
+    assert await successor.find_start_error() == refusal
+    assert await successor.find_start_error() == refusal
 
 
 async def test_a_program_that_is_gone_or_broken_is_named(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
-    assert "is not there any more" in await Successor((gone, "run"), {}).refusal()
+    assert "is not there any more" in await Successor((gone, "run"), {}).find_start_error()
     broken = tmp_path / "broken"
     broken.write_bytes(b"\0\0\0\0")
     broken.chmod(0o755)
-    assert "cannot be run" in await Successor((str(broken), "run"), {}).refusal()
+    assert "cannot be run" in await Successor((str(broken), "run"), {}).find_start_error()
     own = script(tmp_path, "")
     os.chmod(own, 0o644)  # noqa: PTH101 - a word, not a wait
-    assert "may not be run" in await Successor((own, "run"), {}).refusal()
+    assert "may not be run" in await Successor((own, "run"), {}).find_start_error()
 
 
 async def test_a_program_that_says_nothing_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.process.successor.CHECKED_WITHIN", 0.05)
-    successor = Successor((script(tmp_path, "exec sleep 60"), "run"), environment())
-    assert "did not say within 0.05 s" in await successor.refusal()
+    monkeypatch.setattr("gateway.process.successor.CHECK_TIMEOUT_SECONDS", 0.05)
+    successor = Successor((script(tmp_path, "exec sleep 60"), "run"), read_environment())
+    assert "did not say within 0.05 s" in await successor.find_start_error()
 
 
 def test_a_traceback_is_told_in_a_line() -> None:
     said = 'Traceback (most recent call last):\n  File "x"\nImportError: no module agent\n'
-    assert sentence(said) == (
+    assert describe_failure(said) == (
         "The installed program does not even start: ImportError: no module agent"
     )
 
@@ -108,7 +108,7 @@ def test_the_version_is_the_installed_one() -> None:
 
 def test_a_program_that_vanished_at_the_last_moment_ends_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="nothing runs now"):
-        Successor((str(tmp_path / "gone"), "run"), {}).take_over()
+        Successor((str(tmp_path / "gone"), "run"), {}).replace_process()
 
 
 # --- what it is left --------------------------------------------------------------------------
@@ -120,14 +120,14 @@ def test_files_reach_the_next_process_image_and_only_that(tmp_path: Path) -> Non
 import os, sys
 from pathlib import Path
 from gateway.process.handover import LOCK, Handover
-from gateway.process.lock import only_daemon
+from gateway.process.lock import hold_state_folder
 home = Path(sys.argv[1])
 if len(sys.argv) == 2:
     handover = Handover()
-    with only_daemon(home) as lock:
-        handover.keep(LOCK, lock)
-    os.execve(sys.executable, [*sys.orig_argv, "again"], {**os.environ, **handover.environ()})
-from gateway.config.loader import environment, take_handover
+    with hold_state_folder(home) as lock:
+        handover.pass_on(LOCK, lock)
+    os.execve(sys.executable, [*sys.orig_argv, "again"], {**os.environ, **handover.environment()})
+from gateway.config.loader import read_environment, take_handover
 left = take_handover()
 assert "HOLDFAST_HANDOVER" not in os.environ
 assert Handover(left.replace(str(os.getpid()), "1")).take(LOCK) is None
@@ -135,7 +135,7 @@ handover = Handover(left)
 file = handover.take(LOCK)
 assert not os.get_inheritable(file)
 assert handover.take(LOCK) is None
-with only_daemon(home, file) as lock:
+with hold_state_folder(home, file) as lock:
     assert lock == file
     print("locked", flush=True)
     sys.stdin.read()
@@ -149,17 +149,17 @@ with only_daemon(home, file) as lock:
         assert process.stdout
         assert process.stdin
         assert process.stdout.readline() == b"locked\n"
-        with pytest.raises(CannotStart, match=f"pid {process.pid}"), only_daemon(tmp_path):
+        with pytest.raises(CannotStart, match=f"pid {process.pid}"), hold_state_folder(tmp_path):
             pass
         process.stdin.close()
         assert process.wait() == 0
-    with only_daemon(tmp_path):
+    with hold_state_folder(tmp_path):
         pass
 
 
 def test_a_lock_of_another_folder_is_not_taken_for_ours(tmp_path: Path) -> None:
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
-    with only_daemon(tmp_path / "home", other) as lock:
+    with hold_state_folder(tmp_path / "home", other) as lock:
         assert lock != other
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(other)
@@ -172,10 +172,10 @@ def test_a_lock_of_another_folder_is_not_taken_for_ours(tmp_path: Path) -> None:
 def test_what_nobody_wants_is_closed(tmp_path: Path) -> None:
     handover = Handover()
     file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    handover.keep(PORT, file)
-    number = int(handover.environ()[VARIABLE].rpartition("=")[2])
+    handover.pass_on(PORT, file)
+    number = int(handover.environment()[HANDOVER_VARIABLE].rpartition("=")[2])
     assert os.get_inheritable(number)
-    handover.drop()
+    handover.discard()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
     os.close(file)
@@ -206,12 +206,12 @@ def test_who_knocked_before_the_port_was_taken_over_is_let_in(any_port: bool) ->
     with socket.create_connection(("127.0.0.1", port)):
         server = HttpServer("localhost", 0 if any_port else port)
         server.bind(number)
-        assert (server.port, server.file) == (port, number)
+        assert (server.port, server.fileno) == (port, number)
         assert server._socket
         server._socket.settimeout(5)
         server._socket.accept()[0].close()
         server.close()
-    assert server.file is None
+    assert server.fileno is None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "127.0.0.2", "localhost"])

@@ -4,7 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.connections.supervision import FIRST_PAUSE, LONGEST_PAUSE, Standing, Supervised
+from gateway.connections.supervision import (
+    FIRST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
+    ConnectionState,
+    SupervisedAdapter,
+)
 from platforms.core.contract import Accepted, Adapter, Inbound, Inbox
 from platforms.core.errors import Unauthorized, Unavailable
 from tests.fakes.memory import MemoryAdapter
@@ -37,7 +42,7 @@ async def inbox(_: Inbound) -> Accepted:
 
 async def supervise(
     adapter: Moody, chance: float = 0.5
-) -> tuple[Supervised, list[float], list[str]]:
+) -> tuple[SupervisedAdapter, list[float], list[str]]:
     """Run until it stays connected or gives up; what it did meanwhile."""
     pauses: list[float] = []
     seen: list[str] = []
@@ -51,10 +56,10 @@ async def supervise(
     def disconnected(_: Adapter) -> None:
         seen.append("down")
 
-    supervised = Supervised(
+    supervised = SupervisedAdapter(
         adapter,
-        connected=connected,
-        disconnected=disconnected,
+        on_connected=connected,
+        on_disconnected=disconnected,
         randomness=lambda: chance,
         sleep=sleep,
     )
@@ -62,18 +67,18 @@ async def supervise(
         task = group.create_task(supervised.run(inbox))
         over = group.create_task(adapter.over.wait())
         await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
-        standing, trouble = supervised.standing, supervised.trouble
+        standing, trouble = supervised.state, supervised.error
         task.cancel()
         over.cancel()
-    supervised.standing, supervised.trouble = standing, trouble
+    supervised.state, supervised.error = standing, trouble
     return supervised, pauses, seen
 
 
 async def test_a_failing_platform_is_started_again_with_growing_pauses() -> None:
     found, pauses, seen = await supervise(Moody(*[Unavailable() for _ in range(9)], "stay"))
-    assert pauses[:3] == [FIRST_PAUSE, FIRST_PAUSE * 2, FIRST_PAUSE * 4]
-    assert max(pauses) == LONGEST_PAUSE
-    assert (found.standing, found.trouble) == (Standing.CONNECTED, "")
+    assert pauses[:3] == [FIRST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2, FIRST_PAUSE_SECONDS * 4]
+    assert max(pauses) == MAX_PAUSE_SECONDS
+    assert (found.state, found.error) == (ConnectionState.CONNECTED, "")
     assert seen[-2:] == ["up", "down"]
 
 
@@ -99,8 +104,8 @@ async def test_credentials_that_do_not_work_end_it_with_a_sentence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     found, pauses, _ = await supervise(Moody(Unauthorized("The token was revoked.")))
-    assert found.standing is Standing.REFUSED
-    assert found.tried.is_set()
+    assert found.state is ConnectionState.REFUSED
+    assert found.first_attempt_done.is_set()
     assert pauses == []
     assert "The token was revoked." in caplog.text
 
@@ -111,7 +116,7 @@ async def test_an_error_in_an_adapter_or_its_quiet_end_is_survived(
     caplog.set_level(logging.WARNING)
     found, pauses, _ = await supervise(Moody(ZeroDivisionError("oh"), "just end", "stay"))
     assert len(pauses) == 2
-    assert found.standing is Standing.CONNECTED
+    assert found.state is ConnectionState.CONNECTED
     assert "an error in its adapter (ZeroDivisionError)" in caplog.text
     assert "its connection ended" in caplog.text
 
@@ -129,19 +134,19 @@ class Silent(Moody):
 async def test_a_platform_that_never_answers_is_named_and_asked_again() -> None:
     adapter = Silent("hang", TimeoutError("its own"), "stay")
     told: list[str] = []
-    supervised = Supervised(
+    supervised = SupervisedAdapter(
         adapter,
-        connected=lambda _: None,
-        disconnected=lambda _: told.append(supervised.report),
+        on_connected=lambda _: None,
+        on_disconnected=lambda _: told.append(supervised.status_text),
         sleep=lambda _: asyncio.sleep(0),
-        patience=0.02,
+        connect_seconds=0.02,
     )
-    assert supervised.report == "connecting, no answer so far"
+    assert supervised.status_text == "connecting, no answer so far"
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         task = group.create_task(supervised.run(inbox))
         await adapter.over.wait()
         await asyncio.sleep(0.05)  # longer than it may take to connect
-        assert supervised.report == "connected"
+        assert supervised.status_text == "connected"
         task.cancel()
     assert told[:2] == ["no answer within 0.02 s", "an error in its adapter (TimeoutError)"]
 
@@ -165,7 +170,9 @@ class Stubborn(MemoryAdapter):
 
 async def test_a_platform_that_fails_while_it_is_ended_does_not_start_again() -> None:
     adapter = Stubborn()
-    supervised = Supervised(adapter, connected=lambda _: None, disconnected=lambda _: None)
+    supervised = SupervisedAdapter(
+        adapter, on_connected=lambda _: None, on_disconnected=lambda _: None
+    )
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         task = group.create_task(supervised.run(inbox))
         await adapter.up.wait()
@@ -179,23 +186,23 @@ async def test_a_complaint_is_named_once_until_it_is_over_and_not_kept_over_a_br
     caplog.set_level(logging.INFO)
     changes: list[str] = []
     adapter = Moody("stay", "stay")
-    supervised = Supervised(
+    supervised = SupervisedAdapter(
         adapter,
-        connected=lambda _: None,
-        disconnected=lambda _: None,
-        changed=lambda: changes.append(supervised.problem),
+        on_connected=lambda _: None,
+        on_disconnected=lambda _: None,
+        on_change=lambda: changes.append(supervised.problem),
     )
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         task = group.create_task(supervised.run(inbox))
         await adapter.over.wait()
         assert supervised.problem == ""
         for text in ("two of us", "two of us", "", "three of us"):
-            supervised.complains(text)
+            supervised.set_warning(text)
         assert changes == ["", "two of us", "", "three of us"]
         assert caplog.messages.count("moody: two of us") == 1
         assert "moody: this is over: two of us" in caplog.messages
         task.cancel()
-    assert supervised.standing is Standing.CONNECTING
+    assert supervised.state is ConnectionState.CONNECTING
     assert supervised.problem == "connecting, no answer so far"
-    supervised.standing = Standing.CONNECTED
+    supervised.state = ConnectionState.CONNECTED
     assert supervised.problem == ""

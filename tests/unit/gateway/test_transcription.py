@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.settings import VoiceSettings
-from gateway.media.speech import NotHeard
-from gateway.media.transcription import LARGEST, Transcriber, endpoint
+from gateway.media.speech import TranscriptionFailed
+from gateway.media.transcription import MAX_BYTES, Transcriber, transcription_endpoint
 from sessions.values.secret import Secret
 from tests.fakes.transcription import Reply, TranscriptionServer, transcription_server
 
@@ -27,10 +27,10 @@ async def heard(
         transcription_model=settings.get("model"),
         api_key=Secret("sk-voice"),
     )
-    transcriber = Transcriber(given, seconds=seconds, pause=0.01)
+    transcriber = Transcriber(given, timeout_seconds=seconds, retry_delay_seconds=0.01)
     try:
         async with asyncio.timeout(5):
-            return await transcriber.heard(speech, media_type, 3)
+            return await transcriber.transcribe(speech, media_type, 3)
     finally:
         await transcriber.aclose()
 
@@ -47,7 +47,7 @@ async def heard(
     ],
 )
 def test_the_address_may_be_that_of_the_service_or_of_the_method(url: str, asked: str) -> None:
-    assert endpoint(url) == asked
+    assert transcription_endpoint(url) == asked
 
 
 async def test_speech_becomes_words(server: TranscriptionServer) -> None:
@@ -75,7 +75,7 @@ async def test_what_may_pass_is_tried_once_more(server: TranscriptionServer, sta
     server.replies.append(Reply(status, "busy"))
     assert await heard(server.url) == "Buy milk and bread."
     server.replies.extend([Reply(status, "busy")] * 2)
-    with pytest.raises(NotHeard, match=f"not working at this moment .{status}."):
+    with pytest.raises(TranscriptionFailed, match=f"not working at this moment .{status}."):
         await heard(server.url)
     assert len(server.asked) == 4
 
@@ -102,24 +102,24 @@ async def test_a_refusal_is_told_plainly(
     server: TranscriptionServer, reply: Reply, why: str, log: str
 ) -> None:
     server.replies.append(reply)
-    with pytest.raises(NotHeard, match=why) as caught:
+    with pytest.raises(TranscriptionFailed, match=why) as caught:
         await heard(server.url)
-    assert log in caught.value.log
+    assert log in caught.value.log_message
     assert len(server.asked) == 1
 
 
 async def test_a_service_that_hangs_is_given_up(server: TranscriptionServer) -> None:
     gate = asyncio.Event()
     server.replies.append(Reply(gate=gate))
-    with pytest.raises(NotHeard, match=r"took longer than 0\.2 s"):
+    with pytest.raises(TranscriptionFailed, match=r"took longer than 0\.2 s"):
         await heard(server.url, seconds=0.2)
     gate.set()
 
 
 async def test_a_service_that_is_not_there_is_said_to_be() -> None:
-    with pytest.raises(NotHeard, match="cannot be reached") as caught:
+    with pytest.raises(TranscriptionFailed, match="cannot be reached") as caught:
         await heard("http://127.0.0.1:9/v1")
-    assert "127.0.0.1:9" in caught.value.log
+    assert "127.0.0.1:9" in caught.value.log_message
 
 
 async def test_what_is_too_large_is_not_sent(server: TranscriptionServer) -> None:
@@ -127,5 +127,5 @@ async def test_what_is_too_large_is_not_sent(server: TranscriptionServer) -> Non
         raise AssertionError
 
     transcriber = Transcriber(VoiceSettings(transcription_url=server.url))
-    with pytest.raises(NotHeard, match=r"too large .25\.1 MB, at most 25 MB."):
-        await transcriber.heard(speech, "audio/ogg", LARGEST + 100_000)
+    with pytest.raises(TranscriptionFailed, match=r"too large .25\.1 MB, at most 25 MB."):
+        await transcriber.transcribe(speech, "audio/ogg", MAX_BYTES + 100_000)

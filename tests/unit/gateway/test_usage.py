@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.side_requests.usage_table import count, dollars, table
+from gateway.side_requests.usage_table import format_count, format_dollars, format_usage
 from gateway.spending.days import midnight
-from sessions.records import Spent
+from sessions.records import UsageTotals
 
 
 def moment(text: str) -> int:
@@ -72,7 +72,7 @@ def test_without_a_zone_the_day_is_the_machines_own(now: int) -> None:
     ],
 )
 def test_numbers_are_short(number: int, shown: str) -> None:
-    assert count(number) == shown
+    assert format_count(number) == shown
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,14 @@ def test_numbers_are_short(number: int, shown: str) -> None:
     ],
 )
 def test_amounts_are_as_close_as_they_need_be(cost: float | None, shown: str) -> None:
-    assert dollars(cost) == shown
+    assert format_dollars(cost) == shown
 
 
 def test_the_table_is_aligned() -> None:
-    text = table(
-        Spent(1000, 500, 400, 0.0018, 1), Spent(20_000, 9999, 800, 0.5, 12), Spent(requests=40)
+    text = format_usage(
+        UsageTotals(1000, 500, 400, 0.0018, 1),
+        UsageTotals(20_000, 9999, 800, 0.5, 12),
+        UsageTotals(requests=40),
     )
     assert text.split("```")[1].splitlines()[1:] == [
         "               last     here    today",
@@ -117,25 +119,29 @@ def test_the_table_is_aligned() -> None:
 def test_a_sum_of_which_a_part_is_not_known_says_so(
     cost: float | None, unpriced: int, shown: str
 ) -> None:
-    text = table(Spent(1, 1, cost=1.0), Spent(1, 1), Spent(1, 1, 0, cost, 3, unpriced))
+    text = format_usage(
+        UsageTotals(1, 1, cost=1.0), UsageTotals(1, 1), UsageTotals(1, 1, 0, cost, 3, unpriced)
+    )
     assert f"dollars        1.00        ?{shown}" in text.splitlines()
     assert ("≥: the price of a part is not known" in text) is ("≥" in shown)
 
 
 def test_no_word_of_the_table_is_taken_for_code() -> None:
-    assert table(Spent(), Spent(), Spent()).startswith("```text\n")
+    assert format_usage(UsageTotals(), UsageTotals(), UsageTotals()).startswith("```text\n")
 
 
 def test_what_nobody_knows_is_left_out_of_the_table() -> None:
-    text = table(Spent(), Spent(), Spent())
+    text = format_usage(UsageTotals(), UsageTotals(), UsageTotals())
     assert "cached" not in text
     assert "dollars" not in text
     assert "requests          0" in text
 
 
-@given(*[st.builds(Spent, *[st.integers(0, 10**12)] * 3, st.none() | st.floats(0, 10**5))] * 3)
+@given(
+    *[st.builds(UsageTotals, *[st.integers(0, 10**12)] * 3, st.none() | st.floats(0, 10**5))] * 3
+)
 def test_every_line_of_the_table_is_as_long_as_the_others(
-    last: Spent, here: Spent, today: Spent
+    last: UsageTotals, here: UsageTotals, today: UsageTotals
 ) -> None:
-    lines = table(last, here, today).split("```")[1].splitlines()[1:]
+    lines = format_usage(last, here, today).split("```")[1].splitlines()[1:]
     assert {len(line) for line in lines} == {37}

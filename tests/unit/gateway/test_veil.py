@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.observe.redact import Redactor
-from gateway.observe.redact_stream import Veil
+from gateway.observe.redact_stream import RedactingStream
 from sessions.values.secret import Secret
 
 KEY = "abcdefghij0123456789ABCDEFGHIJ"
@@ -33,8 +33,8 @@ SECRETS = [
 
 
 def shown(pieces: list[str]) -> list[str]:
-    veil = Veil(Redactor([Secret(OWN)]))
-    return [*map(veil.add, pieces), veil.rest()]
+    veil = RedactingStream(Redactor([Secret(OWN)]))
+    return [*map(veil.add, pieces), veil.flush()]
 
 
 @pytest.mark.parametrize("secret", SECRETS, ids=range(len(SECRETS)))
@@ -42,7 +42,7 @@ def shown(pieces: list[str]) -> list[str]:
 def test_a_secret_that_comes_in_pieces_is_not_shown(secret: str, size: int) -> None:
     text = f"It is {secret} and that was it."
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    assert "".join(shown(pieces)) == Redactor([Secret(OWN)]).clean(text)
+    assert "".join(shown(pieces)) == Redactor([Secret(OWN)]).redact(text)
     assert "***" in "".join(shown(pieces))
 
 
@@ -68,4 +68,4 @@ def test_however_it_is_cut_it_is_shown_as_the_whole_would_be(
         size = data.draw(st.integers(1, len(text)))
         pieces.append(text[:size])
         text = text[size:]
-    assert "".join(shown(pieces)) == Redactor([Secret(OWN)]).clean("".join(pieces))
+    assert "".join(shown(pieces)) == Redactor([Secret(OWN)]).redact("".join(pieces))

@@ -7,28 +7,33 @@ import msgspec
 import pytest
 
 from gateway.access.policy import Role
-from gateway.approvals.rules import code_of
+from gateway.approvals.rules import approval_code
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.view import write_address
-from gateway.inbound.decisions import Decision
-from gateway.operate.why.chats import lone, nothing, platform_of, summary
-from gateway.operate.why.facts import Daemon, Waits, Way
-from gateway.operate.why.shown import platform_trouble, undelivered
-from gateway.operate.why.standing import waits
-from gateway.operate.why.story import headline, steps
+from gateway.inbound.decisions import InboxDecision
+from gateway.operate.why.chats import (
+    chat_summary,
+    not_found_lines,
+    platform_of,
+    unrequested_item_line,
+)
+from gateway.operate.why.facts import MessageReport, RunningGateway, WaitStatus
+from gateway.operate.why.shown import delivery_status, platform_trouble
+from gateway.operate.why.standing import wait_status
+from gateway.operate.why.story import headline, timeline
 from platforms.core.contract import Address, Inbound, InboundDelete, InboundEdit, Sender, Text
 from sessions.records import (
-    Around,
     Attempt,
+    EntryContext,
     InboxEntry,
     InboxState,
-    Item,
     ItemState,
-    Reason,
+    MessageTrace,
+    OutboxItem,
     Session,
+    SessionReason,
     SessionState,
     ToolRun,
-    Traced,
     Turn,
     TurnState,
 )
@@ -38,7 +43,7 @@ PLACE = Address("raven", "1001")
 ADDRESS = write_address(PLACE)
 KEY = "raven:1001"
 SOURCE = "raven@:1001"
-UP = Daemon(platforms={"raven": "connected"})
+UP = RunningGateway(platforms={"raven": "connected"})
 NOW = 1_794_998_400_000  # 2026-11-18 10:40:00
 MINUTE = 60_000
 
@@ -56,15 +61,15 @@ def turn(state: TurnState = TurnState.RUNNING, cause: str | None = None, **more:
     return Turn("t1", "s1", KEY, ADDRESS, state, "do it", NOW + 1, finished, 2, cause, **more)
 
 
-def item(state: ItemState, *, kind: str = "answer", **more: Any) -> Item:
+def item(state: ItemState, *, kind: str = "answer", **more: Any) -> OutboxItem:
     settled = NOW + MINUTE if state in {ItemState.SENT, ItemState.DEAD} else None
-    return Item(
+    return OutboxItem(
         f"{kind[0]}_1", ADDRESS, kind, state, b"{}", NOW + MINUTE, settled_at=settled, **more
     )
 
 
 def session(
-    state: SessionState = SessionState.SUSPENDED, reason: Reason | None = Reason.STOP
+    state: SessionState = SessionState.SUSPENDED, reason: SessionReason | None = SessionReason.STOP
 ) -> Session:
     return Session("s1", KEY, ADDRESS, state, reason, None, 1, NOW, NOW + 3 * MINUTE)
 
@@ -72,19 +77,21 @@ def session(
 def way(
     what: InboxEntry,
     its_turn: Turn | None = None,
-    *items: Item,
-    daemon: Daemon | None = UP,
+    *items: OutboxItem,
+    daemon: RunningGateway | None = UP,
     pauses: dict[str, int] | None = None,
     **around: Any,
-) -> Way:
-    return Way(Traced(what, its_turn, items), Around(**around), NOW, daemon, pauses or {})
+) -> MessageReport:
+    return MessageReport(
+        MessageTrace(what, its_turn, items), EntryContext(**around), NOW, daemon, pauses or {}
+    )
 
 
 # --- nothing is left out -----------------------------------------------------------------------
 
-DECISIONS = ("", "member", "stop", *Decision)
+DECISIONS = ("", "member", "stop", *InboxDecision)
 TURNS = (None, *itertools.product(TurnState, (None, "stop", "odd")))
-SESSIONS = (None, *itertools.product(SessionState, (None, *Reason)))
+SESSIONS = (None, *itertools.product(SessionState, (None, *SessionReason)))
 
 
 WAYS = (
@@ -93,9 +100,9 @@ WAYS = (
 )
 
 
-@pytest.mark.parametrize("daemon", [UP, Daemon(stopping=True), None])
+@pytest.mark.parametrize("daemon", [UP, RunningGateway(stopping=True), None])
 @pytest.mark.parametrize("state", InboxState)
-def test_every_way_has_words(state: InboxState, daemon: Daemon | None) -> None:
+def test_every_way_has_words(state: InboxState, daemon: RunningGateway | None) -> None:
     for decision, its_turn, shown, its_session in WAYS:
         found = way(
             entry(state, decision, turn=its_turn and "t1"),
@@ -104,18 +111,18 @@ def test_every_way_has_words(state: InboxState, daemon: Daemon | None) -> None:
             daemon=daemon,
             session=session(*its_session) if its_session else None,
         )
-        stands = waits(found)
-        assert isinstance(stands, Waits)
-        assert stands.now
+        stands = wait_status(found)
+        assert isinstance(stands, WaitStatus)
+        assert stands.current
         assert headline(found).endswith("m1 of raven:1001")
-        assert all(what for _, what in steps(found))
-        assert "None" not in stands.now + stands.then
+        assert all(what for _, what in timeline(found))
+        assert "None" not in stands.current + stands.unblocked_by
         if state in {InboxState.WAITING, InboxState.RUNNING, InboxState.COMMAND}:
-            assert stands.then  # what is to go on says when
+            assert stands.unblocked_by  # what is to go on says when
 
 
 def test_no_command_is_called_like_a_decision() -> None:
-    assert not COMMANDS.words & {*Decision, *(role.name.lower() for role in Role)}
+    assert not COMMANDS.words & {*InboxDecision, *(role.name.lower() for role in Role)}
 
 
 # --- what they say -----------------------------------------------------------------------------
@@ -128,22 +135,26 @@ TOOL = ToolRun("t1", "c1", "pay", "exec", "{}", NOW)
 ASKING = Attempt("t1", 2, "openai/one", NOW)
 FAILED = Attempt("t1", 2, "openai/one", NOW, NOW, "cut", "RateLimited: slow down")
 
-CASES: dict[str, tuple[Way, str, str]] = {
+CASES: dict[str, tuple[MessageReport, str, str]] = {
     "not addressed": (
-        way(entry(InboxState.IGNORED, Decision.NOT_ADDRESSED)),
+        way(entry(InboxState.IGNORED, InboxDecision.NOT_ADDRESSED)),
         "it was said in a room and not to the bot",
         "require_mention = false",
     ),
     "a stranger": (
-        way(entry(InboxState.IGNORED, Decision.NOT_ALLOWED)),
+        way(entry(InboxState.IGNORED, InboxDecision.NOT_ALLOWED)),
         "its sender is not let in",
         "holdfast pair approve CODE",
     ),
-    "a bot": (way(entry(InboxState.IGNORED, Decision.BOT)), "a program wrote it", "access.allow"),
+    "a bot": (
+        way(entry(InboxState.IGNORED, InboxDecision.BOT)),
+        "a program wrote it",
+        "access.allow",
+    ),
     "not let in any more": (way(entry(InboxState.IGNORED, "stop")), "not let in any more", ""),
-    "stale": (way(entry(InboxState.REFUSED, Decision.STALE)), "gateway.stale_after", "again"),
+    "stale": (way(entry(InboxState.REFUSED, InboxDecision.STALE)), "gateway.stale_after", "again"),
     "too many": (
-        way(entry(InboxState.REFUSED, Decision.TOO_MANY)),
+        way(entry(InboxState.REFUSED, InboxDecision.TOO_MANY)),
         "more than limits.messages_per_minute allows",
         "sends it again",
     ),
@@ -155,7 +166,7 @@ CASES: dict[str, tuple[Way, str, str]] = {
     ),
     "in a queue": (way(WAITING, ahead=1), "1 message before it", "they are answered"),
     "no gateway": (way(WAITING, daemon=None), "no gateway runs on this state folder", "runs again"),
-    "stopping": (way(WAITING, daemon=Daemon(stopping=True)), "is stopping", "runs again"),
+    "stopping": (way(WAITING, daemon=RunningGateway(stopping=True)), "is stopping", "runs again"),
     "nothing in its way": (way(WAITING), "nothing is in its way", "the log says"),
     "a command": (way(entry(InboxState.COMMAND, "btw")), "being carried out", "begun anew"),
     "a command, no gateway": (
@@ -169,14 +180,14 @@ CASES: dict[str, tuple[Way, str, str]] = {
         "/resume in the chat, or holdfast sessions resume s1",
     ),
     "held by what is closed": (
-        way(entry(InboxState.HELD), session=session(SessionState.CLOSED, Reason.NEW)),
+        way(entry(InboxState.HELD), session=session(SessionState.CLOSED, SessionReason.NEW)),
         "which is closed now",
         "",
     ),
     "a question": (
         way(RUNNING, turn(), questions=(ASKED,), runs=(TOOL,), attempt=ASKING),
         "its turn asks whether pay may run, since 2026-11-18 10:40:00",
-        f"/approve {code_of(ASKED.id)} or /deny {code_of(ASKED.id)}; at 2026-11-18 11:10:00 it counts",
+        f"/approve {approval_code(ASKED.id)} or /deny {approval_code(ASKED.id)}; at 2026-11-18 11:10:00 it counts",
     ),
     "a tool": (way(RUNNING, turn(), runs=(TOOL,)), "runs the tool pay since", "tool_timeout"),
     "the model": (way(RUNNING, turn(), attempt=ASKING), "request 2, sent", "model.timeouts"),
@@ -201,7 +212,9 @@ CASES: dict[str, tuple[Way, str, str]] = {
         "holdfast sessions resume s1",
     ),
     "crashed": (
-        way(DONE, turn(TurnState.INTERRUPTED, "crash"), session=session(reason=Reason.CRASH)),
+        way(
+            DONE, turn(TurnState.INTERRUPTED, "crash"), session=session(reason=SessionReason.CRASH)
+        ),
         "its turn was interrupted (the process died in it)",
         "/resume in the chat",
     ),
@@ -209,7 +222,7 @@ CASES: dict[str, tuple[Way, str, str]] = {
         way(
             DONE,
             turn(TurnState.STOPPED, "new"),
-            session=session(SessionState.CLOSED, Reason.NEW),
+            session=session(SessionState.CLOSED, SessionReason.NEW),
         ),
         "(somebody said /new)",
         "",
@@ -243,13 +256,13 @@ CASES: dict[str, tuple[Way, str, str]] = {
             DONE,
             turn(TurnState.DONE),
             item(ItemState.PENDING, tries=3),
-            daemon=Daemon(platforms={"raven": "the token is refused"}),
+            daemon=RunningGateway(platforms={"raven": "the token is refused"}),
         ),
         "waits to be sent, after 3 tries: raven is not connected (the token is refused)",
         "the platform works again",
     ),
     "a platform that is not there": (
-        way(DONE, turn(TurnState.DONE), item(ItemState.PENDING), daemon=Daemon()),
+        way(DONE, turn(TurnState.DONE), item(ItemState.PENDING), daemon=RunningGateway()),
         "raven is not configured, or its library is missing",
         "the platform works again",
     ),
@@ -273,7 +286,7 @@ CASES: dict[str, tuple[Way, str, str]] = {
             DONE,
             turn(TurnState.DONE),
             item(ItemState.UNKNOWN),
-            daemon=Daemon(platforms={"raven": "connecting"}),
+            daemon=RunningGateway(platforms={"raven": "connecting"}),
         ),
         "it is not known",
         "once the platform works again",
@@ -294,22 +307,26 @@ CASES: dict[str, tuple[Way, str, str]] = {
         "/retry",
     ),
     "deleted in time": (way(entry(InboxState.DONE)), "its author deleted it", ""),
-    "an edit": (way(entry(InboxState.DONE, Decision.EDIT)), "applied to what it changes", ""),
+    "an edit": (way(entry(InboxState.DONE, InboxDecision.EDIT)), "applied to what it changes", ""),
     "a command done": (way(entry(InboxState.DONE, "stop")), "it was carried out", ""),
-    "a button": (way(entry(InboxState.DONE, Decision.BUTTON)), "carried out, and answered", ""),
+    "a button": (
+        way(entry(InboxState.DONE, InboxDecision.BUTTON)),
+        "carried out, and answered",
+        "",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_way_says_how_it_stands_and_what_would_make_it_go_on(name: str) -> None:
     found, now, then = CASES[name]
-    stands = waits(found)
-    assert now in stands.now
-    assert then in stands.then if then else stands.then == ""
+    stands = wait_status(found)
+    assert now in stands.current
+    assert then in stands.unblocked_by if then else stands.unblocked_by == ""
 
 
-def told(found: Way) -> list[str]:
-    return [what for _, what in steps(found)]
+def told(found: MessageReport) -> list[str]:
+    return [what for _, what in timeline(found)]
 
 
 def test_a_message_that_steered_a_turn_says_so() -> None:
@@ -368,7 +385,7 @@ def test_what_was_shown_is_told_when_it_was_settled() -> None:
 
 
 def test_what_is_sent_waits_for_nothing() -> None:
-    assert undelivered(way(DONE), item(ItemState.SENT)) == Waits("its answer a_1 is sent")
+    assert delivery_status(way(DONE), item(ItemState.SENT)) == WaitStatus("its answer a_1 is sent")
     assert platform_trouble(None, "raven") == "no gateway runs on this state folder"
 
 
@@ -379,40 +396,43 @@ def test_a_chat_in_which_all_is_well_says_so() -> None:
     answered = way(DONE, turn(TurnState.DONE), item(ItemState.SENT))
     failed = way(DONE, turn(TurnState.FAILED, "no luck"))
     assert (
-        summary([])
-        == summary([answered, failed, *(way(entry(InboxState.IGNORED)),)])
+        chat_summary([])
+        == chat_summary([answered, failed, *(way(entry(InboxState.IGNORED)),)])
         == ("nothing waits here")
     )
     waiting = way(WAITING)
-    assert summary([answered, waiting]) == "1 message not answered yet"
+    assert chat_summary([answered, waiting]) == "1 message not answered yet"
     late = way(DONE, turn(TurnState.DONE), item(ItemState.UNKNOWN))
-    assert summary([late, waiting, way(RUNNING, turn())]) == (
+    assert chat_summary([late, waiting, way(RUNNING, turn())]) == (
         "2 messages not answered yet; 1 answer not delivered yet"
     )
-    assert summary([late, late]) == "2 answers not delivered yet"
+    assert chat_summary([late, late]) == "2 answers not delivered yet"
 
 
 def test_of_what_was_never_received_is_told_what_is_known_of_its_platform() -> None:
     last = entry(InboxState.DONE)
-    ignored = entry(InboxState.IGNORED, Decision.NOT_ADDRESSED)
-    assert list(nothing("raven:7", UP, [last], [ignored])) == [
+    ignored = entry(InboxState.IGNORED, InboxDecision.NOT_ADDRESSED)
+    assert list(not_found_lines("raven:7", UP, [last], [ignored])) == [
         "Nothing was received that is called raven:7: no chat, message, turn, answer or session.",
         "raven is connected.",
         "The last thing from raven came 2026-11-18 10:40:00, of raven:1001.",
         "Ignored there of late (what is ignored is forgotten after 7 days):",
         "  2026-11-18 10:40:00  raven:1001: not addressed",
     ]
-    away = Daemon(platforms={"raven@work": "connecting"})
-    assert list(nothing("raven@work:7", away, [], []))[1:] == [
+    away = RunningGateway(platforms={"raven@work": "connecting"})
+    assert list(not_found_lines("raven@work:7", away, [], []))[1:] == [
         "raven@work: raven@work is not connected (connecting).",
         "Nothing has come from raven@work yet.",
     ]
-    assert len(list(nothing("i_123", None, [], []))) == 1
+    assert len(list(not_found_lines("i_123", None, [], []))) == 1
     assert platform_of("raven:1") == "raven"
 
 
 def test_what_was_shown_without_being_asked_for_is_told_in_one_line() -> None:
-    assert lone(item(ItemState.SENT, kind="notice")) == (
+    assert unrequested_item_line(item(ItemState.SENT, kind="notice")) == (
         "notice n_1 for raven:1001: sent 2026-11-18 10:41:00"
     )
-    assert lone(item(ItemState.UNKNOWN, error="cut")) == "answer a_1 for raven:1001: unknown (cut)"
+    assert (
+        unrequested_item_line(item(ItemState.UNKNOWN, error="cut"))
+        == "answer a_1 for raven:1001: unknown (cut)"
+    )

@@ -10,15 +10,15 @@ from gateway.operate.cli.terminal import Printer
 from platforms.console import (
     CHAT,
     SPEC,
-    Answer,
+    AnswerFrame,
     ConsoleAdapter,
     ConsoleConfig,
-    Frame,
-    Heard,
-    Note,
-    Status,
+    NoteFrame,
+    StatusFrame,
+    TerminalFrame,
+    TerminalScreen,
+    UserFrame,
 )
-from platforms.console import Screen as ConsoleScreen
 from platforms.core.contract import (
     Accepted,
     Address,
@@ -106,7 +106,7 @@ class Desk:
             task.cancel()
 
 
-async def _frames(screen: ConsoleScreen) -> list[Frame]:
+async def _frames(screen: TerminalScreen) -> list[TerminalFrame]:
     """Everything shown so far."""
     screen.end()
     return [frame async for frame in screen.frames()]
@@ -123,7 +123,7 @@ def _edit(message: str, text: str, *, streaming: bool = False) -> Edit:
 async def test_a_line_comes_in_as_a_message_of_the_owner() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as screen:
-        await screen.say("hello\r\nthere\0", "c_1")
+        await screen.send("hello\r\nthere\0", "c_1")
     (said,) = desk.heard
     assert (said.id, said.address, said.sender.id) == ("c_1", HERE, "owner")
     assert said.text == "hello\nthere\N{REPLACEMENT CHARACTER}"
@@ -134,8 +134,8 @@ async def test_a_line_comes_in_as_a_message_of_the_owner() -> None:
 async def test_messages_without_an_id_get_one_each() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as screen:
-        await screen.say("one")
-        await screen.say("two")
+        await screen.send("one")
+        await screen.send("two")
     assert len({message.id for message in desk.heard}) == 2
 
 
@@ -143,11 +143,11 @@ async def test_nothing_is_taken_before_the_gateway_listens_and_after_it_ended() 
     desk = Desk()
     async with desk.console.attach() as screen:
         with pytest.raises(Unavailable):
-            await screen.say("too early")
+            await screen.send("too early")
         async with desk.running():
-            await screen.say("now")
+            await screen.send("now")
         with pytest.raises(Unavailable):
-            await screen.say("too late")
+            await screen.send("too late")
     assert [message.text for message in desk.heard] == ["now"]
 
 
@@ -158,9 +158,9 @@ async def test_a_growing_answer_is_printed_piece_by_piece() -> None:
         await desk.console.deliver(_edit(receipt.message, "Hello", streaming=True))
         await desk.console.deliver(_edit(receipt.message, "Hello.", streaming=False))
         assert await _frames(screen) == [
-            Answer("a", "Hel", done=False, anew=True),
-            Answer("a", "lo", done=False),
-            Answer("a", ".", done=True),
+            AnswerFrame("a", "Hel", done=False, anew=True),
+            AnswerFrame("a", "lo", done=False),
+            AnswerFrame("a", ".", done=True),
         ]
 
 
@@ -169,7 +169,7 @@ async def test_an_answer_that_became_another_is_printed_anew() -> None:
     async with desk.console.attach() as screen:
         await desk.console.deliver(_post("a.0", "Hallo", streaming=True))
         await desk.console.deliver(_edit("a.0", "Hello"))
-        assert (await _frames(screen))[1] == Answer("a", "Hello", done=True, anew=True)
+        assert (await _frames(screen))[1] == AnswerFrame("a", "Hello", done=True, anew=True)
 
 
 async def test_what_a_restarted_gateway_shows_of_an_answer_is_all_of_it() -> None:
@@ -183,9 +183,9 @@ async def test_what_a_restarted_gateway_shows_of_an_answer_is_all_of_it() -> Non
         await after_restart.console.deliver(_post("a.0", "Hello"))
         (again,) = await _frames(screen)
     printer = Printer(dim=False)
-    assert isinstance(frame, Answer)
-    assert isinstance(again, Answer)
-    assert printer.show(frame) + printer.show(again) == "Hello\n"
+    assert isinstance(frame, AnswerFrame)
+    assert isinstance(again, AnswerFrame)
+    assert printer.render_frame(frame) + printer.render_frame(again) == "Hello\n"
 
 
 async def test_a_repeated_post_is_not_printed_twice() -> None:
@@ -194,7 +194,10 @@ async def test_a_repeated_post_is_not_printed_twice() -> None:
         for _ in range(2):
             await desk.console.deliver(_post("a.0", "Hello"))
             await desk.console.deliver(_post("n.0", "Stopped.", notice=True))
-        assert await _frames(screen) == [Answer("a", "Hello", anew=True), Note("Stopped.")]
+        assert await _frames(screen) == [
+            AnswerFrame("a", "Hello", anew=True),
+            NoteFrame("Stopped."),
+        ]
 
 
 async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -> None:
@@ -204,7 +207,7 @@ async def test_questions_and_notices_are_notes_and_signs_of_life_are_nothing() -
         await desk.console.deliver(Typing("t", HERE))
         await desk.console.deliver(Draft("d", HERE, "d", "Hel"))
         await desk.console.deliver(Edit("n+", HERE, "n.0", "Slow.", notice=True))
-        assert await _frames(screen) == [Note("May I?"), Note("Slow.")]
+        assert await _frames(screen) == [NoteFrame("May I?"), NoteFrame("Slow.")]
 
 
 async def test_what_is_going_on_is_told_when_it_changes_and_to_who_comes_later() -> None:
@@ -216,11 +219,15 @@ async def test_what_is_going_on_is_told_when_it_changes_and_to_who_comes_later()
         await console.deliver(Typing("u", other, "busy"))
         async with console.attach() as late:
             await console.deliver(Typing("t", HERE, ""))
-            assert await _frames(late) == [Status("slower"), Status("")]
+            assert await _frames(late) == [StatusFrame("slower"), StatusFrame("")]
         async with console.attach() as latest:
             assert await _frames(latest) == []
-        assert await _frames(screen) == [Status("slow"), Status("slower"), Status("")]
-        assert await _frames(elsewhere) == [Status("busy")]
+        assert await _frames(screen) == [
+            StatusFrame("slow"),
+            StatusFrame("slower"),
+            StatusFrame(""),
+        ]
+        assert await _frames(elsewhere) == [StatusFrame("busy")]
 
 
 async def test_a_question_that_was_answered_stays_a_note() -> None:
@@ -228,7 +235,7 @@ async def test_a_question_that_was_answered_stays_a_note() -> None:
     async with desk.running() as console, console.attach() as screen:
         await console.deliver(Ask("p_1.0", HERE, "May I?", ()))
         await console.deliver(_edit("p_1.0", "Allowed."))
-        assert await _frames(screen) == [Note("May I?"), Note("Allowed.")]
+        assert await _frames(screen) == [NoteFrame("May I?"), NoteFrame("Allowed.")]
 
 
 async def test_what_a_terminal_cannot_do_is_refused() -> None:
@@ -243,11 +250,11 @@ async def test_all_terminals_of_a_chat_show_the_same() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as one, console.attach() as two:
         async with console.attach("elsewhere") as other:
-            await one.say("hello")
+            await one.send("hello")
             await console.deliver(_post("a.0", "Hi."))
             assert await _frames(other) == []
-        assert await _frames(one) == [Answer("a", "Hi.", anew=True)]
-        assert await _frames(two) == [Heard("hello"), Answer("a", "Hi.", anew=True)]
+        assert await _frames(one) == [AnswerFrame("a", "Hi.", anew=True)]
+        assert await _frames(two) == [UserFrame("hello"), AnswerFrame("a", "Hi.", anew=True)]
 
 
 async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -> None:
@@ -256,8 +263,8 @@ async def test_a_terminal_that_comes_late_sees_the_answer_from_its_beginning() -
     async with desk.console.attach() as screen:
         await desk.console.deliver(_edit("a.0", "Hello there"))
         assert await _frames(screen) == [
-            Answer("a", "Hello", done=False, anew=True),
-            Answer("a", " there", done=True),
+            AnswerFrame("a", "Hello", done=False, anew=True),
+            AnswerFrame("a", " there", done=True),
         ]
 
 
@@ -267,7 +274,7 @@ async def test_what_nobody_saw_is_shown_to_the_next_terminal_once() -> None:
     desk.archive.add("a", "answer", "Answer.", "sent")
     desk.archive.add("n", "notice", "By the way.", "sent")
     await desk.console.deliver(_post("a.0", "Answer."))
-    shown = [Answer("a", "Answer.", anew=True, asked="question"), Note("By the way.")]
+    shown = [AnswerFrame("a", "Answer.", anew=True, asked="question"), NoteFrame("By the way.")]
     async with desk.console.attach() as screen:
         assert await _frames(screen) == shown
     async with desk.console.attach() as screen:
@@ -286,13 +293,13 @@ async def test_only_the_unseen_answer_is_shown_and_not_an_earlier_question() -> 
         await desk.console.deliver(_post("a.0", "Seen."))
     desk.archive.add("n", "notice", "Unseen.", "sent")
     async with desk.console.attach() as screen:
-        assert await _frames(screen) == [Note("Unseen.")]
+        assert await _frames(screen) == [NoteFrame("Unseen.")]
 
 
 async def test_finishing_waits_for_answers_and_for_their_delivery() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as screen:
-        await screen.say("hello", "c_1")
+        await screen.send("hello", "c_1")
         async with asyncio.TaskGroup() as tasks:
             finishing = tasks.create_task(screen.finish())
             await console.deliver(_post("a.0", "Hel", streaming=True))
@@ -316,7 +323,7 @@ async def test_finishing_does_not_wait_for_what_will_not_come() -> None:
             await silent.finish()
             assert [frame async for frame in silent.frames()] == []
         async with console.attach() as screen:
-            await screen.say("hello", "c_1")
+            await screen.send("hello", "c_1")
             desk.archive.settle("c_1", "held")
             desk.archive.add("n", "notice", "Kept.", "dead")
             await screen.finish()
@@ -325,7 +332,7 @@ async def test_finishing_does_not_wait_for_what_will_not_come() -> None:
 async def test_finishing_notices_an_end_that_shows_nothing() -> None:
     desk = Desk()
     async with desk.running() as console, console.attach() as screen:
-        await screen.say("/quiet", "c_1")
+        await screen.send("/quiet", "c_1")
         async with asyncio.TaskGroup() as tasks:
             finishing = tasks.create_task(screen.finish())
             await asyncio.sleep(0)
@@ -346,11 +353,11 @@ async def test_a_terminal_that_does_not_read_is_let_go() -> None:
     desk = Desk()
     async with desk.console.attach() as screen:
         for number in range(10_010):
-            screen.show(Note(str(number)))
+            screen.show(NoteFrame(str(number)))
         screen.end()
         async with asyncio.timeout(5):
             shown = [frame async for frame in screen.frames()]
-    assert shown[-1] == Note("9998")
+    assert shown[-1] == NoteFrame("9998")
 
 
 async def test_memory_of_printed_messages_is_bounded() -> None:

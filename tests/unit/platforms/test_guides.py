@@ -3,15 +3,15 @@
 import pytest
 
 from platforms.core.contract import PlatformSpec
-from platforms.core.guide import Guide, Token
-from platforms.core.registry import specs
+from platforms.core.guide import SetupGuide, TokenGuide
+from platforms.core.registry import load_specs
 from tests.fakes.slack.server import APP_TOKEN, BOT_TOKEN
 from tests.fakes.telegram.server import TOKEN
 
-GUIDED = {name: spec for name, spec in specs().items() if spec.secrets}
+GUIDED = {name: spec for name, spec in load_specs().items() if spec.secrets}
 
 
-def guide_of(spec: PlatformSpec) -> Guide:
+def guide_of(spec: PlatformSpec) -> SetupGuide:
     assert spec.guide
     return spec.guide
 
@@ -31,7 +31,7 @@ def test_a_guide_asks_for_the_secrets_in_few_short_lines(name: str) -> None:
         assert all(len(step) <= 96 for step in token.steps)
 
 
-def token(platform: str, key: str) -> Token:
+def token(platform: str, key: str) -> TokenGuide:
     return next(each for each in guide_of(GUIDED[platform]).tokens if each.key == key)
 
 
@@ -46,9 +46,9 @@ def token(platform: str, key: str) -> Token:
 )
 def test_a_token_is_known_by_its_form(platform: str, key: str, text: str) -> None:
     wanted = token(platform, key)
-    assert wanted.found_in(f" {text[:9]}\n{text[9:]}\n") == text
-    assert wanted.found_in(f"Here it is:\n{text}\nKeep it.") == text
-    assert wanted.found_in(f"x{text}!") == ""
+    assert wanted.extract(f" {text[:9]}\n{text[9:]}\n") == text
+    assert wanted.extract(f"Here it is:\n{text}\nKeep it.") == text
+    assert wanted.extract(f"x{text}!") == ""
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_a_token_is_known_by_its_form(platform: str, key: str, text: str) -> Non
     ],
 )
 def test_what_people_take_for_a_token_is_none(platform: str, key: str, text: str) -> None:
-    assert token(platform, key).found_in(text) == ""
+    assert token(platform, key).extract(text) == ""

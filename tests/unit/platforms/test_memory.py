@@ -125,7 +125,7 @@ async def test_a_draft_that_is_left_is_noted_until_it_vanishes(clock: Hand) -> N
     await adapter.deliver(Draft("a.p", HERE, "a", "text", "status"))
     assert adapter.screen("1") == ["text status"]
     assert "draft" in adapter.violations()[0]
-    clock.seconds = memory.DRAFT_LIFE
+    clock.seconds = memory.DRAFT_LIFETIME_SECONDS
     assert adapter.screen("1") == []
     assert adapter.violations() == []
 
@@ -147,7 +147,7 @@ async def test_an_op_in_a_chat_that_is_known_to_be_gone_is_noted() -> None:
         with pytest.raises(ChatGone):
             await adapter.deliver(_post())
     assert len(adapter.violations()) == 1
-    adapter.find_chat("1")
+    adapter.restore_chat("1")
     await adapter.deliver(_post())
     assert adapter.screen("1") == ["Hello"]
 
@@ -179,12 +179,12 @@ async def test_a_repeat_is_recognised_as_the_platform_can(
     [
         (memory.unavailable, Unavailable, 0),
         (memory.rejected, Rejected, 0),
-        (memory.cut_before, Unconfirmed, 0),
-        (memory.cut_after, Unconfirmed, 1),
+        (memory.connection_lost_before, Unconfirmed, 0),
+        (memory.connection_lost_after, Unconfirmed, 1),
     ],
 )
 async def test_an_op_goes_wrong_as_it_was_told_once(
-    fault: Callable[[], memory.Fault], error: type[Exception], shown: int
+    fault: Callable[[], memory.DeliveryFault], error: type[Exception], shown: int
 ) -> None:
     adapter = MemoryAdapter(repeat=Repeat.MARK)
     adapter.fail(fault(), Post, chat="1")

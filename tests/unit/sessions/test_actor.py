@@ -7,25 +7,25 @@ from pathlib import Path
 import pytest
 
 from sessions.changes import Change, EndTurn, OpenSession, SetSession, StartTurn
-from sessions.conversation.actor import Actor, Shared, TurnHandle, Unhandled
+from sessions.conversation.actor import Actor, ActorServices, EventNotHandled, TurnHandle
 from sessions.conversation.events import (
-    Begin,
-    Command,
+    CommandContext,
+    ConversationState,
     Event,
-    Pending,
+    PendingMessage,
     RunningTurn,
-    Say,
+    SendNotice,
     StartTask,
-    State,
-    Undo,
-    Wrecked,
+    StartWaiting,
+    TurnCrashed,
+    UndoTurn,
 )
-from sessions.conversation.expiry import Expiry
+from sessions.conversation.expiry import ExpiryPolicy
 from sessions.records import (
     InboxEntry,
     InboxState,
     Message,
-    Reason,
+    SessionReason,
     SessionState,
     Turn,
     TurnState,
@@ -43,28 +43,28 @@ class Witness:
 
     def __init__(self) -> None:
         self.found: list[RunningTurn] = []
-        self.said: list[Say] = []
+        self.said: list[SendNotice] = []
 
-    def pending(self, entry: InboxEntry) -> Pending:
+    def read_pending(self, entry: InboxEntry) -> PendingMessage:
         person = (entry.payload or b"").decode()
-        return Pending(entry.id, entry.address, person, Message("user", "hello"))
+        return PendingMessage(entry.id, entry.address, person, Message("user", "hello"))
 
-    def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
+    def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
         return ()
 
-    def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
+    def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
         msg = "here conversations are only looked at after a crash; no turn begins"
         raise NotImplementedError(msg)
 
-    async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
+    async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
         self.found.append(running)
-        return Wrecked(running, (), {}, take_up=False)
+        return TurnCrashed(running, (), {}, resume=False)
 
-    def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
+    def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         self.said += says
         return ()
 
-    def committed(self, changes: tuple[Change, ...]) -> None:
+    def on_committed(self, changes: tuple[Change, ...]) -> None:
         pass
 
 
@@ -75,22 +75,22 @@ async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
     await store.close()
 
 
-async def awoken(store: SessionStore) -> tuple[Witness, State]:
+async def awoken(store: SessionStore) -> tuple[Witness, ConversationState]:
     """Let the owner of the conversation look at what is stored."""
     hands = Witness()
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        state = await carried_out(owner(store, hands, tasks), Begin())
+        state = await carried_out(owner(store, hands, tasks), StartWaiting())
     return hands, state
 
 
 def owner(store: SessionStore, hands: Witness, tasks: asyncio.TaskGroup) -> Actor:
     clock = SystemClock()
-    shared = Shared(store, hands, clock, Ids(clock), Expiry, lambda: 20, tasks)
-    return Actor(KEY, shared, draining=lambda: False, rested=lambda: None)
+    shared = ActorServices(store, hands, clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
+    return Actor(KEY, shared, draining=lambda: False, on_idle=lambda: None)
 
 
-async def carried_out(actor: Actor, event: Event) -> State:
-    handled: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+async def carried_out(actor: Actor, event: Event) -> ConversationState:
+    handled: asyncio.Future[ConversationState] = asyncio.get_running_loop().create_future()
     actor.post(event, handled)
     return await handled
 
@@ -126,7 +126,7 @@ async def test_of_two_turns_that_were_left_each_stays_with_who_asked(store: Sess
     await store.apply(
         OpenSession("s1", KEY, "there", 1),
         StartTurn("t1", "s1", KEY, "there", (), (), "hello", 1, "web:ann"),
-        SetSession("s1", SessionState.CLOSED, Reason.NEW, 2),
+        SetSession("s1", SessionState.CLOSED, SessionReason.NEW, 2),
         OpenSession("s2", KEY, "there", 3),
         StartTurn("t2", "s2", KEY, "there", (), (), "hello", 3, "web:bob"),
     )
@@ -154,13 +154,15 @@ async def test_who_asks_for_something_that_is_damaged_is_told_and_not_tried_for_
         hands = Witness()
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
             actor = owner(store, hands, tasks)
-            with pytest.raises(Unhandled):
-                await carried_out(actor, Undo(Command("there", "web:ann", inbox="i2"), None))
+            with pytest.raises(EventNotHandled):
+                await carried_out(
+                    actor, UndoTurn(CommandContext("there", "web:ann", inbox="i2"), None)
+                )
             assert [(say.notice, say.address) for say in hands.said] == [("damaged.here", "there")]
             done = await store.inbox_entry("web", "event of i2")
             assert done
             assert done.state is InboxState.DONE
-            await carried_out(actor, Begin())  # what does not need it goes on
+            await carried_out(actor, StartWaiting())  # what does not need it goes on
     finally:
         await store.close()
 

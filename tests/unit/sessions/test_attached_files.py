@@ -3,46 +3,52 @@
 import msgspec
 import pytest
 
-from sessions.attached import names, remembering, request_of, unsettled, with_settled
+from sessions.attached import (
+    name_files,
+    request_text,
+    unfetched_files,
+    with_fetch_results,
+    with_known_transcripts,
+)
 from sessions.changes import SetRequest, StartTurn
 from sessions.conversation.events import (
-    Arrived,
-    Busy,
-    Command,
-    Ended,
-    Heard,
+    BusyPolicy,
+    CommandContext,
+    ConversationState,
     LastTurn,
-    Pending,
+    MessageArrived,
+    PendingMessage,
+    RequestTranscribed,
     RunningTurn,
-    Say,
-    State,
-    Undo,
+    SendNotice,
+    TurnEnded,
+    UndoTurn,
 )
-from sessions.conversation.machine import Env, Result, step
+from sessions.conversation.machine import StepContext, Transition, step
 from sessions.records import Attachment, Message, TurnState
 
 PHOTO = Attachment("photo.jpg", "image/jpeg", "received/a/photo.jpg")
 VOICE = Attachment("v.ogg", "audio/ogg", "received/b/v.ogg", voice=True)
 HEARD = msgspec.structs.replace(VOICE, fetched=True, heard="Buy milk")
-BY = Command("there", "web:owner", admin=True)
+BY = CommandContext("there", "web:owner", admin=True)
 TURN = RunningTurn("t_now", "s_now", "there", "web:owner", "voice message", 0)
 
 
-def run(state: State, *events: object) -> Result:
+def run(state: ConversationState, *events: object) -> Transition:
     count = iter(range(1000))
-    result = Result(state)
+    result = Transition(state)
     for event in events:
-        env = Env(1_000_000, lambda kind: f"{kind}_{next(count)}")
+        env = StepContext(1_000_000, lambda kind: f"{kind}_{next(count)}")
         result = step(result.state, event, env)  # type: ignore[arg-type]
     return result
 
 
-def pending(name: str, message: Message, mode: Busy = Busy.QUEUE) -> Pending:
-    return Pending(name, "there", "web:owner", message, mode)
+def pending(name: str, message: Message, mode: BusyPolicy = BusyPolicy.QUEUE) -> PendingMessage:
+    return PendingMessage(name, "there", "web:owner", message, mode)
 
 
-def of(kind: type, result: Result) -> list[object]:
-    return [each for each in (*result.changes, *result.acts) if isinstance(each, kind)]
+def of(kind: type, result: Transition) -> list[object]:
+    return [each for each in (*result.changes, *result.effects) if isinstance(each, kind)]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,7 @@ def of(kind: type, result: Result) -> list[object]:
 def test_a_request_is_words_or_the_names_of_what_was_sent(
     content: str, files: tuple[Attachment, ...], request_: str
 ) -> None:
-    assert request_of(Message("user", content, files=files)) == request_
+    assert request_text(Message("user", content, files=files)) == request_
 
 
 def test_only_what_nobody_tried_to_fetch_is_still_to_be_fetched() -> None:
@@ -68,26 +74,26 @@ def test_only_what_nobody_tried_to_fetch_is_still_to_be_fetched() -> None:
         Message("assistant", "b"),
         Message("user", "c", files=(tried, PHOTO)),
     )
-    assert unsettled(rows) == (PHOTO,)
-    assert unsettled(rows[1:2]) == ()
+    assert unfetched_files(rows) == (PHOTO,)
+    assert unfetched_files(rows[1:2]) == ()
 
 
 def test_what_came_of_files_is_put_into_their_row() -> None:
     row = Message("user", "a", files=(PHOTO, VOICE))
-    assert with_settled(row, {HEARD.path: HEARD}).files == (PHOTO, HEARD)
-    assert with_settled(row, {"other": HEARD}) is row
+    assert with_fetch_results(row, {HEARD.path: HEARD}).files == (PHOTO, HEARD)
+    assert with_fetch_results(row, {"other": HEARD}) is row
 
 
 def test_what_was_heard_is_not_heard_twice() -> None:
-    (again,) = remembering(
+    (again,) = with_known_transcripts(
         (Message("user", "", files=(VOICE, PHOTO)),), [Message("user", "", files=(HEARD,))]
     )
     assert again.files == (msgspec.structs.replace(VOICE, heard="Buy milk"), PHOTO)
-    assert unsettled((again,)) == again.files
+    assert unfetched_files((again,)) == again.files
 
 
 def test_names_are_few_words() -> None:
-    assert names((PHOTO, VOICE)) == "photo.jpg, voice message"
+    assert name_files((PHOTO, VOICE)) == "photo.jpg, voice message"
 
 
 # --- in a conversation -----------------------------------------------------------------------
@@ -95,18 +101,18 @@ def test_names_are_few_words() -> None:
 
 def test_a_turn_about_a_file_is_named_after_it() -> None:
     message = Message("user", "", files=(PHOTO,))
-    (start,) = of(StartTurn, run(State("web:a"), Arrived(pending("a", message))))
+    (start,) = of(StartTurn, run(ConversationState("web:a"), MessageArrived(pending("a", message))))
     assert isinstance(start, StartTurn)
     assert (start.request, start.messages) == ("photo.jpg", (message,))
 
 
 def test_messages_that_are_joined_join_their_files() -> None:
-    state = State("web:a", session="s_now", turn=TURN)
-    first = pending("a", Message("user", "these", files=(PHOTO,)), Busy.COLLECT)
-    second = pending("b", Message("user", "", files=(VOICE,)), Busy.COLLECT)
-    third = pending("c", Message("user", "and this"), Busy.COLLECT)
-    ended = Ended("t_now", TurnState.DONE)
-    result = run(state, Arrived(first), Arrived(second), Arrived(third), ended)
+    state = ConversationState("web:a", session="s_now", turn=TURN)
+    first = pending("a", Message("user", "these", files=(PHOTO,)), BusyPolicy.COLLECT)
+    second = pending("b", Message("user", "", files=(VOICE,)), BusyPolicy.COLLECT)
+    third = pending("c", Message("user", "and this"), BusyPolicy.COLLECT)
+    ended = TurnEnded("t_now", TurnState.DONE)
+    result = run(state, MessageArrived(first), MessageArrived(second), MessageArrived(third), ended)
     (start,) = of(StartTurn, result)
     assert isinstance(start, StartTurn)
     assert start.messages == (Message("user", "these\n\nand this", files=(PHOTO, VOICE)),)
@@ -114,20 +120,20 @@ def test_messages_that_are_joined_join_their_files() -> None:
 
 def test_what_was_taken_back_is_named() -> None:
     last = LastTurn("t_1", "s_now", "there", ("a",), (Message("user", "", files=(PHOTO,)),))
-    (say,) = of(Say, run(State("web:a", session="s_now"), Undo(BY, last)))
-    assert isinstance(say, Say)
+    (say,) = of(SendNotice, run(ConversationState("web:a", session="s_now"), UndoTurn(BY, last)))
+    assert isinstance(say, SendNotice)
     assert say.fields == {"request": "photo.jpg"}
 
 
 def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
-    state = State("web:a", session="s_now", turn=TURN)
-    waits = Arrived(pending("b", Message("user", "more")))
-    result = run(state, waits, Heard("t_now", "Buy milk"))
+    state = ConversationState("web:a", session="s_now", turn=TURN)
+    waits = MessageArrived(pending("b", Message("user", "more")))
+    result = run(state, waits, RequestTranscribed("t_now", "Buy milk"))
     assert result.changes == [SetRequest("t_now", "s_now", "voice message", "Buy milk")]
     assert result.state.turn
     assert result.state.turn.request == "Buy milk"
-    (say,) = of(Say, result)
-    assert isinstance(say, Say)
+    (say,) = of(SendNotice, result)
+    assert isinstance(say, SendNotice)
     assert (say.notice, say.fields["request"]) == ("N15", "Buy milk")
 
 
@@ -135,11 +141,11 @@ def test_a_spoken_request_is_what_notices_say_from_then_on() -> None:
     "turn",
     [
         pytest.param(None, id="over"),
-        pytest.param(msgspec.structs.replace(TURN, leaving=True), id="leaving"),
+        pytest.param(msgspec.structs.replace(TURN, cancelling=True), id="leaving"),
         pytest.param(msgspec.structs.replace(TURN, id="t_other"), id="another"),
     ],
 )
 def test_what_a_turn_heard_that_does_not_count_changes_nothing(turn: RunningTurn | None) -> None:
-    state = State("web:a", session="s_now", turn=turn)
-    result = run(state, Heard("t_now", "Buy milk"))
+    state = ConversationState("web:a", session="s_now", turn=turn)
+    result = run(state, RequestTranscribed("t_now", "Buy milk"))
     assert (result.changes, result.state) == ([], state)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sessions.store import thread_yield
-from sessions.store.thread_yield import MOST_IN_VAIN, Courtesy
+from sessions.store.thread_yield import MAX_FRUITLESS_YIELDS, ThreadYielder
 
 
 class Watch(threading.Event):
@@ -17,10 +17,10 @@ class Watch(threading.Event):
         super().__init__()
         self.calls: list[Callable[[], None]] = []
         self.stood_still = 0
-        self.courtesy = Courtesy(lambda _, call: self.calls.append(call), self)
+        self.courtesy = ThreadYielder(lambda _, call: self.calls.append(call), self)
 
     def wait(self, timeout: float | None = None) -> bool:
-        assert timeout == thread_yield.PAUSE
+        assert timeout == thread_yield.YIELD_SECONDS
         self.stood_still += 1
         return super().wait(0)
 
@@ -36,7 +36,7 @@ def watch() -> Watch:
 
 
 def test_a_loop_stands_still_for_threads_that_are_late(watch: Watch) -> None:
-    watch.courtesy.begun()
+    watch.courtesy.on_job_submitted()
     watch.late()
     assert watch.stood_still == 1
     watch.late()
@@ -44,9 +44,9 @@ def test_a_loop_stands_still_for_threads_that_are_late(watch: Watch) -> None:
 
 
 def test_a_loop_goes_on_when_its_threads_answer(watch: Watch) -> None:
-    watch.courtesy.begun()
-    watch.courtesy.begun()
-    watch.courtesy.answered()
+    watch.courtesy.on_job_submitted()
+    watch.courtesy.on_job_submitted()
+    watch.courtesy.on_jobs_done()
     watch.late()
     assert watch.stood_still == 0
     watch.late()
@@ -54,22 +54,22 @@ def test_a_loop_goes_on_when_its_threads_answer(watch: Watch) -> None:
 
 
 def test_nobody_is_watched_when_nothing_is_under_way(watch: Watch) -> None:
-    watch.courtesy.begun()
-    watch.courtesy.answered()
-    watch.courtesy.ended(1)
+    watch.courtesy.on_job_submitted()
+    watch.courtesy.on_jobs_done()
+    watch.courtesy.on_results_seen(1)
     watch.late()
     assert (watch.stood_still, watch.calls) == (0, [])
 
 
 def test_a_loop_does_not_stand_still_for_a_slow_disk_for_ever(watch: Watch) -> None:
-    watch.courtesy.begun()
-    watch.courtesy.begun()
-    for _ in range(MOST_IN_VAIN + 5):
+    watch.courtesy.on_job_submitted()
+    watch.courtesy.on_job_submitted()
+    for _ in range(MAX_FRUITLESS_YIELDS + 5):
         watch.late()
-    assert watch.stood_still == MOST_IN_VAIN
-    watch.courtesy.ended(1)
+    assert watch.stood_still == MAX_FRUITLESS_YIELDS
+    watch.courtesy.on_results_seen(1)
     watch.late()
-    assert watch.stood_still == MOST_IN_VAIN + 1
+    assert watch.stood_still == MAX_FRUITLESS_YIELDS + 1
 
 
 class Noticed(threading.Event):
@@ -85,18 +85,18 @@ class Noticed(threading.Event):
 
 
 async def test_standing_still_ends_with_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_yield, "PAUSE", 60.0)
+    monkeypatch.setattr(thread_yield, "YIELD_SECONDS", 60.0)
     standing = Noticed()
-    polite = Courtesy(asyncio.get_running_loop().call_later, standing)
+    polite = ThreadYielder(asyncio.get_running_loop().call_later, standing)
 
     def answer() -> None:
         assert standing.entered.wait(5)
-        polite.answered()
+        polite.on_jobs_done()
 
     thread = threading.Thread(target=answer)
     thread.start()
-    polite.begun()
+    polite.on_job_submitted()
     async with asyncio.timeout(5):
         await asyncio.to_thread(thread.join)
-    polite.ended(1)
+    polite.on_results_seen(1)
     assert standing.entered.is_set()

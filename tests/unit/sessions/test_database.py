@@ -14,8 +14,8 @@ from sqlalchemy.engine import Connection
 
 from sessions.errors import StoreError, StoreUnavailable
 from sessions.store import engine, prepare
-from sessions.store.database import LARGEST_BATCH, READERS, Database
-from sessions.store.engine import place
+from sessions.store.database import MAX_BATCH_JOBS, READER_THREADS, Database
+from sessions.store.engine import parse_url
 from sessions.store.schema import shelves
 
 FILE = "holdfast.db"
@@ -23,7 +23,7 @@ FILE = "holdfast.db"
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    where = place(f"sqlite:///{tmp_path / FILE}")
+    where = parse_url(f"sqlite:///{tmp_path / FILE}")
     await asyncio.to_thread(prepare.prepare, where)
     database = Database(where)
     yield database
@@ -71,7 +71,7 @@ async def writer_held(database: Database) -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def test_writes_that_wait_together_share_one_commit(database: Database) -> None:
-    counts = database.count()
+    counts = database.count_queries()
     async with writer_held(database) as tasks:
         for number in range(20):
             tasks.create_task(database.write(putting(number)))
@@ -80,12 +80,12 @@ async def test_writes_that_wait_together_share_one_commit(database: Database) ->
 
 
 async def test_a_batch_has_a_greatest_size(database: Database) -> None:
-    counts = database.count()
+    counts = database.count_queries()
     async with writer_held(database) as tasks:
-        for number in range(LARGEST_BATCH + 1):
+        for number in range(MAX_BATCH_JOBS + 1):
             tasks.create_task(database.write(putting(number)))
     assert counts.commits == 3
-    assert len(await database.read(names)) == LARGEST_BATCH + 1
+    assert len(await database.read(names)) == MAX_BATCH_JOBS + 1
 
 
 async def test_one_write_that_fails_does_not_fail_those_that_share_its_transaction(
@@ -181,7 +181,7 @@ async def test_a_read_sees_one_unchanging_moment(database: Database) -> None:
 
 
 async def test_reads_go_on_while_others_take_long(database: Database) -> None:
-    gates = [Gate() for _ in range(READERS - 1)]
+    gates = [Gate() for _ in range(READER_THREADS - 1)]
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         for gate in gates:
             tasks.create_task(database.read(gate))
@@ -198,7 +198,7 @@ async def test_a_read_cannot_write(database: Database) -> None:
 
 
 async def test_closing_finishes_what_was_begun_and_takes_nothing_more(tmp_path: Path) -> None:
-    where = place(f"sqlite:///{tmp_path / FILE}")
+    where = parse_url(f"sqlite:///{tmp_path / FILE}")
     prepare.prepare(where)
     database = Database(where)
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
@@ -216,7 +216,7 @@ async def test_closing_finishes_what_was_begun_and_takes_nothing_more(tmp_path: 
 
 
 def test_a_loop_that_is_gone_does_not_trouble_the_threads(tmp_path: Path) -> None:
-    where = place(f"sqlite:///{tmp_path / FILE}")
+    where = parse_url(f"sqlite:///{tmp_path / FILE}")
     prepare.prepare(where)
     gate = Gate()
 
@@ -238,13 +238,16 @@ async def test_a_loop_that_never_rests_stands_still_for_a_thread_that_is_late(
     database: Database,
 ) -> None:
     async with writer_held(database) as tasks:
-        while not database._courtesy._in_vain:  # noqa: ASYNC110 - that it never rests is the point
+        while not database._thread_yielder._fruitless_yields:  # noqa: ASYNC110 - that it never rests is the point
             await asyncio.sleep(0)
         left = tasks.create_task(database.write(putting(1)))
         await asyncio.sleep(0)
         left.cancel()
     await database.write(names)
-    assert (database._courtesy._in_vain, database._courtesy._underway) == (0, 0)
+    assert (database._thread_yielder._fruitless_yields, database._thread_yielder._pending_jobs) == (
+        0,
+        0,
+    )
 
 
 # --- what goes wrong -------------------------------------------------------------------------
@@ -261,12 +264,12 @@ async def test_a_full_disk_is_said_and_passes(database: Database) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "PATIENCE", 0.05)
+    monkeypatch.setattr(engine, "LOCK_TIMEOUT_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_lock_of_another_process_is_said_and_passes(tmp_path: Path) -> None:
-    where = place(f"sqlite:///{tmp_path / FILE}")
+    where = parse_url(f"sqlite:///{tmp_path / FILE}")
     prepare.prepare(where)
     database = Database(where)
     with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
@@ -297,7 +300,7 @@ async def test_a_commit_that_fails_is_an_error_for_all_who_share_it(database: Da
 async def test_a_database_that_cannot_be_opened_is_an_error_for_each_who_asks(
     tmp_path: Path,
 ) -> None:
-    database = Database(place(f"sqlite:///{tmp_path / 'nowhere' / FILE}"))
+    database = Database(parse_url(f"sqlite:///{tmp_path / 'nowhere' / FILE}"))
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="it cannot be opened"):
             await database.read(names)
@@ -331,7 +334,7 @@ async def test_connections_are_set_up_as_measured(database: Database) -> None:
 
 async def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "state"
-    where = place(f"sqlite:///{folder / FILE}")
+    where = parse_url(f"sqlite:///{folder / FILE}")
     prepare.prepare(where)
     database = Database(where)
     await database.write(lambda c: put(c, "a"))

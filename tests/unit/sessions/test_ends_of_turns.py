@@ -8,30 +8,30 @@ from pathlib import Path
 import pytest
 
 from sessions.changes import AppendMessages, Change, OpenSession, SetSession, SetTitle
-from sessions.conversation.actor import Actor, Shared, TurnHandle
+from sessions.conversation.actor import Actor, ActorServices, TurnHandle
 from sessions.conversation.events import (
-    Arrived,
-    Begin,
-    Busy,
-    Command,
-    Earlier,
-    Ended,
+    BusyPolicy,
+    CommandContext,
+    ConversationState,
     Event,
-    Pending,
+    MessageArrived,
+    PendingMessage,
+    ResumableSession,
     RunningTurn,
-    Say,
+    SendNotice,
     StartTask,
-    State,
-    Stop,
-    Wrecked,
+    StartWaiting,
+    StopTurn,
+    TurnCrashed,
+    TurnEnded,
 )
-from sessions.conversation.expiry import Expiry
+from sessions.conversation.expiry import ExpiryPolicy
 from sessions.errors import Conflict, StoreError, StoreUnavailable
 from sessions.records import (
     InboxEntry,
     InboxState,
     Message,
-    Reason,
+    SessionReason,
     SessionState,
     ToolCall,
     Turn,
@@ -41,7 +41,7 @@ from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.ids import Ids
 
-KEY, ME = "web:a", Command("there", "web:ann")
+KEY, ME = "web:a", CommandContext("there", "web:ann")
 CALL = Message("assistant", "", (ToolCall("c1", "pay", "{}"),))
 CUT = Message("tool", "UNKNOWN: stopped", tool_call_id="c1")
 SALVAGED = Message("tool", "UNKNOWN: restarted", tool_call_id="c1")
@@ -75,7 +75,7 @@ class Work:
     def _rows(self, *rows: Message) -> Change:
         return AppendMessages(self._turn.session, self._turn.id, rows, 5)
 
-    async def run(self) -> Ended:
+    async def run(self) -> TurnEnded:
         await self._store.apply(self._rows(CALL))
         self.called.set()
         try:
@@ -84,16 +84,16 @@ class Work:
             if self._lingers:
                 await self.go.wait()
             raise
-        return Ended(self._turn.id, TurnState.DONE, changes=(self._rows(SALVAGED, ANSWER),))
+        return TurnEnded(self._turn.id, TurnState.DONE, changes=(self._rows(SALVAGED, ANSWER),))
 
-    def cut(self, cause: str) -> tuple[Change, ...]:
+    def abort(self, cause: str) -> tuple[Change, ...]:
         self.cuts += 1
         return (self._rows(CUT),)
 
-    def crashed(self, error: Exception) -> Ended:
-        return Ended(self._turn.id, TurnState.FAILED, str(error))
+    def end_after_crash(self, error: Exception) -> TurnEnded:
+        return TurnEnded(self._turn.id, TurnState.FAILED, str(error))
 
-    def partial(self) -> str:
+    def partial_text(self) -> str:
         return ""
 
     def steer(self, messages: tuple[Message, ...], reply_to: str) -> None:
@@ -109,25 +109,25 @@ class Hands:
         self.works: list[Work] = []
         self.wrecks = 0
 
-    def pending(self, entry: InboxEntry) -> Pending:
-        return Pending(entry.id, entry.address, "web:ann", Message("user", "go"))
+    def read_pending(self, entry: InboxEntry) -> PendingMessage:
+        return PendingMessage(entry.id, entry.address, "web:ann", Message("user", "go"))
 
-    def opening(self, key: str, start: StartTask) -> tuple[Change, ...]:
+    def start_changes(self, key: str, start: StartTask) -> tuple[Change, ...]:
         return ()
 
-    def begin(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
+    def create_turn(self, key: str, start: StartTask, post: Callable[[Event], None]) -> TurnHandle:
         self.works.append(Work(self._store, start.turn, lingers=self._lingers))
         return self.works[-1]
 
-    async def wrecked(self, turn: Turn, running: RunningTurn) -> Wrecked:
+    async def recover_turn(self, turn: Turn, running: RunningTurn) -> TurnCrashed:
         self.wrecks += 1
         rows = AppendMessages(turn.session_id, turn.id, (SALVAGED,), 5)
-        return Wrecked(running, (rows,), {}, take_up=False)
+        return TurnCrashed(running, (rows,), {}, resume=False)
 
-    def say(self, says: Iterable[Say]) -> tuple[Change, ...]:
+    def notice_changes(self, says: Iterable[SendNotice]) -> tuple[Change, ...]:
         return tuple(SetTitle("s1", say.notice) for say in says)
 
-    def committed(self, changes: tuple[Change, ...]) -> None:
+    def on_committed(self, changes: tuple[Change, ...]) -> None:
         pass
 
 
@@ -137,8 +137,8 @@ class Conversation:
         self.hands = hands
         self.actor = actor
 
-    def post(self, event: Event) -> asyncio.Future[State]:
-        handled: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+    def post(self, event: Event) -> asyncio.Future[ConversationState]:
+        handled: asyncio.Future[ConversationState] = asyncio.get_running_loop().create_future()
         self.actor.post(event, handled)
         return handled
 
@@ -146,7 +146,7 @@ class Conversation:
         """Answer a message, up to the first call."""
         entry = InboxEntry("i1", "web", "1", KEY, "there", InboxState.WAITING, b"", 1)
         await self.store.accept(entry)
-        await self.post(Begin())
+        await self.post(StartWaiting())
         (work,) = self.hands.works
         await work.called.wait()
         return work
@@ -166,12 +166,12 @@ async def talking(folder: Path, *, lingers: bool = False) -> AsyncIterator[Conve
     hands = Hands(store, lingers=lingers)
     try:
         async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-            shared = Shared(store, hands, clock, Ids(clock), Expiry, lambda: 20, tasks)
+            shared = ActorServices(store, hands, clock, Ids(clock), ExpiryPolicy, lambda: 20, tasks)
             rested = asyncio.Event()
-            actor = Actor(KEY, shared, draining=lambda: False, rested=rested.set)
+            actor = Actor(KEY, shared, draining=lambda: False, on_idle=rested.set)
             await store.apply(OpenSession("s1", KEY, "there", 1))
             yield Conversation(store, hands, actor)
-            while actor.busy:
+            while actor.is_busy:
                 for work in hands.works:
                     work.go.set()
                 rested.clear()
@@ -189,17 +189,17 @@ async def test_a_stop_that_is_refused_at_first_gives_each_call_one_result(
     async with talking(tmp_path, lingers=lingers) as talk:
         work = await talk.begin()
         talk.store.refusals = [error() for _ in range(times)]
-        state = await talk.post(Stop(ME))
+        state = await talk.post(StopTurn(ME))
         assert await talk.history() == [Message("user", "go"), CALL, CUT]
         assert await talk.states() == [TurnState.STOPPED]
         assert work.cuts == 1
         assert talk.hands.wrecks == 0
         assert state.session is None
         work.go.set()
-        after = await talk.post(Begin())
+        after = await talk.post(StartWaiting())
         assert await talk.history() == [Message("user", "go"), CALL, CUT]
         assert await talk.states() == [TurnState.STOPPED]
-        assert after.turn is None or after.turn.leaving
+        assert after.turn is None or after.turn.cancelling
 
 
 async def test_an_answer_is_kept_when_something_before_its_end_meets_a_conflict(
@@ -208,15 +208,17 @@ async def test_an_answer_is_kept_when_something_before_its_end_meets_a_conflict(
     async with talking(tmp_path) as talk:
         work = await talk.begin()
         talk.store.refusals = [Conflict()]
-        pending = Pending("i2", "there", "web:ann", Message("user", "and"), mode=Busy.QUEUE)
+        pending = PendingMessage(
+            "i2", "there", "web:ann", Message("user", "and"), mode=BusyPolicy.QUEUE
+        )
         await talk.store.accept(
             InboxEntry("i2", "web", "2", KEY, "there", InboxState.WAITING, b"", 1)
         )
-        arrived = talk.post(Arrived(pending))
+        arrived = talk.post(MessageArrived(pending))
         await talk.store.refused.wait()
         work.go.set()  # it ends while the owner looks at the conversation anew
         await arrived
-        await talk.post(Begin())
+        await talk.post(StartWaiting())
         assert talk.hands.wrecks == 0
         rows = await talk.history()
         assert rows[:4] == [Message("user", "go"), CALL, SALVAGED, ANSWER]
@@ -231,7 +233,7 @@ async def test_an_end_that_cannot_be_stored_leaves_a_wreck_and_no_hanging_turn(
         talk.store.refusals = [Conflict(), Conflict(), Conflict()]
         work.go.set()
         await talk.store.refused.wait()
-        state = await talk.post(Begin())
+        state = await talk.post(StartWaiting())
         assert state.turn is None
         assert talk.hands.wrecks == 1
         assert await talk.history() == [Message("user", "go"), CALL, SALVAGED]
@@ -242,34 +244,36 @@ async def test_a_stop_that_is_never_stored_leaves_one_result_all_the_same(tmp_pa
     async with talking(tmp_path) as talk:
         work = await talk.begin()
         talk.store.refusals = [Conflict(), Conflict(), Conflict()]
-        stopped = talk.post(Stop(ME))
+        stopped = talk.post(StopTurn(ME))
         await asyncio.wait({stopped})
         assert stopped.exception() is not None
-        await talk.post(Begin())
+        await talk.post(StartWaiting())
         assert work.cuts == 1
         assert await talk.history() == [Message("user", "go"), CALL, CUT]
         assert await talk.states() == [TurnState.INTERRUPTED]
 
 
-@pytest.mark.parametrize("reason", [Reason.STOP, Reason.CRASH, Reason.RESTART, Reason.STUCK])
+@pytest.mark.parametrize(
+    "reason", [SessionReason.STOP, SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK]
+)
 async def test_what_ended_the_newest_session_is_known_to_whoever_loads_the_conversation(
-    tmp_path: Path, reason: Reason
+    tmp_path: Path, reason: SessionReason
 ) -> None:
     async with talking(tmp_path) as talk:
         await talk.store.apply(SetSession("s1", SessionState.SUSPENDED, reason, 2))
-        state = await talk.post(Begin())
-        assert state.fresh_after is reason
-        assert state.earlier == Earlier("s1", reason)
+        state = await talk.post(StartWaiting())
+        assert state.replaced_reason is reason
+        assert state.resumable == ResumableSession("s1", reason)
 
 
 async def test_a_session_that_was_left_for_another_one_explains_no_fresh_beginning(
     tmp_path: Path,
 ) -> None:
     async with talking(tmp_path) as talk:
-        await talk.store.apply(SetSession("s1", SessionState.SUSPENDED, Reason.SWITCHED, 2))
-        state = await talk.post(Begin())
-        assert state.fresh_after is None
-        assert state.earlier == Earlier("s1", Reason.SWITCHED)
+        await talk.store.apply(SetSession("s1", SessionState.SUSPENDED, SessionReason.SWITCHED, 2))
+        state = await talk.post(StartWaiting())
+        assert state.replaced_reason is None
+        assert state.resumable == ResumableSession("s1", SessionReason.SWITCHED)
 
 
 async def test_a_session_behind_a_newer_one_that_was_closed_explains_no_fresh_beginning(
@@ -277,10 +281,10 @@ async def test_a_session_behind_a_newer_one_that_was_closed_explains_no_fresh_be
 ) -> None:
     async with talking(tmp_path) as talk:
         await talk.store.apply(
-            SetSession("s1", SessionState.SUSPENDED, Reason.STOP, 2),
+            SetSession("s1", SessionState.SUSPENDED, SessionReason.STOP, 2),
             OpenSession("s2", KEY, "there", 3),
-            SetSession("s2", SessionState.CLOSED, Reason.NEW, 4),
+            SetSession("s2", SessionState.CLOSED, SessionReason.NEW, 4),
         )
-        state = await talk.post(Begin())
-        assert state.fresh_after is None
-        assert state.earlier == Earlier("s1", Reason.STOP)
+        state = await talk.post(StartWaiting())
+        assert state.replaced_reason is None
+        assert state.resumable == ResumableSession("s1", SessionReason.STOP)

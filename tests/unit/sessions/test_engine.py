@@ -10,15 +10,15 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from sessions.errors import (
+    CommitOutcomeUnknown,
     Conflict,
-    Missing,
-    OutcomeUnknown,
+    RecordNotFound,
     StoreCorrupt,
     StoreError,
     StoreUnavailable,
 )
-from sessions.store.engine import place, translated, writer
-from sessions.store.schema import storable
+from sessions.store.engine import parse_url, translate_error, writer_engine
+from sessions.store.schema import make_storable
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from sessions.store.schema import storable
     ],
 )
 def test_a_place_is_named_without_its_secrets(url: str, name: str) -> None:
-    assert place(url).name == name
+    assert parse_url(url).name == name
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_place_is_named_without_its_secrets(url: str, name: str) -> None:
 )
 def test_what_names_no_database_is_refused_in_one_sentence(url: str) -> None:
     with pytest.raises(StoreError, match="write sqlite:///FILE or postgresql://"):
-        place(url)
+        parse_url(url)
 
 
 def test_postgresql_without_its_driver_says_what_to_install(
@@ -51,7 +51,7 @@ def test_postgresql_without_its_driver_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StoreError, match=r"install holdfast\[pg\]"):
-        writer(place("postgresql://ann@db/chat"))
+        writer_engine(parse_url("postgresql://ann@db/chat"))
 
 
 class FromSqlite(sqlite3.OperationalError):
@@ -81,7 +81,7 @@ def test_errors_of_sqlite_are_said_in_our_words(
     code: int, kind: type[StoreError], words: str
 ) -> None:
     theirs = OperationalError("SELECT", {}, FromSqlite(code))
-    ours = translated(theirs, "/x/holdfast.db")
+    ours = translate_error(theirs, "/x/holdfast.db")
     assert type(ours) is kind
     assert str(ours) == f"The database /x/holdfast.db cannot be used: {words}"
     assert ours.__cause__ is theirs
@@ -101,28 +101,30 @@ def test_errors_of_sqlite_are_said_in_our_words(
 def test_errors_of_postgresql_are_said_in_our_words(
     state: str | None, kind: type[StoreError]
 ) -> None:
-    ours = translated(OperationalError("SELECT", {}, FromPostgres(state)), "postgresql://db/chat")
+    ours = translate_error(
+        OperationalError("SELECT", {}, FromPostgres(state)), "postgresql://db/chat"
+    )
     assert type(ours) is kind
     assert str(ours) == "The database postgresql://db/chat cannot be used: words of PostgreSQL"
 
 
 def test_a_broken_connection_leaves_the_outcome_open_only_while_committing() -> None:
     broken = DBAPIError("COMMIT", {}, FromPostgres(None), connection_invalidated=True)
-    assert type(translated(broken, "db", committing=True)) is OutcomeUnknown
-    assert type(translated(broken, "db")) is StoreUnavailable
+    assert type(translate_error(broken, "db", committing=True)) is CommitOutcomeUnknown
+    assert type(translate_error(broken, "db")) is StoreUnavailable
 
 
 def test_what_the_database_refuses_is_a_conflict() -> None:
     twice = IntegrityError("INSERT", {}, sqlite3.IntegrityError("UNIQUE constraint failed: a.b"))
-    assert type(translated(twice, "db")) is Conflict
+    assert type(translate_error(twice, "db")) is Conflict
     orphan = IntegrityError("INSERT", {}, sqlite3.IntegrityError("FOREIGN KEY constraint failed"))
-    assert type(translated(orphan, "db")) is Missing
+    assert type(translate_error(orphan, "db")) is RecordNotFound
 
 
 def test_what_does_not_come_from_the_database_stays_as_it_is() -> None:
     error = ValueError("no")
-    assert translated(error, "db") is error
-    odd = translated(sa.exc.ArgumentError(""), "db")
+    assert translate_error(error, "db") is error
+    odd = translate_error(sa.exc.ArgumentError(""), "db")
     assert str(odd) == "The database db cannot be used: ArgumentError"
 
 
@@ -141,7 +143,7 @@ def test_an_error_without_words_says_what_it_is() -> None:
     ],
 )
 def test_text_that_no_database_can_hold_is_replaced(given: str, stored: str) -> None:
-    assert storable(given) == stored
+    assert make_storable(given) == stored
 
 
 def test_importing_the_store_loads_nothing_that_is_not_needed_at_once() -> None:

@@ -7,143 +7,151 @@ import pytest
 
 from sessions.changes import EndTurn, OpenSession, SetInbox, SetSession, StartTurn
 from sessions.conversation.events import (
-    Arrived,
-    Busy,
+    BusyPolicy,
     CancelTask,
-    Earlier,
-    Ended,
-    Interrupt,
-    Left,
-    Pending,
-    Say,
+    ConversationState,
+    InterruptTurn,
+    MessageArrived,
+    PendingMessage,
+    RequestAbandoned,
+    ResumableSession,
+    SendNotice,
     StartTask,
-    State,
+    TurnEnded,
 )
-from sessions.conversation.machine import Env, Result, step
-from sessions.records import InboxState, Message, Reason, SessionState, TurnState
+from sessions.conversation.machine import StepContext, Transition, step
+from sessions.records import InboxState, Message, SessionReason, SessionState, TurnState
 
 KEY = "api:mine"
 
 
-def env(now: int = 5) -> Env:
-    return Env(now, lambda kind: f"{kind}_new")
+def env(now: int = 5) -> StepContext:
+    return StepContext(now, lambda kind: f"{kind}_new")
 
 
-def pending(name: str = "i1", **more: Any) -> Pending:
-    return Pending(name, "there", "api:key", Message("user", name), origin=f"o_{name}", **more)
+def pending(name: str = "i1", **more: Any) -> PendingMessage:
+    return PendingMessage(
+        name, "there", "api:key", Message("user", name), origin=f"o_{name}", **more
+    )
 
 
-def changes(result: Result, kind: type) -> list[Any]:
+def changes(result: Transition, kind: type) -> list[Any]:
     return [change for change in result.changes if isinstance(change, kind)]
 
 
-def acts(result: Result, kind: type) -> list[Any]:
-    return [act for act in result.acts if isinstance(act, kind)]
+def acts(result: Transition, kind: type) -> list[Any]:
+    return [act for act in result.effects if isinstance(act, kind)]
 
 
-def begun(state: State | None = None, **more: Any) -> Result:
-    return step(state or State(KEY), Arrived(pending(**more)), env())
+def begun(state: ConversationState | None = None, **more: Any) -> Transition:
+    return step(state or ConversationState(KEY), MessageArrived(pending(**more)), env())
 
 
 def test_what_was_said_before_opens_the_session_and_is_said_once() -> None:
     before = (Message("user", "a"), Message("assistant", "b"))
-    (start,) = changes(begun(before=before), StartTurn)
+    (start,) = changes(begun(prior_messages=before), StartTurn)
     assert start.messages == (*before, Message("user", "i1"))
     assert start.request == "i1"
-    there = State(KEY, session="s1")
-    (start,) = changes(begun(there, before=before), StartTurn)
+    there = ConversationState(KEY, session="s1")
+    (start,) = changes(begun(there, prior_messages=before), StartTurn)
     assert start.messages == (Message("user", "i1"),)
 
 
 def test_wishes_reach_the_turn() -> None:
-    (task,) = acts(begun(wishes=b"w", once=True), StartTask)
-    assert (task.turn.wishes, task.turn.once, task.turn.origin) == (b"w", True, "o_i1")
+    (task,) = acts(begun(request_options=b"w", single_turn=True), StartTask)
+    assert (task.turn.request_options, task.turn.single_turn, task.turn.origin) == (
+        b"w",
+        True,
+        "o_i1",
+    )
 
 
 @pytest.mark.parametrize("how", [TurnState.DONE, TurnState.FAILED])
 def test_a_session_of_one_turn_is_closed_with_it(how: TurnState) -> None:
-    result = step(begun(once=True).state, Ended("t_new", how), env())
+    result = step(begun(single_turn=True).state, TurnEnded("t_new", how), env())
     assert changes(result, SetSession) == [
-        SetSession("s_new", SessionState.CLOSED, Reason.ANSWERED, 5)
+        SetSession("s_new", SessionState.CLOSED, SessionReason.ANSWERED, 5)
     ]
     assert result.state.session is None
-    kept = step(begun().state, Ended("t_new", how), env())
+    kept = step(begun().state, TurnEnded("t_new", how), env())
     assert changes(kept, SetSession) == []
     assert kept.state.session == "s_new"
 
 
 def test_a_reader_that_leaves_ends_its_turn_and_suspends_nothing() -> None:
-    result = step(begun().state, Left("i1", "o_i1"), env())
+    result = step(begun().state, RequestAbandoned("i1", "o_i1"), env())
     assert [act.cause for act in acts(result, CancelTask)] == ["left"]
     assert changes(result, EndTurn) == [EndTurn("t_new", TurnState.STOPPED, 5, "left")]
     assert changes(result, SetSession) == []
-    assert acts(result, Say) == []
+    assert acts(result, SendNotice) == []
     assert result.state.session == "s_new"
-    again = step(result.state, Left("i1", "o_i1"), env())
-    assert (again.changes, again.acts) == ([], [])
+    again = step(result.state, RequestAbandoned("i1", "o_i1"), env())
+    assert (again.changes, again.effects) == ([], [])
 
 
 def test_a_reader_that_leaves_closes_what_was_for_it_alone() -> None:
-    result = step(begun(once=True).state, Left("i1", "o_i1"), env())
+    result = step(begun(single_turn=True).state, RequestAbandoned("i1", "o_i1"), env())
     (closed,) = changes(result, SetSession)
-    assert (closed.state, closed.reason) == (SessionState.CLOSED, Reason.ANSWERED)
+    assert (closed.state, closed.reason) == (SessionState.CLOSED, SessionReason.ANSWERED)
 
 
 def test_the_turn_of_another_goes_on_when_somebody_leaves_the_queue() -> None:
-    state = step(begun().state, Arrived(pending("i2")), env()).state
-    result = step(state, Left("i2", "o_i2"), env())
+    state = step(begun().state, MessageArrived(pending("i2")), env()).state
+    result = step(state, RequestAbandoned("i2", "o_i2"), env())
     assert acts(result, CancelTask) == []
     assert changes(result, SetInbox) == [SetInbox(("i2",), InboxState.DONE, 5)]
     assert result.state.waiting == ()
 
 
 def test_the_next_in_the_queue_begins_after_a_reader_has_left() -> None:
-    state = step(begun().state, Arrived(pending("i2")), env()).state
-    state = step(state, Left("i1", "o_i1"), env()).state
-    result = step(state, Ended("t_new", TurnState.STOPPED), env())
+    state = step(begun().state, MessageArrived(pending("i2")), env()).state
+    state = step(state, RequestAbandoned("i1", "o_i1"), env()).state
+    result = step(state, TurnEnded("t_new", TurnState.STOPPED), env())
     (start,) = changes(result, StartTurn)
     assert (start.inbox, start.session_id) == (("i2",), "s_new")
 
 
-INTERRUPTED = [Reason.CRASH, Reason.RESTART, Reason.STUCK]
+INTERRUPTED = [SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK]
 
 
-def suspended(reason: Reason, *, goes_on: bool) -> State:
-    earlier = Earlier("s1", reason, "request")
-    return State(KEY, earlier=earlier, fresh_after=reason, goes_on=goes_on)
+def suspended(reason: SessionReason, *, goes_on: bool) -> ConversationState:
+    earlier = ResumableSession("s1", reason, "request")
+    return ConversationState(KEY, resumable=earlier, replaced_reason=reason, auto_resume=goes_on)
 
 
 @pytest.mark.parametrize("reason", INTERRUPTED)
-def test_an_interrupted_session_goes_on_where_nobody_reads_that_it_was(reason: Reason) -> None:
+def test_an_interrupted_session_goes_on_where_nobody_reads_that_it_was(
+    reason: SessionReason,
+) -> None:
     result = begun(suspended(reason, goes_on=True))
     assert changes(result, OpenSession) == []
     assert changes(result, SetSession) == [SetSession("s1", SessionState.ACTIVE, None, 5)]
     (task,) = acts(result, StartTask)
-    assert (task.turn.session, task.fresh_after, task.interrupted_request) == ("s1", None, "")
-    assert acts(result, Say) == []
+    assert (task.turn.session, task.replaced_reason, task.interrupted_request) == ("s1", None, "")
+    assert acts(result, SendNotice) == []
 
 
 @pytest.mark.parametrize(
     ("reason", "goes_on"),
-    [*((reason, False) for reason in INTERRUPTED), (Reason.STOP, True)],
+    [*((reason, False) for reason in INTERRUPTED), (SessionReason.STOP, True)],
 )
-def test_elsewhere_and_after_a_stop_a_fresh_one_opens(reason: Reason, goes_on: bool) -> None:
+def test_elsewhere_and_after_a_stop_a_fresh_one_opens(reason: SessionReason, goes_on: bool) -> None:
     result = begun(suspended(reason, goes_on=goes_on))
     assert len(changes(result, OpenSession)) == 1
-    assert [say.notice for say in acts(result, Say)] == ["N14"]
+    assert [say.notice for say in acts(result, SendNotice)] == ["N14"]
 
 
 def test_a_session_of_one_turn_that_a_restart_interrupts_is_kept() -> None:
-    result = step(begun(once=True).state, Interrupt(Reason.RESTART), env())
+    result = step(begun(single_turn=True).state, InterruptTurn(SessionReason.RESTART), env())
     (kept,) = changes(result, SetSession)
-    assert (kept.state, kept.reason) == (SessionState.SUSPENDED, Reason.RESTART)
+    assert (kept.state, kept.reason) == (SessionState.SUSPENDED, SessionReason.RESTART)
 
 
 def test_wishes_are_never_joined_into_one_turn() -> None:
     state = begun().state
     for name in ("i2", "i3"):
-        state = step(state, Arrived(pending(name, mode=Busy.QUEUE)), env()).state
-    result = step(state, Ended("t_new", TurnState.DONE), env())
+        state = step(state, MessageArrived(pending(name, mode=BusyPolicy.QUEUE)), env()).state
+    result = step(state, TurnEnded("t_new", TurnState.DONE), env())
     (start,) = changes(result, StartTurn)
     assert start.inbox == ("i2",)
     assert msgspec.structs.asdict(result.state)["waiting"][0].id == "i3"
@@ -154,34 +162,38 @@ def test_wishes_are_never_joined_into_one_turn() -> None:
 
 def test_a_closed_session_goes_on_for_whoever_names_it() -> None:
     more = (Message("user", "a"),)
-    result = begun(after="s1", once=True, before=more)
+    result = begun(continued_session="s1", single_turn=True, prior_messages=more)
     assert changes(result, OpenSession) == []
     assert changes(result, SetSession) == [SetSession("s1", SessionState.ACTIVE, None, 5)]
     (start,) = changes(result, StartTurn)
     assert (start.session_id, start.messages) == ("s1", (*more, Message("user", "i1")))
-    result = step(result.state, Ended("t_new", TurnState.DONE), env())
+    result = step(result.state, TurnEnded("t_new", TurnState.DONE), env())
     assert changes(result, SetSession) == [
-        SetSession("s1", SessionState.CLOSED, Reason.ANSWERED, 5)
+        SetSession("s1", SessionState.CLOSED, SessionReason.ANSWERED, 5)
     ]
 
 
-@pytest.mark.parametrize("reason", [*INTERRUPTED, Reason.STOP])
-def test_a_suspended_session_goes_on_for_whoever_names_it(reason: Reason) -> None:
-    result = begun(suspended(reason, goes_on=True), after="s1")
+@pytest.mark.parametrize("reason", [*INTERRUPTED, SessionReason.STOP])
+def test_a_suspended_session_goes_on_for_whoever_names_it(reason: SessionReason) -> None:
+    result = begun(suspended(reason, goes_on=True), continued_session="s1")
     assert changes(result, SetSession) == [SetSession("s1", SessionState.ACTIVE, None, 5)]
     (task,) = acts(result, StartTask)
-    assert (task.turn.session, task.fresh_after, task.interrupted_request) == ("s1", None, "")
-    assert (acts(result, Say), result.state.earlier) == ([], None)
+    assert (task.turn.session, task.replaced_reason, task.interrupted_request) == ("s1", None, "")
+    assert (acts(result, SendNotice), result.state.resumable) == ([], None)
 
 
 def test_another_than_the_suspended_session_may_be_named() -> None:
-    (set_,) = changes(begun(suspended(Reason.CRASH, goes_on=True), after="s2"), SetSession)
+    (set_,) = changes(
+        begun(suspended(SessionReason.CRASH, goes_on=True), continued_session="s2"), SetSession
+    )
     assert (set_.id, set_.state) == ("s2", SessionState.ACTIVE)
 
 
 def test_an_active_session_goes_on_with_all_that_is_said() -> None:
     more = (Message("user", "a"),)
-    result = begun(State(KEY, session="s1"), after="s1", before=more)
+    result = begun(
+        ConversationState(KEY, session="s1"), continued_session="s1", prior_messages=more
+    )
     assert changes(result, SetSession) == changes(result, OpenSession) == []
     (start,) = changes(result, StartTurn)
     assert (start.session_id, start.messages) == ("s1", (*more, Message("user", "i1")))
@@ -189,7 +201,7 @@ def test_an_active_session_goes_on_with_all_that_is_said() -> None:
 
 @pytest.mark.parametrize(("after", "goes_on"), [("s1", True), ("", False), ("s2", False)])
 def test_an_old_session_goes_on_only_for_whoever_names_it(after: str, goes_on: bool) -> None:
-    asked = Arrived(pending(after=after), expired=Reason.IDLE)
-    result = step(State(KEY, session="s1"), asked, env())
+    asked = MessageArrived(pending(continued_session=after), expired=SessionReason.IDLE)
+    result = step(ConversationState(KEY, session="s1"), asked, env())
     (start,) = changes(result, StartTurn)
     assert (start.session_id == "s1") is goes_on

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions.values.size import Size, in_words
+from sessions.values.size import Size, format_size
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_what_is_written_is_read_back(size: int) -> None:
     ],
 )
 def test_a_size_is_said_in_words(size: int, words: str) -> None:
-    assert in_words(size) == words
+    assert format_size(size) == words

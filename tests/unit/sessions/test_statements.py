@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from sessions.store import prepare, statements
-from sessions.store.engine import place, reader
+from sessions.store.engine import parse_url, reader_engine
 from sessions.store.queries import approvals, budgets, costs, inbox, outbox, sessions, turns, values
 
 PARTIAL = {
@@ -24,11 +24,11 @@ LISTS = {
     "_CHATS": "all conversations of the web page or the terminal",
     "_SESSIONS": "lists everything, for a person",
     "_SESSIONS_OF_PLATFORM": "likewise",
-    "_ABOUT": "a person asks why",
-    "_ABOUT_OPEN": "likewise",
+    "_ENTRIES_ABOUT": "a person asks why",
+    "_OPEN_ENTRIES_ABOUT": "likewise",
     "_NEWEST": "likewise",
     "_CORRECTIONS": "likewise",
-    "_NAMED": "likewise",
+    "_ITEMS_BY_ORIGIN": "likewise",
     "_TOOL_RUNS": "sorts the few it finds",
     "_ENTRIES": "only the beginning of others",
     "_ITEMS": "likewise",
@@ -52,9 +52,9 @@ ALL = dict(everything())
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Connection]:
-    where = place(f"sqlite:///{tmp_path_factory.mktemp('plans') / 'holdfast.db'}")
+    where = parse_url(f"sqlite:///{tmp_path_factory.mktemp('plans') / 'holdfast.db'}")
     prepare.prepare(where)
-    with reader(where).connect() as connection:
+    with reader_engine(where).connect() as connection:
         yield connection
 
 
@@ -97,10 +97,10 @@ NARROW = [
 
 @pytest.mark.parametrize("names", NARROW, ids="+".join)
 def test_costs_are_summed_by_an_index(names: tuple[str, ...], database: sa.Connection) -> None:
-    steps = plan(costs.question(frozenset(names)), database)
+    steps = plan(costs.usage_query(frozenset(names)), database)
     assert not [step for step in steps if step.startswith("SCAN")], steps
 
 
 def test_the_costs_of_a_persons_day_are_found_by_one_index(database: sa.Connection) -> None:
-    steps = plan(costs.question(frozenset({"person", "since"})), database)
+    steps = plan(costs.usage_query(frozenset({"person", "since"})), database)
     assert any("ix_turns_person (person=? AND started_at>?)" in step for step in steps), steps

@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from sessions.values.unreached import why_unreached
+from sessions.values.unreached import describe_network_error
 
 
 class Wrapped(Exception):
@@ -33,13 +33,15 @@ def wrapped(error: BaseException) -> Wrapped:
     ],
 )
 def test_the_cause_is_told_however_deep_it_lies(error: BaseException, words: str) -> None:
-    assert words in why_unreached(error)
-    assert words in why_unreached(wrapped(wrapped(error)))
-    assert words in why_unreached(wrapped(ExceptionGroup("several addresses", [wrapped(error)])))
+    assert words in describe_network_error(error)
+    assert words in describe_network_error(wrapped(wrapped(error)))
+    assert words in describe_network_error(
+        wrapped(ExceptionGroup("several addresses", [wrapped(error)]))
+    )
 
 
 def test_what_has_no_such_cause_has_no_reason() -> None:
     turning = Wrapped()
     turning.__cause__ = wrapped(turning)
-    assert why_unreached(turning) == ""
-    assert why_unreached(OSError(errno.ENOSPC, "no space")) == ""
+    assert describe_network_error(turning) == ""
+    assert describe_network_error(OSError(errno.ENOSPC, "no space")) == ""

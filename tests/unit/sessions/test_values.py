@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions.values.clock import SystemClock, rfc3339
-from sessions.values.ids import Ids, made_of
+from sessions.values.ids import Ids, stable_id
 from sessions.values.secret import Secret
 
 
@@ -26,10 +26,13 @@ def test_ids_sort_in_the_order_they_were_made_whatever_the_clock_does(moments: l
 
 
 def test_what_is_made_of_the_same_parts_is_the_same_and_of_others_another() -> None:
-    assert made_of("a", "b") == made_of("a", "b")
-    assert len({made_of("a", "b"), made_of("ab"), made_of("a", "b", ""), made_of("b", "a")}) == 4
-    assert len(made_of("\ud800")) == len(made_of("")) == 18
-    assert made_of("x").isalnum()
+    assert stable_id("a", "b") == stable_id("a", "b")
+    assert (
+        len({stable_id("a", "b"), stable_id("ab"), stable_id("a", "b", ""), stable_id("b", "a")})
+        == 4
+    )
+    assert len(stable_id("\ud800")) == len(stable_id("")) == 18
+    assert stable_id("x").isalnum()
 
 
 def test_a_secret_shows_only_when_asked() -> None:
@@ -45,7 +48,7 @@ def test_a_secret_is_read_again_where_it_came_from() -> None:
     place = ["one"]
     secret = Secret("one", lambda: place[0])
     heard: list[Secret] = []
-    secret.watch(heard.append)
+    secret.on_replaced(heard.append)
     assert secret.reread() is secret
     place[0] = ""
     assert secret.reread() is secret, "nothing takes the place of a key that was there"
@@ -53,9 +56,9 @@ def test_a_secret_is_read_again_where_it_came_from() -> None:
     second = secret.reread()
     assert (second.reveal(), secret.reveal()) == ("two", "one")
     assert heard == [], "reading alone puts nothing in use"
-    second.announce()
+    second.notify_listeners()
     place[0] = "three"
-    second.reread().announce()
+    second.reread().notify_listeners()
     assert heard == [Secret("two"), Secret("three")]
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.api.asked import Asked
+from gateway.http.api.asked import ApiRequest
 from gateway.http.api.chat_form import read_request
-from gateway.http.api.failures import Refused
-from gateway.http.api.pictures import LARGEST, picture
+from gateway.http.api.failures import RequestRefused
+from gateway.http.api.pictures import MAX_PICTURE_BYTES, read_picture
 from sessions.records import ToolCall
 
 
-def asked(*messages: Any, **more: Any) -> Asked:
+def asked(*messages: Any, **more: Any) -> ApiRequest:
     return read_request(msgspec.json.encode({"messages": messages, **more}))
 
 
@@ -30,11 +30,11 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments"
 def test_the_last_message_is_asked_and_the_others_came_before() -> None:
     found = asked(by("system", "s"), by("user", "one"), by("assistant", "two"), by("user", "three"))
     assert found.message.text == "three"
-    assert [(each.role, each.text) for each in found.before] == [
+    assert [(each.role, each.text) for each in found.history] == [
         ("user", "one"),
         ("assistant", "two"),
     ]
-    assert found.system == "s"
+    assert found.system_prompt == "s"
 
 
 def test_calls_and_their_results_are_part_of_what_came_before() -> None:
@@ -44,7 +44,7 @@ def test_calls_and_their_results_are_part_of_what_came_before() -> None:
         by("tool", "result", tool_call_id="c1"),
         by("user", "two"),
     )
-    _, call, result = found.before
+    _, call, result = found.history
     assert call.tool_calls == (ToolCall("c1", "read", '{"a":1}'),)
     assert (result.role, result.text, result.tool_call_id) == ("tool", "result", "c1")
 
@@ -66,7 +66,7 @@ def test_the_newer_name_of_a_limit_counts() -> None:
 
 def test_tools_that_may_not_be_called_do_no_harm() -> None:
     assert asked(by("user", "x"), tools=[{}], tool_choice="none").message.text == "x"
-    with pytest.raises(Refused, match="tools of its own"):
+    with pytest.raises(RequestRefused, match="tools of its own"):
         asked(by("user", "x"), tools=[{}], tool_choice="auto")
 
 
@@ -78,14 +78,14 @@ def test_other_bodies_are_told_apart() -> None:
 
 @pytest.mark.parametrize("kind", ["image/png", "IMAGE/PNG", "image/png;name=a.png"])
 def test_a_picture_is_read(kind: str) -> None:
-    found = picture(f"data:{kind};base64,{base64.b64encode(b'abc').decode()}", "p", 3)
+    found = read_picture(f"data:{kind};base64,{base64.b64encode(b'abc').decode()}", "p", 3)
     assert (found.name, found.media_type, found.content) == ("picture-3.png", "image/png", b"abc")
 
 
 def test_a_picture_that_is_too_large_is_refused_with_its_size() -> None:
-    url = f"data:image/png;base64,{base64.b64encode(bytes(LARGEST + 1)).decode()}"
-    with pytest.raises(Refused, match="too large") as error:
-        picture(url, "p", 1)
+    url = f"data:image/png;base64,{base64.b64encode(bytes(MAX_PICTURE_BYTES + 1)).decode()}"
+    with pytest.raises(RequestRefused, match="too large") as error:
+        read_picture(url, "p", 1)
     assert error.value.failure.status == 400
 
 
@@ -107,12 +107,12 @@ _message = st.fixed_dictionaries(
 @settings(deadline=None)  # the machine may be busy
 @given(st.dictionaries(_keys, _values) | st.builds(lambda m: {"messages": m}, st.lists(_message)))
 def test_whatever_a_body_holds_it_is_read_or_refused(body: dict[str, Any]) -> None:
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RequestRefused):
         assert read_request(msgspec.json.encode(body)).message.text.strip()
 
 
 @settings(deadline=None)  # the machine may be busy
 @given(st.binary(max_size=40))
 def test_whatever_bytes_come_they_are_read_or_refused(content: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         read_request(content)

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.model.usage import Usage
-from gateway.http.api.asked import Asked
-from gateway.http.api.endings import Outcome
-from gateway.http.api.failures import Failure, Refused
-from gateway.http.api.input_items import page
-from gateway.http.api.pieces import More, Piece, ToolOver, ToolRuns
+from gateway.http.api.asked import ApiRequest
+from gateway.http.api.endings import AnswerOutcome
+from gateway.http.api.failures import HttpFailure, RequestRefused
+from gateway.http.api.input_items import encode_page
+from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.responses_body import read_request
-from gateway.http.api.responses_form import ResponsesForm
-from gateway.inbound.request_options import Row, Wishes
-from gateway.turns.news import Told
+from gateway.http.api.responses_form import ResponsesEncoder
+from gateway.inbound.request_options import EarlierMessage, RequestOptions
+from gateway.turns.news import FeedNotice
 from platforms.core.contract import Address, File, InboundMessage, Sender, Text
 from sessions.records import ToolCall
 from tests.fakes.responses_order import from_wire
@@ -26,7 +26,7 @@ from tests.fakes.responses_order import from_wire
 PICTURE = "data:image/png;base64,QUJD"
 
 
-def asked(given_input: Any, **more: Any) -> Asked:
+def asked(given_input: Any, **more: Any) -> ApiRequest:
     return read_request(msgspec.json.encode({"input": given_input, **more}))
 
 
@@ -47,14 +47,14 @@ def result(name: str, output: Any = "result") -> dict[str, Any]:
 
 def test_a_string_is_what_the_user_says() -> None:
     found = asked("one", instructions=" ", model=" m ")
-    assert (found.message.role, found.message.text, found.system) == ("user", "one", "")
-    assert (found.model, found.before, found.keep) == ("m", (), True)
+    assert (found.message.role, found.message.text, found.system_prompt) == ("user", "one", "")
+    assert (found.model, found.history, found.retrievable) == ("m", (), True)
 
 
 def test_the_last_message_is_asked_and_the_others_came_before() -> None:
     found = asked([by("user", "one"), by("assistant", "two", type="message"), by("user", "three")])
     assert found.message.text == "three"
-    assert [(each.role, each.text) for each in found.before] == [
+    assert [(each.role, each.text) for each in found.history] == [
         ("user", "one"),
         ("assistant", "two"),
     ]
@@ -62,7 +62,7 @@ def test_the_last_message_is_asked_and_the_others_came_before() -> None:
 
 def test_what_is_said_as_the_maker_stands_behind_the_instructions() -> None:
     found = asked([by("system", "a"), by("user", "x"), by("developer", "b")], instructions="i")
-    assert found.system == "i\n\na\n\nb"
+    assert found.system_prompt == "i\n\na\n\nb"
 
 
 def test_calls_that_stand_together_are_one_step() -> None:
@@ -78,7 +78,7 @@ def test_calls_that_stand_together_are_one_step() -> None:
         result("c3"),
         by("user", "two"),
     ]
-    _, first, one, two, second, three = asked(items).before
+    _, first, one, two, second, three = asked(items).history
     calls = tuple(ToolCall(name, "read", '{"a":1}') for name in ("c1", "c2", "c3"))
     assert (first.text, first.tool_calls) == ("let me see", calls[:2])
     assert [(each.role, each.text, each.tool_call_id) for each in (one, two, three)] == [
@@ -98,23 +98,23 @@ def test_pictures_stay_with_their_messages() -> None:
         return by("user", parts)
 
     found = asked([looking("a"), looking("b")])
-    assert [each.name for each in found.before[0].pictures] == ["picture-1.png"]
+    assert [each.name for each in found.history[0].pictures] == ["picture-1.png"]
     assert [each.name for each in found.message.pictures] == ["picture-2.png"]
 
 
 WISHES: dict[str, tuple[dict[str, Any], str, object]] = {
     "length": ({"max_output_tokens": 5}, "max_output_tokens", 5),
     "temperature": ({"temperature": 0.25}, "temperature", 0.25),
-    "effort": ({"reasoning": {"effort": "high"}}, "effort", "high"),
+    "effort": ({"reasoning": {"effort": "high"}}, "reasoning_effort", "high"),
     "stream": ({"stream": True}, "stream", True),
-    "previous": ({"previous_response_id": "resp_1"}, "previous", "resp_1"),
-    "not kept": ({"store": False}, "keep", False),
-    "store by name": ({"store": True}, "keep", True),
-    "store null": ({"store": None}, "keep", True),
-    "tools not used": ({"tools": [{}], "tool_choice": "none"}, "system", ""),
-    "plain text": ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, "system", ""),
-    "unknown": ({"whatever": [1], "include": ["x"], "service_tier": "auto"}, "system", ""),
-    "not in the background": ({"background": False, "conversation": None}, "system", ""),
+    "previous": ({"previous_response_id": "resp_1"}, "previous_id", "resp_1"),
+    "not kept": ({"store": False}, "retrievable", False),
+    "store by name": ({"store": True}, "retrievable", True),
+    "store null": ({"store": None}, "retrievable", True),
+    "tools not used": ({"tools": [{}], "tool_choice": "none"}, "system_prompt", ""),
+    "plain text": ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, "system_prompt", ""),
+    "unknown": ({"whatever": [1], "include": ["x"], "service_tier": "auto"}, "system_prompt", ""),
+    "not in the background": ({"background": False, "conversation": None}, "system_prompt", ""),
 }
 
 
@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
 def test_what_cannot_be_done_is_refused_in_one_sentence(
     body: dict[str, Any], param: str | None, words: str
 ) -> None:
-    with pytest.raises(Refused) as error:
+    with pytest.raises(RequestRefused) as error:
         read_request(msgspec.json.encode(body))
     failure = error.value.failure
     assert (failure.status, failure.type, failure.param) == (400, "invalid_request_error", param)
@@ -205,46 +205,50 @@ _more = st.dictionaries(
 @settings(deadline=None)  # the machine may be busy
 @given(st.builds(lambda i, more: {"input": i, **more}, _plain | st.lists(_item), _more))
 def test_whatever_a_body_holds_it_is_read_or_refused(body: dict[str, Any]) -> None:
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RequestRefused):
         assert read_request(msgspec.json.encode(body)).message.text.strip()
 
 
 # --- what goes out ---------------------------------------------------------------------------
 
-BROKEN = Failure(status=502, message="It broke.")
+BROKEN = HttpFailure(status=502, message="It broke.")
 ENDS = {
-    "whole": (Outcome("stop"), "completed", "response.completed"),
-    "too long": (Outcome("length"), "incomplete", "response.incomplete"),
+    "whole": (AnswerOutcome("stop"), "completed", "response.completed"),
+    "too long": (AnswerOutcome("length"), "incomplete", "response.incomplete"),
     "declined": (
-        Outcome("content_filter", declined="No."),
+        AnswerOutcome("content_filter", refusal="No."),
         "incomplete",
         "response.incomplete",
     ),
-    "broken": (Outcome("error", BROKEN), "failed", "response.failed"),
+    "broken": (AnswerOutcome("error", BROKEN), "failed", "response.failed"),
     "stopped": (
-        Outcome("error", Failure(status=409, message="Stopped.", code="stopped")),
+        AnswerOutcome("error", HttpFailure(status=409, message="Stopped.", code="stopped")),
         "cancelled",
         "response.failed",
     ),
 }
 
 
-def form(*, javascript: bool = False) -> ResponsesForm:
-    return ResponsesForm("resp_1", "m", 7, b'{"metadata":{}}', javascript=javascript)
+def form(*, javascript: bool = False) -> ResponsesEncoder:
+    return ResponsesEncoder("resp_1", "m", 7, b'{"metadata":{}}', javascript=javascript)
 
 
 @pytest.mark.parametrize("texts", [(), ("one",), ("one ", "two")], ids=len)
 @pytest.mark.parametrize(("outcome", "status", "name"), ENDS.values(), ids=ENDS)
 def test_every_end_is_told_in_order_and_as_in_one_piece(
-    outcome: Outcome, status: str, name: str, texts: tuple[str, ...]
+    outcome: AnswerOutcome, status: str, name: str, texts: tuple[str, ...]
 ) -> None:
     outcome = msgspec.structs.replace(outcome, usage=Usage(3, 4, 2))
     writer = form()
-    told = [writer.begin(), *(writer.piece(More(text)) for text in texts), writer.end(outcome)]
+    told = [
+        writer.encode_start(),
+        *(writer.encode_piece(AnswerTextPiece(text)) for text in texts),
+        writer.encode_end(outcome),
+    ]
     found = from_wire(b"".join(told))
     assert (found.text, found.ended_by) == ("".join(texts), name)
     assert found.response["status"] == status
-    assert found.response == json.loads(form().whole("".join(texts), outcome))
+    assert found.response == json.loads(form().encode_answer("".join(texts), outcome))
     assert found.response["usage"] == {
         "input_tokens": 3,
         "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
@@ -255,21 +259,21 @@ def test_every_end_is_told_in_order_and_as_in_one_piece(
 
 
 def test_an_answer_that_is_not_over_has_no_output_yet() -> None:
-    found = json.loads(form().running())
+    found = json.loads(form().encode_in_progress())
     assert (found["status"], found["output"], found["usage"]) == ("in_progress", [], None)
 
 
 def test_too_many_requests_have_a_code_of_their_own() -> None:
-    outcome = Outcome("error", Failure(status=429, message="Later."))
-    found = json.loads(form().whole("x", outcome))
+    outcome = AnswerOutcome("error", HttpFailure(status=429, message="Later."))
+    found = json.loads(form().encode_answer("x", outcome))
     assert found["error"] == {"code": "rate_limit_exceeded", "message": "Later."}
 
 
-_texts = st.builds(More, st.text(min_size=1, max_size=5))
+_texts = st.builds(AnswerTextPiece, st.text(min_size=1, max_size=5))
 _tools = st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=2).map(
     lambda names: [
-        *(ToolRuns(name, "read", "", "") for name in names),
-        *(ToolOver(name, "read") for name in names),
+        *(ToolStartPiece(name, "read", "", "") for name in names),
+        *(ToolEndPiece(name, "read") for name in names),
     ]
 )
 
@@ -278,25 +282,31 @@ _tools = st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=2).map
 @given(
     before=st.lists(_texts, max_size=3),
     tools=_tools,
-    after=st.lists(_texts | st.builds(Told, st.just("N3"), st.text()), max_size=3),
+    after=st.lists(_texts | st.builds(FeedNotice, st.just("N3"), st.text()), max_size=3),
     end=st.sampled_from([outcome for outcome, _, _ in ENDS.values()]),
     javascript=st.booleans(),
 )
 def test_whatever_happens_the_order_holds(
-    before: list[Piece],
-    tools: list[Piece],
-    after: list[Piece],
-    end: Outcome,
+    before: list[AnswerPiece],
+    tools: list[AnswerPiece],
+    after: list[AnswerPiece],
+    end: AnswerOutcome,
     javascript: bool,
 ) -> None:
     writer = form(javascript=javascript)
     pieces = [*before, *tools, *after]
     found = from_wire(
-        b"".join([writer.begin(), *(writer.piece(each) for each in pieces), writer.end(end)])
+        b"".join(
+            [
+                writer.encode_start(),
+                *(writer.encode_piece(each) for each in pieces),
+                writer.encode_end(end),
+            ]
+        )
     )
-    assert found.text == "".join(each.text for each in pieces if isinstance(each, More))
+    assert found.text == "".join(each.text for each in pieces if isinstance(each, AnswerTextPiece))
     assert len(found.tools) == len(tools)
-    assert len(found.notices) == sum(isinstance(each, Told) for each in after)
+    assert len(found.notices) == sum(isinstance(each, FeedNotice) for each in after)
 
 
 # --- what was sent, as it is listed ----------------------------------------------------------
@@ -310,17 +320,17 @@ SENT = InboundMessage(
     direct=True,
     addressed=True,
 )
-BEFORE = Wishes(
+BEFORE = RequestOptions(
     before=(
-        Row("user", "one"),
-        Row("assistant", "two", tool_calls=(ToolCall("c1", "read", "{}"),)),
-        Row("tool", "result", tool_call_id="c1"),
+        EarlierMessage("user", "one"),
+        EarlierMessage("assistant", "two", tool_calls=(ToolCall("c1", "read", "{}"),)),
+        EarlierMessage("tool", "result", tool_call_id="c1"),
     )
 )
 
 
 def listed(**query: str) -> Any:
-    return json.loads(page(SENT, BEFORE, query))
+    return json.loads(encode_page(SENT, BEFORE, query))
 
 
 def test_items_are_listed_the_newest_first() -> None:
@@ -356,6 +366,6 @@ def test_items_come_in_pages() -> None:
     ids=["none", "too many", "no number", "no plain digit", "endless", "nobody"],
 )
 def test_pages_that_there_cannot_be_are_refused(query: dict[str, str], param: str) -> None:
-    with pytest.raises(Refused) as error:
+    with pytest.raises(RequestRefused) as error:
         listed(**query)
     assert error.value.failure.param == param

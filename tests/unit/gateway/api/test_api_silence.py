@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from agent.events import ReasoningDelta, TextDelta, ToolFinished, ToolStarted
-from gateway.http.api.chat_form import ChatForm
-from gateway.http.api.requests import Following
-from gateway.http.api.stream import KEEPALIVE, AnswerResponse
+from gateway.http.api.chat_form import ChatEncoder
+from gateway.http.api.requests import TurnSubscription
+from gateway.http.api.stream import KEEPALIVE_COMMENT, AnswerResponse
 from gateway.observe.redact import Redactor
 from gateway.turns.feeds import Feed
-from gateway.turns.news import News, Over
+from gateway.turns.news import FeedEvent, FeedOutcome
 from sessions.records import InboxEntry, InboxState
 from tests.unit.delivery.simulation import World
 
@@ -28,7 +28,7 @@ TOOL = ToolStarted("c1", "read", "a"), ToolFinished("c1", "read", ok=True)
 
 ASKED = InboxEntry("i1", "api", "e1", "api:1", "api:1", InboxState.RUNNING, b"", 0)
 
-Told = Sequence[tuple[float, News]]
+Told = Sequence[tuple[float, FeedEvent]]
 """What a turn tells, and when."""
 
 
@@ -53,11 +53,11 @@ class Client:
 
     def signs(self) -> list[float]:
         """When signs of life came."""
-        return [at for at, body in self.came if body.startswith(KEEPALIVE)]
+        return [at for at, body in self.came if body.startswith(KEEPALIVE_COMMENT)]
 
     def writes(self) -> list[float]:
         """When anything else came."""
-        return [at for at, body in self.came if not body.startswith(KEEPALIVE)]
+        return [at for at, body in self.came if not body.startswith(KEEPALIVE_COMMENT)]
 
 
 def jumping(work: Callable[[World], Coroutine[Any, Any, Client]]) -> Client:
@@ -76,13 +76,13 @@ def streamed(told: Told, end: float, *, takes_nothing_until: float = 0.0) -> Cli
         async def turn() -> None:
             for at, news in told:
                 await asyncio.sleep(at - world.time())
-                feed.tell(news)
+                feed.publish(news)
             await asyncio.sleep(end - world.time())
-            feed.finish(Over.ANSWERED)
+            feed.finish(FeedOutcome.ANSWERED)
 
         answer = AnswerResponse(
-            Following(feed, "a1", ASKED, 0, "m", "", lambda: None),
-            ChatForm("a1", "m", 0),
+            TurnSubscription(feed, "a1", ASKED, 0, "m", "", lambda: None),
+            ChatEncoder("a1", "m", 0),
             world,
             INTERVAL,
             stream=True,
@@ -124,9 +124,9 @@ def test_signs_of_life_come_after_every_interval_of_silence(
     st.integers(0, 40),
 )
 def test_whatever_is_told_each_silence_has_the_signs_that_belong_to_it(
-    steps: list[tuple[int, News]], last: int
+    steps: list[tuple[int, FeedEvent]], last: int
 ) -> None:
-    now, told = 0.25, list[tuple[float, News]]()
+    now, told = 0.25, list[tuple[float, FeedEvent]]()
     for pause, news in steps:
         now += pause
         told.append((now, news))
@@ -149,8 +149,8 @@ def test_no_stream_outlives_its_reader() -> None:
         feed, client = Feed("o1"), Client()
         left: list[float] = []
         answer = AnswerResponse(
-            Following(feed, "a1", ASKED, 0, "m", "", lambda: left.append(world.time())),
-            ChatForm("a1", "m", 0),
+            TurnSubscription(feed, "a1", ASKED, 0, "m", "", lambda: left.append(world.time())),
+            ChatEncoder("a1", "m", 0),
             world,
             INTERVAL,
             stream=True,

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.events import (
-    Ending,
     ReasoningDelta,
     StepDone,
     TextDelta,
@@ -16,23 +15,30 @@ from agent.events import (
     ToolFinished,
     ToolStarted,
     TurnDone,
+    TurnEnding,
 )
-from gateway.http.api.chat_form import ChatForm
-from gateway.http.api.endings import Outcome, cleaned, outcome_of
-from gateway.http.api.pieces import More, Piece, Story, ToolOver, ToolRuns
+from gateway.http.api.chat_form import ChatEncoder
+from gateway.http.api.endings import AnswerOutcome, outcome_of, redact_outcome
+from gateway.http.api.pieces import (
+    AnswerPiece,
+    AnswerTextPiece,
+    PieceBuilder,
+    ToolEndPiece,
+    ToolStartPiece,
+)
 from gateway.observe.redact import Redactor
-from gateway.turns.answer import said
-from gateway.turns.news import End, News, Over, Told
+from gateway.turns.answer import join_step_texts
+from gateway.turns.news import FeedEnd, FeedEvent, FeedNotice, FeedOutcome
 
 STARTED = ToolStarted("c1", "read", "a", "📖")
 FINISHED = ToolFinished("c1", "read", ok=True)
-RUNS, OVER = ToolRuns("c1", "read", "a", "📖"), ToolOver("c1", "read")
+RUNS, OVER = ToolStartPiece("c1", "read", "a", "📖"), ToolEndPiece("c1", "read")
 
 
-def told(*news: News) -> list[Piece]:
-    story = Story(Redactor())
-    pieces = [piece for each in news for piece in story.hear(each)]
-    return [*pieces, *story.end()]
+def told(*news: FeedEvent) -> list[AnswerPiece]:
+    story = PieceBuilder(Redactor())
+    pieces = [piece for each in news for piece in story.add(each)]
+    return [*pieces, *story.finish()]
 
 
 @pytest.mark.parametrize(
@@ -48,11 +54,11 @@ def told(*news: News) -> list[Piece]:
         ((ToolStarted("", "read", ""), ToolFinished("", "read", ok=True)), []),
         (
             (ToolStarted("c1", "", ""), ToolFinished("c1", "", ok=False)),
-            [ToolRuns("c1", "", "", ""), ToolOver("c1", "")],
+            [ToolStartPiece("c1", "", "", ""), ToolEndPiece("c1", "")],
         ),
         (
             (STARTED, ToolStarted("c2", "pay", "3"), FINISHED),
-            [RUNS, ToolRuns("c2", "pay", "3", ""), OVER, ToolOver("c2", "pay")],
+            [RUNS, ToolStartPiece("c2", "pay", "3", ""), OVER, ToolEndPiece("c2", "pay")],
         ),
     ],
     ids=[
@@ -68,7 +74,7 @@ def told(*news: News) -> list[Piece]:
         "two at once, one left behind",
     ],
 )
-def test_tools_are_told_in_pairs(news: tuple[News, ...], pieces: list[Piece]) -> None:
+def test_tools_are_told_in_pairs(news: tuple[FeedEvent, ...], pieces: list[AnswerPiece]) -> None:
     """Seed 40."""
     assert told(*news) == pieces
 
@@ -96,14 +102,14 @@ def test_tools_are_told_in_pairs(news: tuple[News, ...], pieces: list[Piece]) ->
         "thoughts are not told",
     ],
 )
-def test_text_only_grows(news: tuple[News, ...], texts: list[str]) -> None:
-    assert told(*news) == [More(text) for text in texts]
+def test_text_only_grows(news: tuple[FeedEvent, ...], texts: list[str]) -> None:
+    assert told(*news) == [AnswerTextPiece(text) for text in texts]
 
 
 def test_words_that_were_taken_back_are_not_in_the_whole_answer() -> None:
-    story = Story(Redactor())
+    story = PieceBuilder(Redactor())
     for news in (TextDelta("one"), StepDone(), TextDelta("over and over"), TextReplaced("two")):
-        story.hear(news)
+        story.add(news)
     assert story.text == "one\n\ntwo"
 
 
@@ -116,10 +122,17 @@ def test_what_is_held_goes_out_before_a_tool_begins() -> None:
         TextDelta(f"no {key[:9]}"),
         TextDelta(key[9:]),
     )
-    assert told(*news) == [More("it is "), More("sk-"), RUNS, OVER, More("no "), More("***")]
+    assert told(*news) == [
+        AnswerTextPiece("it is "),
+        AnswerTextPiece("sk-"),
+        RUNS,
+        OVER,
+        AnswerTextPiece("no "),
+        AnswerTextPiece("***"),
+    ]
     label = ToolStarted("c1", "read", key)
-    assert told(label) == [ToolRuns("c1", "read", "***", ""), OVER]
-    assert told(Told("N1", key)) == [Told("N1", "***")]
+    assert told(label) == [ToolStartPiece("c1", "read", "***", ""), OVER]
+    assert told(FeedNotice("N1", key)) == [FeedNotice("N1", "***")]
 
 
 _pieces = st.lists(st.text(alphabet="ab \n", max_size=4), max_size=5)
@@ -136,15 +149,19 @@ _tools = st.builds(
 @settings(deadline=None)  # the machine may be busy
 @given(st.lists(_pieces, max_size=4))
 def test_all_that_is_told_together_is_what_a_chat_would_show(steps: list[list[str]]) -> None:
-    story = Story(Redactor())
+    story = PieceBuilder(Redactor())
     given_: list[str] = []
     for step in steps:
         for text in step:
             given_ += [
-                piece.text for piece in story.hear(TextDelta(text)) if isinstance(piece, More)
+                piece.text
+                for piece in story.add(TextDelta(text))
+                if isinstance(piece, AnswerTextPiece)
             ]
-        given_ += [piece.text for piece in story.hear(StepDone()) if isinstance(piece, More)]
-    assert "".join(given_) == story.text == said("".join(step) for step in steps)
+        given_ += [
+            piece.text for piece in story.add(StepDone()) if isinstance(piece, AnswerTextPiece)
+        ]
+    assert "".join(given_) == story.text == join_step_texts("".join(step) for step in steps)
 
 
 @settings(deadline=None)  # the machine may be busy
@@ -154,10 +171,10 @@ def test_whatever_is_heard_of_tools_what_is_told_is_in_pairs(news: list[Any]) ->
     running: list[str] = []
     seen: list[str] = []
     for piece in found:
-        assert isinstance(piece, ToolRuns | ToolOver)
+        assert isinstance(piece, ToolStartPiece | ToolEndPiece)
         assert piece.id
         assert not piece.tool.startswith("_")
-        if isinstance(piece, ToolRuns):
+        if isinstance(piece, ToolStartPiece):
             assert piece.id not in seen
             seen.append(piece.id)
             running.append(piece.id)
@@ -170,84 +187,90 @@ def failed(
     notice: str = "N7", last: str = "", *, operator: bool = False, over_budget: bool = False
 ) -> TurnDone:
     return TurnDone(
-        Ending.FAILED,
+        TurnEnding.FAILED,
         "",
         "why",
         notice=notice,
-        last=last,
+        last_verdict=last,
         tell_operator=operator,
         over_budget=over_budget,
     )
 
 
-ANSWERED = TurnDone(Ending.ANSWERED, "x")
+ANSWERED = TurnDone(TurnEnding.ANSWERED, "x")
 
 
 @pytest.mark.parametrize(
     ("end", "finish", "status"),
     [
-        (End(Over.ANSWERED, ANSWERED), "stop", None),
-        (End(Over.ANSWERED), "stop", None),
-        (End(Over.ANSWERED, msgspec.structs.replace(ANSWERED, last="capped")), "length", None),
-        (End(Over.FAILED, failed(), "why"), "error", 502),
-        (End(Over.FAILED, failed(operator=True), "why"), "error", 503),
-        (End(Over.FAILED, failed("N8"), "why"), "length", None),
-        (End(Over.FAILED, failed(last="capped"), "why"), "length", None),
-        (End(Over.FAILED, failed("N9"), "why"), "content_filter", None),
-        (End(Over.FAILED, failed(last="refused"), "why"), "content_filter", None),
-        (End(Over.FAILED, None, "why"), "error", 500),
-        (End(Over.FAILED, failed(over_budget=True), "why"), "error", 429),
-        (End(Over.FAILED, failed("budget", over_budget=True), "why"), "error", 429),
-        (End(Over.STOPPED), "error", 409),
-        (End(Over.INTERRUPTED), "error", 503),
-        (End(Over.REFUSED), "error", 429),
-        (End(Over.NOT_BEGUN), "error", 503),
+        (FeedEnd(FeedOutcome.ANSWERED, ANSWERED), "stop", None),
+        (FeedEnd(FeedOutcome.ANSWERED), "stop", None),
+        (
+            FeedEnd(FeedOutcome.ANSWERED, msgspec.structs.replace(ANSWERED, last_verdict="capped")),
+            "length",
+            None,
+        ),
+        (FeedEnd(FeedOutcome.FAILED, failed(), "why"), "error", 502),
+        (FeedEnd(FeedOutcome.FAILED, failed(operator=True), "why"), "error", 503),
+        (FeedEnd(FeedOutcome.FAILED, failed("N8"), "why"), "length", None),
+        (FeedEnd(FeedOutcome.FAILED, failed(last="capped"), "why"), "length", None),
+        (FeedEnd(FeedOutcome.FAILED, failed("N9"), "why"), "content_filter", None),
+        (FeedEnd(FeedOutcome.FAILED, failed(last="refused"), "why"), "content_filter", None),
+        (FeedEnd(FeedOutcome.FAILED, None, "why"), "error", 500),
+        (FeedEnd(FeedOutcome.FAILED, failed(over_budget=True), "why"), "error", 429),
+        (FeedEnd(FeedOutcome.FAILED, failed("budget", over_budget=True), "why"), "error", 429),
+        (FeedEnd(FeedOutcome.STOPPED), "error", 409),
+        (FeedEnd(FeedOutcome.INTERRUPTED), "error", 503),
+        (FeedEnd(FeedOutcome.REFUSED), "error", 429),
+        (FeedEnd(FeedOutcome.NOT_STARTED), "error", 503),
     ],
 )
 def test_nothing_but_a_whole_answer_ends_with_stop(
-    end: End, finish: str, status: int | None
+    end: FeedEnd, finish: str, status: int | None
 ) -> None:
     outcome = outcome_of(end)
-    assert outcome.finish == finish
+    assert outcome.finish_reason == finish
     assert (outcome.failure and outcome.failure.status) == status
-    assert (outcome.declined == "why") is (finish == "content_filter")
+    assert (outcome.refusal == "why") is (finish == "content_filter")
 
 
-@pytest.mark.parametrize("over", [Over.STOPPED, Over.INTERRUPTED, Over.FAILED])
-def test_a_library_does_not_repeat_by_itself_what_was_begun(over: Over) -> None:
-    failure = outcome_of(End(over)).failure
+@pytest.mark.parametrize("over", [FeedOutcome.STOPPED, FeedOutcome.INTERRUPTED, FeedOutcome.FAILED])
+def test_a_library_does_not_repeat_by_itself_what_was_begun(over: FeedOutcome) -> None:
+    failure = outcome_of(FeedEnd(over)).failure
     assert failure
-    assert failure.headers()["x-should-retry"] == "false"
+    assert failure.response_headers()["x-should-retry"] == "false"
 
 
-@pytest.mark.parametrize("over", [Over.REFUSED, Over.NOT_BEGUN])
-def test_a_library_may_repeat_what_was_not_begun_after_a_while(over: Over) -> None:
-    failure = outcome_of(End(over)).failure
+@pytest.mark.parametrize("over", [FeedOutcome.REFUSED, FeedOutcome.NOT_STARTED])
+def test_a_library_may_repeat_what_was_not_begun_after_a_while(over: FeedOutcome) -> None:
+    failure = outcome_of(FeedEnd(over)).failure
     assert failure
-    assert "x-should-retry" not in failure.headers()
-    assert int(failure.headers()["retry-after"]) > 0
+    assert "x-should-retry" not in failure.response_headers()
+    assert int(failure.response_headers()["retry-after"]) > 0
 
 
 def test_what_a_service_says_of_an_error_shows_no_key() -> None:
     key = "sk-abcdefghij0123456789ABCDEFGHIJ"
-    clean = Redactor().clean
-    declined = outcome_of(End(Over.FAILED, failed("N9"), f"not with {key}"))
-    assert cleaned(declined, clean).declined == "not with ***"
-    broken = cleaned(outcome_of(End(Over.FAILED, failed(), f"wrong key {key}")), clean)
+    clean = Redactor().redact
+    declined = outcome_of(FeedEnd(FeedOutcome.FAILED, failed("N9"), f"not with {key}"))
+    assert redact_outcome(declined, clean).refusal == "not with ***"
+    broken = redact_outcome(
+        outcome_of(FeedEnd(FeedOutcome.FAILED, failed(), f"wrong key {key}")), clean
+    )
     assert broken.failure
     assert "wrong key ***" in broken.failure.message
 
 
 def test_a_library_of_openais_finds_choices_in_every_event() -> None:
-    form = ChatForm("1", "m", 0, sdk=True)
-    for piece in (More("a"), RUNS, OVER, Told("N1", "x")):
-        data = form.piece(piece).partition(b"data: ")[2]
+    form = ChatEncoder("1", "m", 0, chunk_like=True)
+    for piece in (AnswerTextPiece("a"), RUNS, OVER, FeedNotice("N1", "x")):
+        data = form.encode_piece(piece).partition(b"data: ")[2]
         assert "choices" in msgspec.json.decode(data)
-    assert b"choices" not in ChatForm("1", "m", 0).piece(RUNS)
+    assert b"choices" not in ChatEncoder("1", "m", 0).encode_piece(RUNS)
 
 
 def test_a_line_break_in_a_text_does_not_end_an_event() -> None:
-    event = ChatForm("1", "m", 0).piece(More("a\n\nb\r\ndata: x"))
+    event = ChatEncoder("1", "m", 0).encode_piece(AnswerTextPiece("a\n\nb\r\ndata: x"))
     assert event.count(b"\n") == 2
     assert event.endswith(b"\n\n")
-    assert b"[DONE]" in ChatForm("1", "m", 0).end(Outcome("stop"))
+    assert b"[DONE]" in ChatEncoder("1", "m", 0).encode_end(AnswerOutcome("stop"))

@@ -18,14 +18,14 @@ import msgspec
 import pytest
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.backup.manifest import BadBackup, read_manifest
+from gateway.operate.backup.manifest import InvalidBackup, decode_manifest
 from gateway.operate.backup.reading import unpack, verify
-from gateway.operate.backup.restoring import discard, prepare, put_in_place
-from gateway.operate.backup.writing import Source, write, write_file
-from gateway.process.lock import only_daemon
-from gateway.process.state_swap import finish
+from gateway.operate.backup.restoring import apply_restore, discard_prepared, prepare_restore
+from gateway.operate.backup.writing import BackupSource, write_backup, write_backup_file
+from gateway.process.lock import hold_state_folder
+from gateway.process.state_swap import finish_moves
 from sessions.store import prepare as opening
-from sessions.store.engine import place
+from sessions.store.engine import parse_url
 
 NOW = 1_800_000_000_000
 
@@ -34,7 +34,7 @@ NOW = 1_800_000_000_000
 def home(tmp_path: Path) -> Path:
     """A state folder with a bit of everything."""
     home = tmp_path / "home"
-    opening.prepare(place(url(home)))
+    opening.prepare(parse_url(url(home)))
     own = home / "workspace" / "web%3Aowner"
     (own / "received" / "0123456789").mkdir(parents=True)
     (own / "received" / "0123456789" / "photo.png").write_bytes(bytes(range(256)) * 1000)
@@ -62,8 +62,10 @@ def url(home: Path) -> str:
     return f"sqlite:///{home / 'holdfast.db'}"
 
 
-def source(home: Path, *, secrets: bool = False) -> Source:
-    return Source(home, url(home), "1.2.3", "2027-01-15T08:00:00.000Z", secrets=secrets)
+def source(home: Path, *, secrets: bool = False) -> BackupSource:
+    return BackupSource(
+        home, url(home), "1.2.3", "2027-01-15T08:00:00.000Z", include_secrets=secrets
+    )
 
 
 def tree(folder: Path) -> dict[str, Any]:
@@ -79,14 +81,14 @@ def tree(folder: Path) -> dict[str, Any]:
 
 
 def restored(file: Path, home: Path) -> None:
-    with only_daemon(home):
-        put_in_place(prepare(file, home, url(home), NOW, moved=True))
+    with hold_state_folder(home):
+        apply_restore(prepare_restore(file, home, url(home), NOW, moved=True))
 
 
 @pytest.mark.parametrize("name", ["b.tar.gz", "b.tar", "b"])
 def test_what_went_in_comes_out(home: Path, tmp_path: Path, name: str) -> None:
     file = tmp_path / name
-    manifest = write_file(source(home), file)
+    manifest = write_backup_file(source(home), file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert tarfile.is_tarfile(file)
     assert verify(file) == manifest
@@ -104,11 +106,11 @@ def test_what_went_in_comes_out(home: Path, tmp_path: Path, name: str) -> None:
         assert (other / folder).is_dir()
     assert not (other / "api_key").exists()
     assert not (other / "backups").exists()
-    opening.check(place(url(other)))
+    opening.check_current(parse_url(url(other)))
 
 
 def test_secrets_come_along_when_asked_for(home: Path, tmp_path: Path) -> None:
-    write_file(source(home, secrets=True), tmp_path / "b.tgz")
+    write_backup_file(source(home, secrets=True), tmp_path / "b.tgz")
     restored(tmp_path / "b.tgz", tmp_path / "other")
     assert (tmp_path / "other" / "api_key").read_text() == "hf-a-key-that-opens-doors"
 
@@ -120,7 +122,7 @@ def test_sockets_pipes_and_what_cannot_be_read_do_not_hold_it_up(
     os.mkfifo(own / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(own / "s"))
-        manifest = write_file(source(home), tmp_path / "b.tgz")
+        manifest = write_backup_file(source(home), tmp_path / "b.tgz")
     names = {member.name.rpartition("/")[2] for member in manifest.members}
     assert not names & {"pipe", "s"}
     assert {"notes.txt", "link", "folder"} <= names
@@ -144,7 +146,7 @@ def test_a_file_that_changes_while_it_is_read_breaks_nothing(home: Path, tmp_pat
 
     stream = Slow()
     (tmp_path / "work").mkdir()
-    manifest = write(source(home), stream, tmp_path / "work", packed=False)
+    manifest = write_backup(source(home), stream, tmp_path / "work", compressed=False)
     file = tmp_path / "b.tar"
     file.write_bytes(stream.getvalue())
     assert verify(file) == manifest
@@ -158,20 +160,20 @@ def test_a_file_that_is_there_is_replaced_only_by_force(home: Path, tmp_path: Pa
     file = tmp_path / "b.tgz"
     file.write_text("mine")
     with pytest.raises(CannotStart, match="is there already; give another name, or --force"):
-        write_file(source(home), file)
+        write_backup_file(source(home), file)
     assert file.read_text() == "mine"
-    write_file(source(home), file, force=True)
+    write_backup_file(source(home), file, force=True)
     verify(file)
 
 
 def test_what_cannot_be_written_leaves_nothing(home: Path, tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match=r"cannot be written to .*: No such file or directory"):
-        write_file(source(home), tmp_path / "nowhere" / "b.tgz")
+        write_backup_file(source(home), tmp_path / "nowhere" / "b.tgz")
     full = Path("/dev/full")
     if full.exists():
         (tmp_path / "work").mkdir()
         with full.open("wb") as stream, pytest.raises(OSError, match="No space left"):
-            write(source(home), stream, tmp_path / "work", packed=False)
+            write_backup(source(home), stream, tmp_path / "work", compressed=False)
 
 
 def test_two_backups_to_one_name_do_not_meet(home: Path, tmp_path: Path) -> None:
@@ -179,15 +181,15 @@ def test_two_backups_to_one_name_do_not_meet(home: Path, tmp_path: Path) -> None
     with (tmp_path / ".b.tgz.part").open("wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(CannotStart, match="Another backup is being written"):
-            write_file(source(home), file)
-    write_file(source(home), file)
+            write_backup_file(source(home), file)
+    write_backup_file(source(home), file)
 
 
 def test_a_backup_takes_no_backup_in(home: Path) -> None:
     with pytest.raises(CannotStart, match="lies in what is backed up; give a place outside of"):
-        write_file(source(home), home / "workspace" / "b.tgz")
+        write_backup_file(source(home), home / "workspace" / "b.tgz")
     for file in (home / "b.tgz", home / "backups" / "b.tgz"):
-        manifest = write_file(source(home), file)
+        manifest = write_backup_file(source(home), file)
         assert not [each for each in manifest.members if each.name.endswith((".tgz", ".part"))]
 
 
@@ -223,7 +225,7 @@ def odd(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.T
 
 @pytest.fixture
 def file(home: Path, tmp_path: Path) -> Path:
-    write_file(source(home), tmp_path / "b.tar.gz")
+    write_backup_file(source(home), tmp_path / "b.tar.gz")
     return tmp_path / "b.tar.gz"
 
 
@@ -246,10 +248,10 @@ def test_an_archive_that_reaches_out_is_refused_before_anything_is_touched(
 ) -> None:
     before = tree(home)
     bad = rewritten(file, same, (info, b""))
-    with pytest.raises(BadBackup, match=expected):
+    with pytest.raises(InvalidBackup, match=expected):
         verify(bad)
-    with only_daemon(home), pytest.raises(BadBackup, match=expected):
-        prepare(bad, home, url(home), NOW, moved=False)
+    with hold_state_folder(home), pytest.raises(InvalidBackup, match=expected):
+        prepare_restore(bad, home, url(home), NOW, moved=False)
     after = tree(home)
     after.pop("lock")
     before.pop("lock")
@@ -263,7 +265,7 @@ def test_every_cut_and_every_changed_byte_is_noticed(file: Path, tmp_path: Path)
     bad = tmp_path / "bad"
     for end in (0, 1, 600, len(whole) // 2, len(whole) - 200):
         bad.write_bytes(whole[:end])
-        with pytest.raises((BadBackup, CannotStart), match=r"bad cannot be|bad is no backup"):
+        with pytest.raises((InvalidBackup, CannotStart), match=r"bad cannot be|bad is no backup"):
             verify(bad)
     noticed = 0
     for at in range(512, len(raw), len(raw) // 60):
@@ -272,13 +274,13 @@ def test_every_cut_and_every_changed_byte_is_noticed(file: Path, tmp_path: Path)
         bad.write_bytes(changed)
         try:
             found = verify(bad)
-        except (BadBackup, CannotStart, ConfigError):
+        except (InvalidBackup, CannotStart, ConfigError):
             noticed += 1
         else:
             assert found == verify(file)  # what was changed is padding
     assert noticed > 40
     bad.write_bytes(b"a diary" * 1000)
-    with pytest.raises(BadBackup, match="bad is no backup of Holdfast, or a damaged one"):
+    with pytest.raises(InvalidBackup, match="bad is no backup of Holdfast, or a damaged one"):
         verify(bad)
 
 
@@ -298,8 +300,8 @@ def test_what_a_newer_version_made_is_refused_with_78(file: Path, home: Path) ->
     )
     for fields, expected in newer:
         bad = edited(file, **fields)
-        with only_daemon(home), pytest.raises(ConfigError, match=expected) as caught:
-            prepare(bad, home, url(home), NOW, moved=False)
+        with hold_state_folder(home), pytest.raises(ConfigError, match=expected) as caught:
+            prepare_restore(bad, home, url(home), NOW, moved=False)
         assert caught.value.exit_code == 78
 
 
@@ -307,7 +309,7 @@ def test_what_stands_behind_the_end_is_refused(file: Path) -> None:
     bad = rewritten(file, same)
     with tarfile.open(bad, "a") as archive:
         archive.addfile(odd("state/workspace/late"))
-    with pytest.raises(BadBackup, match="something stands behind its end"):
+    with pytest.raises(InvalidBackup, match="something stands behind its end"):
         verify(bad)
 
 
@@ -320,16 +322,16 @@ def test_a_place_where_nothing_can_be_put_is_said(file: Path, tmp_path: Path) ->
 
 
 def test_what_says_nothing_of_itself_is_refused(file: Path) -> None:
-    with pytest.raises(BadBackup, match="what it says of itself cannot be read"):
+    with pytest.raises(InvalidBackup, match="what it says of itself cannot be read"):
         verify(edited(file, members=5))
-    with pytest.raises(BadBackup, match="it ends before its end"):
+    with pytest.raises(InvalidBackup, match="it ends before its end"):
         verify(rewritten(file, lambda i, c: (i, c) if i.name != "holdfast-backup.json" else None))
-    with pytest.raises(BadBackup, match="cannot be read"):
-        read_manifest(b"[]")
+    with pytest.raises(InvalidBackup, match="cannot be read"):
+        decode_manifest(b"[]")
     gone = rewritten(
         edited(file, members=[]), lambda i, c: (i, c) if i.name == "holdfast-backup.json" else None
     )
-    with pytest.raises(BadBackup, match="it holds no database"):
+    with pytest.raises(InvalidBackup, match="it holds no database"):
         verify(gone)
 
 
@@ -345,10 +347,10 @@ def test_a_database_that_is_damaged_in_the_archive_is_refused(file: Path, home: 
         edited(file, members=members), lambda i, c: (i, junk if i.name == "database.db" else c)
     )
     with (
-        only_daemon(home),
-        pytest.raises(BadBackup, match=r"odd-b.tar cannot be restored: .*database"),
+        hold_state_folder(home),
+        pytest.raises(InvalidBackup, match=r"odd-b.tar cannot be restored: .*database"),
     ):
-        prepare(bad, home, url(home), NOW, moved=False)
+        prepare_restore(bad, home, url(home), NOW, moved=False)
 
 
 # --- putting it in place ---------------------------------------------------------------------
@@ -388,9 +390,9 @@ def test_a_database_elsewhere_is_put_elsewhere(file: Path, home: Path, tmp_path:
     elsewhere = tmp_path / "elsewhere" / "mine.db"
     where = f"sqlite:///{elsewhere}"
     for _ in range(2):
-        with only_daemon(home):
-            put_in_place(prepare(file, home, where, NOW, moved=False))
-        opening.check(place(where))
+        with hold_state_folder(home):
+            apply_restore(prepare_restore(file, home, where, NOW, moved=False))
+        opening.check_current(parse_url(where))
     aside = elsewhere.with_name("mine.db.before-restore-20270115T080000Z-2")
     assert aside.exists()
     assert (home / "holdfast.db").exists()
@@ -398,21 +400,21 @@ def test_a_database_elsewhere_is_put_elsewhere(file: Path, home: Path, tmp_path:
 
 def test_what_was_prepared_can_be_forgotten(file: Path, home: Path) -> None:
     before = tree(home)
-    with only_daemon(home):
+    with hold_state_folder(home):
         before["lock"] = tree(home)["lock"]
-        ready = prepare(file, home, url(home), NOW, moved=False)
-        assert ready.replaces
-        discard(home)
+        ready = prepare_restore(file, home, url(home), NOW, moved=False)
+        assert ready.replaces_state
+        discard_prepared(home)
         assert tree(home) == before
 
 
 def test_a_backup_of_an_older_version_is_brought_up_to_date_on_the_way(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    opening.make(place(url(home)), "0001")
+    opening.create_database(parse_url(url(home)), "0001")
     file = tmp_path / "b.tar"
-    assert write_file(source(home), file).schema == "0001"
+    assert write_backup_file(source(home), file).schema == "0001"
     restored(file, tmp_path / "other")
-    opening.check(place(url(tmp_path / "other")))
+    opening.check_current(parse_url(url(tmp_path / "other")))
 
 
 # --- kill -9 ---------------------------------------------------------------------------------
@@ -421,9 +423,9 @@ KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 import sqlalchemy.dialects.sqlite
-from gateway.operate.backup.restoring import prepare, put_in_place
-from gateway.operate.backup.writing import Source, write_file
-from gateway.process.lock import only_daemon
+from gateway.operate.backup.restoring import prepare_restore, apply_restore
+from gateway.operate.backup.writing import BackupSource, write_backup_file
+from gateway.process.lock import hold_state_folder
 import alembic.command, zlib
 
 what, folder, home = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
@@ -446,12 +448,12 @@ for number in range(1, 2000, step):
         store = f"sqlite:///{here / 'holdfast.db'}"
         if what == "backup":
             sys.addaudithook(hook)
-            write_file(Source(here, store, "1", "now"), copy / "b.tar")
+            write_backup_file(BackupSource(here, store, "1", "now"), copy / "b.tar")
         else:
-            with only_daemon(here):
-                ready = prepare(folder / "b.tar", here, store, 1_800_000_000_000, moved=True)
+            with hold_state_folder(here):
+                ready = prepare_restore(folder / "b.tar", here, store, 1_800_000_000_000, moved=True)
                 sys.addaudithook(hook)
-                put_in_place(ready)
+                apply_restore(ready)
         os._exit(0)
     if os.waitpid(child, 0)[1] == 0:
         break
@@ -482,7 +484,7 @@ def test_a_kill_in_the_middle_of_a_backup_leaves_no_half_of_one(home: Path, tmp_
         names |= {each.name for each in run.iterdir()}
         if file.exists():
             verify(file)
-        write_file(source(home), file, force=True)
+        write_backup_file(source(home), file, force=True)
         assert {each.name for each in run.iterdir()} == {"b.tar", "home"}
     assert {".b.tar.part", ".b.tar.work"} <= names  # some were killed while they wrote
 
@@ -492,7 +494,7 @@ def test_a_kill_in_the_middle_of_a_restore_leaves_the_old_or_the_new(
 ) -> None:
     runs_in = tmp_path / "runs"
     runs_in.mkdir()
-    write_file(source(home), runs_in / "b.tar")
+    write_backup_file(source(home), runs_in / "b.tar")
     new = {"workspace/web%3Aowner/notes.txt": "words", "drafts/web%3Aa/d1.text": "half a file"}
     old = dict.fromkeys(new, "changed since")
     for name, text in old.items():
@@ -502,13 +504,13 @@ def test_a_kill_in_the_middle_of_a_restore_leaves_the_old_or_the_new(
     for run in killed("restore", runs_in, home, 1):
         here = run / "home"
         halves = {name: (here / name).read_text() for name in new if (here / name).exists()}
-        with only_daemon(here):  # as the next start does
+        with hold_state_folder(here):  # as the next start does
             pass
         found = {name: (here / name).read_text() for name in new}
         is_new = not (here / "holdfast.db-journal").exists()
         assert found == (new if is_new else old)
         seen.add((is_new, halves == found))
-        opening.prepare(place(url(here)))
+        opening.prepare(parse_url(url(here)))
         assert not (here / ".restore").exists()
         if is_new:
             aside = here / "before-restore-20270115T080000Z"
@@ -522,7 +524,7 @@ def test_a_restore_that_cannot_be_finished_says_so(home: Path) -> None:
         json.dumps([{"source": str(home / "drafts"), "target": "/proc/nowhere/drafts"}])
     )
     with pytest.raises(CannotStart, match="A restore that was begun cannot be finished: "):
-        finish(home)
+        finish_moves(home)
     assert (home / ".restore" / "plan.json").exists()
 
 

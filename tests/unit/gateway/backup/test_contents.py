@@ -2,7 +2,12 @@
 
 import pytest
 
-from gateway.operate.backup.contents import is_secret, leads_out, objection, stays
+from gateway.operate.backup.contents import (
+    is_escaping_link,
+    is_excluded,
+    is_secret,
+    rejection_reason,
+)
 
 OUTSIDE = "lies outside the state folder"
 TAKEN = "has a name that no backup holds"
@@ -47,7 +52,7 @@ OUT = "is a link that leads out of its folder"
     ],
 )
 def test_only_what_we_put_in_comes_out(name: str, kind: str, target: str, expected: str) -> None:
-    assert objection(name, kind, target, {"workspace/link"}) == expected
+    assert rejection_reason(name, kind, target, {"workspace/link"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,11 +74,13 @@ def test_what_opens_doors_is_known_by_its_name(name: str, *, expected: bool) -> 
 
 
 def test_what_belongs_to_this_place_stays() -> None:
-    assert all(map(stays, ("lock", "holdfast.db", "holdfast.db-shm", "mine.tar.gz", ".b.tar.part")))
-    assert not any(map(stays, ("workspace", "locks", "a.txt", "api_key")))
+    assert all(
+        map(is_excluded, ("lock", "holdfast.db", "holdfast.db-shm", "mine.tar.gz", ".b.tar.part"))
+    )
+    assert not any(map(is_excluded, ("workspace", "locks", "a.txt", "api_key")))
 
 
 def test_a_link_counts_from_where_it_stands() -> None:
-    assert not leads_out("workspace/a/b", "../c")
-    assert leads_out("workspace/a", "../c")
-    assert leads_out("a", "a")
+    assert not is_escaping_link("workspace/a/b", "../c")
+    assert is_escaping_link("workspace/a", "../c")
+    assert is_escaping_link("a", "a")

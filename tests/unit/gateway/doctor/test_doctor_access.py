@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from agent.settings import AgentSettings, ModelSettings, TargetSettings
-from gateway.access.people import Book, Friend
-from gateway.operate.doctor.access import entry
-from gateway.operate.doctor.spending import _judged, is_paid, spending
+from gateway.access.people import AccessState, PairedPerson
+from gateway.operate.doctor.access import check_access
+from gateway.operate.doctor.spending import _limit_findings, check_spending, is_paid
 from gateway.settings import AccessSettings, LimitSettings, Settings, UserLimits
 from platforms.telegram import TelegramConfig
 from sessions.store.store import SessionStore
@@ -24,13 +24,13 @@ CHATS = {"telegram": TelegramConfig(token=Secret("t"))}
 
 async def looked(home: Path, access: AccessSettings | None = None, **more: Any) -> list[Finding]:
     given = {"platforms": CHATS, "access": access or AccessSettings(), **more}
-    return list(await entry(case_of(home, **given)))
+    return list(await check_access(case_of(home, **given)))
 
 
-async def befriend(home: Path, *friends: Friend) -> None:
+async def befriend(home: Path, *friends: PairedPerson) -> None:
     url = f"sqlite:///{home / 'holdfast.db'}"
     store = await SessionStore.open(url, clock=SystemClock())
-    book = msgspec.json.encode(Book("key", friends=friends)).decode()
+    book = msgspec.json.encode(AccessState("key", friends=friends)).decode()
     await store.put_value("people", "book", book)
     await store.close()
 
@@ -44,9 +44,9 @@ async def test_an_admin_may_be_configured_or_have_claimed(tmp_path: Path) -> Non
     assert told(await looked(tmp_path, AccessSettings(admins=("telegram:1",)))) == [
         ("ok", "admins")
     ]
-    await befriend(tmp_path, Friend("telegram:2", "Bo", admin=False, since=1))
+    await befriend(tmp_path, PairedPerson("telegram:2", "Bo", admin=False, since=1))
     assert told(await looked(tmp_path)) == [("warn", "admins")]
-    await befriend(tmp_path, Friend("telegram:1", "Ann", admin=True, since=1))
+    await befriend(tmp_path, PairedPerson("telegram:1", "Ann", admin=True, since=1))
     assert told(await looked(tmp_path)) == [("ok", "admins")]
 
 
@@ -106,7 +106,7 @@ def paid(**more: Any) -> Settings:
 
 
 def test_a_paid_model_without_any_limit_is_told() -> None:
-    found = only(_judged(paid(), nothing_to_come), "limits")
+    found = only(_limit_findings(paid(), nothing_to_come), "limits")
     assert (found.level, "limits.usd_per_day" in found.fix) == ("warn", True)
 
 
@@ -119,7 +119,7 @@ def test_a_paid_model_without_any_limit_is_told() -> None:
     ],
 )
 def test_any_limit_is_one(limits: LimitSettings) -> None:
-    assert told(_judged(paid(limits=limits), nothing_to_come)) == [("ok", "limits")]
+    assert told(_limit_findings(paid(limits=limits), nothing_to_come)) == [("ok", "limits")]
 
 
 def test_what_costs_nothing_needs_no_limit() -> None:
@@ -129,12 +129,12 @@ def test_what_costs_nothing_needs_no_limit() -> None:
     for model in (ModelSettings(), own, ModelSettings(provider="openai", name="m")):
         settings = msgspec.structs.replace(Settings(), model=model)
         assert not is_paid(settings)
-        assert _judged(settings, nothing_to_come) == []
+        assert _limit_findings(settings, nothing_to_come) == []
     dear = TargetSettings(provider="anthropic", name="c", api_key=Secret("k"))
     taking_over = msgspec.structs.replace(own, fallback=(dear,))
     assert is_paid(msgspec.structs.replace(Settings(), model=taking_over))
 
 
 async def test_limits_that_are_not_there_yet_are_not_asked_for(tmp_path: Path) -> None:
-    assert _judged(paid(), lambda _: True) == []
-    assert await spending(case_of(tmp_path)) == []
+    assert _limit_findings(paid(), lambda _: True) == []
+    assert await check_spending(case_of(tmp_path)) == []

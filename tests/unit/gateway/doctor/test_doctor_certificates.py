@@ -6,7 +6,12 @@ from pathlib import Path
 import certifi
 import pytest
 
-from gateway.operate.doctor.certificates import LIBRARIES, Library, _looked, certificates
+from gateway.operate.doctor.certificates import (
+    LIBRARIES,
+    TlsLibrary,
+    _find_problems,
+    check_certificates,
+)
 from sessions.values.finding import Finding
 from tests.fakes.case import case_of, only, told
 from tests.fakes.certificates import certified
@@ -21,18 +26,18 @@ def private(folder: Path, name: str = "ca.internal") -> Path:
     return (folder / "certificate.pem").rename(folder / f"{name}.crt")
 
 
-def trusting(*files: Path, by_system: bool = False) -> Library:
+def trusting(*files: Path, by_system: bool = False) -> TlsLibrary:
     def made() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for file in files:
             context.load_verify_locations(cafile=str(file))
         return context
 
-    return Library(f"a library of {len(files)}", made, by_system)
+    return TlsLibrary(f"a library of {len(files)}", made, by_system)
 
 
-def looked(environ: dict[str, str], folder: Path, *libraries: Library) -> list[Finding]:
-    return list(_looked(environ, [folder], libraries))
+def looked(environ: dict[str, str], folder: Path, *libraries: TlsLibrary) -> list[Finding]:
+    return list(_find_problems(environ, [folder], libraries))
 
 
 @pytest.fixture
@@ -47,7 +52,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_the_libraries_of_this_machine_trust_something(tmp_path: Path) -> None:
-    found = await certificates(case_of(tmp_path))
+    found = await check_certificates(case_of(tmp_path))
     assert "fail" not in {each.level for each in found}
     names = [library.name for library in LIBRARIES]
     assert len(names) == 3
@@ -114,6 +119,6 @@ def test_who_trusts_nobody_is_told_and_who_is_not_installed_is_not(
         raise ModuleNotFoundError(name="httpx")
 
     system.write_text("")
-    found = looked({}, tmp_path, trusting(), Library("not there", missing))
+    found = looked({}, tmp_path, trusting(), TlsLibrary("not there", missing))
     assert told(found) == [("fail", "roots")]
     assert "ca-certificates" in found[0].fix

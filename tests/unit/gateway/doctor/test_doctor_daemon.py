@@ -11,19 +11,19 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.config.loader import Options
-from gateway.operate.doctor.context import Case, lock_of, taken_up
-from gateway.operate.doctor.daemon import daemon, mend
-from gateway.process.control_socket import serving, socket_path
-from gateway.process.lock import only_daemon
-from platforms.core.registry import specs
+from gateway.config.loader import ConfigOptions
+from gateway.operate.doctor.context import DoctorContext, collect_context, find_lock_holder
+from gateway.operate.doctor.daemon import check_daemon, remove_stale_socket
+from gateway.process.control_socket import serve_control_socket, socket_path
+from gateway.process.lock import hold_state_folder
+from platforms.core.registry import load_specs
 from sessions.values.clock import SystemClock
 from tests.fakes.case import only, told
 
 
-async def taken(home: Path) -> Case:
+async def taken(home: Path) -> DoctorContext:
     environ = {"HOME": str(home), "HOLDFAST_HOME": str(home)}
-    return await taken_up(Options(), environ, specs(), clock=SystemClock())
+    return await collect_context(ConfigOptions(), environ, load_specs(), clock=SystemClock())
 
 
 @contextlib.asynccontextmanager
@@ -44,8 +44,8 @@ async def running(home: Path, *troubles: str, **status: Any) -> AsyncIterator[No
     async def standing() -> dict[str, Any]:
         return {"state": "running", "url": url, "running": 2, **status}
 
-    with only_daemon(home):
-        async with serving(socket_path(home, {}), {"status": standing}):
+    with hold_state_folder(home):
+        async with serve_control_socket(socket_path(home, {}), {"status": standing}):
             try:
                 yield
             finally:
@@ -53,7 +53,7 @@ async def running(home: Path, *troubles: str, **status: Any) -> AsyncIterator[No
 
 
 async def test_none_is_no_trouble(tmp_path: Path) -> None:
-    found = await daemon(await taken(tmp_path))
+    found = await check_daemon(await taken(tmp_path))
     assert told(found) == [("ok", "gateway")]
     assert "holdfast run" in found[0].text
 
@@ -61,11 +61,11 @@ async def test_none_is_no_trouble(tmp_path: Path) -> None:
 async def test_one_that_is_well_is_named_with_its_address(tmp_path: Path) -> None:
     async with running(tmp_path, version=version("holdfast")):
         case = await taken(tmp_path)
-        found = await daemon(case)
+        found = await check_daemon(case)
     assert told(found) == [("ok", "gateway")]
     assert "running at http://127.0.0.1:" in found[0].text
     assert "2 turns under way" in found[0].text
-    assert (case.daemon.running, case.daemon.held, case.daemon.holder) == (
+    assert (case.daemon.running, case.daemon.lock_held, case.daemon.lock_holder) == (
         True,
         True,
         str(os.getpid()),
@@ -76,46 +76,46 @@ async def test_its_troubles_are_shown_but_not_those_the_doctor_sees_itself(tmp_p
     async with running(
         tmp_path, "telegram: another program receives", "disk: full", "gateway: stopping, no new"
     ):
-        found = await daemon(await taken(tmp_path))
+        found = await check_daemon(await taken(tmp_path))
     assert told(found) == [("ok", "gateway"), ("fail", "telegram"), ("warn", "gateway")]
     assert found[1].text == "another program receives"
 
 
 async def test_another_version_than_the_installed_one_is_told(tmp_path: Path) -> None:
     async with running(tmp_path, version="0.0.1", safe_mode="safe mode after 3 crashes"):
-        found = await daemon(await taken(tmp_path))
+        found = await check_daemon(await taken(tmp_path))
     assert "0.0.1 runs, and" in only(found, "version").text
     assert only(found, "safe mode").level == "warn"
 
 
 async def test_a_port_that_does_not_answer_is_told(tmp_path: Path) -> None:
     async with running(tmp_path, url="http://127.0.0.1:1"):
-        found = await daemon(await taken(tmp_path))
+        found = await check_daemon(await taken(tmp_path))
     assert [each.level for each in found] == ["ok", "fail"]
     async with running(tmp_path, url=None):
-        assert told(await daemon(await taken(tmp_path))) == [("ok", "gateway")]
+        assert told(await check_daemon(await taken(tmp_path))) == [("ok", "gateway")]
 
 
 async def test_one_that_holds_the_folder_and_cannot_be_asked_is_told(tmp_path: Path) -> None:
-    with only_daemon(tmp_path):
+    with hold_state_folder(tmp_path):
         case = await taken(tmp_path)
-    assert told(await daemon(case)) == [("warn", "gateway")]
-    assert f"process {os.getpid()}" in (await daemon(case))[0].text
+    assert told(await check_daemon(case)) == [("warn", "gateway")]
+    assert f"process {os.getpid()}" in (await check_daemon(case))[0].text
 
 
 async def test_to_look_at_the_lock_takes_it_from_nobody(tmp_path: Path) -> None:
-    with only_daemon(tmp_path):
+    with hold_state_folder(tmp_path):
         pass
-    assert lock_of(tmp_path) == (False, "")
-    with only_daemon(tmp_path):
-        assert lock_of(tmp_path) == (True, str(os.getpid()))
+    assert find_lock_holder(tmp_path) == (False, "")
+    with hold_state_folder(tmp_path):
+        assert find_lock_holder(tmp_path) == (True, str(os.getpid()))
         strange = tmp_path / "locks"  # a file system that counts devices in a way of its own
         inode = (tmp_path / "lock").stat().st_ino
         strange.write_text(f"1: FLOCK  ADVISORY  WRITE {os.getpid()} ff:ff:{inode} 0 EOF\nx\n")
-        assert lock_of(tmp_path, strange)[0]
+        assert find_lock_holder(tmp_path, strange)[0]
         strange.write_text(f"1: FLOCK  ADVISORY  WRITE 1 ff:ff:{inode} 0 EOF\n")
-        assert not lock_of(tmp_path, strange)[0]
-        assert not lock_of(tmp_path, tmp_path / "nowhere")[0]
+        assert not find_lock_holder(tmp_path, strange)[0]
+        assert not find_lock_holder(tmp_path, tmp_path / "nowhere")[0]
 
 
 async def test_a_socket_that_was_left_behind_is_found_and_removed(tmp_path: Path) -> None:
@@ -123,18 +123,18 @@ async def test_a_socket_that_was_left_behind_is_found_and_removed(tmp_path: Path
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(path))
     case = await taken(tmp_path)
-    found = only(await daemon(case), "socket")
+    found = only(await check_daemon(case), "socket")
     assert (found.level, found.mend) == ("warn", "socket")
-    assert list(mend(case)) == [(True, f"removed {path}")]
+    assert list(remove_stale_socket(case)) == [(True, f"removed {path}")]
     assert not await asyncio.to_thread(path.exists)
-    assert list(mend(case)) == []
-    assert told(await daemon(case)) == [("ok", "gateway")]
+    assert list(remove_stale_socket(case)) == []
+    assert told(await check_daemon(case)) == [("ok", "gateway")]
 
 
 async def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
     case = await taken(tmp_path)
     socket_path(tmp_path, {}).mkdir()
-    ((well, said),) = mend(case)
+    ((well, said),) = remove_stale_socket(case)
     assert (well, "stays" in said) == (False, True)
 
 
@@ -143,9 +143,9 @@ async def test_one_that_hangs_is_told(tmp_path: Path) -> None:
         msg = "not now"
         raise ValueError(msg)
 
-    with only_daemon(tmp_path):
-        async with serving(socket_path(tmp_path, {}), {"status": refuses}):
+    with hold_state_folder(tmp_path):
+        async with serve_control_socket(socket_path(tmp_path, {}), {"status": refuses}):
             case = await taken(tmp_path)
-    assert case.daemon.trouble == "not now"
-    found = only(await daemon(case), "gateway")
+    assert case.daemon.problem == "not now"
+    found = only(await check_daemon(case), "gateway")
     assert (found.level, f"process {os.getpid()}" in found.text) == ("fail", True)

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.operate.doctor.database import _judged, database
-from gateway.operate.doctor.report import NEWER
+from gateway.operate.doctor.database import _findings, check_database
+from gateway.operate.doctor.report import VERSION_SUBJECT
 from sessions.settings import StoreSettings
-from sessions.store.engine import place
-from sessions.store.inspect import Examined, examine
+from sessions.store.engine import parse_url
+from sessions.store.inspect import DatabaseInspection, inspect_database
 from sessions.store.migrations import HEAD
 from sessions.store.prepare import prepare
 from sessions.store.store import SessionStore
@@ -26,7 +26,7 @@ from tests.fakes.case import case_of, only, told
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A state folder with a database of this version."""
-    prepare(place(f"sqlite:///{tmp_path / 'holdfast.db'}"))
+    prepare(parse_url(f"sqlite:///{tmp_path / 'holdfast.db'}"))
     return tmp_path
 
 
@@ -37,7 +37,7 @@ def opened(home: Path) -> Iterator[sqlite3.Connection]:
 
 
 async def looked(home: Path) -> list[Finding]:
-    return list(await database(case_of(home)))
+    return list(await check_database(case_of(home)))
 
 
 def traces(home: Path) -> dict[str, tuple[int, int]]:
@@ -79,7 +79,7 @@ async def test_none_and_an_empty_one_are_made_at_the_start(tmp_path: Path) -> No
 async def test_one_of_a_newer_version_cannot_be_used(home: Path) -> None:
     with opened(home) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    found = only(await looked(home), NEWER)
+    found = only(await looked(home), VERSION_SUBJECT)
     assert (found.level, f"9999; this one knows {HEAD}" in found.text) == ("fail", True)
     assert "restore a backup" in found.fix
 
@@ -87,7 +87,7 @@ async def test_one_of_a_newer_version_cannot_be_used(home: Path) -> None:
 async def test_one_of_an_older_version_will_be_brought_up_to_date(home: Path) -> None:
     with opened(home) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
-    found = only(await looked(home), NEWER)
+    found = only(await looked(home), VERSION_SUBJECT)
     assert found.level == "ok"
 
 
@@ -116,7 +116,7 @@ async def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     found = only(await looked(tmp_path), "database")
     assert found.level == "fail"
     store = StoreSettings(url=Secret("nonsense"))
-    found = only(await database(case_of(tmp_path, store=store)), "database")
+    found = only(await check_database(case_of(tmp_path, store=store)), "database")
     assert "URL cannot be used" in found.text
 
 
@@ -124,23 +124,25 @@ def test_one_that_is_too_large_for_the_time_is_not_called_sound(home: Path) -> N
     with opened(home) as connection:
         connection.execute("CREATE TABLE many (x)")
         connection.executemany("INSERT INTO many VALUES (?)", [("y" * 90,)] * 20_000)
-    found = examine(f"sqlite:///{home / 'holdfast.db'}", seconds=0.0)
-    assert found.unfinished
-    only_one = only(list(_judged(found)), "integrity")
+    found = inspect_database(f"sqlite:///{home / 'holdfast.db'}", timeout_seconds=0.0)
+    assert found.incomplete
+    only_one = only(list(_findings(found)), "integrity")
     assert (only_one.level, "db check" in only_one.fix) == ("warn", True)
 
 
 def test_a_large_log_and_much_free_room_are_told() -> None:
-    large = Examined("x", version=HEAD, size=10**9, log_size=300 * 2**20, free=6 * 10**8)
-    found = list(_judged(large))
+    large = DatabaseInspection(
+        "x", version=HEAD, size_bytes=10**9, wal_bytes=300 * 2**20, free_bytes=6 * 10**8
+    )
+    found = list(_findings(large))
     assert told(found) == [("ok", "integrity"), ("warn", "size"), ("ok", "size")]
-    assert told(list(_judged(msgspec.structs.replace(large, log_size=0, free=0)))) == [
+    assert told(list(_findings(msgspec.structs.replace(large, wal_bytes=0, free_bytes=0)))) == [
         ("ok", "integrity")
     ]
 
 
 async def test_postgresql_is_asked_too(tmp_path: Path) -> None:
     gone = StoreSettings(url=Secret("postgresql://nobody:geheim@127.0.0.1:1/none"))
-    found = only(await database(case_of(tmp_path, store=gone)), "database")
+    found = only(await check_database(case_of(tmp_path, store=gone)), "database")
     assert found.level == "fail"
     assert "geheim" not in found.text

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.operate.doctor.installation import _packages, _sqlite, additions, packages, sqlite
+from gateway.operate.doctor.installation import (
+    _package_findings,
+    _sqlite_findings,
+    check_packages,
+    check_plugins,
+    check_sqlite,
+)
 from sessions.settings import StoreSettings
-from sessions.store.inspect import can_damage_logs
+from sessions.store.inspect import has_wal_bug
 from sessions.values.secret import Secret
 from tests.fakes.case import case_of, only, told
 
@@ -19,7 +25,7 @@ ROOT = Path(__file__).parents[4]
 
 
 async def test_our_own_packages_are_recognised(tmp_path: Path) -> None:
-    (found,) = await packages(case_of(tmp_path))
+    (found,) = await check_packages(case_of(tmp_path))
     assert (found.level, "0.1.0" in found.text or "Holdfast" in found.text) == ("ok", True)
 
 
@@ -29,7 +35,7 @@ def test_a_package_of_another_that_hides_ours_is_found(
     (tmp_path / "intruder").mkdir()
     (tmp_path / "intruder" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    (found,) = _packages(("intruder", "agent"))
+    (found,) = _package_findings(("intruder", "agent"))
     assert found.level == "fail"
     assert f"intruder is loaded from {tmp_path / 'intruder'}" in found.text
     assert "environment of its own" in found.fix
@@ -38,8 +44,8 @@ def test_a_package_of_another_that_hides_ours_is_found(
 SAID = """
 import json, sys
 sys.path[:0] = [{place!r}]
-from gateway.operate.doctor.installation import _packages
-print(json.dumps([[each.level, each.text] for each in _packages()]))
+from gateway.operate.doctor.installation import _package_findings
+print(json.dumps([[each.level, each.text] for each in _package_findings()]))
 """
 
 
@@ -118,12 +124,12 @@ def offered(folder: Path, group: str, name: str, code: str) -> None:
 async def test_what_others_offer_is_loaded_and_what_breaks_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await additions(case_of(tmp_path)) == []
+    assert await check_plugins(case_of(tmp_path)) == []
     monkeypatch.syspath_prepend(tmp_path)
     offered(tmp_path, "holdfast.tools", "fine", "IT = object()\n")
-    assert told(await additions(case_of(tmp_path))) == [("ok", "additions")]
+    assert told(await check_plugins(case_of(tmp_path))) == [("ok", "additions")]
     offered(tmp_path, "holdfast.providers", "broken", "raise RuntimeError('oh no')\n")
-    found = only(await additions(case_of(tmp_path)), "additions")
+    found = only(await check_plugins(case_of(tmp_path)), "additions")
     assert found.level == "fail"
     assert "providers: broken of broken-others cannot be loaded: RuntimeError: oh no" in found.text
     assert "uninstall" in found.fix
@@ -140,12 +146,12 @@ async def test_what_others_offer_is_loaded_and_what_breaks_is_named(
     ],
 )
 def test_versions_of_sqlite_with_the_fault_are_named(version: tuple[int, ...], bad: bool) -> None:
-    assert can_damage_logs(version) is bad
-    (found,) = _sqlite(version)
+    assert has_wal_bug(version) is bad
+    (found,) = _sqlite_findings(version)
     assert (found.level == "warn") is bad
 
 
 async def test_who_does_not_use_sqlite_hears_nothing_of_it(tmp_path: Path) -> None:
-    assert len(await sqlite(case_of(tmp_path))) == 1
+    assert len(await check_sqlite(case_of(tmp_path))) == 1
     store = StoreSettings(url=Secret("postgresql://h/n"))
-    assert await sqlite(case_of(tmp_path, store=store)) == []
+    assert await check_sqlite(case_of(tmp_path, store=store)) == []

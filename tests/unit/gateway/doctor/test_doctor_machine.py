@@ -11,11 +11,11 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings, ShellSettings, ToolSettings
-from gateway.operate.doctor.clock import hours, judged
-from gateway.operate.doctor.context import Case, Daemon
-from gateway.operate.doctor.disk import disk
-from gateway.operate.doctor.port import port
-from gateway.operate.doctor.sandbox import sandbox
+from gateway.operate.doctor.clock import check_clock, skew_finding
+from gateway.operate.doctor.context import DaemonInfo, DoctorContext
+from gateway.operate.doctor.disk import check_disk
+from gateway.operate.doctor.port import check_port
+from gateway.operate.doctor.sandbox import check_sandbox
 from gateway.settings import GatewaySettings, HttpSettings
 from platforms.telegram import TelegramConfig
 from sessions.values.clock import SystemClock
@@ -28,14 +28,14 @@ from tests.fakes.case import case_of, only, told
 
 
 async def test_room_is_measured_where_the_state_folder_will_be(tmp_path: Path) -> None:
-    found = await disk(case_of(tmp_path / "not" / "yet"))
+    found = await check_disk(case_of(tmp_path / "not" / "yet"))
     assert told(found) == [("ok", "room")]
     assert f"left in {tmp_path}" in found[0].text
 
 
 async def test_too_little_room_is_told_as_the_configuration_wants_it(tmp_path: Path) -> None:
     wanted = GatewaySettings(disk_low=Size(10**18))
-    found = only(await disk(case_of(tmp_path, gateway=wanted)), "room")
+    found = only(await check_disk(case_of(tmp_path, gateway=wanted)), "room")
     assert found.level == "fail"
     assert "gateway.disk_low" in found.text
 
@@ -51,25 +51,27 @@ async def test_a_port_that_another_program_has_is_told(tmp_path: Path) -> None:
     with listening() as other:
         number = other.getsockname()[1]
         case = case_of(tmp_path, http=HttpSettings(port=number))
-        found = only(await port(case), "port")
+        found = only(await check_port(case), "port")
         assert (found.level, f"127.0.0.1:{number}" in found.text) == ("fail", True)
         ours = replace(
-            case, daemon=Daemon(running=True, status={"url": f"http://127.0.0.1:{number}"})
+            case, daemon=DaemonInfo(running=True, status={"url": f"http://127.0.0.1:{number}"})
         )
-        assert told(await port(ours)) == [("ok", "port")]
-    assert told(await port(case)) == [("ok", "port")]
+        assert told(await check_port(ours)) == [("ok", "port")]
+    assert told(await check_port(case)) == [("ok", "port")]
 
 
 async def test_a_port_that_was_configured_after_the_start_is_told(tmp_path: Path) -> None:
     case = case_of(tmp_path, http=HttpSettings(port=8421))
-    running = replace(case, daemon=Daemon(running=True, status={"url": "http://127.0.0.1:8420"}))
-    assert told(await port(running)) == [("warn", "port")]
+    running = replace(
+        case, daemon=DaemonInfo(running=True, status={"url": "http://127.0.0.1:8420"})
+    )
+    assert told(await check_port(running)) == [("warn", "port")]
 
 
 async def test_any_free_port_is_well_and_no_address_of_ours_is_not(tmp_path: Path) -> None:
-    assert told(await port(case_of(tmp_path, http=HttpSettings(port=0)))) == [("ok", "port")]
+    assert told(await check_port(case_of(tmp_path, http=HttpSettings(port=0)))) == [("ok", "port")]
     elsewhere = HttpSettings(host="192.0.2.1", port=8420, api_key=Secret("k"))
-    found = only(await port(case_of(tmp_path, http=elsewhere)), "port")
+    found = only(await check_port(case_of(tmp_path, http=elsewhere)), "port")
     assert (found.level, "nothing can listen" in found.text) == ("fail", True)
 
 
@@ -87,8 +89,8 @@ def program(folder: Path, text: str) -> dict[str, str]:
     return {"PATH": str(folder)}
 
 
-async def looked(case: Case) -> Finding:
-    return only(await sandbox(case), "sandbox")
+async def looked(case: DoctorContext) -> Finding:
+    return only(await check_sandbox(case), "sandbox")
 
 
 async def test_the_sandbox_of_this_machine_is_tried(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ async def service(headers: dict[str, str] | None = None, status: int = 404) -> A
         await runner.cleanup()
 
 
-def with_model(home: Path, url: str, seconds: float = 0.0) -> Case:
+def with_model(home: Path, url: str, seconds: float = 0.0) -> DoctorContext:
     model = ModelSettings(provider="openai", name="m", base_url=url)
     return replace(case_of(home, model=model), clock=ShiftedClock(seconds))
 
@@ -179,7 +181,7 @@ async def test_a_clock_is_compared_with_that_of_a_service(
     tmp_path: Path, seconds: float, level: str, words: str
 ) -> None:
     async with service() as url:
-        found = only(await hours(with_model(tmp_path, url, seconds)), "clock")
+        found = only(await check_clock(with_model(tmp_path, url, seconds)), "clock")
     assert (found.level, words in found.text) == (level, True)
     assert level == "ok" or "timedatectl" in found.fix
 
@@ -193,7 +195,7 @@ async def test_the_next_service_is_asked_where_the_first_does_not_tell(tmp_path:
             platforms={"telegram": TelegramConfig(token=Secret("t"), base_url=dead)},
             model=ModelSettings(provider="openai", name="m", base_url=url),
         )
-        assert "agrees" in only(await hours(case), "clock").text
+        assert "agrees" in only(await check_clock(case), "clock").text
 
 
 @pytest.mark.parametrize(
@@ -205,15 +207,15 @@ async def test_an_hour_that_means_nothing_is_not_compared(
     tmp_path: Path, headers: dict[str, str]
 ) -> None:
     async with service(headers) as url:
-        found = only(await hours(with_model(tmp_path, url)), "clock")
+        found = only(await check_clock(with_model(tmp_path, url)), "clock")
     assert (found.level, "does not tell it" in found.text) == ("ok", True)
 
 
 async def test_without_a_service_nothing_is_compared(tmp_path: Path) -> None:
-    assert "no service" in only(await hours(case_of(tmp_path)), "clock").text
+    assert "no service" in only(await check_clock(case_of(tmp_path)), "clock").text
 
 
 def test_only_what_is_odd_is_told() -> None:
-    assert [judged(apart, "x").level for apart in (29.9, -29.9, 30, -299, 300, -301)] == [
+    assert [skew_finding(apart, "x").level for apart in (29.9, -29.9, 30, -299, 300, -301)] == [
         "ok", "ok", "warn", "warn", "fail", "fail",
     ]  # fmt: skip

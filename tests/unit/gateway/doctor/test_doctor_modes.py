@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.operate.doctor.permissions import mend, modes
+from gateway.operate.doctor.permissions import check_permissions, fix_permissions
 from tests.fakes.case import case_of, only, told
 
 
@@ -27,8 +27,8 @@ def mode(path: Path) -> int:
 
 
 async def test_as_the_gateway_makes_it_all_is_well(home: Path) -> None:
-    assert told(await modes(case_of(home))) == [("ok", "modes")]
-    assert told(await modes(case_of(home / "not yet"))) == [("ok", "state folder")]
+    assert told(await check_permissions(case_of(home))) == [("ok", "modes")]
+    assert told(await check_permissions(case_of(home / "not yet"))) == [("ok", "state folder")]
 
 
 def opened(*paths: Path) -> None:
@@ -41,17 +41,17 @@ async def test_what_others_can_open_is_named_and_closed(home: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(home / "control.sock"))
         opened(home / "control.sock")
-        found = await modes(case_of(home))
+        found = await check_permissions(case_of(home))
         assert told(found) == [("warn", "modes")] * 3
         assert all(each.mend == "modes" for each in found)
         assert f"chmod 700 {home}" in found[0].fix
-        done = list(mend(case_of(home)))
+        done = list(fix_permissions(case_of(home)))
     assert [well for well, _ in done] == [True] * 3
     assert mode(home) == 0o700
     assert mode(home / "holdfast.db") == 0o600
     assert mode(home / "control.sock") == 0o600
-    assert told(await modes(case_of(home))) == [("ok", "modes")]
-    assert list(mend(case_of(home))) == []
+    assert told(await check_permissions(case_of(home))) == [("ok", "modes")]
+    assert list(fix_permissions(case_of(home))) == []
 
 
 async def test_the_configuration_is_closed_when_it_holds_secrets(home: Path) -> None:
@@ -62,7 +62,7 @@ async def test_the_configuration_is_closed_when_it_holds_secrets(home: Path) -> 
     case = case_of(home)
     assert case.loaded
     warned = replace(case.loaded, warnings=(f"x is a secret; run: chmod 600 {file}",))
-    ((well, said),) = mend(replace(case, path=file, loaded=warned))
+    ((well, said),) = fix_permissions(replace(case, config_path=file, loaded=warned))
     assert (well, mode(file)) == (True, 0o600)
     assert str(file) in said
 
@@ -76,7 +76,7 @@ async def test_a_group_that_was_given_the_configuration_keeps_it(home: Path) -> 
     case = case_of(home)
     assert case.loaded
     warned = replace(case.loaded, warnings=(f"x is a secret; run: chmod 600 {file}",))
-    ((_, said),) = mend(replace(case, path=file, loaded=warned))
+    ((_, said),) = fix_permissions(replace(case, config_path=file, loaded=warned))
     assert mode(file) == 0o640
     assert "4242 may still read it" in said
 
@@ -84,7 +84,7 @@ async def test_a_group_that_was_given_the_configuration_keeps_it(home: Path) -> 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 async def test_files_of_somebody_else_are_named(home: Path) -> None:
     os.chown(home / "holdfast.db", 4242, -1)
-    found = only(await modes(case_of(home)), "owner")
+    found = only(await check_permissions(case_of(home)), "owner")
     assert found.level == "fail"
     assert found.text.startswith("holdfast.db in ")
     assert "chown -R" in found.fix
@@ -92,9 +92,9 @@ async def test_files_of_somebody_else_are_named(home: Path) -> None:
 
 async def test_a_file_where_the_folder_should_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
-    found = only(await modes(case_of(tmp_path / "state")), "state folder")
+    found = only(await check_permissions(case_of(tmp_path / "state")), "state folder")
     assert "is no folder" in found.text
-    found = only(await modes(case_of(tmp_path / "state" / "below")), "state folder")
+    found = only(await check_permissions(case_of(tmp_path / "state" / "below")), "state folder")
     assert "cannot be looked at" in found.text
 
 
@@ -104,7 +104,7 @@ async def test_credentials_that_others_can_open_are_named_and_closed(home: Path)
     (folder / "TELEGRAM_BOT_TOKEN").write_text("1:secret")
     opened(folder, folder / "TELEGRAM_BOT_TOKEN")
     case = case_of(home, {"HOME": str(home.parent)})
-    assert told(await modes(case)) == [("warn", "modes")] * 2
-    assert [well for well, _ in mend(case)] == [True] * 2
+    assert told(await check_permissions(case)) == [("warn", "modes")] * 2
+    assert [well for well, _ in fix_permissions(case)] == [True] * 2
     assert mode(folder / "TELEGRAM_BOT_TOKEN") == 0o600
-    assert told(await modes(case)) == [("ok", "modes")]
+    assert told(await check_permissions(case)) == [("ok", "modes")]

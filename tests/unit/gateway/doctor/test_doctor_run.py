@@ -9,32 +9,39 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.operate.doctor.aside import Aside
+from gateway.operate.doctor.aside import DaemonThreadExecutor
 from gateway.operate.doctor.check import Check
 from gateway.operate.doctor.checks import all_checks
-from gateway.operate.doctor.context import Case
-from gateway.operate.doctor.found import Group
-from gateway.operate.doctor.report import PLAIN_SIGNS, SIGNS, exit_code, lines, records, summary
-from gateway.operate.doctor.run import run
+from gateway.operate.doctor.context import DoctorContext
+from gateway.operate.doctor.found import FindingGroup
+from gateway.operate.doctor.report import (
+    ASCII_SIGNS,
+    SIGNS,
+    exit_code,
+    finding_records,
+    report_lines,
+    summary_line,
+)
+from gateway.operate.doctor.run import run_checks
 from sessions.values.finding import Finding, fail, ok, warn
 from tests.fakes.case import case_of, only, told
 
 
-async def well(_: Case) -> Sequence[Finding]:
+async def well(_: DoctorContext) -> Sequence[Finding]:
     return [ok("thing", "is well")]
 
 
-async def breaks(_: Case) -> Sequence[Finding]:
+async def breaks(_: DoctorContext) -> Sequence[Finding]:
     msg = "who would have thought\nthat"
     raise ZeroDivisionError(msg)
 
 
-async def hangs(_: Case) -> Sequence[Finding]:
+async def hangs(_: DoctorContext) -> Sequence[Finding]:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def silent(_: Case) -> Sequence[Finding]:
+async def silent(_: DoctorContext) -> Sequence[Finding]:
     return []
 
 
@@ -44,11 +51,11 @@ async def test_one_that_breaks_or_hangs_is_a_finding_and_the_others_are_told(
     checks = [
         Check("a", well),
         Check("b", breaks),
-        Check("c", hangs, seconds=0.05),
+        Check("c", hangs, timeout_seconds=0.05),
         Check("d", silent),
         Check("a", well),
     ]
-    groups = await run(checks, case_of(tmp_path))
+    groups = await run_checks(checks, case_of(tmp_path))
     assert [(group.name, group.level, len(group.findings)) for group in groups] == [
         ("a", "ok", 2),
         ("b", "fail", 1),
@@ -61,10 +68,12 @@ async def test_one_that_breaks_or_hangs_is_a_finding_and_the_others_are_told(
 
 async def test_without_a_configuration_only_what_needs_none_is_looked_at(tmp_path: Path) -> None:
     case = replace(case_of(tmp_path), loaded=None, problems=("x.toml:1: is not TOML",))
-    groups = await run([Check("a", breaks), Check("b", well, unread=True)], case)
+    groups = await run_checks(
+        [Check("a", breaks), Check("b", well, works_without_config=True)], case
+    )
     assert "configuration does not work" in groups[0].findings[0].text
     assert told(groups[1].findings) == [("ok", "thing")]
-    everything = await run(all_checks(case), case)
+    everything = await run_checks(all_checks(case), case)
     names = [group.name for group in everything]
     assert names[:2] == ["configuration", "files"]
     assert exit_code(everything) == 78
@@ -72,25 +81,29 @@ async def test_without_a_configuration_only_what_needs_none_is_looked_at(tmp_pat
 
 async def test_the_whole_list_is_well_on_a_fresh_machine(tmp_path: Path) -> None:
     case = replace(case_of(tmp_path / "state", {"PATH": "/usr/bin:/bin"}), offline=True)
-    groups = await run(all_checks(case), case)
-    troubles = [each for group in groups for each in group.troubles]
+    groups = await run_checks(all_checks(case), case)
+    troubles = [each for group in groups for each in group.problems]
     assert {each.subject for each in troubles} <= {"SQLite", "roots", "port"}
-    shown = list(lines(groups, all_of_it=False, signs=SIGNS, width=None))
+    shown = list(report_lines(groups, show_all=False, signs=SIGNS, width=None))
     assert len(shown) <= 25
 
 
 def test_the_worst_comes_first_and_decides() -> None:
-    mixed = Group("x", (ok("a", "a"), warn("b", "b", "Do."), fail("c", "c", "Do.")))
-    assert (mixed.level, [each.subject for each in mixed.troubles]) == ("fail", ["c", "b"])
-    assert Group("x", (ok("a", "a"), warn("b", "b", "Do."))).level == "warn"
+    mixed = FindingGroup("x", (ok("a", "a"), warn("b", "b", "Do."), fail("c", "c", "Do.")))
+    assert (mixed.level, [each.subject for each in mixed.problems]) == ("fail", ["c", "b"])
+    assert FindingGroup("x", (ok("a", "a"), warn("b", "b", "Do."))).level == "warn"
 
 
 def test_a_group_that_is_well_is_one_line_and_trouble_stands_below_its_own() -> None:
     groups = [
-        Group("short", (ok("a", "all well", seconds=0.5), ok("b", "more"))),
-        Group("a longer one", (warn("b", "is odd\x1b[31m", "Mend it."), fail("c", "bad", "Do."))),
+        FindingGroup("short", (ok("a", "all well", seconds=0.5), ok("b", "more"))),
+        FindingGroup(
+            "a longer one", (warn("b", "is odd\x1b[31m", "Mend it."), fail("c", "bad", "Do."))
+        ),
     ]
-    assert [line.text for line in lines(groups, all_of_it=False, signs=SIGNS, width=None)] == [
+    assert [
+        line.text for line in report_lines(groups, show_all=False, signs=SIGNS, width=None)
+    ] == [
         "✓ short         all well",
         "✗ a longer one  1 problem, 1 warning",
         "    ✗ c: bad",
@@ -98,12 +111,14 @@ def test_a_group_that_is_well_is_one_line_and_trouble_stands_below_its_own() -> 
         "    ! b: is odd [31m",
         "      Mend it.",
     ]
-    everything = [line.text for line in lines(groups, all_of_it=True, signs=SIGNS, width=None)]
+    everything = [
+        line.text for line in report_lines(groups, show_all=True, signs=SIGNS, width=None)
+    ]
     assert "    ✓ a: all well (0.50 s)" in everything
-    narrow = list(lines(groups, all_of_it=True, signs=PLAIN_SIGNS, width=30))
+    narrow = list(report_lines(groups, show_all=True, signs=ASCII_SIGNS, width=30))
     assert max(len(line.text) for line in narrow) <= 30
     assert all(line.text.isascii() for line in narrow)
-    assert list(lines([], all_of_it=True, signs=SIGNS, width=80)) == []
+    assert list(report_lines([], show_all=True, signs=SIGNS, width=80)) == []
 
 
 @pytest.mark.parametrize(
@@ -123,7 +138,7 @@ def test_a_group_that_is_well_is_one_line_and_trouble_stands_below_its_own() -> 
     ],
 )
 def test_the_last_line_counts(findings: tuple[Finding, ...], words: str) -> None:
-    assert summary([Group("x", findings)]) == words
+    assert summary_line([FindingGroup("x", findings)]) == words
 
 
 @pytest.mark.parametrize(
@@ -138,11 +153,11 @@ def test_the_last_line_counts(findings: tuple[Finding, ...], words: str) -> None
     ],
 )
 def test_the_exit_code_tells_who_can_help(group: str, finding: Finding, code: int) -> None:
-    assert exit_code([Group(group, (finding,))]) == code
+    assert exit_code([FindingGroup(group, (finding,))]) == code
 
 
 def test_programs_get_all_of_it() -> None:
-    assert records([Group("x", (fail("a", "b", "Do.", mend="m"),))]) == [
+    assert finding_records([FindingGroup("x", (fail("a", "b", "Do.", mend="m"),))]) == [
         {
             "group": "x",
             "level": "fail",
@@ -159,7 +174,7 @@ def test_programs_get_all_of_it() -> None:
 
 
 def test_work_aside_gives_its_result_and_its_error() -> None:
-    with Aside(1) as pool:
+    with DaemonThreadExecutor(1) as pool:
         assert pool.submit(sum, [1, 2]).result(5) == 3
         assert isinstance(pool.submit(int, "x").exception(5), ValueError)
 
@@ -169,7 +184,7 @@ def test_nobody_waits_for_what_hangs_there() -> None:
     since = time.monotonic()
 
     async def give_up() -> None:
-        asyncio.get_running_loop().set_default_executor(Aside(1))
+        asyncio.get_running_loop().set_default_executor(DaemonThreadExecutor(1))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await asyncio.to_thread(gate.wait, 60)

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from gateway.errors import CannotStart
 from gateway.operate.cli.service import unit_text
-from gateway.operate.doctor.context import Case
-from gateway.operate.doctor.service import Services, first_difference
-from gateway.operate.systemd.manager import Manager
-from gateway.operate.systemd.scope import Scope, of_user
+from gateway.operate.doctor.context import DoctorContext
+from gateway.operate.doctor.service import ServiceCheck, first_difference
+from gateway.operate.systemd.manager import ServiceManager
+from gateway.operate.systemd.scope import ServiceScope, user_scope
 from sessions.values.finding import Finding
 from tests.fakes.case import case_of, only, told
 
@@ -27,7 +27,7 @@ class Machine:
         self.folder = folder
         (folder / "bin").mkdir()
         self.state = folder / ".local/share/holdfast"
-        self.scope = of_user(folder, None, self.state)
+        self.scope = user_scope(folder, None, self.state)
         self.answers(WELL)
         self.lingers("yes")
 
@@ -51,26 +51,26 @@ class Machine:
     def lingers(self, word: str) -> None:
         self.program("loginctl", f"echo {word}")
 
-    def case(self) -> Case:
+    def case(self) -> DoctorContext:
         return case_of(self.state, self.environ)
 
     def install(self) -> None:
         case = self.case()
         assert case.loaded
-        version = Manager(self.scope, self.environ).version()
-        self.scope.unit.parent.mkdir(parents=True, exist_ok=True)
-        self.scope.unit.write_text(unit_text(case.loaded, self.scope, version))
+        version = ServiceManager(self.scope, self.environ).systemd_version()
+        self.scope.unit_path.parent.mkdir(parents=True, exist_ok=True)
+        self.scope.unit_path.write_text(unit_text(case.loaded, self.scope, version))
 
-    async def looked(self, *scopes: Scope, booted: bool = True) -> list[Finding]:
-        services = Services(booted, scopes or (self.scope,), unit_of=unit_text)
-        return list(await services.look(self.case()))
+    async def looked(self, *scopes: ServiceScope, booted: bool = True) -> list[Finding]:
+        services = ServiceCheck(booted, scopes or (self.scope,), render_unit=unit_text)
+        return list(await services.run(self.case()))
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("HOME", str(tmp_path))
     made = Machine(tmp_path)
-    # How `Manager` finds programs: by the path of this process.
+    # How `ServiceManager` finds programs: by the path of this process.
     monkeypatch.setenv("PATH", made.environ["PATH"])
     return made
 
@@ -92,7 +92,7 @@ async def test_one_as_this_version_writes_it_is_well(machine: Machine) -> None:
 
 async def test_one_that_was_changed_or_is_older_is_told_with_the_line(machine: Machine) -> None:
     machine.install()
-    unit = machine.scope.unit
+    unit = machine.scope.unit_path
     unit.write_text(unit.read_text().replace("Type=notify", "Type=simple"))
     found = only(await machine.looked(), "unit")
     assert found.level == "warn"
@@ -134,14 +134,17 @@ async def test_one_that_ends_when_its_user_leaves_is_told(machine: Machine) -> N
 
 async def test_two_are_one_too_many(machine: Machine, tmp_path: Path) -> None:
     machine.install()
-    other = Scope(
-        user=False, unit=tmp_path / "m.service", credentials=tmp_path, state=tmp_path / "other"
+    other = ServiceScope(
+        is_user=False,
+        unit_path=tmp_path / "m.service",
+        credentials_folder=tmp_path,
+        state_folder=tmp_path / "other",
     )
-    other.unit.touch()
+    other.unit_path.touch()
     found = await machine.looked(other, machine.scope)
     assert "installed twice" in found[0].text
     elsewhere = only(found, "state folder")
-    assert f"sudo HOLDFAST_HOME={other.state}" in elsewhere.fix
+    assert f"sudo HOLDFAST_HOME={other.state_folder}" in elsewhere.fix
 
 
 async def test_what_stands_in_the_way_of_looking_is_told(machine: Machine) -> None:
@@ -151,14 +154,21 @@ async def test_what_stands_in_the_way_of_looking_is_told(machine: Machine) -> No
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(machine.folder / "bin"))
         bare = replace(machine.case(), environ={"PATH": str(machine.folder / "bin"), "USER": ME})
-        found = await Services(booted=True, scopes=(machine.scope,), unit_of=unit_text).look(bare)
+        found = await ServiceCheck(
+            has_systemd=True, scopes=(machine.scope,), render_unit=unit_text
+        ).run(bare)
     assert told(found) == [("warn", "service"), ("ok", "unit"), ("warn", "linger")]
 
     def none(*_: object) -> str:
         msg = "the program is gone"
         raise CannotStart(msg)
 
-    found = await Services(booted=False, scopes=(machine.scope,), unit_of=none).look(machine.case())
+    found = await ServiceCheck(has_systemd=False, scopes=(machine.scope,), render_unit=none).run(
+        machine.case()
+    )
     assert "the program is gone" in only(found, "unit").text
     unread = replace(machine.case(), loaded=None)
-    assert await Services(booted=False, scopes=(machine.scope,), unit_of=none).look(unread) == []
+    assert (
+        await ServiceCheck(has_systemd=False, scopes=(machine.scope,), render_unit=none).run(unread)
+        == []
+    )

@@ -11,12 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.settings import ModelSettings, TargetSettings
-from gateway.operate.doctor.chats import chats
+from gateway.operate.doctor.chats import platform_checks
 from gateway.operate.doctor.checks import all_checks
-from gateway.operate.doctor.context import Case, Daemon
-from gateway.operate.doctor.fixes import mended
-from gateway.operate.doctor.models import models
-from gateway.operate.doctor.run import run
+from gateway.operate.doctor.context import DaemonInfo, DoctorContext
+from gateway.operate.doctor.fixes import apply_fixes
+from gateway.operate.doctor.models import model_checks
+from gateway.operate.doctor.run import run_checks
 from platforms.core.contract import PlatformSpec
 from platforms.discord import DiscordConfig
 from platforms.slack import SlackConfig
@@ -34,12 +34,12 @@ from tests.fakes.telegram.server import TOKEN, serving
 CALLED = calls(("c1", "report_word", '{"word":"ready"}'))
 
 
-async def visited(case: Case) -> dict[str, tuple[Finding, ...]]:
-    groups = await run([*chats(case), *models(case)], case)
+async def visited(case: DoctorContext) -> dict[str, tuple[Finding, ...]]:
+    groups = await run_checks([*platform_checks(case), *model_checks(case)], case)
     return {group.name: group.findings for group in groups}
 
 
-def with_platforms(home: Path, platforms: Mapping[str, Struct]) -> Case:
+def with_platforms(home: Path, platforms: Mapping[str, Struct]) -> DoctorContext:
     return case_of(home, platforms=dict(platforms))
 
 
@@ -101,7 +101,7 @@ async def test_only_where_nothing_of_ours_runs_others_are_looked_for(tmp_path: P
         telegram.say(1001, "waits, so that it is known at once")
         case = with_platforms(tmp_path, {"telegram": telegram_at(telegram.url)})
         alone = await visited(case)
-        beside = await visited(replace(case, daemon=Daemon(held=True)))
+        beside = await visited(replace(case, daemon=DaemonInfo(lock_held=True)))
     subjects = [each.subject for each in alone["telegram"]]
     assert "other programs" in subjects
     assert "other programs" not in [each.subject for each in beside["telegram"]]
@@ -117,19 +117,19 @@ async def test_a_webhook_is_removed_only_by_who_said_so(tmp_path: Path) -> None:
     async with serving() as telegram:
         telegram.webhook = {"url": "https://elsewhere.example/hook"}
         case = with_platforms(tmp_path, {"telegram": telegram_at(telegram.url)})
-        groups = await run(list(chats(case)), case)
-        assert told(groups[0].troubles) == [("fail", "webhook")]
+        groups = await run_checks(list(platform_checks(case)), case)
+        assert told(groups[0].problems) == [("fail", "webhook")]
         assert telegram.webhook
-        done = await mended(groups, case)
+        done = await apply_fixes(groups, case)
         assert told(done.findings) == [("ok", "mended")]
         assert "removed the webhook" in done.findings[0].text
         assert not telegram.webhook
         gone = case
-    refused = await mended(groups, gone)
+    refused = await apply_fixes(groups, gone)
     assert told(refused.findings) == [("warn", "not mended")]
     no_hands: PlatformSpec = replace(case.specs["telegram"], mend=None)
     bare = replace(case, specs={**case.specs, "telegram": no_hands})
-    assert told((await mended(groups, bare)).findings) == [("warn", "not mended")]
+    assert told((await apply_fixes(groups, bare)).findings) == [("warn", "not mended")]
 
 
 async def test_a_model_is_told_in_one_line_first(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_whatever_hangs_all_of_it_ends_within_half_a_minute(tmp_path: Path
         )
         loop = asyncio.get_running_loop()
         since = loop.time()
-        groups = {group.name: group for group in await run(all_checks(case), case)}
+        groups = {group.name: group for group in await run_checks(all_checks(case), case)}
         assert loop.time() - since < 30
     assert "did not answer within" in only(groups["telegram"].findings, "service").text
     assert "did not answer within" in only(groups["discord"].findings, "service").text

@@ -65,8 +65,8 @@ async def client(health: Health) -> AsyncIterator[httpx2.AsyncClient]:
         routes,
         health=health,
         allowed_hosts=["chat.example", "tls.example:8443"],
-        hosts_of={"/failing": ["Hook.example"], "/refusing": ["*"]},
-        max_body=1_000,
+        hosts_by_path={"/failing": ["Hook.example"], "/refusing": ["*"]},
+        max_body_bytes=1_000,
     )
     server = HttpServer("127.0.0.1", 0)
     server.bind()
@@ -198,7 +198,7 @@ async def test_who_sends_all_of_too_large_a_body_before_it_listens_is_still_told
 async def test_a_body_that_does_not_end_is_not_waited_for(
     client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.http.guard.LINGER", 0.05)
+    monkeypatch.setattr("gateway.http.guard.DISCARD_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
     writer.write(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\nx")
     async with asyncio.timeout(5):

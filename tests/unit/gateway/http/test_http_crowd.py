@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from gateway.http import HttpServer, build_app
-from gateway.http.concurrency import Crowd
+from gateway.http.concurrency import ConcurrencyLimit
 
 EVENTS = "text/event-stream; charset=utf-8"
 
@@ -26,7 +26,7 @@ class Place:
 
     def __init__(self, most: int) -> None:
         self.turned_away = 0
-        self.crowd = Crowd(most, self._count)
+        self.crowd = ConcurrencyLimit(most, self._count)
         self.go = asyncio.Event()
         self.begun = asyncio.Semaphore(0)
 
@@ -61,7 +61,7 @@ async def served(most: int) -> AsyncIterator[tuple[Place, httpx2.AsyncClient]]:
     ]
     server = HttpServer("127.0.0.1", 0)
     server.bind()
-    app = build_app(routes, health=Healthy(), crowd=place.crowd)
+    app = build_app(routes, health=Healthy(), concurrency_limit=place.crowd)
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve(app))
         async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=5) as client:
@@ -80,12 +80,12 @@ async def test_beyond_the_limit_a_client_is_asked_to_come_back() -> None:
             assert answer.headers["retry-after"] == "1"
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert answer.json()["error"]["code"] == "too_many_requests"
-            assert (place.turned_away, place.crowd.at_work) == (1, 2)
+            assert (place.turned_away, place.crowd.active_requests) == (1, 2)
             assert (await client.get("/livez")).status_code == 200
             assert (await client.get("/readyz")).status_code == 200
             place.go.set()
         assert [each.result().text for each in both] == ["done", "done"]
-        assert place.crowd.at_work == 0
+        assert place.crowd.active_requests == 0
         assert (await client.get("/slow")).status_code == 200
 
 
@@ -102,24 +102,24 @@ async def test_streams_count_where_they_are_work(method: str, kind: str, *, coun
         async with client.stream(method, "/stream", params={"as": kind}) as response:
             assert response.status_code == 200
             await place.begun.acquire()
-            assert place.crowd.at_work == counted
+            assert place.crowd.active_requests == counted
             place.go.set()
             await response.aread()
-        assert place.crowd.at_work == 0
+        assert place.crowd.active_requests == 0
 
 
 async def test_a_route_that_fails_leaves_its_place() -> None:
     async with served(1) as (place, client):
         for path, status in (("/failing", 500), ("/nothing", 404), ("/failing", 500)):
             assert (await client.get(path)).status_code == status
-        assert place.crowd.at_work == 0
+        assert place.crowd.active_requests == 0
 
 
 async def test_a_client_that_leaves_makes_room_when_its_answer_has_ended() -> None:
     async with served(1) as (place, client):
         with pytest.raises(httpx2.ReadTimeout):
             await client.get("/slow", timeout=0.05)
-        assert place.crowd.at_work == 1
+        assert place.crowd.active_requests == 1
         place.go.set()
         await client.get("/livez")  # by then the answer that nobody waits for is over
-        assert place.crowd.at_work == 0
+        assert place.crowd.active_requests == 0

@@ -14,10 +14,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from gateway.http import HttpServer, build_app
-from gateway.http.auth import WRONG_KEY, shows_key
-from gateway.http.client_timeouts import Patience
-from gateway.http.concurrency import Crowd
-from gateway.http.responses import refusal
+from gateway.http.auth import INVALID_API_KEY, has_valid_key
+from gateway.http.client_timeouts import ClientTimeouts
+from gateway.http.concurrency import ConcurrencyLimit
+from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
 
 UNFIT, FORBIDDEN = "invalid_request_error", "permission_error"
@@ -31,10 +31,10 @@ class Healthy:
 class Place:
     """A server with a route of each kind, and what it was told to cut."""
 
-    def __init__(self, patience: Patience | None, most: int) -> None:
+    def __init__(self, patience: ClientTimeouts | None, most: int) -> None:
         self.begun = asyncio.Event()
         self.left = asyncio.Event()
-        self.crowd = Crowd(most)
+        self.crowd = ConcurrencyLimit(most)
         self.server = HttpServer("127.0.0.1", 0, patience)
         self.routes = [
             Route("/v1/models", self._models),
@@ -44,8 +44,8 @@ class Place:
         ]
 
     async def _models(self, request: Request) -> Response:
-        right = shows_key(request, request.app.state.key)
-        return PlainTextResponse("[]") if right else refusal(WRONG_KEY)
+        right = has_valid_key(request, request.app.state.key)
+        return PlainTextResponse("[]") if right else failure_response(INVALID_API_KEY)
 
     async def _failing(self, _: Request) -> Response:
         msg = "broke"
@@ -71,15 +71,15 @@ class Place:
 
 
 @asynccontextmanager
-async def served(patience: Patience | None = None, most: int = 9) -> AsyncIterator[Place]:
+async def served(patience: ClientTimeouts | None = None, most: int = 9) -> AsyncIterator[Place]:
     place = Place(patience, most)
     place.server.bind()
     app = build_app(
         place.routes,
         health=Healthy(),
-        max_body=1_000,
+        max_body_bytes=1_000,
         key=Secret("right"),
-        crowd=place.crowd,
+        concurrency_limit=place.crowd,
     )
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         serving = group.create_task(place.server.serve(app))
@@ -230,7 +230,7 @@ SLOW: dict[str, bytes] = {
 async def test_who_does_not_come_to_an_end_is_told_so(
     sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with served(Patience(headers=0.1, body=0.1)) as place:
+    async with served(ClientTimeouts(headers_seconds=0.1, body_seconds=0.1)) as place:
         status, error = read(await said(place, sent))
         assert (status, error["code"]) == (408, "request_timeout")
         if b"POST" in sent:
@@ -239,5 +239,5 @@ async def test_who_does_not_come_to_an_end_is_told_so(
 
 
 async def test_a_connection_on_which_nothing_comes_is_closed_without_a_word() -> None:
-    async with served(Patience(headers=0.05)) as place:
+    async with served(ClientTimeouts(headers_seconds=0.05)) as place:
         assert await said(place, b"") == b""

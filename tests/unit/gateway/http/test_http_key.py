@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from gateway.http import build_app
-from gateway.http.auth import WRONG_KEY, _same, is_local, shows_key
-from gateway.http.responses import refusal
+from gateway.http.auth import INVALID_API_KEY, _constant_time_equal, has_valid_key, is_local
+from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
 
 KEY = "hf-" + "k" * 43
@@ -26,8 +26,8 @@ class Healthy:
 
 
 async def who(request: Request) -> Response:
-    right = shows_key(request, request.app.state.key)
-    return PlainTextResponse("welcome") if right else refusal(WRONG_KEY)
+    right = has_valid_key(request, request.app.state.key)
+    return PlainTextResponse("welcome") if right else failure_response(INVALID_API_KEY)
 
 
 async def figures() -> tuple[bytes, str]:
@@ -43,7 +43,7 @@ async def asked(
         health=Healthy(),
         allowed_hosts=["chat.example"],
         key=Secret(key) if key else None,
-        figures=figures,
+        render_metrics=figures,
     )
     transport = httpx2.ASGITransport(app, client=(peer, 5))
     async with httpx2.AsyncClient(transport=transport, base_url=f"http://{name}") as client:
@@ -125,8 +125,8 @@ async def test_how_much_of_a_key_was_right_shows_in_no_time(
 
 @given(st.text(), st.text(st.characters(codec="utf-8")))
 def test_only_the_same_text_is_the_same(shown: str, expected: str) -> None:
-    assert _same(shown, expected) == (shown == expected)
-    assert _same(expected, expected)
+    assert _constant_time_equal(shown, expected) == (shown == expected)
+    assert _constant_time_equal(expected, expected)
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,20 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.http import HttpServer
-from gateway.http.client_timeouts import Patience
+from gateway.http.client_timeouts import ClientTimeouts
 
 pytestmark = pytest.mark.quick
 
 START = {"type": "http.response.start", "status": 200, "headers": []}
 MUCH = b"x" * 16_000_000  # more than the kernel keeps on the way
-SHORT = Patience(headers=0.15, body=0.15, reader=0.15)
-LONG = Patience(headers=60, body=60, reader=60)
+SHORT = ClientTimeouts(headers_seconds=0.15, body_seconds=0.15, write_seconds=0.15)
+LONG = ClientTimeouts(headers_seconds=60, body_seconds=60, write_seconds=60)
 
 
 class Place:
     """A server, and what it has cut off."""
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: ClientTimeouts) -> None:
         self.cut: asyncio.Queue[str] = asyncio.Queue()
         self.server = HttpServer("127.0.0.1", 0, patience, self.cut.put_nowait)
         self.left = asyncio.Event()
@@ -86,7 +86,7 @@ async def _all(send: Send, body: bytes) -> None:
 
 
 @asynccontextmanager
-async def served(patience: Patience) -> AsyncIterator[Place]:
+async def served(patience: ClientTimeouts) -> AsyncIterator[Place]:
     place = Place(patience)
     place.server.bind()
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
@@ -170,7 +170,7 @@ async def test_a_body_that_does_not_go_on_is_cut_and_its_route_told() -> None:
 
 
 async def test_a_body_that_goes_on_may_take_its_time() -> None:
-    patience = Patience(headers=0.3, body=0.3, reader=0.3)
+    patience = ClientTimeouts(headers_seconds=0.3, body_seconds=0.3, write_seconds=0.3)
     async with served(patience) as place, client(place) as slow:
         slow.ask("/", "Content-Length: 20", "Connection: close", method="POST")
         for _ in range(20):  # all together twice as long as one piece may take
@@ -210,7 +210,7 @@ async def test_a_reader_that_stops_is_cut_and_its_stream_ends() -> None:
 
 
 async def test_a_reader_that_goes_on_is_not_cut() -> None:
-    async with served(Patience(reader=1.0)) as place, client(place) as slow:
+    async with served(ClientTimeouts(write_seconds=1.0)) as place, client(place) as slow:
         slow.ask("/stream")
         read = 0
         while read < 6_000_000:
@@ -226,7 +226,7 @@ async def test_the_end_of_an_answer_that_nobody_takes_keeps_no_connection(path: 
 
 
 async def test_a_quick_client_is_never_cut() -> None:
-    async with served(Patience(headers=0.4)) as place, client(place) as quick:
+    async with served(ClientTimeouts(headers_seconds=0.4)) as place, client(place) as quick:
         for _ in range(3):
             quick.ask("/", "Content-Length: 0")
             assert (await quick.reader.readuntil(b"0\r\n\r\n")).startswith(b"HTTP/1.1 200")
@@ -248,7 +248,7 @@ async def test_requests_sent_one_behind_the_other_are_all_answered() -> None:
 
 
 async def test_what_is_no_http_is_refused_in_our_shape() -> None:
-    async with served(Patience()) as place, client(place) as odd:
+    async with served(ClientTimeouts()) as place, client(place) as odd:
         odd.writer.write(b"\x16\x03\x01 what is this?\r\n\r\n")
         head, _, body = (await odd.reader.read()).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ")
@@ -261,7 +261,7 @@ async def test_what_is_no_http_is_refused_in_our_shape() -> None:
 async def test_a_body_that_breaks_while_it_is_answered_ends_the_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with served(Patience()) as place, client(place) as odd:
+    async with served(ClientTimeouts()) as place, client(place) as odd:
         odd.ask("/stream", "Transfer-Encoding: chunked", method="POST")
         assert (await odd.reader.readline()).startswith(b"HTTP/1.1 200")
         odd.writer.write(b"no size\r\n")

@@ -131,10 +131,10 @@ def test_the_url_is_one_that_a_person_on_this_machine_can_open(host: str, url: s
 )
 def test_what_is_listened_on_is_known_once_it_is(host: str, address: str, *, private: bool) -> None:
     server = HttpServer(host, 0)
-    assert (server.listens_at, server.is_private) == ("", False)
+    assert (server.bound_host, server.is_local_only) == ("", False)
     server.bind()
     try:
-        assert (server.listens_at, server.is_private) == (address, private)
+        assert (server.bound_host, server.is_local_only) == (address, private)
     finally:
         server.close()
 
@@ -184,7 +184,7 @@ async def test_streams_are_told_that_their_reader_left_when_serving_ends() -> No
 async def test_a_response_that_hangs_is_cut_after_the_grace(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server_module, "_GRACE", 0.05)
+    monkeypatch.setattr(server_module, "_SHUTDOWN_GRACE_SECONDS", 0.05)
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
     async def hanging(_: Scope, __: Receive, ___: Send) -> None:

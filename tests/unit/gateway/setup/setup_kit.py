@@ -9,12 +9,12 @@ from msgspec import Struct
 from agent.probe import ProbedModel
 from agent.settings import TargetSettings
 from gateway.errors import HoldfastError
-from gateway.operate.setup.asking import Question
-from gateway.operate.setup.draft import Draft
-from gateway.operate.setup.places import Place
-from gateway.operate.setup.servers import Server
+from gateway.operate.setup.asking import SetupQuestion
+from gateway.operate.setup.draft import ConfigDraft
+from gateway.operate.setup.places import ConfigTarget
+from gateway.operate.setup.servers import LocalModelServer
 from platforms.core.contract import PlatformSpec
-from platforms.core.probed import Probed
+from platforms.core.probed import ProbeResult
 from sessions.values.finding import fail, ok
 
 TELEGRAM = "123456789:AAE-a_token_of-a_telegram_bot"
@@ -26,24 +26,24 @@ class Person:
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
-        self.asked: list[Question] = []
+        self.asked: list[SetupQuestion] = []
         self.said: list[str] = []
         self.refused: list[str] = []
 
     def say(self, text: str = "") -> None:
         self.said.append(text)
 
-    def ask(self, question: Question) -> str:
+    def ask(self, question: SetupQuestion) -> str:
         self.asked.append(question)
-        assert self.answers, f"nobody thought of: {question.words}"
+        assert self.answers, f"nobody thought of: {question.prompt}"
         return self.answers.pop(0) or question.default or ""
 
-    def refuse(self, question: Question, error: HoldfastError) -> None:
+    def reject(self, question: SetupQuestion, error: HoldfastError) -> None:
         self.refused.append(str(error))
 
     @property
     def words(self) -> list[str]:
-        return [each.words for each in self.asked]
+        return [each.prompt for each in self.asked]
 
     @property
     def screen(self) -> str:
@@ -55,9 +55,9 @@ class Answers:
 
     def __init__(
         self,
-        bots: Mapping[str, Probed | Exception] | None = None,
+        bots: Mapping[str, ProbeResult | Exception] | None = None,
         model: Callable[[TargetSettings], ProbedModel | None] | None = None,
-        servers: Sequence[Server] = (),
+        servers: Sequence[LocalModelServer] = (),
     ) -> None:
         self.bots = bots or {}
         self.configs: list[Any] = []
@@ -65,7 +65,7 @@ class Answers:
         self._model = model or works
         self._servers = servers
 
-    def bot(self, spec: PlatformSpec, config: Struct) -> Probed | None:
+    def probe_bot(self, spec: PlatformSpec, config: Struct) -> ProbeResult | None:
         self.configs.append(config)
         secret: Any = getattr(config, next(iter(spec.secrets)))
         found = self.bots.get(secret.reveal())
@@ -73,11 +73,11 @@ class Answers:
             raise found
         return found
 
-    def model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
+    def probe_model(self, settings: TargetSettings, *, answers: bool) -> ProbedModel | None:
         self.models.append(settings)
         return self._model(settings)
 
-    def servers(self) -> Sequence[Server]:
+    def find_servers(self) -> Sequence[LocalModelServer]:
         return self._servers
 
 
@@ -91,11 +91,11 @@ def broken(subject: str, text: str) -> ProbedModel:
     return ProbedModel("openai/x", "x", (), (fail(subject, text, "Mend it."),))
 
 
-def place_in(folder: Path, **environ: str) -> Place:
+def place_in(folder: Path, **environ: str) -> ConfigTarget:
     home = folder / "home"
     path = home / ".config/holdfast/holdfast.toml"
-    return Place(path, {"HOME": str(home), **environ}, 1000)
+    return ConfigTarget(path, {"HOME": str(home), **environ}, 1000)
 
 
-def draft_of(text: str | None = None) -> Draft:
-    return Draft(text, lambda name: f"credential:{name}")
+def draft_of(text: str | None = None) -> ConfigDraft:
+    return ConfigDraft(text, lambda name: f"credential:{name}")

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from gateway.errors import ConfigError
 from gateway.operate.cli.setup import setup
-from gateway.operate.setup.asking import Ended, Unanswered
-from gateway.operate.setup.budget import is_known
+from gateway.operate.setup.asking import AnswerError, InputEnded
+from gateway.operate.setup.budget import is_supported
 from tests.unit.gateway.setup.setup_kit import TELEGRAM
 
 ALONE = ("--non-interactive", "--no-check", "--no-service")
@@ -129,7 +129,7 @@ def test_what_is_missing_is_a_sentence_each_and_changes_nothing(
     tmp_path: Path, words: tuple[str, ...], sentences: list[str]
 ) -> None:
     found = give(tmp_path, *ALONE, *words, said=TELEGRAM)
-    lines = told(found, Unanswered).split("\n")
+    lines = told(found, AnswerError).split("\n")
     assert [line[: len(start)] for line, start in zip(lines, sentences, strict=True)] == sentences
     assert TELEGRAM not in found.output
     assert list(tmp_path.iterdir()) == []
@@ -138,8 +138,8 @@ def test_what_is_missing_is_a_sentence_each_and_changes_nothing(
 def test_a_daily_limit_is_written_where_this_version_knows_one(tmp_path: Path) -> None:
     words = ("--platform", "none", "--model-key", "env:KEY", "--daily-usd", "5")
     found = give(tmp_path, *ALONE, *words, KEY="sk-0123456789")
-    assert (found.exit_code == 0) == is_known()
-    text = (tmp_path / "holdfast.toml").read_text() if is_known() else "usd_per_day = 5"
+    assert (found.exit_code == 0) == is_supported()
+    text = (tmp_path / "holdfast.toml").read_text() if is_supported() else "usd_per_day = 5"
     assert "usd_per_day = 5" in text
 
 
@@ -154,7 +154,7 @@ def test_an_input_that_ends_before_the_last_answer_that_matters_changes_nothing(
     tmp_path: Path,
 ) -> None:
     found = give(tmp_path, "--no-check", said="telegram\n")
-    assert "nothing was changed" in told(found, Ended)
+    assert "nothing was changed" in told(found, InputEnded)
     assert list(tmp_path.iterdir()) == []
 
 

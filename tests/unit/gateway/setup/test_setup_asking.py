@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.operate.setup.asking import Question, choose, confirm, dollars
+from gateway.operate.setup.asking import SetupQuestion, choose, confirm, parse_dollars
 from tests.unit.gateway.setup.setup_kit import Person
 
 
@@ -30,7 +30,7 @@ def test_what_is_neither_is_asked_again() -> None:
 )
 def test_one_of_several_is_chosen_by_number_or_name(typed: str, meant: str) -> None:
     person = Person(typed)
-    assert choose(person, Question("x", "Which"), ["pear", "plum"], more=["fig"]) == meant
+    assert choose(person, SetupQuestion("x", "Which"), ["pear", "plum"], unlisted=["fig"]) == meant
     assert person.said == ["   1  pear", "   2  plum"]
 
 
@@ -44,7 +44,7 @@ def test_one_of_several_is_chosen_by_number_or_name(typed: str, meant: str) -> N
 )
 def test_what_cannot_be_chosen_is_asked_again(typed: str, told: str) -> None:
     person = Person(typed, "1")
-    assert choose(person, Question("x", "Which"), ["pear", "plum"]) == "pear"
+    assert choose(person, SetupQuestion("x", "Which"), ["pear", "plum"]) == "pear"
     assert person.refused == [told]
 
 
@@ -53,10 +53,10 @@ def test_what_cannot_be_chosen_is_asked_again(typed: str, told: str) -> None:
     [("5", 5.0), ("$2.50", 2.5), ("2,5 $", 2.5), ("0", 0.0), ("", None), ("  ", None)],
 )
 def test_amounts_are_read_as_people_write_them(typed: str, amount: float | None) -> None:
-    assert dollars(typed) == amount
+    assert parse_dollars(typed) == amount
 
 
 @pytest.mark.parametrize("typed", ["much", "-1", "inf", "nan", "1.2.3"])
 def test_what_is_no_amount_is_told(typed: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
-        dollars(typed)
+        parse_dollars(typed)

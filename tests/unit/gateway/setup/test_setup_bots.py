@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.setup.asking import Unanswered
-from gateway.operate.setup.bots import Bots
-from gateway.operate.setup.draft import Draft
-from gateway.operate.setup.flags import Flags
+from gateway.operate.setup.asking import AnswerError
+from gateway.operate.setup.bots import BotSetup
+from gateway.operate.setup.draft import ConfigDraft
+from gateway.operate.setup.flags import FlagPrompter
 from platforms.core.contract import PlatformSpec
 from platforms.core.errors import Unauthorized, Unavailable
-from platforms.core.probed import Probed
-from platforms.core.registry import PlatformNotInstalled, specs
+from platforms.core.probed import ProbeResult
+from platforms.core.registry import PlatformNotInstalled, load_specs
 from platforms.slack.manifest import manifest
 from sessions.values.finding import ok, warn
 from tests.unit.gateway.setup.setup_kit import (
@@ -23,22 +23,22 @@ from tests.unit.gateway.setup.setup_kit import (
     place_in,
 )
 
-KNOWN = specs()
-ADA = Probed("Ada's bot", "@ada_bot", "https://t.me/ada_bot", (ok("token", "fine"),))
+KNOWN = load_specs()
+ADA = ProbeResult("Ada's bot", "@ada_bot", "https://t.me/ada_bot", (ok("token", "fine"),))
 REFUSED = Unauthorized("Telegram does not accept the token")
-SLACK = {"xoxb-1": Probed("holdfast", "@holdfast")}
+SLACK = {"xoxb-1": ProbeResult("holdfast", "@holdfast")}
 
 
 def bots(
-    person: Person | Flags,
+    person: Person | FlagPrompter,
     folder: Path,
     checks: Answers | None = None,
-    draft: Draft | None = None,
+    draft: ConfigDraft | None = None,
     known: dict[str, PlatformSpec] | None = None,
     **environ: str,
-) -> Bots:
+) -> BotSetup:
     place = place_in(folder, **environ)
-    return Bots(person, draft or draft_of(), checks or Answers(), place, known or KNOWN)
+    return BotSetup(person, draft or draft_of(), checks or Answers(), place, known or KNOWN)
 
 
 # --- which ---------------------------------------------------------------------------------------
@@ -55,13 +55,13 @@ def bots(
     ],
 )
 def test_platforms_are_named_somehow(tmp_path: Path, typed: str, chosen: tuple[str, ...]) -> None:
-    assert bots(Person(typed), tmp_path).choose() == chosen
+    assert bots(Person(typed), tmp_path).choose_platforms() == chosen
 
 
 def test_what_is_configured_or_has_its_token_set_is_meant_by_enter(tmp_path: Path) -> None:
     draft = draft_of("[platforms.discord]\n")
     person = Person("")
-    chosen = bots(person, tmp_path, draft=draft, SLACK_BOT_TOKEN="xoxb-1").choose()
+    chosen = bots(person, tmp_path, draft=draft, SLACK_BOT_TOKEN="xoxb-1").choose_platforms()
     assert chosen == ("discord", "slack")
     assert person.asked[0].default == "discord, slack"
     assert person.words == ["Platforms (telegram, discord, slack, or none)"]
@@ -69,7 +69,7 @@ def test_what_is_configured_or_has_its_token_set_is_meant_by_enter(tmp_path: Pat
 
 def test_an_unknown_platform_is_asked_again(tmp_path: Path) -> None:
     person = Person("irc", "telegram")
-    assert bots(person, tmp_path).choose() == ("telegram",)
+    assert bots(person, tmp_path).choose_platforms() == ("telegram",)
     assert person.refused == ["There is no platform 'irc': name telegram, discord, slack, or none."]
 
 
@@ -80,16 +80,16 @@ def test_a_platform_whose_library_is_missing_says_what_to_install(tmp_path: Path
 
     known = {name: each for name, each in KNOWN.items() if name != "slack"}
     person = Person("slack", "none")
-    asking = Bots(person, draft_of(), Answers(), place_in(tmp_path), known, find)
-    assert asking.choose() == ()
+    asking = BotSetup(person, draft_of(), Answers(), place_in(tmp_path), known, find)
+    assert asking.choose_platforms() == ()
     assert "install holdfast[slack]" in person.refused[0]
 
 
 def test_a_script_must_name_a_platform(tmp_path: Path) -> None:
-    with pytest.raises(Unanswered, match="give --platform NAME"):
-        bots(Flags({}, print), tmp_path).choose()
-    set_up = bots(Flags({}, print), tmp_path, TELEGRAM_BOT_TOKEN=TELEGRAM)
-    assert set_up.choose() == ("telegram",)
+    with pytest.raises(AnswerError, match="give --platform NAME"):
+        bots(FlagPrompter({}, print), tmp_path).choose_platforms()
+    set_up = bots(FlagPrompter({}, print), tmp_path, TELEGRAM_BOT_TOKEN=TELEGRAM)
+    assert set_up.choose_platforms() == ("telegram",)
 
 
 # --- one -----------------------------------------------------------------------------------------
@@ -101,14 +101,14 @@ def test_the_name_of_the_bot_is_shown_and_its_token_kept(tmp_path: Path) -> None
     assert found.probed == ADA
     assert "  ✓ This is @ada_bot (Ada's bot) on Telegram." in person.said
     assert "BotFather" in person.screen
-    assert person.asked[0].hidden
+    assert person.asked[0].is_secret
     assert draft.secrets == {"TELEGRAM_BOT_TOKEN": TELEGRAM}
     assert draft.get(("platforms", "telegram", "token")) == "credential:TELEGRAM_BOT_TOKEN"
     assert TELEGRAM not in person.screen
 
 
 def test_what_is_not_right_with_a_bot_is_told_with_its_fix(tmp_path: Path) -> None:
-    odd = Probed("x", "@x", findings=(warn("webhook", "a webhook is set", "Remove it."),))
+    odd = ProbeResult("x", "@x", findings=(warn("webhook", "a webhook is set", "Remove it."),))
     person = Person(TELEGRAM)
     bots(person, tmp_path, Answers({TELEGRAM: odd})).set_up("telegram")
     assert "  ! a webhook is set. Remove it." in person.said
@@ -159,7 +159,7 @@ def test_or_try_once_more_with_the_same_token(tmp_path: Path) -> None:
     person = Person(TELEGRAM, "no", "", "yes")
     bots(person, tmp_path, Answers({TELEGRAM: away})).set_up("telegram")
     assert person.words.count("Go on without the check") == 2
-    assert person.asked[2].shown == "keep it"
+    assert person.asked[2].shown_default == "keep it"
 
 
 def test_a_token_of_the_environment_is_taken_and_nobody_asked(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_enter_keeps_the_token_that_is_configured_and_changes_nothing(tmp_path: 
     person, draft = Person(""), draft_of(text)
     bots(person, tmp_path, Answers({TELEGRAM: ADA}), draft).set_up("telegram")
     assert "@ada_bot" in person.screen
-    assert (draft.secrets, draft.text()) == ({}, text)
+    assert (draft.secrets, draft.render()) == ({}, text)
 
 
 def test_a_configured_token_whose_file_is_gone_can_be_given_anew(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_when_slack_refuses_either_token_may_be_the_wrong_one(tmp_path: Path) ->
 def test_discord_shows_the_link_that_lets_the_bot_in(tmp_path: Path) -> None:
     token = "MTIzNDU2Nzg5MDEyMzQ1Njc4.GaBcDe." + "x" * 38
     person = Person("client-secret-32-characters-long", token)
-    checks = Answers({token: Probed("Ada", "@ada", "https://discord.com/oauth2/x")})
+    checks = Answers({token: ProbeResult("Ada", "@ada", "https://discord.com/oauth2/x")})
     bots(person, tmp_path, checks).set_up("discord")
     assert "  Let it into a server of yours: https://discord.com/oauth2/x" in person.said
     assert "Message Content Intent" in person.screen
@@ -258,8 +258,8 @@ def test_a_platform_that_tells_nothing_of_itself_is_asked_for_what_it_needs(
 
 
 def test_a_script_is_told_which_flag_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(Unanswered) as caught:
-        bots(Flags({}, print), tmp_path).set_up("slack")
+    with pytest.raises(AnswerError) as caught:
+        bots(FlagPrompter({}, print), tmp_path).set_up("slack")
     assert str(caught.value) == (
         "Slack needs its bot token: give --slack-bot-token env:NAME, file:PATH or -, "
         "or set SLACK_BOT_TOKEN."
@@ -276,11 +276,11 @@ def test_a_script_is_told_which_flag_is_missing(tmp_path: Path) -> None:
 def test_a_script_ends_when_a_token_does_not_work(
     tmp_path: Path, answer: Exception, kind: type[Exception]
 ) -> None:
-    flags = Flags({"telegram.token": TELEGRAM}, print)
+    flags = FlagPrompter({"telegram.token": TELEGRAM}, print)
     with pytest.raises(kind):
         bots(flags, tmp_path, Answers({TELEGRAM: answer})).set_up("telegram")
 
 
 def test_a_script_with_a_token_of_a_wrong_form_is_wrong_usage(tmp_path: Path) -> None:
-    with pytest.raises(Unanswered, match="This is no Telegram bot token"):
-        bots(Flags({"telegram.token": "x"}, print), tmp_path).set_up("telegram")
+    with pytest.raises(AnswerError, match="This is no Telegram bot token"):
+        bots(FlagPrompter({"telegram.token": "x"}, print), tmp_path).set_up("telegram")

@@ -2,9 +2,9 @@ import pytest
 
 from agent.settings import TargetSettings
 from gateway.config.toml_lines import KeyPath
-from gateway.operate.setup.asking import Unanswered
-from gateway.operate.setup.budget import KEY, ask_budget, has_price, is_known
-from gateway.operate.setup.flags import Flags
+from gateway.operate.setup.asking import AnswerError
+from gateway.operate.setup.budget import DAILY_LIMIT_KEY, ask_budget, has_price, is_supported
+from gateway.operate.setup.flags import FlagPrompter
 from tests.unit.gateway.setup.setup_kit import Person, draft_of
 
 MODEL = TargetSettings(provider="openai", name="m")
@@ -30,7 +30,7 @@ def unpriced(_: TargetSettings) -> bool:
     ],
 )
 def test_only_what_this_version_obeys_is_asked_for(path: KeyPath, known: bool) -> None:
-    assert is_known(path) is known
+    assert is_supported(path) is known
 
 
 @pytest.mark.parametrize(
@@ -50,21 +50,21 @@ def test_a_daily_limit_is_set_kept_or_taken_away(
     draft = draft_of(before)
     person = Person(typed)
     ask_budget(person, draft, MODEL, priced)
-    assert draft.get(KEY) == after
-    assert person.asked[0].shown == ("no limit" if before is None else "5")
+    assert draft.get(DAILY_LIMIT_KEY) == after
+    assert person.asked[0].shown_default == ("no limit" if before is None else "5")
 
 
 def test_what_is_no_amount_is_asked_again() -> None:
     draft, person = draft_of(), Person("much", "5")
     ask_budget(person, draft, MODEL, priced)
-    assert draft.get(KEY) == 5
+    assert draft.get(DAILY_LIMIT_KEY) == 5
     assert person.refused[0].startswith("That is no amount")
 
 
 def test_a_limit_on_a_model_whose_price_nobody_knows_needs_it() -> None:
     draft, person = draft_of(), Person("5", "cheap", "0.25", "0.25 / 2")
     ask_budget(person, draft, MODEL, unpriced)
-    assert draft.get(KEY) == 5
+    assert draft.get(DAILY_LIMIT_KEY) == 5
     assert draft.get(("model", "price")) == {"input": 0.25, "output": 2}
     assert person.refused == ["Please write two amounts, such as 0.25 2."] * 2
 
@@ -72,12 +72,12 @@ def test_a_limit_on_a_model_whose_price_nobody_knows_needs_it() -> None:
 def test_without_the_price_there_is_no_limit() -> None:
     draft = draft_of()
     ask_budget(Person("5", ""), draft, MODEL, unpriced)
-    assert draft.get(KEY) is None
+    assert draft.get(DAILY_LIMIT_KEY) is None
 
 
 def test_a_script_is_told_that_the_price_is_missing() -> None:
-    with pytest.raises(Unanswered, match=r"Nobody knows what m costs.*holdfast\[prices\]"):
-        ask_budget(Flags({"usd": "5"}, print), draft_of(), MODEL, unpriced)
+    with pytest.raises(AnswerError, match=r"Nobody knows what m costs.*holdfast\[prices\]"):
+        ask_budget(FlagPrompter({"usd": "5"}, print), draft_of(), MODEL, unpriced)
 
 
 def test_a_model_without_a_name_is_looked_at_when_it_has_one() -> None:

@@ -26,7 +26,7 @@ def test_what_is_not_changed_stays_as_it_is_to_the_byte() -> None:
     draft = draft_of(WRITTEN)
     draft.put(("http", "port"), 8421)
     draft.remove(("model", "name"))
-    assert draft.text() == WRITTEN
+    assert draft.render() == WRITTEN
 
 
 def test_comments_and_order_survive_a_change() -> None:
@@ -34,7 +34,7 @@ def test_comments_and_order_survive_a_change() -> None:
     draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", "1:a")
     draft.put(("http", "port"), 8422)
     draft.put(("limits", "all", "usd_per_day"), 5)
-    text = draft.text()
+    text = draft.render()
     assert draft.secrets == {"TELEGRAM_BOT_TOKEN": "1:a"}
     assert "# ours\n[http]   # the port\nport = 8422\n" in text
     assert 'token = "env:X"  # theirs' in text
@@ -49,15 +49,15 @@ def test_comments_and_order_survive_a_change() -> None:
 def test_a_new_file_says_what_it_is() -> None:
     draft = draft_of()
     draft.put(("model", "name"), "x")
-    assert draft.text().startswith("# Made by `holdfast setup`")
-    assert "[model]\n" in draft.text()
+    assert draft.render().startswith("# Made by `holdfast setup`")
+    assert "[model]\n" in draft.render()
 
 
 def test_a_value_is_taken_away_with_its_line() -> None:
     draft = draft_of(WRITTEN)
     draft.remove(("platforms", "discord", "token"))
     assert draft.get(("platforms", "discord", "token")) is None
-    assert "theirs" not in draft.text()
+    assert "theirs" not in draft.render()
     assert draft.get(("platforms", "discord")) == {}
 
 
@@ -80,10 +80,10 @@ def test_a_value_is_added_to_whatever_form_people_write(text: str) -> None:
     draft.put(path, "y")
     wanted = tomllib.loads(text)
     wanted.setdefault("platforms", {})["telegram"] = {"token": "y"}
-    assert tomllib.loads(draft.text()) == wanted
-    again = draft_of(draft.text())
+    assert tomllib.loads(draft.render()) == wanted
+    again = draft_of(draft.render())
     again.put(path, "y")
-    assert again.text() == draft.text()
+    assert again.render() == draft.render()
 
 
 def test_what_is_no_table_is_not_overwritten() -> None:
@@ -110,7 +110,7 @@ def test_after_an_edit_the_document_says_just_that_more_or_nobody_wrote_it(
     wanted = tomllib.loads(text)
     try:
         draft.put(path, value)
-        edited = draft.text()
+        edited = draft.render()
     except ConfigError:
         return
     table = wanted

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.operate.setup.files import Files, undisturbed
+from gateway.operate.setup.files import FileTransaction, block_signals
 
 
 def mode(path: Path) -> int:
@@ -23,9 +23,9 @@ class Trouble(Exception):
 def test_files_and_folders_get_their_rights_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        with Files() as files:
-            files.folder(tmp_path / "a/b", 0o700)
-            files.put(tmp_path / "a/b/secret", b"x", 0o600)
+        with FileTransaction() as files:
+            files.make_folder(tmp_path / "a/b", 0o700)
+            files.write(tmp_path / "a/b/secret", b"x", 0o600)
     finally:
         os.umask(before)
     assert (mode(tmp_path / "a"), mode(tmp_path / "a/b")) == (0o700, 0o700)
@@ -37,8 +37,8 @@ def test_a_file_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("old")
     file.chmod(0o640)
-    with Files() as files:
-        files.put(file, b"new", 0o600)
+    with FileTransaction() as files:
+        files.write(file, b"new", 0o600)
     assert (file.read_text(), mode(file)) == ("new", 0o640)
 
 
@@ -47,8 +47,8 @@ def test_a_file_stays_with_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("old")
     os.chown(file, 1234, 1235)
-    with Files() as files:
-        files.put(file, b"new", 0o600)
+    with FileTransaction() as files:
+        files.write(file, b"new", 0o600)
     assert (file.stat().st_uid, file.stat().st_gid) == (1234, 1235)
 
 
@@ -58,11 +58,11 @@ def test_after_an_error_everything_is_as_it_was(tmp_path: Path) -> None:
     file.chmod(0o644)
 
     def fail() -> None:
-        with Files() as files:
-            files.folder(tmp_path / "a/b", 0o700)
-            files.put(tmp_path / "a/b/secret", b"x", 0o600)
-            files.put(file, b"new", 0o600)
-            files.put(file, b"newer", 0o600)
+        with FileTransaction() as files:
+            files.make_folder(tmp_path / "a/b", 0o700)
+            files.write(tmp_path / "a/b/secret", b"x", 0o600)
+            files.write(file, b"new", 0o600)
+            files.write(file, b"newer", 0o600)
             raise Trouble
 
     with pytest.raises(Trouble):
@@ -73,8 +73,8 @@ def test_after_an_error_everything_is_as_it_was(tmp_path: Path) -> None:
 
 def test_what_others_put_into_a_new_folder_stays(tmp_path: Path) -> None:
     def fail() -> None:
-        with Files() as files:
-            files.folder(tmp_path / "a", 0o700)
+        with FileTransaction() as files:
+            files.make_folder(tmp_path / "a", 0o700)
             (tmp_path / "a/theirs").write_text("x")
             raise Trouble
 
@@ -84,7 +84,10 @@ def test_what_others_put_into_a_new_folder_stays(tmp_path: Path) -> None:
 
 
 def test_a_candidate_lies_beside_the_file_and_is_gone_afterwards(tmp_path: Path) -> None:
-    with Files() as files, files.beside(tmp_path / "x", b"new", 0o600) as candidate:
+    with (
+        FileTransaction() as files,
+        files.temporary_file(tmp_path / "x", b"new", 0o600) as candidate,
+    ):
         assert candidate.parent == tmp_path
         assert candidate.read_bytes() == b"new"
     assert names(tmp_path) == []
@@ -94,10 +97,10 @@ def test_ctrl_c_waits_until_all_is_written(tmp_path: Path) -> None:
     file = tmp_path / "x"
 
     def interrupted() -> None:
-        with undisturbed():
-            with Files() as files:
+        with block_signals():
+            with FileTransaction() as files:
                 signal.raise_signal(signal.SIGINT)
-                files.put(file, b"new", 0o600)
+                files.write(file, b"new", 0o600)
             assert file.read_text() == "new"
 
     with pytest.raises(KeyboardInterrupt):

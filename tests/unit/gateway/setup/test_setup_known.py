@@ -1,12 +1,12 @@
 import pytest
 
 from gateway.operate.setup.services import (
-    is_address,
-    is_key,
-    is_near,
-    known_by_key,
-    usual,
-    whole_address,
+    complete_url,
+    is_local_network,
+    is_url,
+    looks_like_key,
+    preferred_model,
+    service_of_key,
 )
 
 
@@ -21,13 +21,13 @@ from gateway.operate.setup.services import (
     ],
 )
 def test_a_key_tells_whose_it_is(key: str, name: str, provider: str, base_url: str | None) -> None:
-    known = known_by_key(key)
+    known = service_of_key(key)
     assert known
     assert (known.name, known.provider, known.base_url) == (name, provider, base_url)
 
 
 def test_a_key_of_an_unknown_kind_tells_nothing() -> None:
-    assert known_by_key("0123456789abcdef") is None
+    assert service_of_key("0123456789abcdef") is None
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_a_key_of_an_unknown_kind_tells_nothing() -> None:
     ],
 )
 def test_keys_and_addresses_are_told_apart(text: str, key: bool, address: bool) -> None:
-    assert is_key(text) is key
-    assert is_address(text) is address
+    assert looks_like_key(text) is key
+    assert is_url(text) is address
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_keys_and_addresses_are_told_apart(text: str, key: bool, address: bool) 
     ],
 )
 def test_an_address_without_a_path_is_completed(typed: str, meant: str) -> None:
-    assert whole_address(typed) == meant
+    assert complete_url(typed) == meant
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_address_without_a_path_is_completed(typed: str, meant: str) -> None:
     ],
 )
 def test_a_model_of_the_own_network_costs_nothing(url: str | None, near: bool) -> None:
-    assert is_near(url) is near
+    assert is_local_network(url) is near
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_a_model_of_the_own_network_costs_nothing(url: str | None, near: bool) -
 def test_the_model_that_is_offered_first_is_one_that_talks(
     models: tuple[str, ...], chosen: str
 ) -> None:
-    assert usual(models) == chosen
+    assert preferred_model(models) == chosen

@@ -6,11 +6,11 @@ import pytest
 from agent.probe import ProbedModel
 from agent.settings import ANTHROPIC_MODEL, OPENAI_MODEL, ModelSettings, TargetSettings
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.setup.asking import Asker, Unanswered
-from gateway.operate.setup.draft import Draft
-from gateway.operate.setup.flags import Flags
-from gateway.operate.setup.model import Chosen, Model, Wanted
-from gateway.operate.setup.servers import Server
+from gateway.operate.setup.asking import AnswerError, Prompter
+from gateway.operate.setup.draft import ConfigDraft
+from gateway.operate.setup.flags import FlagPrompter
+from gateway.operate.setup.model import ChosenModel, ModelSetup, RequestedModel
+from gateway.operate.setup.servers import LocalModelServer
 from sessions.values.finding import fail, ok, warn
 from sessions.values.secret import Secret
 from tests.unit.gateway.setup.setup_kit import (
@@ -23,26 +23,26 @@ from tests.unit.gateway.setup.setup_kit import (
 )
 
 OPENAI, ANTHROPIC, ROUTER = "sk-0123456789", "sk-ant-0123456789", "sk-or-0123456789"
-OLLAMA = Server("Ollama", "http://127.0.0.1:11434/v1", ("qwen3:8b",))
-STUDIO = Server("LM Studio", "http://127.0.0.1:1234/v1", ("nomic-embed", "gemma", "qwen"))
+OLLAMA = LocalModelServer("Ollama", "http://127.0.0.1:11434/v1", ("qwen3:8b",))
+STUDIO = LocalModelServer("LM Studio", "http://127.0.0.1:1234/v1", ("nomic-embed", "gemma", "qwen"))
 SEVERAL = ("embed-1", "alpha", "beta", *(f"model-{number}" for number in range(20)))
 
 
 def choose(
-    asker: Asker,
+    asker: Prompter,
     folder: Path,
     checks: Answers | None = None,
-    draft: Draft | None = None,
-    wanted: Wanted | None = None,
+    draft: ConfigDraft | None = None,
+    wanted: RequestedModel | None = None,
     present: TargetSettings | None = None,
     environ: Mapping[str, str] | None = None,
-) -> tuple[Chosen, Draft]:
+) -> tuple[ChosenModel, ConfigDraft]:
     draft = draft or draft_of()
-    model = Model(asker, draft, checks or Answers(), place_in(folder, **(environ or {})))
-    return model.choose(wanted or Wanted(), present), draft
+    model = ModelSetup(asker, draft, checks or Answers(), place_in(folder, **(environ or {})))
+    return model.choose(wanted or RequestedModel(), present), draft
 
 
-def written(draft: Draft) -> dict[str, object]:
+def written(draft: ConfigDraft) -> dict[str, object]:
     found: dict[str, object] = draft.get(("model",)) or {}
     return found
 
@@ -154,7 +154,7 @@ def test_a_key_is_enough(
     chosen, draft = choose(person, tmp_path)
     assert (chosen.settings.provider, chosen.settings.base_url) == (provider, base_url)
     assert draft.secrets == {variable: pasted.strip()}
-    assert person.asked[0].hidden
+    assert person.asked[0].is_secret
     assert chosen.is_paid
 
 
@@ -278,7 +278,7 @@ def test_enter_keeps_the_model_that_is_configured(tmp_path: Path) -> None:
     chosen, draft = choose(person, tmp_path, draft=draft_of(PRESENT), present=CONFIGURED)
     assert chosen.checked
     assert person.said[1] == "   1  as it is: openai/gpt-4.1"
-    assert (draft.text(), draft.secrets) == (PRESENT, {})
+    assert (draft.render(), draft.secrets) == (PRESENT, {})
 
 
 def test_another_service_takes_the_place_of_the_old_and_the_rest_stays(tmp_path: Path) -> None:
@@ -317,40 +317,40 @@ def test_the_same_key_in_the_environment_is_no_other_choice(tmp_path: Path) -> N
 # --- by flags ------------------------------------------------------------------------------------
 
 
-def flags() -> Flags:
-    return Flags({}, print)
+def flags() -> FlagPrompter:
+    return FlagPrompter({}, print)
 
 
 @pytest.mark.parametrize(
     ("wanted", "environ", "expected"),
     [
         pytest.param(
-            Wanted(key=f"{ROUTER}\n", name="x/y"),
+            RequestedModel(key=f"{ROUTER}\n", name="x/y"),
             {},
             ("openai", "x/y", "https://openrouter.ai/api/v1"),
             id="a key",
         ),
         pytest.param(
-            Wanted(base_url="http://10.0.0.5:8000", name="x"),
+            RequestedModel(base_url="http://10.0.0.5:8000", name="x"),
             {},
             ("openai", "x", "http://10.0.0.5:8000/v1"),
             id="an address",
         ),
         pytest.param(
-            Wanted(provider="anthropic"),
+            RequestedModel(provider="anthropic"),
             {"ANTHROPIC_API_KEY": ANTHROPIC},
             ("anthropic", ANTHROPIC_MODEL, None),
             id="a provider whose key is set",
         ),
-        pytest.param(Wanted(provider="demo"), {}, ("demo", None, None), id="the demo"),
+        pytest.param(RequestedModel(provider="demo"), {}, ("demo", None, None), id="the demo"),
         pytest.param(
-            Wanted(provider="openai-responses", key=OPENAI),
+            RequestedModel(provider="openai-responses", key=OPENAI),
             {},
             ("openai-responses", OPENAI_MODEL, None),
             id="another protocol",
         ),
         pytest.param(
-            Wanted(name="alpha"),
+            RequestedModel(name="alpha"),
             {"OPENAI_API_KEY": OPENAI},
             ("openai", "alpha", None),
             id="a name alone",
@@ -359,7 +359,7 @@ def flags() -> Flags:
 )
 def test_flags_name_a_model(
     tmp_path: Path,
-    wanted: Wanted,
+    wanted: RequestedModel,
     environ: dict[str, str],
     expected: tuple[str, str | None, str | None],
 ) -> None:
@@ -371,22 +371,24 @@ def test_flags_name_a_model(
 @pytest.mark.parametrize(
     ("wanted", "checks", "told"),
     [
-        pytest.param(Wanted(), Answers(), "No model is named: give --model-key", id="nothing"),
         pytest.param(
-            Wanted(provider="anthropic"),
+            RequestedModel(), Answers(), "No model is named: give --model-key", id="nothing"
+        ),
+        pytest.param(
+            RequestedModel(provider="anthropic"),
             Answers(),
             "anthropic needs a key: give --model-key env:NAME, file:PATH or -, "
             "or set ANTHROPIC_API_KEY.",
             id="a provider without its key",
         ),
         pytest.param(
-            Wanted(base_url="http://10.0.0.5:8000"),
+            RequestedModel(base_url="http://10.0.0.5:8000"),
             lists("alpha", "beta"),
             "The server has several models, give --model NAME: alpha, beta.",
             id="a server with several",
         ),
         pytest.param(
-            Wanted(base_url="http://10.0.0.5:8000"),
+            RequestedModel(base_url="http://10.0.0.5:8000"),
             lists(),
             "The server does not list its models: give --model NAME.",
             id="a server without a list",
@@ -394,9 +396,9 @@ def test_flags_name_a_model(
     ],
 )
 def test_what_flags_do_not_say_is_one_sentence(
-    tmp_path: Path, wanted: Wanted, checks: Answers, told: str
+    tmp_path: Path, wanted: RequestedModel, checks: Answers, told: str
 ) -> None:
-    with pytest.raises(Unanswered) as caught:
+    with pytest.raises(AnswerError) as caught:
         choose(flags(), tmp_path, checks, wanted=wanted)
     assert str(caught.value).startswith(told)
     assert "\n" not in str(caught.value)
@@ -414,11 +416,16 @@ def test_a_script_ends_when_the_model_does_not_answer(
     tmp_path: Path, found: ProbedModel, kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):
-        choose(flags(), tmp_path, Answers(model=lambda _: found), wanted=Wanted(key=OPENAI))
+        choose(
+            flags(),
+            tmp_path,
+            Answers(model=lambda _: found),
+            wanted=RequestedModel(key=OPENAI),
+        )
 
 
 def test_without_checks_everything_is_taken_as_it_is(tmp_path: Path) -> None:
     unchecked = Answers(model=lambda _: None)
-    chosen, draft = choose(flags(), tmp_path, unchecked, wanted=Wanted(key=OPENAI))
+    chosen, draft = choose(flags(), tmp_path, unchecked, wanted=RequestedModel(key=OPENAI))
     assert not chosen.checked
     assert written(draft)["name"] == OPENAI_MODEL

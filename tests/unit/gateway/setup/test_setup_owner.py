@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.operate.setup.owner import Owner, owner_in, until_owned, wait_for_owner
-from gateway.process.control_socket import serving
+from gateway.operate.setup.owner import Owner, find_owner, wait_for_owner, watch_for_owner
+from gateway.process.control_socket import serve_control_socket
 
 ADA = {"principal": "telegram:1001", "name": "Ada", "state": "admin since 2026-11-19"}
 BOB = {"principal": "telegram:1002", "name": "Bob", "state": "member since 2026-11-19"}
 
 
 def test_the_owner_is_the_newest_admin() -> None:
-    assert owner_in([BOB]) is None
-    assert owner_in([ADA, BOB]) == Owner("Ada", "telegram:1001")
+    assert find_owner([BOB]) is None
+    assert find_owner([ADA, BOB]) == Owner("Ada", "telegram:1001")
     assert str(Owner("Ada", "telegram:1001")) == "Ada (telegram:1001)"
 
 
@@ -40,10 +40,10 @@ class People:
 @pytest.mark.quick
 async def test_in_its_own_process_the_wait_ends_with_the_owner_or_the_gateway() -> None:
     stopping = asyncio.Event()
-    assert await until_owned(People(ADA).pair_list, stopping) == Owner("Ada", "telegram:1001")
+    assert await watch_for_owner(People(ADA).pair_list, stopping) == Owner("Ada", "telegram:1001")
     people = People()
     async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(until_owned(people.pair_list, stopping))
+        waiting = group.create_task(watch_for_owner(people.pair_list, stopping))
         await people.looked_often.wait()
         stopping.set()
     assert waiting.result() is None
@@ -58,7 +58,7 @@ async def waited(folder: Path, people: People, *, keys: str | None) -> tuple[Own
             keyboard.write(keys)
             keyboard.flush()
         operations = {"pair_list": people.pair_list, "pair_claim": people.pair_claim}
-        async with serving(folder / "s", operations):
+        async with serve_control_socket(folder / "s", operations):
             owner = await asyncio.to_thread(
                 wait_for_owner,
                 folder / "s",

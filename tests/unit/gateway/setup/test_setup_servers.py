@@ -1,6 +1,6 @@
 import asyncio
 
-from gateway.operate.setup.servers import Server, look
+from gateway.operate.setup.servers import LocalModelServer, find_servers
 from sessions.values.clock import SystemClock
 from tests.fakes.model_server import ModelServer
 
@@ -30,6 +30,6 @@ async def test_servers_that_list_models_are_found_and_others_are_not() -> None:
             page.sockets[0].getsockname()[1]: "a page",
             empty.port: "a server without a model",
         }
-        found = await look(SystemClock(), ports)
-    assert found == (Server("Ollama", model.url, ("qwen3:8b", "llama3.2")),)
+        found = await find_servers(SystemClock(), ports)
+    assert found == (LocalModelServer("Ollama", model.url, ("qwen3:8b", "llama3.2")),)
     assert model.requests == []  # none was asked to answer

@@ -3,49 +3,49 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import CannotStart
-from gateway.operate.setup.asking import Ended, Question
-from gateway.operate.setup.start import How, ask_how, begin, no_service
+from gateway.operate.setup.asking import InputEnded, SetupQuestion
+from gateway.operate.setup.start import StartMode, ask_start_mode, no_service_reason, start_gateway
 from tests.unit.gateway.setup.setup_kit import Person
 
 NO_SYSTEMD = "systemd does not run this machine, so there is no service to install"
 
 
 class Gone(Person):
-    def ask(self, question: Question) -> str:
-        raise Ended
+    def ask(self, question: SetupQuestion) -> str:
+        raise InputEnded
 
 
 def test_a_service_needs_systemd(tmp_path: Path) -> None:
-    assert no_service(tmp_path) == ""
-    assert no_service(tmp_path / "systemd") == NO_SYSTEMD
+    assert no_service_reason(tmp_path) == ""
+    assert no_service_reason(tmp_path / "systemd") == NO_SYSTEMD
 
 
 @pytest.mark.parametrize(
     ("answers", "why_not", "wanted", "alone", "how"),
     [
-        pytest.param([""], "", None, False, How.SERVICE, id="Enter installs it"),
-        pytest.param(["no", ""], "", None, False, How.HERE, id="or starts it here"),
-        pytest.param(["no", "no"], "", None, False, How.LATER, id="or neither"),
-        pytest.param([""], NO_SYSTEMD, None, False, How.HERE, id="without systemd"),
-        pytest.param([""], "", False, False, How.HERE, id="a flag says no service"),
-        pytest.param([], "", True, False, How.SERVICE, id="a flag says a service"),
-        pytest.param([], "", True, True, How.SERVICE, id="a script says a service"),
-        pytest.param([], "", None, True, How.LATER, id="a script says nothing"),
+        pytest.param([""], "", None, False, StartMode.SERVICE, id="Enter installs it"),
+        pytest.param(["no", ""], "", None, False, StartMode.FOREGROUND, id="or starts it here"),
+        pytest.param(["no", "no"], "", None, False, StartMode.LATER, id="or neither"),
+        pytest.param([""], NO_SYSTEMD, None, False, StartMode.FOREGROUND, id="without systemd"),
+        pytest.param([""], "", False, False, StartMode.FOREGROUND, id="a flag says no service"),
+        pytest.param([], "", True, False, StartMode.SERVICE, id="a flag says a service"),
+        pytest.param([], "", True, True, StartMode.SERVICE, id="a script says a service"),
+        pytest.param([], "", None, True, StartMode.LATER, id="a script says nothing"),
     ],
 )
 def test_how_it_is_started(
-    answers: list[str], why_not: str, wanted: bool | None, alone: bool, how: How
+    answers: list[str], why_not: str, wanted: bool | None, alone: bool, how: StartMode
 ) -> None:
-    assert ask_how(Person(*answers), why_not, wanted=wanted, alone=alone) is how
+    assert ask_start_mode(Person(*answers), why_not, wanted=wanted, non_interactive=alone) is how
 
 
 def test_an_input_that_has_ended_starts_nothing() -> None:
-    assert ask_how(Gone(), "", wanted=None, alone=False) is How.LATER
+    assert ask_start_mode(Gone(), "", wanted=None, non_interactive=False) is StartMode.LATER
 
 
 def test_a_service_that_is_wanted_and_cannot_be_is_an_error() -> None:
     with pytest.raises(CannotStart, match=r"^Systemd does not run this machine.*`holdfast run`"):
-        ask_how(Person(), NO_SYSTEMD, wanted=True, alone=True)
+        ask_start_mode(Person(), NO_SYSTEMD, wanted=True, non_interactive=True)
 
 
 class Steps:
@@ -56,23 +56,23 @@ class Steps:
         self._runs = runs
         self._serves = serves
 
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._runs
 
-    def install(self) -> None:
+    def install_service(self) -> None:
         self.done.append("installed")
 
-    def restart(self) -> bool:
+    def restart_service(self) -> bool:
         self.done.append("restarted" if self._serves else "no service")
         return self._serves
 
-    def run(self) -> None:
+    def run_gateway(self) -> None:
         self.done.append("ran")
 
-    def greet_owner(self) -> None:
+    def wait_for_owner(self) -> None:
         self.done.append("greeted")
 
-    def how_to_run(self) -> str:
+    def run_command(self) -> str:
         return "holdfast run"
 
 
@@ -82,21 +82,29 @@ AS_BEFORE = "Holdfast runs with what was configured before, until it is restarte
 @pytest.mark.parametrize(
     ("how", "runs", "changed", "answers", "done", "said"),
     [
-        pytest.param(How.SERVICE, False, True, [], ["installed", "greeted"], [], id="a service"),
-        pytest.param(How.HERE, False, True, [], ["ran"], [], id="here"),
-        pytest.param(How.LATER, False, True, [], [], ["Start it: holdfast run"], id="later"),
-        pytest.param(How.LATER, True, False, [], ["greeted"], [], id="runs as it is"),
         pytest.param(
-            How.LATER, True, True, [""], ["restarted", "greeted"], [], id="runs and is restarted"
+            StartMode.SERVICE, False, True, [], ["installed", "greeted"], [], id="a service"
         ),
-        pytest.param(How.LATER, True, True, ["no"], [], [AS_BEFORE], id="runs on as before"),
+        pytest.param(StartMode.FOREGROUND, False, True, [], ["ran"], [], id="here"),
+        pytest.param(StartMode.LATER, False, True, [], [], ["Start it: holdfast run"], id="later"),
+        pytest.param(StartMode.LATER, True, False, [], ["greeted"], [], id="runs as it is"),
+        pytest.param(
+            StartMode.LATER,
+            True,
+            True,
+            [""],
+            ["restarted", "greeted"],
+            [],
+            id="runs and is restarted",
+        ),
+        pytest.param(StartMode.LATER, True, True, ["no"], [], [AS_BEFORE], id="runs on as before"),
     ],
 )
 def test_what_was_wished_for_is_done(
-    how: How, runs: bool, changed: bool, answers: list[str], done: list[str], said: list[str]
+    how: StartMode, runs: bool, changed: bool, answers: list[str], done: list[str], said: list[str]
 ) -> None:
     person, machine = Person(*answers), Steps(runs=runs)
-    begin(person, machine, how, "", changed=changed, alone=False)
+    start_gateway(person, machine, how, "", changed=changed, non_interactive=False)
     assert (machine.done, person.said) == (done, said)
 
 
@@ -113,6 +121,6 @@ def test_what_cannot_be_restarted_runs_on_as_before(
     person: Person, why_not: str, alone: bool, serves: bool
 ) -> None:
     machine = Steps(runs=True, serves=serves)
-    begin(person, machine, How.LATER, why_not, changed=True, alone=alone)
+    start_gateway(person, machine, StartMode.LATER, why_not, changed=True, non_interactive=alone)
     assert person.said == [AS_BEFORE]
     assert "greeted" not in machine.done

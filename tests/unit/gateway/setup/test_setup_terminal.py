@@ -8,10 +8,10 @@ from typing import TextIO
 import pytest
 
 from gateway.errors import HoldfastError
-from gateway.operate.setup.asking import Ended, Question
-from gateway.operate.setup.terminal import Terminal
+from gateway.operate.setup.asking import InputEnded, SetupQuestion
+from gateway.operate.setup.terminal import TerminalPrompter
 
-TOKEN = Question("t", "Token", hidden=True, whole=lambda text: "end" in text)
+TOKEN = SetupQuestion("t", "Token", is_secret=True, is_complete=lambda text: "end" in text)
 
 
 class Screen(io.StringIO):
@@ -41,23 +41,23 @@ def line() -> Iterator[tuple[int, TextIO]]:
     os.close(typing)
 
 
-def piped(text: str) -> tuple[Terminal, io.StringIO]:
+def piped(text: str) -> tuple[TerminalPrompter, io.StringIO]:
     screen = io.StringIO()
-    return Terminal(io.StringIO(text), screen), screen
+    return TerminalPrompter(io.StringIO(text), screen), screen
 
 
 def test_a_question_shows_what_enter_means() -> None:
     terminal, screen = piped("x\n\n\n")
-    assert terminal.ask(Question("a", "First")) == "x\n"
-    assert terminal.ask(Question("b", "Second", "usual")) == "usual"
-    assert terminal.ask(Question("c", "Third", "y", "keep it")) == "y"
+    assert terminal.ask(SetupQuestion("a", "First")) == "x\n"
+    assert terminal.ask(SetupQuestion("b", "Second", "usual")) == "usual"
+    assert terminal.ask(SetupQuestion("c", "Third", "y", "keep it")) == "y"
     assert screen.getvalue() == "First: \nSecond [usual]: \nThird [keep it]: \n"
 
 
 def test_an_input_that_ends_too_early_says_that_nothing_changed() -> None:
     terminal, _ = piped("")
-    with pytest.raises(Ended, match="nothing was changed"):
-        terminal.ask(Question("a", "First", "usual"))
+    with pytest.raises(InputEnded, match="nothing was changed"):
+        terminal.ask(SetupQuestion("a", "First", "usual"))
 
 
 def test_a_hidden_answer_can_come_through_a_pipe_a_line_each() -> None:
@@ -69,7 +69,7 @@ def test_a_hidden_answer_can_come_through_a_pipe_a_line_each() -> None:
 
 def test_a_refusal_is_marked() -> None:
     terminal, screen = piped("")
-    terminal.refuse(TOKEN, HoldfastError("It is wrong.", "Really."))
+    terminal.reject(TOKEN, HoldfastError("It is wrong.", "Really."))
     terminal.say("  like this")
     assert screen.getvalue() == "  ✗ It is wrong.\n  ✗ Really.\n  like this\n"
 
@@ -77,13 +77,13 @@ def test_a_refusal_is_marked() -> None:
 def test_at_a_terminal_a_secret_is_not_shown_and_all_else_is(line: tuple[int, TextIO]) -> None:
     typing, keyboard = line
     screen = Screen(keyboard)
-    terminal = Terminal(keyboard, screen)
+    terminal = TerminalPrompter(keyboard, screen)
     os.write(typing, b"the end\n")
     assert terminal.ask(TOKEN) == "the end\n"
     assert screen.echoes == [False]
     assert echoes(keyboard)
     os.write(typing, b"yes\n")
-    assert terminal.ask(Question("a", "Open", "no")) == "yes\n"
+    assert terminal.ask(SetupQuestion("a", "Open", "no")) == "yes\n"
     assert screen.echoes == [False, True]
 
 
@@ -91,15 +91,15 @@ def test_a_secret_pasted_over_several_lines_is_one_and_no_more_is_taken(
     line: tuple[int, TextIO],
 ) -> None:
     typing, keyboard = line
-    terminal = Terminal(keyboard, io.StringIO())
+    terminal = TerminalPrompter(keyboard, io.StringIO())
     os.write(typing, b"\n  begin\nmiddle\nend\nyes\n")
     assert terminal.ask(TOKEN) == "\n  begin\nmiddle\nend\n"
-    assert terminal.ask(Question("a", "Open")) == "yes\n"
+    assert terminal.ask(SetupQuestion("a", "Open")) == "yes\n"
 
 
 def test_what_is_shown_comes_back_when_a_secret_is_broken_off(line: tuple[int, TextIO]) -> None:
     typing, keyboard = line
     os.write(typing, b"\x04")  # the end of the input
-    with pytest.raises(Ended):
-        Terminal(keyboard, io.StringIO()).ask(TOKEN)
+    with pytest.raises(InputEnded):
+        TerminalPrompter(keyboard, io.StringIO()).ask(TOKEN)
     assert echoes(keyboard)

@@ -3,23 +3,23 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.loader import Options, load
+from gateway.config.loader import ConfigOptions, load
 from gateway.errors import CannotStart, ConfigError
-from gateway.operate.setup.asking import Unanswered
-from gateway.operate.setup.flags import Flags
-from gateway.operate.setup.model import Wanted
-from gateway.operate.setup.places import Place
-from gateway.operate.setup.wizard import converse, read_draft, write
-from platforms.core.probed import Probed
-from platforms.core.registry import specs
+from gateway.operate.setup.asking import AnswerError
+from gateway.operate.setup.flags import FlagPrompter
+from gateway.operate.setup.model import RequestedModel
+from gateway.operate.setup.places import ConfigTarget
+from gateway.operate.setup.wizard import ask_all, read_draft, write_config
+from platforms.core.probed import ProbeResult
+from platforms.core.registry import load_specs
 from tests.unit.gateway.setup.setup_kit import TELEGRAM, Answers, Person, place_in
 
-KNOWN = specs()
-BOTS = {TELEGRAM: Probed("Ada", "@ada_bot")}
+KNOWN = load_specs()
+BOTS = {TELEGRAM: ProbeResult("Ada", "@ada_bot")}
 OPENAI = "sk-0123456789"
 
 
-def existing(folder: Path, text: str, mode: int = 0o600) -> Place:
+def existing(folder: Path, text: str, mode: int = 0o600) -> ConfigTarget:
     place = place_in(folder)
     place.path.parent.mkdir(parents=True)
     place.path.write_text(text)
@@ -27,7 +27,7 @@ def existing(folder: Path, text: str, mode: int = 0o600) -> Place:
     return place
 
 
-def files(place: Place) -> dict[str, str]:
+def files(place: ConfigTarget) -> dict[str, str]:
     folder = place.path.parent
     return {str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*.*")}
 
@@ -38,7 +38,7 @@ def files(place: Place) -> dict[str, str]:
 def test_it_asks_for_platforms_tokens_and_a_model_in_this_order(tmp_path: Path) -> None:
     place, person = place_in(tmp_path), Person("", TELEGRAM, OPENAI, "")
     draft = read_draft(place, KNOWN)
-    found = converse(person, place, draft, Answers(BOTS), KNOWN, Wanted())
+    found = ask_all(person, place, draft, Answers(BOTS), KNOWN, RequestedModel())
     assert person.words[:3] == [
         "Platforms (telegram, discord, slack, or none)",
         "Telegram bot token",
@@ -52,29 +52,29 @@ def test_it_asks_for_platforms_tokens_and_a_model_in_this_order(tmp_path: Path) 
 def test_what_is_there_is_shown_and_what_is_wrong_with_it(tmp_path: Path) -> None:
     place = existing(tmp_path, "[platforms.discord]\n[http]\nprot = 1\n")
     person = Person("none", "")
-    converse(person, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
+    ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
     assert "already, with discord; what you do not change stays." in person.said[0]
     assert "unknown key http.prot" in person.screen
 
 
 def test_variables_that_count_as_well_are_named(tmp_path: Path) -> None:
     place, person = place_in(tmp_path, HOLDFAST_HTTP__PORT="1"), Person("none", "")
-    converse(person, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
+    ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
     assert "from the environment: HOLDFAST_HTTP__PORT." in person.screen
 
 
 def test_a_model_that_is_configured_can_be_kept(tmp_path: Path) -> None:
     place = existing(tmp_path, f'[model]\nprovider = "openai"\napi_key = "{OPENAI}"\n')
     person = Person("none", "", "")  # and no limit
-    converse(person, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
+    ask_all(person, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
     assert "   1  as it is: openai/gpt" in person.screen
 
 
 def test_everything_that_a_script_leaves_out_is_told_at_once(tmp_path: Path) -> None:
     place = place_in(tmp_path)
-    flags = Flags({"platforms": "telegram slack"}, print)
-    with pytest.raises(Unanswered) as caught:
-        converse(flags, place, read_draft(place, KNOWN), Answers(), KNOWN, Wanted())
+    flags = FlagPrompter({"platforms": "telegram slack"}, print)
+    with pytest.raises(AnswerError) as caught:
+        ask_all(flags, place, read_draft(place, KNOWN), Answers(), KNOWN, RequestedModel())
     told = caught.value.lines
     assert [line.partition(":")[0] for line in told] == [
         "Telegram needs its bot token",
@@ -90,11 +90,11 @@ def test_a_new_configuration_is_this_users_alone(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     draft = read_draft(place, KNOWN)
     draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", TELEGRAM)
-    found = write(place, draft, KNOWN)
+    found = write_config(place, draft, KNOWN)
     assert (found.changed, found.backup, found.warnings) == (True, "", ())
-    secret = place.credentials / "TELEGRAM_BOT_TOKEN"
+    secret = place.credentials_folder / "TELEGRAM_BOT_TOKEN"
     assert secret.read_text() == f"{TELEGRAM}\n"
-    rights = [each.stat().st_mode for each in (place.path, secret, place.credentials)]
+    rights = [each.stat().st_mode for each in (place.path, secret, place.credentials_folder)]
     assert [stat.S_IMODE(each) for each in rights] == [0o600, 0o600, 0o700]
     assert TELEGRAM not in place.path.read_text()
 
@@ -104,7 +104,7 @@ def test_the_file_before_is_kept_beside_with_its_rights(tmp_path: Path) -> None:
     place = existing(tmp_path, before, 0o640)
     draft = read_draft(place, KNOWN)
     draft.put(("http", "port"), 2)
-    found = write(place, draft, KNOWN)
+    found = write_config(place, draft, KNOWN)
     kept = place.path.with_name("holdfast.toml.bak")
     assert found.backup == str(kept)
     assert kept.read_text() == before
@@ -114,7 +114,7 @@ def test_the_file_before_is_kept_beside_with_its_rights(tmp_path: Path) -> None:
 
 def test_without_a_change_nothing_is_written(tmp_path: Path) -> None:
     place = existing(tmp_path, "[http]\nport = 1\n")
-    assert not write(place, read_draft(place, KNOWN), KNOWN).changed
+    assert not write_config(place, read_draft(place, KNOWN), KNOWN).changed
     assert files(place) == {"holdfast.toml": "[http]\nport = 1\n"}
 
 
@@ -123,8 +123,8 @@ def test_another_secret_alone_is_a_change_and_the_same_one_is_none(tmp_path: Pat
     for text, changed in (("1:a", True), ("1:a", False), ("1:b", True)):
         draft = read_draft(place, KNOWN)
         draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", text)
-        assert write(place, draft, KNOWN).changed is changed
-    assert (place.credentials / "TELEGRAM_BOT_TOKEN").read_text() == "1:b\n"
+        assert write_config(place, draft, KNOWN).changed is changed
+    assert (place.credentials_folder / "TELEGRAM_BOT_TOKEN").read_text() == "1:b\n"
 
 
 def test_a_configuration_that_would_not_work_is_not_written(tmp_path: Path) -> None:
@@ -133,24 +133,24 @@ def test_a_configuration_that_would_not_work_is_not_written(tmp_path: Path) -> N
     draft = read_draft(place, KNOWN)
     draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", TELEGRAM)
     with pytest.raises(ConfigError) as caught:
-        write(place, draft, KNOWN)
+        write_config(place, draft, KNOWN)
     first, last = caught.value.lines
     assert first.startswith(f"{place.path}:2: unknown key http.prot")
     assert last == "The configuration would not work so; nothing was changed."
     assert files(place) == {"holdfast.toml": before}
-    assert not place.credentials.exists()
+    assert not place.credentials_folder.exists()
 
 
 def test_warnings_name_the_file_and_not_its_candidate(tmp_path: Path) -> None:
     place = existing(tmp_path, '[http]\napi_key = "secret"\n', 0o644)
     draft = read_draft(place, KNOWN)
     draft.put(("http", "port"), 2)
-    (warning,) = write(place, draft, KNOWN).warnings
+    (warning,) = write_config(place, draft, KNOWN).warnings
     assert warning.startswith(f"{place.path}:2: http.api_key is a secret in a file")
 
 
 def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
-    place = Place(tmp_path / "link/holdfast.toml", {"HOME": str(tmp_path)}, 1000)
+    place = ConfigTarget(tmp_path / "link/holdfast.toml", {"HOME": str(tmp_path)}, 1000)
     place.path.parent.mkdir()
     real = tmp_path / "real/holdfast.toml"
     real.parent.mkdir()
@@ -158,10 +158,10 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     place.path.symlink_to(real)
     draft = read_draft(place, KNOWN)
     draft.put_secret(("platforms", "telegram", "token"), "TELEGRAM_BOT_TOKEN", TELEGRAM)
-    write(place, draft, KNOWN)
+    write_config(place, draft, KNOWN)
     assert place.path.is_symlink()
     assert 'token = "file:credentials/TELEGRAM_BOT_TOKEN"' in real.read_text()
-    loaded = load(Options(place.path), place.environ, KNOWN)
+    loaded = load(ConfigOptions(place.path), place.environ, KNOWN)
     assert "telegram" in loaded.settings.platforms
 
 
@@ -169,7 +169,7 @@ def test_where_nothing_can_be_written_one_sentence_says_so(tmp_path: Path) -> No
     (tmp_path / "home").write_text("a file where a folder should be")
     place = place_in(tmp_path)
     with pytest.raises(CannotStart, match=r"cannot be written: Not a directory; nothing was"):
-        write(place, read_draft(place_in(tmp_path / "other"), KNOWN), KNOWN)
+        write_config(place, read_draft(place_in(tmp_path / "other"), KNOWN), KNOWN)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from gateway.config.loader import SERVICE_HOME, environment
+from gateway.config.loader import SERVICE_HOME, read_environment
 from gateway.errors import HoldfastError
-from gateway.operate.cli.service import Here, service
+from gateway.operate.cli.service import ServiceContext, service
 from gateway.operate.systemd import plan, program
-from gateway.operate.systemd.manager import Manager, NotDone, write_whole
-from gateway.operate.systemd.scope import Scope, of_machine, of_user
-from gateway.operate.systemd.unit import OLDEST
-from gateway.process.exit import exit_code
+from gateway.operate.systemd.manager import ServiceManager, StepFailed, write_atomically
+from gateway.operate.systemd.scope import ServiceScope, machine_scope, user_scope
+from gateway.operate.systemd.unit import MIN_SYSTEMD_VERSION
+from gateway.process.exit import run_to_exit_code
 
 SYSTEMCTL = """#!/bin/sh
 echo "systemctl $*" >>"$0.calls"
@@ -60,16 +60,20 @@ class Place:
             (self.bin / name).chmod(0o755)
         self.shows(STOPPED)
         machine = replace(
-            of_machine(folder / "state"),
-            unit=folder / "etc/systemd/system/holdfast.service",
-            credentials=folder / "etc/holdfast/credentials",
+            machine_scope(folder / "state"),
+            unit_path=folder / "etc/systemd/system/holdfast.service",
+            credentials_folder=folder / "etc/holdfast/credentials",
         )
         environ = {
-            **{name: value for name, value in environment().items() if name.startswith("COVERAGE")},
+            **{
+                name: value
+                for name, value in read_environment().items()
+                if name.startswith("COVERAGE")
+            },
             "HOME": str(folder / "home"),
             "PATH": f"{self.bin}:/usr/bin:/bin",
         }
-        self.here = Here(environ, root=True, booted=True, machine=machine)
+        self.here = ServiceContext(environ, is_root=True, has_systemd=True, machine_scope=machine)
 
     def shows(self, text: str) -> None:
         (self.bin / "systemctl.shown").write_text(text)
@@ -84,10 +88,12 @@ class Place:
         file.unlink(missing_ok=True)
         return [line for line in said if " show " not in line and "--version" not in line]
 
-    def run(self, *words: str, here: Here | None = None, **env: str) -> Result:
+    def run(self, *words: str, here: ServiceContext | None = None, **env: str) -> Result:
         chosen = here or self.here
         chosen = replace(chosen, environ={**chosen.environ, **env})
-        nothing = {name: None for name in environment() if name.startswith(("OPENAI", "ANTHROPIC"))}
+        nothing = {
+            name: None for name in read_environment() if name.startswith(("OPENAI", "ANTHROPIC"))
+        }
         return CliRunner(env={**nothing, **chosen.environ}).invoke(
             service, list(words), obj=chosen, catch_exceptions=True
         )
@@ -132,30 +138,34 @@ def test_install_writes_the_unit_keeps_the_secrets_and_starts_it(place: Place) -
         "systemctl enable holdfast.service",
         "systemctl start holdfast.service",
     ]
-    scope = place.here.machine
-    text = scope.unit.read_text()
+    scope = place.here.machine_scope
+    text = scope.unit_path.read_text()
     assert "TimeoutStopSec=40" in text
     assert "RestartSteps" in text  # this systemd knows it
-    assert f"ExecStart={program.program()} run" in text
-    assert mode(scope.unit) == 0o644
-    assert mode(scope.credentials) == 0o700
-    token = scope.credentials / "TELEGRAM_BOT_TOKEN"
+    assert f"ExecStart={program.find_program()} run" in text
+    assert mode(scope.unit_path) == 0o644
+    assert mode(scope.credentials_folder) == 0o700
+    token = scope.credentials_folder / "TELEGRAM_BOT_TOKEN"
     assert (token.read_text(), mode(token)) == ("1:abc\n", 0o600)
     assert "1:abc" not in done.output
     assert "service logs -f" in done.output
     left = sorted(
-        each.name for each in (*scope.unit.parent.iterdir(), *scope.credentials.iterdir())
+        each.name
+        for each in (*scope.unit_path.parent.iterdir(), *scope.credentials_folder.iterdir())
     )
     assert left == ["HOLDFAST_GATEWAY__DRAIN_SECONDS", "TELEGRAM_BOT_TOKEN", "holdfast.service"]
 
 
 def test_a_dry_run_prints_everything_but_secrets_and_touches_nothing(place: Place) -> None:
-    guest = replace(place.here, root=False, booted=False)
+    guest = replace(place.here, is_root=False, has_systemd=False)
     before = sorted(place.folder.rglob("*"))
     done = place.run("install", "--dry-run", here=guest, TELEGRAM_BOT_TOKEN="1:abc")
     assert done.exception is None, done.output
     assert "1:abc" not in done.output
-    assert f"write {place.here.machine.credentials}/TELEGRAM_BOT_TOKEN (mode 600)" in done.output
+    assert (
+        f"write {place.here.machine_scope.credentials_folder}/TELEGRAM_BOT_TOKEN (mode 600)"
+        in done.output
+    )
     assert "    Type=notify" in done.output
     assert done.output.endswith(
         "systemctl daemon-reload\n"
@@ -190,7 +200,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log(place: Place) -> None:
 
 
 def test_a_user_installs_without_root_and_learns_of_lingering(place: Place) -> None:
-    guest = replace(place.here, root=False)
+    guest = replace(place.here, is_root=False)
     done = place.run("install", "--user", here=guest, TELEGRAM_BOT_TOKEN="1:abc")
     assert done.exception is None, done.output
     home = place.folder / "home"
@@ -258,7 +268,7 @@ def test_a_configuration_in_a_home_is_refused(place: Place) -> None:
 def test_changing_the_service_of_the_machine_needs_root(place: Place, what: str) -> None:
     place.run("install")
     place.calls()
-    said = trouble(place.run(what, here=replace(place.here, root=False)))
+    said = trouble(place.run(what, here=replace(place.here, is_root=False)))
     assert "needs root: sudo " in said
     assert f"service {what}. " in said
     assert "\n" not in said
@@ -267,7 +277,7 @@ def test_changing_the_service_of_the_machine_needs_root(place: Place, what: str)
 
 @pytest.mark.parametrize("what", ["install", "uninstall", "start", "status", "logs"])
 def test_without_systemd_one_sentence_says_what_to_do_instead(place: Place, what: str) -> None:
-    said = trouble(place.run(what, here=replace(place.here, booted=False)))
+    said = trouble(place.run(what, here=replace(place.here, has_systemd=False)))
     assert "systemd does not run this machine" in said
     assert "holdfast run" in said
     assert "\n" not in said
@@ -282,7 +292,7 @@ def test_what_is_not_installed_cannot_be_started(place: Place, option: str) -> N
 def test_a_users_own_service_is_meant_where_the_machine_has_none(place: Place) -> None:
     place.run("install", "--user")
     place.calls()
-    assert place.run("restart", here=replace(place.here, root=False)).exception is None
+    assert place.run("restart", here=replace(place.here, is_root=False)).exception is None
     assert place.calls() == ["systemctl --user restart holdfast.service"]
 
 
@@ -315,17 +325,17 @@ def test_uninstall_says_what_it_leaves(place: Place) -> None:
         "systemctl daemon-reload",
         "systemctl reset-failed holdfast.service",
     ]
-    scope = place.here.machine
-    assert not scope.unit.exists()
-    assert (scope.credentials / "TELEGRAM_BOT_TOKEN").exists()
-    assert str(scope.state) in done.output
-    assert str(scope.credentials.parent) in done.output
+    scope = place.here.machine_scope
+    assert not scope.unit_path.exists()
+    assert (scope.credentials_folder / "TELEGRAM_BOT_TOKEN").exists()
+    assert str(scope.state_folder) in done.output
+    assert str(scope.credentials_folder.parent) in done.output
 
 
 def test_status_says_it_in_words_and_in_json(place: Place) -> None:
     place.run("install")
     place.shows(RUNS)
-    guest = replace(place.here, root=False)
+    guest = replace(place.here, is_root=False)
     done = place.run("status", here=guest)
     assert done.exit_code == 0
     assert "active: Answering on telegram; idle." in done.output
@@ -334,7 +344,7 @@ def test_status_says_it_in_words_and_in_json(place: Place) -> None:
     assert "sudo holdfast status" in done.output
     found = json.loads(place.run("status", "--json").output)
     assert found == {
-        "unit": str(place.here.machine.unit),
+        "unit": str(place.here.machine_scope.unit_path),
         "state": "active",
         "status": "Answering on telegram; idle.",
         "pid": 4711,
@@ -373,45 +383,45 @@ def test_logs_are_those_of_the_unit(place: Place, capfd: pytest.CaptureFixture[s
 # --- the parts ---------------------------------------------------------------------------------
 
 
-def manager_of(place: Place, environ: Mapping[str, str] | None = None) -> Manager:
-    return Manager(place.here.machine, environ or place.here.environ)
+def manager_of(place: Place, environ: Mapping[str, str] | None = None) -> ServiceManager:
+    return ServiceManager(place.here.machine_scope, environ or place.here.environ)
 
 
 def test_commands_get_no_secrets_in_their_environment(place: Place) -> None:
     (place.bin / "systemctl").write_text('#!/bin/sh\nenv >"$0.env"\n')
-    manager_of(place, {**place.here.environ, "OPENAI_API_KEY": "sk-1"}).show()
+    manager_of(place, {**place.here.environ, "OPENAI_API_KEY": "sk-1"}).show_properties()
     assert "sk-1" not in (place.bin / "systemctl.env").read_text()
 
 
 def test_a_manager_that_says_nothing_useful_is_taken_for_an_old_one(place: Place) -> None:
     (place.bin / "systemctl").write_text("#!/bin/sh\necho what\n")
-    assert manager_of(place).version() == OLDEST
+    assert manager_of(place).systemd_version() == MIN_SYSTEMD_VERSION
     (place.bin / "systemctl").unlink()
     nowhere = {"PATH": str(place.bin)}
-    assert manager_of(place, nowhere).version() == OLDEST
-    with pytest.raises(NotDone, match="systemctl is not here"):
-        manager_of(place, nowhere).show()
+    assert manager_of(place, nowhere).systemd_version() == MIN_SYSTEMD_VERSION
+    with pytest.raises(StepFailed, match="systemctl is not here"):
+        manager_of(place, nowhere).show_properties()
     (place.bin / "journalctl").unlink()
-    with pytest.raises(NotDone, match="journalctl is not here"):
-        manager_of(place, nowhere).watch_log(lines=1, follow=False)
+    with pytest.raises(StepFailed, match="journalctl is not here"):
+        manager_of(place, nowhere).show_log(lines=1, follow=False)
 
 
 def test_a_command_that_hangs_is_given_up(place: Place) -> None:
     (place.bin / "systemctl").write_text("#!/bin/sh\nexec sleep 60\n")
-    with pytest.raises(NotDone, match=r"did not end within 0\.05 s"):
-        manager_of(place).carry_out(plan.Call(("systemctl", "start"), within=0.05))
+    with pytest.raises(StepFailed, match=r"did not end within 0\.05 s"):
+        manager_of(place).run_step(plan.RunCommand(("systemctl", "start"), timeout_seconds=0.05))
 
 
 def test_a_command_that_may_fail_does(place: Place) -> None:
-    manager_of(place).carry_out(plan.Call(("false",), may_fail=True))
-    with pytest.raises(NotDone, match=r"^false failed \(1\)\.$"):
-        manager_of(place).carry_out(plan.Call(("false",)))
+    manager_of(place).run_step(plan.RunCommand(("false",), may_fail=True))
+    with pytest.raises(StepFailed, match=r"^false failed \(1\)\.$"):
+        manager_of(place).run_step(plan.RunCommand(("false",)))
 
 
 def test_a_place_that_cannot_be_written_is_named(place: Place) -> None:
     (place.folder / "file").touch()
-    with pytest.raises(NotDone, match="file/unit cannot be written: Not a directory"):
-        manager_of(place).carry_out(plan.RemoveFile(place.folder / "file/unit"))
+    with pytest.raises(StepFailed, match="file/unit cannot be written: Not a directory"):
+        manager_of(place).run_step(plan.RemoveFile(place.folder / "file/unit"))
 
 
 def test_a_file_is_written_whole_or_not_at_all(place: Place) -> None:
@@ -419,61 +429,61 @@ def test_a_file_is_written_whole_or_not_at_all(place: Place) -> None:
     target.write_text("old")
     before = {each.name for each in place.folder.iterdir()}
     with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "\udcff", 0o600)
+        write_atomically(target, "\udcff", 0o600)
     assert target.read_text() == "old"
     assert {each.name for each in place.folder.iterdir()} == before
-    write_whole(target, "new", 0o640)
+    write_atomically(target, "new", 0o640)
     assert (target.read_text(), mode(target)) == ("new", 0o640)
 
 
 def test_a_user_manager_is_found_where_a_plain_shell_does_not_say(place: Place) -> None:
     (place.bin / "systemctl").write_text('#!/bin/sh\necho "StatusText=$XDG_RUNTIME_DIR"\n')
-    scope = of_user(place.folder, None, place.folder)
+    scope = user_scope(place.folder, None, place.folder)
     runtime = f"/run/user/{os.geteuid()}"
-    shown = Manager(scope, place.here.environ).show()["StatusText"]
+    shown = ServiceManager(scope, place.here.environ).show_properties()["StatusText"]
     assert shown == (runtime if Path(runtime).is_dir() else "")
     given = {**place.here.environ, "XDG_RUNTIME_DIR": "/run/mine"}
-    assert Manager(scope, given).show()["StatusText"] == "/run/mine"
+    assert ServiceManager(scope, given).show_properties()["StatusText"] == "/run/mine"
 
 
 def test_what_lies_in_homes_is_hidden_once() -> None:
     places = map(Path, ("/usr", "/home/ann/h/.venv", "/home/ann/h", "/root/py", "/homes/x"))
-    assert program.hidden(places) == (Path("/home/ann/h"), Path("/root/py"))
+    assert program.hidden_folders(places) == (Path("/home/ann/h"), Path("/root/py"))
 
 
 def test_what_others_cannot_read_is_found(tmp_path: Path) -> None:
     file, folder = tmp_path / "file", tmp_path / "folder"
     file.touch(0o644)
     folder.mkdir(0o755)
-    assert program.closed_to_others((file, folder)) is None
+    assert program.first_private_path((file, folder)) is None
     folder.chmod(0o744)
-    assert program.closed_to_others((file, folder)) == folder
+    assert program.first_private_path((file, folder)) == folder
     file.chmod(0o754)
-    assert program.closed_to_others((file, folder)) == file
+    assert program.first_private_path((file, folder)) == file
 
 
 def test_the_real_place_is_asked_for_when_nobody_gives_one() -> None:
-    now = Here.now()
-    assert now.root == (os.geteuid() == 0)
-    assert now.machine == of_machine(SERVICE_HOME)
-    assert now.scope(user=True).unit.name == "holdfast.service"
+    now = ServiceContext.detect()
+    assert now.is_root == (os.geteuid() == 0)
+    assert now.machine_scope == machine_scope(SERVICE_HOME)
+    assert now.scope(user=True).unit_path.name == "holdfast.service"
 
 
 def test_the_sentences_end_the_program_with_their_code(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run() -> None:
-        service(["start"], obj=replace(place.here, booted=False), standalone_mode=False)
+        service(["start"], obj=replace(place.here, has_systemd=False), standalone_mode=False)
 
-    assert exit_code(run) == 1
+    assert run_to_exit_code(run) == 1
     assert capsys.readouterr().err.startswith("holdfast: systemd does not run this machine")
 
 
 def test_a_configuration_that_cannot_work_is_said_before_anything_is_done(place: Place) -> None:
     done = place.run("install", HOLDFAST_HTTP__PORT="many")
-    assert exit_code(lambda: _raise(done.exception)) == 78
+    assert run_to_exit_code(lambda: _raise(done.exception)) == 78
     assert place.calls() == []
-    assert not place.here.machine.unit.exists()
+    assert not place.here.machine_scope.unit_path.exists()
 
 
 def _raise(error: BaseException | None) -> None:
@@ -483,10 +493,12 @@ def _raise(error: BaseException | None) -> None:
 
 def test_scopes_follow_where_systemd_looks() -> None:
     home = Path("/home/ann")
-    assert of_user(home, None, home).unit == home / ".config/systemd/user/holdfast.service"
-    assert of_user(home, Path("/c"), home).unit == Path("/c/systemd/user/holdfast.service")
-    assert isinstance(of_machine(home), Scope)
-    assert subprocess.list2cmdline(of_user(home, None, home).journalctl(lines=1, follow=False)) == (
+    assert user_scope(home, None, home).unit_path == home / ".config/systemd/user/holdfast.service"
+    assert user_scope(home, Path("/c"), home).unit_path == Path("/c/systemd/user/holdfast.service")
+    assert isinstance(machine_scope(home), ServiceScope)
+    assert subprocess.list2cmdline(
+        user_scope(home, None, home).journalctl(lines=1, follow=False)
+    ) == (
         "journalctl --user-unit=holdfast.service --lines=1 --output=short-iso --no-hostname "
         "--no-pager"
     )

@@ -18,13 +18,13 @@ RESTARTED = ["systemctl restart holdfast.service"]
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restarting, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(restarting, "POLL_SECONDS", 0.001)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     found = Place(tmp_path)
-    unit = found.here.machine.unit
+    unit = found.here.machine_scope.unit_path
     unit.parent.mkdir(parents=True)
     unit.write_text("")
     return found
@@ -34,8 +34,8 @@ async def restarted(
     place: Place, played: Played, *words: str, booted: bool = True
 ) -> tuple[Result, list[str]]:
     """What is printed, and what systemd is told, while a daemon runs."""
-    home = place.here.machine.unit.parents[3]
-    here = replace(place.here, booted=booted)
+    home = place.here.machine_scope.unit_path.parents[3]
+    here = replace(place.here, has_systemd=booted)
     async with daemon(home, played):
         done = await asyncio.to_thread(
             lambda: place.run("restart", *words, here=here, HOLDFAST_HOME=str(home))
@@ -76,7 +76,7 @@ async def test_what_only_systemd_hands_over_is_handed_over_by_systemd(
 ) -> None:
     runs(place, 4711, since=0 if what == "unit" else now())
     if what == "secret":
-        folder = place.here.machine.credentials
+        folder = place.here.machine_scope.credentials_folder
         folder.mkdir(parents=True)
         token = folder / "TELEGRAM_BOT_TOKEN"
         token.write_text("1:abc")

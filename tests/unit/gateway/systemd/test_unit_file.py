@@ -10,30 +10,40 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # comes with a tool of the tests
 from msgspec.structs import replace
 
-from gateway.operate.systemd.unit import NAME, Unit, stop_seconds, system_unit, user_unit
-from gateway.runner import SETTLE_SECONDS
+from gateway.operate.systemd.unit import (
+    UNIT_NAME,
+    ServiceUnit,
+    max_stop_seconds,
+    render_system_unit,
+    render_user_unit,
+)
+from gateway.runner import FLUSH_SECONDS
 from gateway.settings import GatewaySettings
 
 ROOT = Path(__file__).parents[4]
 ROOMY, TIGHT = 24, 15  # tenths of systemd's measure of exposure
 
-Text = Callable[[Unit], str]
+Text = Callable[[ServiceUnit], str]
 
 FORMS = [
-    pytest.param(system_unit, Unit(), id="machine"),
-    pytest.param(system_unit, Unit(sandbox=True), id="machine, with a sandbox"),
+    pytest.param(render_system_unit, ServiceUnit(), id="machine"),
+    pytest.param(render_system_unit, ServiceUnit(uses_sandbox=True), id="machine, with a sandbox"),
     pytest.param(
-        system_unit,
-        Unit(
+        render_system_unit,
+        ServiceUnit(
             port=443,
-            hidden=(Path("/root/hold fast"),),
-            writable=(Path('/srv/a"b'),),
+            hidden_folders=(Path("/root/hold fast"),),
+            writable_folders=(Path('/srv/a"b'),),
             config=Path("/etc/50%/$x.toml"),
         ),
         id="machine, everything",
     ),
-    pytest.param(user_unit, Unit(), id="user"),
-    pytest.param(user_unit, Unit(sandbox=True, home=Path("/home/ann/my state")), id="user, a home"),
+    pytest.param(render_user_unit, ServiceUnit(), id="user"),
+    pytest.param(
+        render_user_unit,
+        ServiceUnit(uses_sandbox=True, home=Path("/home/ann/my state")),
+        id="user, a home",
+    ),
 ]
 
 needs_checker = pytest.mark.skipif(
@@ -47,7 +57,7 @@ def values(text: str, key: str) -> list[str]:
 
 def analyze(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["systemd-analyze", *words, str(tmp_path / NAME)],
+        ["systemd-analyze", *words, str(tmp_path / UNIT_NAME)],
         capture_output=True,
         text=True,
         check=False,
@@ -57,20 +67,22 @@ def analyze(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @needs_checker
 @pytest.mark.parametrize(("text", "unit"), FORMS)
-def test_systemd_has_nothing_to_say_about_any_form(tmp_path: Path, text: Text, unit: Unit) -> None:
+def test_systemd_has_nothing_to_say_about_any_form(
+    tmp_path: Path, text: Text, unit: ServiceUnit
+) -> None:
     program = tmp_path / "a 50% $HOME program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    (tmp_path / NAME).write_text(text(replace(unit, program=program)))
-    manager = "--user" if text is user_unit else "--system"
+    (tmp_path / UNIT_NAME).write_text(text(replace(unit, program=program)))
+    manager = "--user" if text is render_user_unit else "--system"
     done = analyze(tmp_path, "verify", "--man=no", manager)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @needs_checker
 def test_the_checker_does_find_what_is_wrong(tmp_path: Path) -> None:
-    text = system_unit(Unit(program=Path("/bin/true"))).replace("KillMode", "KilMode")
-    (tmp_path / NAME).write_text(text)
+    text = render_system_unit(ServiceUnit(program=Path("/bin/true"))).replace("KillMode", "KilMode")
+    (tmp_path / UNIT_NAME).write_text(text)
     assert "KilMode" in analyze(tmp_path, "verify", "--man=no").stderr
 
 
@@ -80,28 +92,30 @@ def test_the_checker_does_find_what_is_wrong(tmp_path: Path) -> None:
 def test_little_is_exposed(
     tmp_path: Path, sandbox: bool, most: int, hidden: tuple[Path, ...]
 ) -> None:
-    (tmp_path / NAME).write_text(system_unit(Unit(sandbox=sandbox, hidden=hidden)))
+    (tmp_path / UNIT_NAME).write_text(
+        render_system_unit(ServiceUnit(uses_sandbox=sandbox, hidden_folders=hidden))
+    )
     done = analyze(tmp_path, "security", "--offline=true", "--no-pager", f"--threshold={most}")
     assert done.returncode == 0, done.stdout.splitlines()[-1:]
 
 
 def test_the_file_in_the_project_is_the_one_that_is_written() -> None:
-    kept = (ROOT / "deploy/systemd" / NAME).read_text(encoding="utf-8")
-    assert kept == system_unit(Unit())
-    assert Unit().drain_seconds == GatewaySettings().drain_seconds
+    kept = (ROOT / "deploy/systemd" / UNIT_NAME).read_text(encoding="utf-8")
+    assert kept == render_system_unit(ServiceUnit())
+    assert ServiceUnit().drain_seconds == GatewaySettings().drain_seconds
 
 
 @pytest.mark.parametrize("drain", [0, 60, 3600.5])
 def test_systemd_waits_longer_than_stopping_may_take(drain: float) -> None:
-    (within,) = values(system_unit(Unit(drain_seconds=drain)), "TimeoutStopSec")
-    assert int(within) == stop_seconds(drain)
-    assert int(within) >= drain + 5 * SETTLE_SECONDS
+    (within,) = values(render_system_unit(ServiceUnit(drain_seconds=drain)), "TimeoutStopSec")
+    assert int(within) == max_stop_seconds(drain)
+    assert int(within) >= drain + 5 * FLUSH_SECONDS
 
 
 def test_a_container_is_given_the_same_time_and_the_same_check() -> None:
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))
     holdfast = compose["services"]["holdfast"]
-    assert holdfast["stop_grace_period"] == f"{stop_seconds(GatewaySettings().drain_seconds)}s"
+    assert holdfast["stop_grace_period"] == f"{max_stop_seconds(GatewaySettings().drain_seconds)}s"
     assert set(holdfast["secrets"]) == set(compose["secrets"])
     assert (ROOT / "deploy" / holdfast["build"]["context"]).resolve() == ROOT
     image = (ROOT / holdfast["build"]["dockerfile"]).read_text(encoding="utf-8")
@@ -128,17 +142,19 @@ def test_what_an_image_is_made_of_is_there_and_not_kept_from_it() -> None:
 
 def test_pauses_grow_where_systemd_knows_how() -> None:
     for version, pauses in ((252, {"RestartSec"}), (256, {"RestartSec", "RestartSteps"})):
-        text = system_unit(Unit(systemd=version))
+        text = render_system_unit(ServiceUnit(systemd_version=version))
         assert {each for each in ("RestartSec", "RestartSteps") if values(text, each)} == pauses
 
 
 def test_a_low_port_needs_the_one_right_that_allows_it() -> None:
-    assert values(system_unit(Unit(port=443)), "AmbientCapabilities") == ["CAP_NET_BIND_SERVICE"]
+    assert values(render_system_unit(ServiceUnit(port=443)), "AmbientCapabilities") == [
+        "CAP_NET_BIND_SERVICE"
+    ]
     for port in (0, 1024):
-        assert values(system_unit(Unit(port=port)), "AmbientCapabilities") == [""]
+        assert values(render_system_unit(ServiceUnit(port=port)), "AmbientCapabilities") == [""]
 
 
 def test_a_sandbox_gets_its_namespaces_and_nothing_else_does() -> None:
-    for text in (system_unit, user_unit):
-        assert values(text(Unit()), "RestrictNamespaces") == ["yes"]
-        assert not values(text(Unit(sandbox=True)), "RestrictNamespaces")
+    for text in (render_system_unit, render_user_unit):
+        assert values(text(ServiceUnit()), "RestrictNamespaces") == ["yes"]
+        assert not values(text(ServiceUnit(uses_sandbox=True)), "RestrictNamespaces")

@@ -3,7 +3,7 @@ import re
 import pytest
 from hypothesis import example, given, settings
 
-from platforms.core.markdown import close, fences, has_open_fence, open_mark
+from platforms.core.markdown import close_open_marks, find_fences, find_open_mark, has_open_fence
 from tests.unit.platforms.core.samples import SAMPLES
 from tests.unit.platforms.core.test_split import markdown
 
@@ -44,13 +44,13 @@ from tests.unit.platforms.core.test_split import markdown
     ],
 )
 def test_a_partial_text_is_closed(partial: str, closed: str) -> None:
-    assert close(partial) == closed
+    assert close_open_marks(partial) == closed
 
 
 def _check(md: str) -> None:
-    closed = close(md)
+    closed = close_open_marks(md)
     assert not has_open_fence(closed)
-    assert close(closed) == closed
+    assert close_open_marks(closed) == closed
     # Only marks are added, and only marks and blanks at the end are held back.
     shared = 0
     while shared < min(len(md), len(closed)) and md[shared] == closed[shared]:
@@ -77,12 +77,12 @@ def test_any_text_can_be_closed(md: str) -> None:
 
 def test_a_whole_text_is_left_alone() -> None:
     for name in ("prose", "code", "two fences", "table", "spoiler"):
-        assert close(SAMPLES[name]) == SAMPLES[name]
+        assert close_open_marks(SAMPLES[name]) == SAMPLES[name]
 
 
 def test_code_blocks_are_found_with_their_language_and_end() -> None:
     md = "a\n```python title=x\nb\n```\n~~~~\n~~~\nc\n~~~~ \nd\n  ```\ne"
-    assert [(md[f.start : f.after], f.opening, f.closed) for f in fences(md)] == [
+    assert [(md[f.start : f.after], f.opening, f.closed) for f in find_fences(md)] == [
         ("```python title=x\nb\n```", "```python", True),
         ("~~~~\n~~~\nc\n~~~~", "~~~~", True),
         ("  ```\ne", "```", False),
@@ -90,7 +90,7 @@ def test_code_blocks_are_found_with_their_language_and_end() -> None:
 
 
 def test_code_in_a_line_is_no_code_block() -> None:
-    assert fences("```x``` and\n``` a ` b\ntext") == []
+    assert find_fences("```x``` and\n``` a ` b\ntext") == []
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_code_in_a_line_is_no_code_block() -> None:
     ],
 )
 def test_what_is_open_where_a_text_ends_is_found(text: str, place: int | None) -> None:
-    assert open_mark(text, -1) == place
+    assert find_open_mark(text, -1) == place
 
 
 def test_what_is_open_further_up_does_not_count() -> None:
-    assert open_mark("**a and [b", 3) == 8
+    assert find_open_mark("**a and [b", 3) == 8
 
 
 @pytest.mark.parametrize(
@@ -131,5 +131,5 @@ def test_what_is_open_further_up_does_not_count() -> None:
 def test_code_blocks_are_found_in_quotes_and_points(
     md: str, opening: str, closing: str, after: str
 ) -> None:
-    (fence,) = fences(md)
+    (fence,) = find_fences(md)
     assert (fence.opening, fence.closing, md[fence.after :]) == (opening, closing, after)

@@ -8,9 +8,9 @@ from platforms import console
 from platforms.core.registry import (
     PlatformNotInstalled,
     UnknownPlatform,
-    find,
+    find_platform,
     known_names,
-    specs,
+    load_specs,
 )
 
 OURS = """\
@@ -59,27 +59,27 @@ def test_knowing_the_names_imports_no_platform() -> None:
 
 
 def test_a_platform_is_found_by_the_name_of_its_module() -> None:
-    assert find("console") is console.SPEC
+    assert find_platform("console") is console.SPEC
 
 
 @pytest.mark.usefixtures("other_distribution")
 def test_other_distributions_add_platforms_but_do_not_replace_ours() -> None:
     assert {"irc", "matrix", "console"} <= set(known_names())
-    assert find("irc").name == "irc"
-    assert find("console") is console.SPEC
+    assert find_platform("irc").name == "irc"
+    assert find_platform("console") is console.SPEC
 
 
 @pytest.mark.usefixtures("other_distribution")
 def test_a_platform_whose_library_is_missing_says_what_to_install_and_is_left_out() -> None:
     with pytest.raises(PlatformNotInstalled, match=r"install holdfast\[matrix\]"):
-        find("matrix")
-    assert "matrix" not in specs()
-    assert {"irc", "console"} <= set(specs())
+        find_platform("matrix")
+    assert "matrix" not in load_specs()
+    assert {"irc", "console"} <= set(load_specs())
 
 
 def test_an_unknown_platform_is_named_with_the_nearest_known_one() -> None:
     with pytest.raises(UnknownPlatform, match="Did you mean console"):
-        find("consle")
+        find_platform("consle")
 
 
 def test_a_mistake_in_a_platform_of_ours_is_not_taken_for_a_missing_library(
@@ -92,4 +92,4 @@ def test_a_mistake_in_a_platform_of_ours_is_not_taken_for_a_missing_library(
     (info / "entry_points.txt").write_text("[holdfast.platforms]\nbad = holdfast_bad:SPEC\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
-        find("bad")
+        find_platform("bad")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from platforms.core.contract import Unit
 from platforms.core.markdown import has_open_fence
-from platforms.core.split import Growing, pieces, size, split
+from platforms.core.split import IncrementalSplitter, split, split_pieces, text_length
 from tests.unit.platforms.core.samples import SAMPLES
 
 LIMITS = [50, 200, 2000, 12000]
@@ -33,11 +33,11 @@ markdown = st.lists(_CHUNKS, max_size=60).map("".join)
 
 def _check(md: str, limit: int, unit: Unit) -> None:
     parts = split(md, limit, unit)
-    assert all(size(part, unit) <= limit for part in parts)
+    assert all(text_length(part, unit) <= limit for part in parts)
     assert all(part.strip() for part in parts)
     assert not any(has_open_fence(part) for part in parts)
     # Nothing is lost but blank space and closing lines that were written anyhow.
-    found = pieces(md, limit, unit)
+    found = split_pieces(md, limit, unit)
     assert all(not re.sub("```+|~~~+", "", piece.gap).strip() for piece in found)
     kept = "".join(piece.text + piece.gap for piece in found)
     md = md.replace("\r\n", "\n").replace("\r", "\n")
@@ -124,7 +124,7 @@ def test_a_code_block_that_nobody_closed_is_closed_at_the_end() -> None:
 
 def test_indentation_and_blank_lines_of_code_are_kept_at_a_cut() -> None:
     block = "```\n" + "\n".join(["    a" * 4, "", "    b" * 4, "", "    c" * 4]) + "\n```"
-    found = pieces(block, 60)
+    found = split_pieces(block, 60)
     assert len(found) == 2
     assert "".join(piece.text + piece.gap for piece in found) == block
 
@@ -164,7 +164,7 @@ def test_no_sign_is_torn_apart(sign: str) -> None:
     ("unit", "expected"), [(Unit.CHARACTERS, 3), (Unit.UTF16, 4), (Unit.BYTES, 7)]
 )
 def test_length_is_measured_in_the_unit_of_the_platform(unit: Unit, expected: int) -> None:
-    assert size("aé😀", unit) == expected
+    assert text_length("aé😀", unit) == expected
 
 
 @pytest.mark.parametrize("name", ["prose", "long code", "one long line", "no border", "table"])
@@ -186,10 +186,10 @@ def test_messages_but_the_last_stay_as_they_are_while_the_text_grows(name: str) 
 def test_a_text_that_grows_is_cut_as_one_that_was_there_at_once(
     news: list[str], limit: int, unit: Unit
 ) -> None:
-    growing, md = Growing(), ""
+    growing, md = IncrementalSplitter(), ""
     for new in news:
         md += new
-        assert growing.pieces(md, limit, unit) == pieces(md, limit, unit)
+        assert growing.split(md, limit, unit) == split_pieces(md, limit, unit)
 
 
 def test_a_limit_too_small_to_cut_well_is_refused() -> None:

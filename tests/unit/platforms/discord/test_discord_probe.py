@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from platforms.core.errors import Unauthorized, Unavailable
-from platforms.core.probed import Finding, Probed
+from platforms.core.probed import Finding, ProbeResult
 from platforms.discord import SPEC, DiscordConfig
 from platforms.discord.payloads import invite_link
 from platforms.discord.probe import probe
@@ -14,7 +14,7 @@ from sessions.values.secret import Secret
 from tests.fakes.discord.server import CONTENT_INTENT, TOKEN, DiscordServer, Fault, discord_server
 
 
-def of(probed: Probed, subject: str) -> list[Finding]:
+def of(probed: ProbeResult, subject: str) -> list[Finding]:
     return [each for each in probed.findings if each.subject == subject]
 
 
@@ -22,7 +22,7 @@ def config(server: DiscordServer, token: str = TOKEN) -> DiscordConfig:
     return DiscordConfig(token=Secret(token), base_url=server.url)
 
 
-async def asked(server: DiscordServer, token: str = TOKEN) -> Probed:
+async def asked(server: DiscordServer, token: str = TOKEN) -> ProbeResult:
     assert SPEC.probe
     return await SPEC.probe(config(server, token), alone=True)
 

@@ -5,11 +5,11 @@ import pytest
 
 from platforms.core.contract import Address, Button, MenuEntry, Quote, Sender, Text
 from platforms.discord import payloads
-from platforms.discord.authors import read_authors
+from platforms.discord.authors import load_authors
 from platforms.discord.decode import (
-    Me,
-    Reading,
-    join,
+    BotAccount,
+    MessageContext,
+    join_messages,
     membership_of,
     own_roles,
     read_command,
@@ -17,26 +17,33 @@ from platforms.discord.decode import (
     read_message,
     read_press,
 )
-from platforms.discord.errors import of_answer
-from platforms.discord.rate_limit import PER_SECOND, Bucket, Gate
-from platforms.discord.read_marks import MOST_CHANNELS, Marks, id_at, read_marks, sent_at
-from platforms.discord.receive import joined
-from platforms.discord.rooms import Listening, Payload, Room, Rooms, Said, address_of
+from platforms.discord.errors import error_for_response
+from platforms.discord.rate_limit import PER_SECOND, RestRateLimit, RouteBucket
+from platforms.discord.read_marks import MAX_CHANNELS, ReadMarks, id_at, load_marks, sent_at
+from platforms.discord.receive import group_parts
+from platforms.discord.rooms import (
+    ChannelDirectory,
+    DiscordChannel,
+    Payload,
+    RecentMessage,
+    RecentMessages,
+    channel_address,
+)
 
-ME = Me("900", "Holdfast", "901")
+ME = BotAccount("900", "Holdfast", "901")
 PLACE = Address("discord", "10")
 ANN = {"id": "1", "username": "ann", "global_name": "Ann"}
 
 
-def reading(room: Room | None = None, **more: object) -> Reading:
+def reading(room: DiscordChannel | None = None, **more: object) -> MessageContext:
     given: dict[str, object] = {
         "own_roles": frozenset({"77"}),
         "channel_name": lambda channel: {"10": "general"}.get(channel, channel),
-        "in_use": False,
+        "is_in_use": False,
         "require_mention": True,
         **more,
     }
-    return Reading(ME, PLACE, room or Room("5"), **given)  # type: ignore[arg-type]
+    return MessageContext(ME, PLACE, room or DiscordChannel("5"), **given)  # type: ignore[arg-type]
 
 
 def message(content: str, **more: object) -> Payload:
@@ -70,7 +77,7 @@ def test_a_text_has_names_in_place_of_ids(content: str, plain: str) -> None:
     ("told", "how", "addressed"),
     [
         (message("x"), reading(), False),
-        (message("x"), reading(Room()), True),
+        (message("x"), reading(DiscordChannel()), True),
         (message("x", mentions=[{"id": "900", "username": "h"}]), reading(), True),
         (message("x", mention_roles=["77"]), reading(), True),
         (message("x", mention_roles=["78"]), reading(), False),
@@ -82,13 +89,13 @@ def test_a_text_has_names_in_place_of_ids(content: str, plain: str) -> None:
             True,
         ),
         (message("x", referenced_message=None, type=19), reading(), False),
-        (message("x"), reading(Room("5", "10"), in_use=True), True),
-        (message("x"), reading(Room("5", "10")), False),
-        (message("x"), reading(in_use=True), False),
+        (message("x"), reading(DiscordChannel("5", "10"), is_in_use=True), True),
+        (message("x"), reading(DiscordChannel("5", "10")), False),
+        (message("x"), reading(is_in_use=True), False),
         (message("x"), reading(require_mention=False), True),
     ],
 )
-def test_what_is_meant_for_us(told: Payload, how: Reading, addressed: bool) -> None:
+def test_what_is_meant_for_us(told: Payload, how: MessageContext, addressed: bool) -> None:
     assert read_message(told, how).addressed is addressed
 
 
@@ -96,7 +103,7 @@ def test_a_sender_goes_by_the_name_used_there_and_by_the_id_that_lasts() -> None
     told = message("x", member={"nick": "Annie", "roles": ["7"]})
     found = read_message(told, reading()).sender
     assert found == Sender("1", "Annie", memberships=("5/*", "5/role:7"))
-    assert read_message(message("x"), reading(Room())).sender == Sender("1", "Ann")
+    assert read_message(message("x"), reading(DiscordChannel())).sender == Sender("1", "Ann")
     assert membership_of("5", {"roles": []}) == ("5/*",)
 
 
@@ -125,7 +132,7 @@ def test_a_preview_is_no_edit() -> None:
 def test_parts_of_a_long_text_become_one_message_under_the_first_id() -> None:
     first = read_message(message("one", id="1"), reading())
     second = read_message(message("two", id="2", mention_roles=["77"]), reading())
-    both = join([first, second])
+    both = join_messages([first, second])
     assert (both.id, both.text, both.addressed) == ("1", "one\ntwo", True)
 
 
@@ -141,7 +148,7 @@ def test_what_was_read_again_is_joined_by_its_times() -> None:
         message(long, id=str(id_at(at + 5_000))),
         message("too late", id=str(id_at(at + 6_500))),
     ]
-    assert [len(each) for each in joined(page, 1.0)] == [2, 1, 1, 1, 1, 1]
+    assert [len(each) for each in group_parts(page, 1.0)] == [2, 1, 1, 1, 1, 1]
 
 
 def test_own_roles_are_those_that_discord_made_for_the_bot() -> None:
@@ -161,7 +168,7 @@ def test_a_command_is_the_message_that_it_stands_for() -> None:
         "id": "99", "token": "secret", "type": 2, "member": {"user": ANN, "roles": ["7"]},
         "data": {"name": "model", "options": [{"name": "text", "value": " big one "}]},
     }  # fmt: skip
-    found = read_command(given, PLACE, Room("5"))
+    found = read_command(given, PLACE, DiscordChannel("5"))
     assert (found.text, found.addressed, found.direct) == ("/model big one", True, False)
     assert found.sender.memberships == ("5/*", "5/role:7")
     assert b"secret" not in found.raw
@@ -169,44 +176,44 @@ def test_a_command_is_the_message_that_it_stands_for() -> None:
 
 def test_only_our_buttons_do_something() -> None:
     pressed: Payload = {"id": "99", "type": 3, "user": ANN, "data": {"custom_id": "hf:deny:c1"}}
-    found = read_press(pressed, PLACE, Room())
+    found = read_press(pressed, PLACE, DiscordChannel())
     assert found
     assert (found.action, found.direct, found.sender.id) == ("deny:c1", True, "1")
-    assert read_press({**pressed, "data": {"custom_id": "other"}}, PLACE, Room()) is None
+    assert read_press({**pressed, "data": {"custom_id": "other"}}, PLACE, DiscordChannel()) is None
 
 
 # --- what we send ------------------------------------------------------------------------------
 
 
 def test_a_message_carries_a_nonce_of_its_op_and_rings_for_nobody() -> None:
-    payload = payloads.message("@everyone", op="a.0", reply_to="12")
-    assert payload["nonce"] == payloads.nonce_of("a.0") != payloads.nonce_of("a.1")
+    payload = payloads.message_payload("@everyone", op="a.0", reply_to="12")
+    assert payload["nonce"] == payloads.message_nonce("a.0") != payloads.message_nonce("a.1")
     assert len(payload["nonce"]) <= 25
     assert payload["enforce_nonce"] is True
     assert payload["allowed_mentions"]["parse"] == []
     assert payload["message_reference"] == {"message_id": "12", "fail_if_not_exists": False}
-    assert "nonce" not in payloads.message("an edit")
-    assert "message_reference" not in payloads.message("x", reply_to="i_notdiscord")
+    assert "nonce" not in payloads.message_payload("an edit")
+    assert "message_reference" not in payloads.message_payload("x", reply_to="i_notdiscord")
 
 
 def test_buttons_are_laid_out_in_rows_and_named_after_what_they_do() -> None:
-    rows = payloads.rows([Button(f"{number}" * 90, f"do:{number}") for number in range(7)])
+    rows = payloads.button_rows([Button(f"{number}" * 90, f"do:{number}") for number in range(7)])
     assert [len(row["components"]) for row in rows] == [5, 2]
     first = rows[0]["components"][0]
     assert first["label"] == "0" * 80
-    assert payloads.action_of(first["custom_id"]) == "do:0"
+    assert payloads.parse_custom_id(first["custom_id"]) == "do:0"
     with pytest.raises(ValueError, match="97"):
         payloads.custom_id("x" * 98)
 
 
 def test_the_menu_leaves_out_what_discord_would_refuse() -> None:
-    menu = payloads.commands(
+    menu = payloads.command_payloads(
         [MenuEntry("pair", "let people in", "list | approve CODE"), MenuEntry("Ü", "no")]
     )
     assert [each["name"] for each in menu] == ["pair"]
     assert menu[0]["options"][0]["required"] is True
     assert (
-        payloads.commands([MenuEntry("stop", "stop", "[all]")])[0]["options"][0]["required"]
+        payloads.command_payloads([MenuEntry("stop", "stop", "[all]")])[0]["options"][0]["required"]
         is False
     )
 
@@ -222,54 +229,54 @@ def test_the_invitation_asks_for_no_rights_over_others() -> None:
 
 
 def test_a_thread_stands_in_its_channel() -> None:
-    rooms = Rooms()
+    rooms = ChannelDirectory()
     thread = {"id": "11", "type": 11, "parent_id": "10", "name": "t"}
     text = {"id": "10", "type": 0, "parent_id": "3", "name": "general"}
-    rooms.hear("GUILD_CREATE", {"id": "5", "channels": [text], "threads": [thread]})
+    rooms.on_event("GUILD_CREATE", {"id": "5", "channels": [text], "threads": [thread]})
     found = rooms.find("11", "5")
-    assert found == Room("5", "10", "t")
-    assert address_of("discord", "", "11", found) == Address("discord", "10", "", "11")
+    assert found == DiscordChannel("5", "10", "t")
+    assert channel_address("discord", "", "11", found) == Address("discord", "10", "", "11")
     plain = rooms.find("10", "5")
     assert plain
-    assert address_of("discord", "", "10", plain) == Address("discord", "10")
+    assert channel_address("discord", "", "10", plain) == Address("discord", "10")
     assert rooms.find("12", "5") is None
-    assert rooms.find("12", "") == Room()
+    assert rooms.find("12", "") == DiscordChannel()
 
 
 def test_marks_only_move_forward_and_only_where_a_channel_is_in_use() -> None:
-    marks = Marks()
-    marks.see("1", 50)
+    marks = ReadMarks()
+    marks.mark_read("1", 50)
     assert marks.get("1") is None
-    assert marks.begin("1", Room("5", "9"), 50)
-    assert not marks.begin("1", Room(), 60)
-    assert not marks.has_seen("1", 50)
-    marks.see("1", 50)
-    marks.see("1", 40)
-    assert marks.has_seen("1", 50)
-    again = read_marks(marks.write())
+    assert marks.start("1", DiscordChannel("5", "9"), 50)
+    assert not marks.start("1", DiscordChannel(), 60)
+    assert not marks.is_read("1", 50)
+    marks.mark_read("1", 50)
+    marks.mark_read("1", 40)
+    assert marks.is_read("1", 50)
+    again = load_marks(marks.dump())
     assert again.channels() == marks.channels()
     mark = again.get("1")
     assert mark
-    assert mark.room == Room("5", "9")
-    assert read_marks(None).channels() == {}
+    assert mark.channel == DiscordChannel("5", "9")
+    assert load_marks(None).channels() == {}
 
 
 def test_authors_of_the_newest_messages_are_known_after_a_restart() -> None:
-    authors = read_authors(None)
+    authors = load_authors(None)
     for number in range(150):
-        authors.wrote(str(number), Sender(f"9{number}"))
-    again = read_authors(authors.write())
+        authors.add(str(number), Sender(f"9{number}"))
+    again = load_authors(authors.dump())
     assert not again.dirty
-    assert authors.of("0") == Sender("90")
-    assert [number for number in range(150) if again.of(str(number))] == list(range(50, 150))
+    assert authors.find("0") == Sender("90")
+    assert [number for number in range(150) if again.find(str(number))] == list(range(50, 150))
 
 
 def test_the_channels_longest_unused_are_forgotten() -> None:
-    marks = Marks()
-    for number in range(MOST_CHANNELS):
-        marks.begin(str(number), Room(), 1)
-    marks.see("0", 5)
-    marks.begin("new", Room(), 1)
+    marks = ReadMarks()
+    for number in range(MAX_CHANNELS):
+        marks.start(str(number), DiscordChannel(), 1)
+    marks.mark_read("0", 5)
+    marks.start("new", DiscordChannel(), 1)
     assert "0" in marks
     assert "1" not in marks
 
@@ -281,25 +288,25 @@ def test_ids_tell_the_time() -> None:
 
 
 def test_context_is_what_a_conversation_does_not_hold_yet() -> None:
-    listening = Listening()
+    listening = RecentMessages()
     said = [
-        Said("1", "ann", "Ann", "hi"),
-        Said("2", "bob", "Bob", "bot, what?", addressed=True),
-        Said("3", "bot", "Holdfast", "that", to="bob"),
-        Said("4", "ann", "Ann", "see?"),
+        RecentMessage("1", "ann", "Ann", "hi"),
+        RecentMessage("2", "bob", "Bob", "bot, what?", addressed=True),
+        RecentMessage("3", "bot", "Holdfast", "that", reply_to_author="bob"),
+        RecentMessage("4", "ann", "Ann", "see?"),
     ]
-    listening.hear("c", said)
+    listening.add("c", said)
 
     def texts(author: str, *, shared: bool = False) -> list[str]:
-        return [quote.text for quote in listening.before("c", author, shared=shared)]
+        return [quote.text for quote in listening.context_for("c", author, shared=shared)]
 
     assert texts("bob") == ["see?"]
     assert texts("ann") == ["hi", "bot, what?", "that", "see?"]
     assert texts("ann", shared=True) == ["see?"]
-    listening.rewrite("c", "4", "look")
-    listening.forget("c", "1")
+    listening.edit("c", "4", "look")
+    listening.delete("c", "1")
     assert texts("ann") == ["bot, what?", "that", "look"]
-    listening.complete("c", [Said("0", "eve", "Eve", "before"), said[3]])
+    listening.add_history("c", [RecentMessage("0", "eve", "Eve", "before"), said[3]])
     assert texts("ann") == ["before", "bot, what?", "that", "look"]
 
 
@@ -307,57 +314,57 @@ def test_context_is_what_a_conversation_does_not_hold_yet() -> None:
 
 
 def test_a_bucket_waits_for_its_window_only_when_it_is_used_up() -> None:
-    bucket = Bucket()
-    assert bucket.wait(0.0) == 0.0
+    bucket = RouteBucket()
+    assert bucket.wait_seconds(0.0) == 0.0
     bucket.take()
-    bucket.learn(1, 4.0, 0.0)
-    assert bucket.wait(1.0) == 0.0
+    bucket.update(1, 4.0, 0.0)
+    assert bucket.wait_seconds(1.0) == 0.0
     bucket.take()
-    assert bucket.wait(1.0) == 3.0
-    bucket.learn(3, 3.0, 1.0)  # an answer that was overtaken
-    assert bucket.wait(1.0) == 3.0
-    assert bucket.wait(4.0) == 0.0
+    assert bucket.wait_seconds(1.0) == 3.0
+    bucket.update(3, 3.0, 1.0)  # an answer that was overtaken
+    assert bucket.wait_seconds(1.0) == 3.0
+    assert bucket.wait_seconds(4.0) == 0.0
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.4])
 def test_all_calls_together_stay_below_fifty_in_any_second(busy: float) -> None:
     """Also when our loop was `busy` for a while in every second, and only then looks again."""
-    gate, now = Gate(0.0), 0.0
+    gate, now = RestRateLimit(0.0), 0.0
     moments: list[float] = []
     while len(moments) < 500:
-        while not gate.wait(now):
+        while not gate.wait_seconds(now):
             gate.take(now)
             moments.append(now)
-        now += max(gate.wait(now), busy if int(now + busy) > int(now) else 0.0)
+        now += max(gate.wait_seconds(now), busy if int(now + busy) > int(now) else 0.0)
     for place, moment in enumerate(moments):
         assert sum(other < moment + 1.0 for other in moments[place:]) < 50
     assert moments[-1] <= 500 / PER_SECOND / (1 - busy) + 1
 
 
 def test_who_stands_in_line_is_counted_until_it_goes() -> None:
-    gate = Gate(0.0)
-    with gate.one_more(), gate.one_more():
-        assert gate.ahead() == 2 / PER_SECOND
-    assert gate.ahead() == 0.0
+    gate = RestRateLimit(0.0)
+    with gate.queued(), gate.queued():
+        assert gate.queue_seconds() == 2 / PER_SECOND
+    assert gate.queue_seconds() == 0.0
 
 
 def test_a_429_for_everything_blocks_until_its_end() -> None:
-    gate = Gate(0.0)
+    gate = RestRateLimit(0.0)
     gate.block(5.0, 10.0)
     gate.block(1.0, 10.0)
-    assert gate.blocked(12.0) == 3.0
-    assert gate.blocked(15.0) == 0.0
+    assert gate.blocked_seconds(12.0) == 3.0
+    assert gate.blocked_seconds(15.0) == 0.0
 
 
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [
         (401, 0, "Unauthorized"),
-        (403, 50001, "GoneWith"),
-        (403, 50007, "GoneWith"),
-        (404, 10003, "GoneWith"),
-        (404, 10008, "RejectedWith"),
-        (400, 50035, "RejectedWith"),
+        (403, 50001, "ChatGoneWithCode"),
+        (403, 50007, "ChatGoneWithCode"),
+        (404, 10003, "ChatGoneWithCode"),
+        (404, 10008, "RejectedWithCode"),
+        (400, 50035, "RejectedWithCode"),
         (500, 0, "Unconfirmed"),
         (503, 0, "Unavailable"),
     ],
@@ -365,7 +372,7 @@ def test_a_429_for_everything_blocks_until_its_end() -> None:
 def test_an_answer_is_sorted_by_what_the_caller_does_about_it(
     status: int, code: int, kind: str
 ) -> None:
-    assert type(of_answer(status, code, "words")).__name__ == kind
+    assert type(error_for_response(status, code, "words")).__name__ == kind
 
 
 def test_messages_keep_what_discord_sent() -> None:

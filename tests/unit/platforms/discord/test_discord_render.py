@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from platforms.core.markdown import close
+from platforms.core.markdown import close_open_marks
 from platforms.core.split import split
-from platforms.discord.format import LIMIT, RULE, render
+from platforms.discord.format import MAX_CHARS, RULE_LINE, render
 from tests.unit.platforms.core.samples import SAMPLES
 
 _WORDS = re.compile(r"[^\W\d_]+")
@@ -36,7 +36,7 @@ def shows(shown: str, md: str) -> bool:
         ("# One\n## Two\n### Three", "# One\n## Two\n### Three"),
         ("#### Four\n##### Five **x**", "**Four**\n**Five x**"),
         ("Title\n=====\nSub\n---", "# Title\n## Sub"),
-        ("a\n\n---\n\n***\n", f"a\n\n{RULE}\n\n{RULE}"),
+        ("a\n\n---\n\n***\n", f"a\n\n{RULE_LINE}\n\n{RULE_LINE}"),
         ("- [ ] open\n- [x] done\n+ plus", "- ☐ open\n- ☑ done\n\n- plus"),
         ("> a\n>> b\n>>> c", "> a\n> \n> b\n> \n> c"),
         ("> # t\n> - [ ] x", "> # t\n> - ☐ x"),
@@ -84,9 +84,9 @@ def test_what_discord_does_not_draw_is_written_so_that_it_can_be_read(md: str, s
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_nothing_of_a_sample_is_lost_in_any_of_its_pieces(name: str) -> None:
-    for piece in split(SAMPLES[name], LIMIT):
+    for piece in split(SAMPLES[name], MAX_CHARS):
         shown = render(piece)
-        assert len(shown) <= LIMIT
+        assert len(shown) <= MAX_CHARS
         assert shows(shown, piece)
         assert shown.count("```") % 2 == 0
 
@@ -95,24 +95,24 @@ def test_nothing_of_a_sample_is_lost_in_any_of_its_pieces(name: str) -> None:
 def test_no_beginning_of_a_sample_leaves_a_code_block_open_or_loses_a_word(name: str) -> None:
     md = SAMPLES[name]
     for end in range(len(md)):
-        piece = close(md[:end])
+        piece = close_open_marks(md[:end])
         shown = render(piece)
-        assert len(shown) <= max(LIMIT, len(piece))
+        assert len(shown) <= max(MAX_CHARS, len(piece))
         assert shows(shown, piece), piece
 
 
 def test_a_table_that_would_grow_too_wide_is_shown_narrow_and_never_cut() -> None:
     wide = "| a | b |\n|---|---|\n" + "| " + "w" * 300 + " | x |\n" + "| x | y |\n" * 100
-    (piece,) = split(wide, LIMIT)
+    (piece,) = split(wide, MAX_CHARS)
     shown = render(piece)
-    assert len(shown) <= LIMIT
+    assert len(shown) <= MAX_CHARS
     assert shows(shown, piece)
     assert shown.startswith("```\na | b\n")
 
 
 def test_what_would_grow_too_long_in_any_form_stays_as_it_was_written() -> None:
     md = "a || b " * 285
-    assert len(md) <= LIMIT
+    assert len(md) <= MAX_CHARS
     assert render(md) == md
 
 
@@ -135,11 +135,11 @@ def test_whatever_a_model_writes_arrives_whole(pieces: list[str]) -> None:
     md = "".join(pieces)
     shown = render(md)
     assert shows(shown, md)
-    assert len(shown) <= max(LIMIT, len(md))
+    assert len(shown) <= max(MAX_CHARS, len(md))
 
 
 def test_a_long_document_takes_no_time_to_speak_of() -> None:
     rng = random.Random(7)  # noqa: S311 - the same every time
     signs = "`*_~|[]()#>-\\ \n a"
     for _ in range(300):
-        render("".join(rng.choice(signs) for _ in range(LIMIT)))
+        render("".join(rng.choice(signs) for _ in range(MAX_CHARS)))

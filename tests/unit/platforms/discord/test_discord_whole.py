@@ -60,7 +60,7 @@ async def house(
     access = AccessSettings(allow=(f"discord:{person['id']}",))
     settings = scripted(model, {"discord": config}, access)
     spec = PlatformSpec("discord", DiscordConfig, build)
-    runner = GatewayRunner(settings, home, specs={"discord": spec}, http=False)
+    runner = GatewayRunner(settings, home, specs={"discord": spec}, serve_http=False)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())
         async with asyncio.timeout(PATIENCE):
@@ -69,7 +69,7 @@ async def house(
             yield House(task, discord, person)
         finally:
             runner.stopping.set()
-            runner.hurry.set()
+            runner.skip_drain.set()
 
 
 async def test_the_stop_button_under_an_answer_ends_it(tmp_path: Path) -> None:

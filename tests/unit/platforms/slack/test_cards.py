@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from platforms.core.contract import Task, TaskState
 from platforms.slack.stream_chunks import (
-    LONGEST_TITLE,
-    MOST_CARDS,
-    chunks,
-    ended,
-    line,
-    news,
-    title,
+    MAX_CARDS,
+    MAX_TITLE_CHARS,
+    changed_tasks,
+    finished_tasks,
+    stream_chunks,
+    task_summary,
+    task_title,
 )
 
 RUNNING, DONE, FAILED = TaskState
@@ -25,42 +25,42 @@ def task(id_: str, state: TaskState = RUNNING, words: str = "") -> Task:
 def test_only_what_changed_is_news() -> None:
     shown = {"a": task("a"), "b": task("b", DONE)}
     tasks = (task("a", DONE), task("b", DONE), task("c"))
-    assert news(tasks, shown) == (task("a", DONE), task("c"))
+    assert changed_tasks(tasks, shown) == (task("a", DONE), task("c"))
 
 
 def test_a_message_has_no_more_cards_than_it_takes_but_those_it_has_come_to_their_end() -> None:
-    tasks = tuple(task(str(number)) for number in range(MOST_CARDS + 5))
-    shown = {each.id: each for each in news(tasks, {})}
-    assert len(shown) == MOST_CARDS
-    assert news(tasks, shown) == ()
+    tasks = tuple(task(str(number)) for number in range(MAX_CARDS + 5))
+    shown = {each.id: each for each in changed_tasks(tasks, {})}
+    assert len(shown) == MAX_CARDS
+    assert changed_tasks(tasks, shown) == ()
     done = tuple(task(each.id, DONE) for each in tasks)
-    assert len(news(done, shown)) == MOST_CARDS
+    assert len(changed_tasks(done, shown)) == MAX_CARDS
 
 
 def test_a_card_stands_where_its_tool_was_called() -> None:
-    told = chunks(
+    told = stream_chunks(
         "words", (task("new"), task("over", FAILED), task("old", DONE)), {"old": task("old")}
     )
     assert [each.get("id", "words") for each in told] == ["over", "old", "words", "new"]
     assert [each.get("status") for each in told] == ["error", "complete", None, "in_progress"]
-    assert chunks("", (), {}) == []
+    assert stream_chunks("", (), {}) == []
 
 
 def test_at_the_end_nothing_runs_any_more_also_what_nobody_speaks_of() -> None:
-    found = ended((task("a", DONE), task("b")), {"a": task("a"), "c": task("c")})
+    found = finished_tasks((task("a", DONE), task("b")), {"a": task("a"), "c": task("c")})
     assert set(found) == {task("a", DONE), task("b", FAILED), task("c", FAILED)}
 
 
 def test_a_line_names_what_runs_and_else_what_was_done_last() -> None:
-    assert line((task("a", DONE), task("b"), task("c"))) == "do b · do c"
-    assert line((task("a", DONE), task("b", DONE))) == "do b"
-    assert line(()) == ""
+    assert task_summary((task("a", DONE), task("b"), task("c"))) == "do b · do c"
+    assert task_summary((task("a", DONE), task("b", DONE))) == "do b"
+    assert task_summary(()) == ""
 
 
 @given(st.text())
 def test_a_title_is_one_line_that_fits_and_calls_nobody(words: str) -> None:
-    shown = title(task("a", words=f"<@U1> @here {words} <!channel> <#C1>"))
-    assert 0 < len(shown) <= LONGEST_TITLE
+    shown = task_title(task("a", words=f"<@U1> @here {words} <!channel> <#C1>"))
+    assert 0 < len(shown) <= MAX_TITLE_CHARS
     assert len(shown.splitlines()) == 1
     assert not any(call in shown for call in ("<@", "<!", "<#", "@here", "@channel"))
 
@@ -77,10 +77,12 @@ def test_what_was_told_adds_up_to_what_is_so(frames: list[dict[str, TaskState]])
     for frame in frames:
         tasks = tuple(task(id_, state) for id_, state in frame.items())
         newest |= {id_: status[state] for id_, state in frame.items()}
-        changed = news(tasks, shown)
-        drawn |= {each["id"]: each["status"] for each in chunks("", changed, shown)}
+        changed = changed_tasks(tasks, shown)
+        drawn |= {each["id"]: each["status"] for each in stream_chunks("", changed, shown)}
         shown |= {each.id: each for each in changed}
         assert drawn == newest
-    final = ended((), shown)
-    drawn |= {each["id"]: each["status"] for each in chunks("", news(final, shown), shown)}
+    final = finished_tasks((), shown)
+    drawn |= {
+        each["id"]: each["status"] for each in stream_chunks("", changed_tasks(final, shown), shown)
+    }
     assert "in_progress" not in drawn.values()

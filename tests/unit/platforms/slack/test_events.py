@@ -12,14 +12,14 @@ from platforms.core.contract import (
     InboundMessage,
     Text,
 )
-from platforms.slack.decode import Found, Identity, Reader
-from platforms.slack.read_marks import Places
+from platforms.slack.decode import SlackEvent, SlackEventDecoder, SlackIdentity
+from platforms.slack.read_marks import SlackPlaces
 
-US = Identity("T1", "U0", "B0")
+US = SlackIdentity("T1", "U0", "B0")
 
 
-def reader(places: Places | None = None, **changes: Any) -> Reader:
-    return Reader(US, places or Places(), {"U2": "Gus"}, **changes)
+def reader(places: SlackPlaces | None = None, **changes: Any) -> SlackEventDecoder:
+    return SlackEventDecoder(US, places or SlackPlaces(), {"U2": "Gus"}, **changes)
 
 
 def said(text: str = "hello", **more: Any) -> dict[str, Any]:
@@ -34,9 +34,11 @@ def said(text: str = "hello", **more: Any) -> dict[str, Any]:
     }
 
 
-def message(event: dict[str, Any], places: Places | None = None, **changes: Any) -> InboundMessage:
-    found = reader(places, **changes).event(event, "T1")
-    assert isinstance(found, Found)
+def message(
+    event: dict[str, Any], places: SlackPlaces | None = None, **changes: Any
+) -> InboundMessage:
+    found = reader(places, **changes).decode_event(event, "T1")
+    assert isinstance(found, SlackEvent)
     assert isinstance(found.event, InboundMessage)
     return found.event
 
@@ -72,8 +74,8 @@ def test_what_is_said_to_others_is_not_addressed() -> None:
 
 
 def test_in_a_thread_in_use_and_without_the_rule_no_mention_is_needed() -> None:
-    places = Places()
-    places.use("C1", "16.0", "16.0")
+    places = SlackPlaces()
+    places.update("C1", "16.0", "16.0")
     assert message(said(thread_ts="16.0"), places).addressed
     assert message(said(), require_mention=False).addressed
 
@@ -82,9 +84,9 @@ def test_in_a_thread_in_use_and_without_the_rule_no_mention_is_needed() -> None:
     ("text", "addressed"), [("!stop", True), ("!reset", True), ("!important", False)]
 )
 def test_only_commands_of_ours_need_no_mention(text: str, addressed: bool) -> None:
-    places = Places()
-    places.use("C1", "16.0", "16.0", "U1")
-    event = message(said(text), places, words=frozenset({"stop", "reset"}))
+    places = SlackPlaces()
+    places.update("C1", "16.0", "16.0", "U1")
+    event = message(said(text), places, command_words=frozenset({"stop", "reset"}))
     assert event.addressed is addressed
     assert event.address.thread == ("16.0" if addressed else "")
 
@@ -101,17 +103,17 @@ def test_only_commands_of_ours_need_no_mention(text: str, addressed: bool) -> No
     ],
 )
 def test_what_is_ours_or_no_word_of_anybody_is_left_out(event: dict[str, Any]) -> None:
-    assert reader().event(event) is None
+    assert reader().decode_event(event) is None
 
 
 def test_another_bot_is_named_as_one() -> None:
-    found = reader().event(said(user=None, bot_id="B9", subtype="bot_message"), "T1")
+    found = reader().decode_event(said(user=None, bot_id="B9", subtype="bot_message"), "T1")
     assert found
     assert (found.user, found.is_bot) == ("B9", True)
 
 
 def test_somebody_of_another_workspace_comes_from_there() -> None:
-    found = reader().event(said(user_team="T9"), "T1")
+    found = reader().decode_event(said(user_team="T9"), "T1")
     assert found
     assert found.team == "T9"
 
@@ -144,18 +146,18 @@ def edited(**more: Any) -> dict[str, Any]:
 
 
 def test_an_edit_names_its_message() -> None:
-    found = reader().event(edited(), "T1")
+    found = reader().decode_event(edited(), "T1")
     assert found
     assert isinstance(found.event, InboundEdit)
     assert found.event.message == "C1:1700000000.000100"
     assert found.event.parts == (Text("after"),)
-    assert found.in_order
+    assert found.is_ordered
 
 
 def test_a_preview_that_slack_adds_is_no_edit() -> None:
     event = edited()
     event["previous_message"]["text"] = "after"
-    assert reader().event(event) is None
+    assert reader().decode_event(event) is None
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_a_preview_that_slack_adds_is_no_edit() -> None:
     ids=["gone", "with replies"],
 )
 def test_a_delete_names_its_message(event: dict[str, Any]) -> None:
-    found = reader().event({"type": "message", "channel": "C1", "ts": "18.0", **event}, "T1")
+    found = reader().decode_event({"type": "message", "channel": "C1", "ts": "18.0", **event}, "T1")
     assert found
     assert isinstance(found.event, InboundDelete)
     assert found.event.message == "C1:17.0"
@@ -189,18 +191,18 @@ def pressed(**more: Any) -> dict[str, Any]:
 
 
 def test_a_button_says_where_and_by_whom_it_was_pressed() -> None:
-    found = reader().payload("interactive", pressed(), 0)
+    found = reader().decode("interactive", pressed(), 0)
     assert found
     assert isinstance(found.event, InboundAction)
     assert (found.event.action, found.event.message) == ("approve:1", "18.0")
     assert found.event.address.thread == "17.0"
-    assert not found.in_order
+    assert not found.is_ordered
 
 
 def test_buttons_of_others_are_left_out() -> None:
     other = [{"action_id": "feedback", "value": "x"}]
-    assert reader().payload("interactive", pressed(actions=other), 0) is None
-    assert reader().payload("interactive", {"type": "view_submission"}, 0) is None
+    assert reader().decode("interactive", pressed(actions=other), 0) is None
+    assert reader().decode("interactive", {"type": "view_submission"}, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -208,10 +210,10 @@ def test_buttons_of_others_are_left_out() -> None:
     [("stop", "/stop"), ("", "/help"), ("!stop now", "/stop now"), ("/new", "/new")],
 )
 def test_a_slash_command_becomes_a_command_in_the_last_thread(typed: str, text: str) -> None:
-    places = Places()
-    places.use("C1", "16.0", "16.0", "U1")
+    places = SlackPlaces()
+    places.update("C1", "16.0", "16.0", "U1")
     payload = {"channel_id": "C1", "user_id": "U1", "text": typed, "trigger_id": "1.2.3"}
-    found = reader(places).payload("slash_commands", payload, 5_000)
+    found = reader(places).decode("slash_commands", payload, 5_000)
     assert found
     assert isinstance(found.event, InboundMessage)
     assert (found.event.text, found.event.at) == (text, 5_000)
@@ -221,7 +223,7 @@ def test_a_slash_command_becomes_a_command_in_the_last_thread(typed: str, text: 
 
 def test_slacks_own_stop_is_a_stop() -> None:
     event = {"type": "agent_session_stopped", "channel": "D1", "user": "U1", "event_ts": "17.0"}
-    found = reader().event({**event, "thread_ts": "16.0"}, "T1")
+    found = reader().decode_event({**event, "thread_ts": "16.0"}, "T1")
     assert found
     assert isinstance(found.event, InboundMessage)
     assert found.event.text == "!stop"

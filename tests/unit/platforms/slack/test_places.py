@@ -2,86 +2,92 @@
 
 import pytest
 
-from platforms.slack.read_marks import MOST_PLACES, Place, Places, milliseconds, moment
+from platforms.slack.read_marks import (
+    MAX_PLACES,
+    SlackPlace,
+    SlackPlaces,
+    parse_timestamp,
+    timestamp_ms,
+)
 
 
 def test_a_place_only_moves_forward() -> None:
-    places = Places()
-    places.use("C1", "5.0", "7.000001", "U1")
-    places.use("C1", "5.0", "6.000000", "U2")
-    assert places.find("C1", "5.0") == Place("C1", "5.0", "7.000001", "U2")
+    places = SlackPlaces()
+    places.update("C1", "5.0", "7.000001", "U1")
+    places.update("C1", "5.0", "6.000000", "U2")
+    assert places.find("C1", "5.0") == SlackPlace("C1", "5.0", "7.000001", "U2")
 
 
 def test_places_survive_a_restart_in_order() -> None:
-    places = Places()
-    places.use("C1", "1.0", "1.0", "U1")
-    places.use("C2", "2.0", "2.0", "U1")
-    places.use("C1", "1.0", "3.0", "U1")
-    again = Places(places.kept())
+    places = SlackPlaces()
+    places.update("C1", "1.0", "1.0", "U1")
+    places.update("C2", "2.0", "2.0", "U1")
+    places.update("C1", "1.0", "3.0", "U1")
+    again = SlackPlaces(places.dump())
     assert not places.changed
     assert [place.channel for place in again] == ["C1", "C2"]
-    again.gap(5_000, 2_500)
-    assert [place.channel for place, _ in again.incomplete()] == ["C1"]
+    again.mark_gap(5_000, 2_500)
+    assert [place.channel for place, _ in again.with_gaps()] == ["C1"]
 
 
 def test_what_may_be_missing_is_read_from_where_it_was_whole_also_after_several_restarts() -> None:
-    places = Places()
+    places = SlackPlaces()
     for number in range(4):
-        places.use(f"C{number}", "", f"{number + 1}.0")
-    places.gap(10, 0)
-    order = [place.channel for place, _ in places.incomplete()]
+        places.update(f"C{number}", "", f"{number + 1}.0")
+    places.mark_gap(10, 0)
+    order = [place.channel for place, _ in places.with_gaps()]
     assert order == ["C3", "C2", "C1", "C0"]
-    reading = places.incomplete()
-    places.complete(*next(reading))
-    places.complete(*next(reading))
-    places.use("C0", "", "100.0")  # what comes now says nothing about what was missed before
-    again = Places(places.kept())
-    again.gap(20, 0)
-    found = [(place.channel, place.missed) for place, _ in again.incomplete()]
+    reading = places.with_gaps()
+    places.close_gap(*next(reading))
+    places.close_gap(*next(reading))
+    places.update("C0", "", "100.0")  # what comes now says nothing about what was missed before
+    again = SlackPlaces(places.dump())
+    again.mark_gap(20, 0)
+    found = [(place.channel, place.missed) for place, _ in again.with_gaps()]
     assert found == [("C0", "1.0"), ("C1", "2.0"), ("C3", "4.0"), ("C2", "3.0")]
 
 
 def test_however_few_are_read_between_two_restarts_each_is_in_its_turn() -> None:
-    places, read = Places(), []
+    places, read = SlackPlaces(), []
     for number in range(10):
-        places.use(f"C{number}", "", "1.0")
+        places.update(f"C{number}", "", "1.0")
     for restart in range(1, 11):
-        places = Places(places.kept())
-        places.gap(restart, 0)
-        place, gaps = next(places.incomplete())
-        places.complete(place, gaps)
+        places = SlackPlaces(places.dump())
+        places.mark_gap(restart, 0)
+        place, gaps = next(places.with_gaps())
+        places.close_gap(place, gaps)
         read.append(place.channel)
         for busy in ("C8", "C9"):  # who talks all the time does not come before the others
-            places.use(busy, "", f"{restart + 1}.0")
+            places.update(busy, "", f"{restart + 1}.0")
     assert sorted(read) == [f"C{number}" for number in range(10)]
 
 
 def test_a_gap_while_a_place_is_read_is_another_one() -> None:
-    places = Places()
-    places.use("C1", "", "1.0")
-    places.gap(10, 0)
-    ((place, gaps),) = places.incomplete()
-    places.gap(11, 0)
-    places.complete(place, gaps)
-    ((place, gaps),) = places.incomplete()
-    places.complete(place, gaps)
-    assert not list(places.incomplete())
+    places = SlackPlaces()
+    places.update("C1", "", "1.0")
+    places.mark_gap(10, 0)
+    ((place, gaps),) = places.with_gaps()
+    places.mark_gap(11, 0)
+    places.close_gap(place, gaps)
+    ((place, gaps),) = places.with_gaps()
+    places.close_gap(place, gaps)
+    assert not list(places.with_gaps())
 
 
 def test_a_command_finds_the_last_thread_of_its_person() -> None:
-    places = Places()
-    places.use("C1", "1.0", "1.0", "U1")
-    places.use("C1", "2.0", "2.0", "U1")
-    places.use("C1", "3.0", "3.0", "U2")
-    places.use("C1", "", "4.0", "U1")
+    places = SlackPlaces()
+    places.update("C1", "1.0", "1.0", "U1")
+    places.update("C1", "2.0", "2.0", "U1")
+    places.update("C1", "3.0", "3.0", "U2")
+    places.update("C1", "", "4.0", "U1")
     assert places.last_thread("C1", "U1") == "2.0"
     assert places.last_thread("C2", "U1") == ""
 
 
 def test_the_longest_unused_place_is_forgotten_first() -> None:
-    places = Places()
-    for number in range(MOST_PLACES + 1):
-        places.use(f"C{number}", "", "1.0")
+    places = SlackPlaces()
+    for number in range(MAX_PLACES + 1):
+        places.update(f"C{number}", "", "1.0")
     assert places.find("C0", "") is None
     assert places.find("C1", "")
 
@@ -91,5 +97,5 @@ def test_the_longest_unused_place_is_forgotten_first() -> None:
     [("1700000000.000100", (1700000000, 100)), ("17.1", (17, 100000)), ("", (0, 0)), ("x", (0, 0))],
 )
 def test_a_timestamp_is_read_exactly(ts: str, read: tuple[int, int]) -> None:
-    assert moment(ts) == read
-    assert milliseconds(ts) == read[0] * 1000 + read[1] // 1000
+    assert parse_timestamp(ts) == read
+    assert timestamp_ms(ts) == read[0] * 1000 + read[1] // 1000

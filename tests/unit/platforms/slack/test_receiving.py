@@ -21,8 +21,8 @@ from platforms.core.contract import (
     InboundMessage,
 )
 from platforms.core.errors import PlatformError, Unauthorized, Unavailable
-from platforms.slack.adapter import PATH, SlackAdapter
-from platforms.slack.socket_mode import OTHERS
+from platforms.slack.adapter import EVENTS_PATH, SlackAdapter
+from platforms.slack.socket_mode import OTHER_PROGRAM
 from sessions.values.clock import SystemClock
 from tests.fakes.inbox import Inbox
 from tests.fakes.slack.kit import DictShelf, ShiftedClock, adapter_for, slack_server
@@ -287,7 +287,7 @@ async def test_what_was_said_while_we_were_away_is_read_even_when_slack_has_forg
 async def test_a_deaf_connection_is_noticed_and_rebuilt(
     slack: SlackServer, inbox: Gateway, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.setattr("platforms.slack.adapter._QUIET_SECONDS", 0.06)
+    monkeypatch.setattr("platforms.slack.adapter._SILENCE_SECONDS", 0.06)
     slack.add_channel("C1")
     channel, call = ("C1", f"<@{BOT_USER}> ") if place == "a thread" else ("D1", "")
     async with running(adapter_for(slack), inbox):
@@ -310,12 +310,12 @@ async def test_another_program_with_the_same_token_is_named_until_it_is_gone(
     told: list[str] = []
     slack.extra_connections = 1
     async with running(adapter_for(slack, trouble=told.append), inbox):
-        assert told == [OTHERS]
+        assert told == [OTHER_PROGRAM]
         slack.extra_connections = 0
         await slack.ask_to_reconnect()
         await slack.until(lambda: slack.connections == 2)
         await slack.say("D1", "1")
-    assert told == [OTHERS, ""]
+    assert told == [OTHER_PROGRAM, ""]
 
 
 async def test_another_program_that_starts_after_us_is_found_by_counting_again(
@@ -323,9 +323,9 @@ async def test_another_program_that_starts_after_us_is_found_by_counting_again(
 ) -> None:
     told: list[str] = []
     adapter = adapter_for(slack, trouble=told.append)
-    assert adapter._sockets is not None
-    adapter._sockets._look_after = 0.05
-    adapter._sockets._look_again = 0.05
+    assert adapter._socket_mode is not None
+    adapter._socket_mode._first_check_seconds = 0.05
+    adapter._socket_mode._recheck_seconds = 0.05
     async with running(adapter, inbox):
         slack.extra_connections = 1
         await slack.until(lambda: slack.connections >= 2)  # open for a moment, besides the first
@@ -337,14 +337,14 @@ async def test_another_program_that_starts_after_us_is_found_by_counting_again(
         await slack.until(lambda: len(slack.sockets) == 1)
         await slack.say("D1", "2")
     assert inbox.said == ["1", "2"]
-    assert list(dict.fromkeys(told)) == [OTHERS, ""]
+    assert list(dict.fromkeys(told)) == [OTHER_PROGRAM, ""]
 
 
 async def test_alone_nothing_is_said_of_other_programs(slack: SlackServer, inbox: Gateway) -> None:
     told: list[str] = []
     adapter = adapter_for(slack, trouble=told.append)
-    assert adapter._sockets is not None
-    adapter._sockets._look_after = 0.05
+    assert adapter._socket_mode is not None
+    adapter._socket_mode._first_check_seconds = 0.05
     async with running(adapter, inbox):
         await slack.until(lambda: slack.connections >= 2)  # the one that is opened to count
         await slack.until(lambda: len(slack.sockets) == 1)
@@ -407,7 +407,7 @@ async def signed(slack: SlackServer) -> AsyncIterator[SlackAdapter]:
     adapter = adapter_for(slack, mode="http", app_token=None)
     server = HttpServer("127.0.0.1", 0)
     server.bind()
-    slack.requests_to = f"{server.url.rstrip('/')}{PATH}"
+    slack.requests_to = f"{server.url.rstrip('/')}{EVENTS_PATH}"
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve(Starlette(routes=adapter.routes())))
         yield adapter

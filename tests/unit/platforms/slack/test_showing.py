@@ -63,7 +63,7 @@ def clock() -> ShiftedClock:
 def adapter(slack: SlackServer, clock: ShiftedClock) -> SlackAdapter:
     """Somebody has spoken to us in the thread."""
     adapter = adapter_for(slack, clock=clock)
-    adapter._places.use("C1", ROOT, ROOT, "U1", "T1")
+    adapter._places.update("C1", ROOT, ROOT, "U1", "T1")
     return adapter
 
 
@@ -326,7 +326,7 @@ async def test_dms_are_edited_and_rooms_are_streamed(
     assert adapter.capabilities_in(DM).live is Live.EDIT
     assert adapter.capabilities_in(THREAD).live is Live.STREAM
     in_a_dm = Address("slack", "T1/D1", thread=ROOT)
-    adapter._places.use("D1", ROOT, ROOT, "U1", "T1")
+    adapter._places.update("D1", ROOT, ROOT, "U1", "T1")
     await adapter.deliver(Post("a.0", in_a_dm, "Hello", streaming=True))
     assert slack.workspace.calls("chat.startStream") == []
 
@@ -563,7 +563,7 @@ async def test_a_stop_that_could_not_be_taken_away_is_taken_away_later(
     slack.fail("agents.sessions.setStatus", Fault(status=500))
     await adapter.deliver(Typing("a.t", THREAD, over=True))
     assert stop_is_there(slack)
-    await adapter._presence.tidy()
+    await adapter._thread_status.retry_clearing()
     assert not stop_is_there(slack)
 
 
@@ -583,7 +583,7 @@ async def test_a_stop_of_an_earlier_process_is_taken_away_unless_somebody_is_at_
         running = group.create_task(later.run(_nothing, ready.set))
         await ready.wait()
         await later.deliver(Typing("b.t", other))
-        await later._presence.tidy()
+        await later._thread_status.retry_clearing()
         assert not stop_is_there(slack)
         assert slack.workspace.sessions["C1", other.thread] == "processing"
         await later.deliver(Typing("b.t", other, over=True))
@@ -618,7 +618,7 @@ async def test_a_limit_on_the_words_holds_up_nothing_but_them(
 async def test_a_slack_that_does_not_answer_holds_up_an_answer_only_shortly(
     slack: SlackServer, adapter: SlackAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("platforms.slack.status.PATIENCE", 0.05)
+    monkeypatch.setattr("platforms.slack.status.STATUS_TIMEOUT_SECONDS", 0.05)
     gate = asyncio.Event()
     for method in ("assistant.threads.setStatus", "agents.sessions.setStatus"):
         slack.fail(method, Fault(gate=gate))
@@ -781,7 +781,7 @@ async def test_twenty_answers_at_once_use_the_minute_and_no_more(
         channel = f"C{number + 10}"
         slack.add_channel(channel)
         slack.workspace.put(channel, Message(ROOT, "U1", "hello", ROOT))
-        adapter._places.use(channel, ROOT, ROOT, "U1", "T1")
+        adapter._places.update(channel, ROOT, ROOT, "U1", "T1")
         addresses.append(Address("slack", f"T1/{channel}", thread=ROOT))
         post = Post(f"{number}.0", addresses[-1], "0", streaming=True)
         messages.append((await adapter.deliver(post)).message)
@@ -793,7 +793,7 @@ async def test_twenty_answers_at_once_use_the_minute_and_no_more(
         for number, address in enumerate(addresses):
             edit = Edit(f"{number}.0.e", address, messages[number], text, streaming=True)
             await adapter.deliver(edit)
-        await adapter._show.give_turns()
+        await adapter._sender.show_waiting_edits()
     assert slack.workspace.limited == []
     appends = slack.workspace.calls("chat.appendStream")
     assert len(appends) >= 70

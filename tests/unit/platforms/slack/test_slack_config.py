@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.loader import Options, load
+from gateway.config.loader import ConfigOptions, load
 from gateway.errors import ConfigError
 from platforms.slack import SPEC, SlackConfig
 from sessions.values.secret import Secret
@@ -16,7 +16,7 @@ TOKENS = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
 
 
 def test_two_variables_are_enough() -> None:
-    found = load(Options(None), TOKENS, SPECS).settings.platforms["slack"]
+    found = load(ConfigOptions(None), TOKENS, SPECS).settings.platforms["slack"]
     assert isinstance(found, SlackConfig)
     assert (found.bot_token, found.app_token) == (Secret("xoxb-1"), Secret("xapp-1"))
     assert found.mode == "socket"
@@ -33,7 +33,7 @@ def test_two_variables_are_enough() -> None:
 )
 def test_what_is_missing_is_named(environment: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=key):
-        load(Options(None), environment, SPECS)
+        load(ConfigOptions(None), environment, SPECS)
 
 
 def test_the_libraries_are_loaded_only_when_slack_is_used() -> None:

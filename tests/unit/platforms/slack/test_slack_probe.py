@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from platforms.core.errors import Unauthorized, Unavailable
-from platforms.core.probed import Finding, Probed
+from platforms.core.probed import Finding, ProbeResult
 from platforms.slack import SPEC
 from platforms.slack.probe import probe
 from sessions.values.secret import Secret
@@ -14,11 +14,11 @@ from tests.fakes.slack.kit import config_for, slack_server
 from tests.fakes.slack.server import Fault, SlackServer
 
 
-def of(probed: Probed, subject: str) -> list[Finding]:
+def of(probed: ProbeResult, subject: str) -> list[Finding]:
     return [each for each in probed.findings if each.subject == subject]
 
 
-async def asked(server: SlackServer, **changes: Any) -> Probed:
+async def asked(server: SlackServer, **changes: Any) -> ProbeResult:
     assert SPEC.probe
     return await SPEC.probe(config_for(server, **changes), alone=True)
 

@@ -4,16 +4,16 @@ import pytest
 
 from platforms.core.contract import Button
 from platforms.slack.format import (
-    blocks,
+    button_blocks,
+    defuse_mentions,
     emoji_name,
-    fallback,
+    fallback_text,
+    has_mention,
     has_table,
-    inert,
-    mentions,
-    plain,
+    markdown_blocks,
     plain_blocks,
-    rows,
-    settled,
+    to_plain_text,
+    without_partial_mention,
 )
 
 NAMES = {"U2": "Gus"}
@@ -38,13 +38,13 @@ NAMES = {"U2": "Gus"}
     ],
 )
 def test_markup_is_read_as_plain_text(written: str, read: str) -> None:
-    assert plain(written, NAMES, "U0") == read
+    assert to_plain_text(written, NAMES, "U0") == read
 
 
 def test_a_mention_is_known_with_and_without_a_label() -> None:
-    assert mentions("hey <@U0>", "U0")
-    assert mentions("hey <@U0|bot>", "U0")
-    assert not mentions("hey <@U01>", "U0")
+    assert has_mention("hey <@U0>", "U0")
+    assert has_mention("hey <@U0|bot>", "U0")
+    assert not has_mention("hey <@U01>", "U0")
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_a_mention_is_known_with_and_without_a_label() -> None:
     ],
 )
 def test_what_calls_anybody_is_broken_up(text: str) -> None:
-    assert inert(text) != text
-    assert inert(text).replace("\u200b", "") == text
+    assert defuse_mentions(text) != text
+    assert defuse_mentions(text).replace("\u200b", "") == text
 
 
 @pytest.mark.parametrize("text", ["<!-- note -->", "a@heredity.org", "<@1>", "vector<int>"])
 def test_what_calls_nobody_stays(text: str) -> None:
-    assert inert(text) == text
+    assert defuse_mentions(text) == text
 
 
 @pytest.mark.parametrize(
@@ -73,27 +73,27 @@ def test_what_calls_nobody_stays(text: str) -> None:
 def test_every_beginning_of_a_text_is_shown_as_a_beginning_of_what_follows(text: str) -> None:
     shown = ""
     for end in range(len(text) + 1):
-        now = inert(settled(text[:end]))
+        now = defuse_mentions(without_partial_mention(text[:end]))
         assert now.startswith(shown)
         shown = now
-    assert inert(text).startswith(shown)
+    assert defuse_mentions(text).startswith(shown)
 
 
 def test_the_short_form_shows_signs_as_they_are_and_is_never_too_long() -> None:
-    assert fallback("a < b & c <!channel>") == "a &lt; b &amp; c &lt;!channel&gt;"
+    assert fallback_text("a < b & c <!channel>") == "a &lt; b &amp; c &lt;!channel&gt;"
     for text in ("&" * 9000, "🙂" * 9000, "x" * 9000):
-        assert len(fallback(text).encode()) <= 4000
-    assert fallback("")
+        assert len(fallback_text(text).encode()) <= 4000
+    assert fallback_text("")
 
 
 def test_buttons_stand_below_the_text_in_rows_of_25() -> None:
     buttons = [Button(f"{number} " + "x" * 100, f"do:{number}") for number in range(30)]
-    text, first, second = blocks("Which?", buttons)
+    text, first, second = markdown_blocks("Which?", buttons)
     assert text == {"type": "markdown", "text": "Which?"}
     assert (len(first["elements"]), len(second["elements"])) == (25, 5)
     assert all(len(each["text"]["text"]) <= 75 for each in first["elements"])
     assert second["elements"][0]["value"] == "do:25"
-    assert rows(()) == []
+    assert button_blocks(()) == []
 
 
 def test_a_text_that_slack_refuses_as_markdown_is_whole_as_plain_text() -> None:
@@ -101,7 +101,7 @@ def test_a_text_that_slack_refuses_as_markdown_is_whole_as_plain_text() -> None:
     shown = "".join(block["text"]["text"] for block in plain_blocks(text, ()))
     assert shown == text
     calls = [block["text"]["text"] for block in plain_blocks("@here " * 1000, ())]
-    assert "".join(calls) == inert("@here " * 1000)
+    assert "".join(calls) == defuse_mentions("@here " * 1000)
     assert max(map(len, calls)) <= 3000
 
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from gateway.config.loader import Options, load
+from gateway.config.loader import ConfigOptions, load
 from gateway.errors import ConfigError
-from platforms.core.registry import find
+from platforms.core.registry import find_platform
 from platforms.telegram import SPEC, TelegramConfig
 from sessions.values.secret import Secret
 
@@ -16,14 +16,16 @@ TOKEN = Secret("123:abc")
 
 def test_the_token_alone_is_enough_and_comes_from_the_environment() -> None:
     specs = {"telegram": SPEC}
-    loaded = load(Options(), {"TELEGRAM_BOT_TOKEN": "123:abc", "OPENAI_API_KEY": "sk"}, specs)
+    loaded = load(ConfigOptions(), {"TELEGRAM_BOT_TOKEN": "123:abc", "OPENAI_API_KEY": "sk"}, specs)
     assert loaded.settings.platforms["telegram"] == TelegramConfig(token=TOKEN)
 
 
 def test_without_a_token_it_is_said_where_it_comes_from() -> None:
     with pytest.raises(ConfigError, match="TELEGRAM_BOT_TOKEN"):
         load(
-            Options(settings=("platforms.telegram.require_mention=false",)), {}, {"telegram": SPEC}
+            ConfigOptions(overrides=("platforms.telegram.require_mention=false",)),
+            {},
+            {"telegram": SPEC},
         )
 
 
@@ -46,7 +48,7 @@ def test_what_cannot_work_is_named(config: TelegramConfig, problem: str) -> None
 
 
 def test_the_library_is_loaded_only_when_it_is_used() -> None:
-    assert find("telegram") is SPEC
+    assert find_platform("telegram") is SPEC
     program = "import sys, platforms.telegram; sys.exit(1 if 'telegram' in sys.modules else 0)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 

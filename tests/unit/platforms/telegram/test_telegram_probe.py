@@ -176,7 +176,7 @@ async def test_another_program_is_found_by_asking_only_when_nothing_of_ours_runs
 
 
 async def test_who_is_alone_acknowledges_nothing_by_looking(server: TelegramServer) -> None:
-    found = await probe(config(server), alone=True, rival_seconds=1)
+    found = await probe(config(server), alone=True, conflict_poll_seconds=1)
     (quiet,) = of(found.findings, "other programs")
     assert quiet.level == "ok"
     server.say(1001, "first")

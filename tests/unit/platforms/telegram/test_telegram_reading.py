@@ -14,12 +14,12 @@ from platforms.core.contract import (
     Sender,
     Text,
 )
-from platforms.telegram.decode import Me, Reader
-from platforms.telegram.join import ALBUM_WINDOW, WINDOW, Joiner, Piece
+from platforms.telegram.decode import TelegramBot, UpdateDecoder
+from platforms.telegram.join import ALBUM_JOIN_SECONDS, JOIN_SECONDS, MessageJoiner, MessagePiece
 from platforms.telegram.payloads import read_update
 
-ME = Me(7, "Our_Bot")
-READER = Reader("telegram", "", ME, commands=frozenset({"stop", "status"}))
+ME = TelegramBot(7, "Our_Bot")
+READER = UpdateDecoder("telegram", "", ME, commands=frozenset({"stop", "status"}))
 ADA = {"id": 1001, "is_bot": False, "first_name": "Ada", "last_name": "L."}
 PRIVATE = {"id": 1001, "type": "private", "first_name": "Ada"}
 GROUP = {"id": -100, "type": "supergroup", "title": "Us"}
@@ -30,9 +30,9 @@ def message(text: str = "", chat: dict[str, Any] = PRIVATE, **more: Any) -> dict
     return {**made, "text": text} if text else made
 
 
-def read(reader: Reader = READER, **update: Any) -> Any:
+def read(reader: UpdateDecoder = READER, **update: Any) -> Any:
     raw = msgspec.json.encode({"update_id": 9, **update})
-    return reader.read(read_update(raw), 1_000, {("-100", "3")})
+    return reader.decode(read_update(raw), 1_000, {("-100", "3")})
 
 
 def test_a_private_message_is_meant_for_us() -> None:
@@ -223,82 +223,82 @@ def said(number: int, text: str = "x", **more: Any) -> InboundMessage:
 
 
 def test_what_cannot_go_on_is_given_at_once() -> None:
-    joiner = Joiner()
-    assert joiner.add(Piece(said(1)), 0.0) == [said(1)]
+    joiner = MessageJoiner()
+    assert joiner.add(MessagePiece(said(1)), 0.0) == [said(1)]
     assert joiner.next_due is None
 
 
 def test_an_album_is_one_message() -> None:
-    joiner = Joiner()
+    joiner = MessageJoiner()
     for number in (1, 2, 3):
-        assert joiner.add(Piece(said(number, f"{number}"), album="a"), number / 10) == []
-    assert joiner.due(0.3 + ALBUM_WINDOW - 0.01) == []
-    (whole,) = joiner.due(0.3 + ALBUM_WINDOW)
+        assert joiner.add(MessagePiece(said(number, f"{number}"), album="a"), number / 10) == []
+    assert joiner.release_due(0.3 + ALBUM_JOIN_SECONDS - 0.01) == []
+    (whole,) = joiner.release_due(0.3 + ALBUM_JOIN_SECONDS)
     assert whole.id == "1"
     assert whole.text == "1\n2\n3"
 
 
 def test_a_text_that_the_client_cut_is_put_together_again() -> None:
-    joiner = Joiner()
+    joiner = MessageJoiner()
     first, second = "a" * 4096, "b" * 4090
-    assert joiner.add(Piece(said(1, first)), 0.0) == []
-    assert joiner.add(Piece(said(2, second)), 0.2) == []
-    (whole,) = joiner.add(Piece(said(3, "end")), 0.4)
+    assert joiner.add(MessagePiece(said(1, first)), 0.0) == []
+    assert joiner.add(MessagePiece(said(2, second)), 0.2) == []
+    (whole,) = joiner.add(MessagePiece(said(3, "end")), 0.4)
     assert whole.parts == (Text(f"{first}{second}\nend"),)
 
 
 def test_a_long_text_alone_is_given_when_its_time_is_over() -> None:
-    joiner = Joiner()
-    assert joiner.add(Piece(said(1, "a" * 4000)), 5.0) == []
-    assert joiner.next_due == 5.0 + WINDOW
-    assert [each.id for each in joiner.due(5.0 + WINDOW)] == ["1"]
+    joiner = MessageJoiner()
+    assert joiner.add(MessagePiece(said(1, "a" * 4000)), 5.0) == []
+    assert joiner.next_due == 5.0 + JOIN_SECONDS
+    assert [each.id for each in joiner.release_due(5.0 + JOIN_SECONDS)] == ["1"]
 
 
 def test_a_command_is_no_part_of_a_long_text() -> None:
-    joiner = Joiner()
-    joiner.add(Piece(said(1, "a" * 4000)), 0.0)
-    assert [each.id for each in joiner.add(Piece(said(2, "/stop")), 0.1)] == ["1", "2"]
+    joiner = MessageJoiner()
+    joiner.add(MessagePiece(said(1, "a" * 4000)), 0.0)
+    assert [each.id for each in joiner.add(MessagePiece(said(2, "/stop")), 0.1)] == ["1", "2"]
 
 
 def test_forwards_sent_together_are_one_message() -> None:
-    joiner = Joiner()
+    joiner = MessageJoiner()
     for number in (1, 2):
-        assert joiner.add(Piece(said(number), forwarded=True), 0.0) == []
-    whole, other = joiner.add(Piece(said(3, "and?")), 0.1)
+        assert joiner.add(MessagePiece(said(number), forwarded=True), 0.0) == []
+    whole, other = joiner.add(MessagePiece(said(3, "and?")), 0.1)
     assert whole.id == "1"
     assert len(whole.parts) == 1
     assert other.id == "3"
 
 
 def test_pieces_of_different_people_are_not_mixed() -> None:
-    joiner = Joiner()
+    joiner = MessageJoiner()
     eve: dict[str, Any] = {"from": {**ADA, "id": 1002}}
-    joiner.add(Piece(said(1), album="a"), 0.0)
-    joiner.add(Piece(said(2, **eve), album="a"), 0.0)
-    assert [each.id for each in joiner.due(9.0)] == ["1", "2"]
+    joiner.add(MessagePiece(said(1), album="a"), 0.0)
+    joiner.add(MessagePiece(said(2, **eve), album="a"), 0.0)
+    assert [each.id for each in joiner.release_due(9.0)] == ["1", "2"]
 
 
 def test_the_edit_of_a_piece_is_one_of_the_whole() -> None:
-    joiner = Joiner()
-    joiner.add(Piece(said(1, "a" * 4096)), 0.0)
-    joiner.add(Piece(said(2, "end")), 0.0)
+    joiner = MessageJoiner()
+    joiner.add(MessagePiece(said(1, "a" * 4096)), 0.0)
+    joiner.add(MessagePiece(said(2, "end")), 0.0)
     edit = read(edited_message={**message("END"), "message_id": 2})
-    changed = joiner.changed(edit)
+    changed = joiner.redirect_edit(edit)
     assert changed.message == "1"
     assert changed.parts == (Text("a" * 4096 + "END"),)
 
 
 def test_what_is_still_held_is_edited_where_it_is() -> None:
-    joiner = Joiner()
-    joiner.add(Piece(said(5, "old"), album="a"), 0.0)
-    joiner.changed(read(edited_message=message("new")))
-    assert [each.text for each in joiner.due(9.0)] == ["new"]
+    joiner = MessageJoiner()
+    joiner.add(MessagePiece(said(5, "old"), album="a"), 0.0)
+    joiner.redirect_edit(read(edited_message=message("new")))
+    assert [each.text for each in joiner.release_due(9.0)] == ["new"]
 
 
 def test_what_an_earlier_run_held_is_given_at_once() -> None:
-    joiner = Joiner()
-    joiner.add(Piece(said(1, "one"), album="a"), 0.0)
-    joiner.add(Piece(said(2, "two"), album="a"), 0.0)
-    kept = msgspec.json.decode(msgspec.json.encode(joiner.pieces), type=list[Piece])
-    (whole,) = Joiner().restore(kept)
+    joiner = MessageJoiner()
+    joiner.add(MessagePiece(said(1, "one"), album="a"), 0.0)
+    joiner.add(MessagePiece(said(2, "two"), album="a"), 0.0)
+    kept = msgspec.json.decode(msgspec.json.encode(joiner.pieces), type=list[MessagePiece])
+    (whole,) = MessageJoiner().restore(kept)
     assert whole.text == "one\ntwo"

@@ -618,7 +618,7 @@ async def test_a_webhook_that_somebody_else_took_is_named(
 ) -> None:
     async with hooked(server, inbox) as (adapter, url, start):
         assert adapter._webhook is not None
-        adapter._webhook._check_every = 0.02
+        adapter._webhook._check_seconds = 0.02
         server.complaint = "Connection refused"
         task = start()
         await server.until(lambda: server.webhook.get("url") == url)

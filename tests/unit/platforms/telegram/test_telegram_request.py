@@ -9,10 +9,10 @@ from telegram.error import NetworkError, TimedOut
 from telegram.request import RequestData
 from telegram.request._requestparameter import RequestParameter
 
-from gateway.operate.selftest.plain_http import Connection, listening
+from gateway.operate.selftest.plain_http import Connection, serve
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
-from platforms.telegram.errors import mapped
-from platforms.telegram.http import Connections, TooMany
+from platforms.telegram.errors import translate_errors
+from platforms.telegram.http import AiohttpRequest, TooManyRequests
 from sessions.values.clock import SystemClock
 
 URL = "http://telegram.invalid/bot1:secret/getMe"
@@ -33,9 +33,9 @@ async def test_a_request_goes_through_the_proxy_of_the_environment(
 
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    async with listening(handle) as port:
+    async with serve(handle) as port:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-        connections = Connections(trusted=False, now=SystemClock().monotonic)
+        connections = AiohttpRequest(trusted=False, now=SystemClock().monotonic)
         assert await connections.do_request(URL, "POST") == (200, b'{"ok": true, "result": 1}')
         await connections.shutdown()
     assert asked == [URL]
@@ -51,8 +51,8 @@ async def test_texts_arrive_as_a_form_and_files_beside_them(tmp_path: Path) -> N
     file = tmp_path / "file"
     file.write_bytes(b"the content")
     name = 'a "b"\r\nü.txt'
-    async with listening(handle) as port:
-        connections = Connections(trusted=False, now=SystemClock().monotonic)
+    async with serve(handle) as port:
+        connections = AiohttpRequest(trusted=False, now=SystemClock().monotonic)
         url = f"http://127.0.0.1:{port}/x"
         await connections.do_request(url, "POST", given(chat_id=7, text="a & ü", menu=["x"]))
         with file.open("rb") as handed:
@@ -72,8 +72,8 @@ async def test_a_redirection_is_not_followed() -> None:
             b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
         )
 
-    async with listening(handle) as port:
-        connections = Connections(trusted=False, now=SystemClock().monotonic)
+    async with serve(handle) as port:
+        connections = AiohttpRequest(trusted=False, now=SystemClock().monotonic)
         status, _ = await connections.do_request(f"http://127.0.0.1:{port}/x", "POST")
         await connections.shutdown()
     assert status == 302
@@ -83,9 +83,9 @@ async def test_a_limit_says_for_how_long() -> None:
     def handle(connection: Connection, _path: str, _body: bytes) -> None:
         connection.answer(b'{"ok": false, "parameters": {"retry_after": 7}}', 429)
 
-    async with listening(handle) as port:
-        connections = Connections(trusted=False, now=SystemClock().monotonic)
-        with pytest.raises(TooMany) as caught:
+    async with serve(handle) as port:
+        connections = AiohttpRequest(trusted=False, now=SystemClock().monotonic)
+        with pytest.raises(TooManyRequests) as caught:
             await connections.do_request(f"http://127.0.0.1:{port}/x", "POST")
         await connections.shutdown()
     assert caught.value.seconds == 7
@@ -96,12 +96,12 @@ def _silent(_connection: Connection, _path: str, _body: bytes) -> None:
 
 
 def _cut(connection: Connection, _path: str, _body: bytes) -> None:
-    connection.hang_up()
+    connection.close()
 
 
 def _half(connection: Connection, _path: str, _body: bytes) -> None:
     connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{")
-    connection.hang_up()
+    connection.close()
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ async def test_what_may_have_arrived_is_not_said_to_be_lost(
         assert callable(handle)
         handle(connection, path, body)
 
-    async with listening(counted) as port:
-        connections = Connections(trusted=False, now=SystemClock().monotonic)
+    async with serve(counted) as port:
+        connections = AiohttpRequest(trusted=False, now=SystemClock().monotonic)
         url = f"http://127.0.0.1:{port}/secret"
         with pytest.raises(raised) as caught:
             await connections.do_request(url, "POST", read_timeout=0.1)
-        with pytest.raises(Unconfirmed) as told, mapped():
+        with pytest.raises(Unconfirmed) as told, translate_errors():
             raise caught.value
         await connections.shutdown()
     assert asked == ["/secret"]  # once
@@ -135,10 +135,10 @@ async def test_what_may_have_arrived_is_not_said_to_be_lost(
 
 
 async def test_what_never_left_is_said_to_be_lost() -> None:
-    async with listening(_silent) as port:
+    async with serve(_silent) as port:
         pass
-    connections = Connections(trusted=False, now=SystemClock().monotonic)
-    with pytest.raises(PlatformError) as told, mapped():
+    connections = AiohttpRequest(trusted=False, now=SystemClock().monotonic)
+    with pytest.raises(PlatformError) as told, translate_errors():
         await connections.do_request(f"http://127.0.0.1:{port}/secret", "POST")
     await connections.shutdown()
     assert type(told.value) is Unavailable
@@ -151,13 +151,13 @@ async def test_waiting_for_a_free_connection_has_an_end_and_nothing_was_sent() -
     def handle(_connection: Connection, _path: str, _body: bytes) -> None:
         asked.set()
 
-    async with listening(handle) as port:
-        connections = Connections(trusted=False, now=SystemClock().monotonic, most=1)
+    async with serve(handle) as port:
+        connections = AiohttpRequest(trusted=False, now=SystemClock().monotonic, most=1)
         url = f"http://127.0.0.1:{port}/x"
         async with asyncio.TaskGroup() as group:
             first = group.create_task(connections.do_request(url, "POST"))
             await asked.wait()
-            with pytest.raises(Unavailable), mapped():
+            with pytest.raises(Unavailable), translate_errors():
                 await connections.do_request(url, "POST", pool_timeout=0.05)
             first.cancel()
         await connections.shutdown()

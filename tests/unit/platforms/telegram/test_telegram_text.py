@@ -7,8 +7,8 @@ import pytest
 
 from platforms.core import document
 from platforms.core.contract import Unit
-from platforms.core.markdown import close
-from platforms.core.split import size, split
+from platforms.core.markdown import close_open_marks
+from platforms.core.split import split, text_length
 from platforms.telegram import format_entities, format_rich
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
 from tests.unit.platforms.core.samples import SAMPLES
@@ -35,7 +35,7 @@ ALL = (*NASTY, *SAMPLES)
 
 def wrong(md: str) -> list[str]:
     """What Telegram would refuse, or mend, of a text with entities."""
-    drawn = format_entities.draw(document.parse(md))
+    drawn = format_entities.format_text(document.parse(md))
     made = [
         {"type": each.type, "offset": each.offset, "length": each.length, "url": each.url}
         for each in drawn.entities
@@ -56,7 +56,7 @@ def letters(text: str) -> str:
 
 
 def shown(md: str) -> str:
-    drawn = format_entities.draw(document.parse(md))
+    drawn = format_entities.format_text(document.parse(md))
     made = [
         {key: getattr(each, key) for key in ("type", "offset", "length", "url", "language")}
         for each in drawn.entities
@@ -116,7 +116,7 @@ def test_markdown_becomes_what_people_see(md: str, expected: str) -> None:
 def test_no_word_is_lost_and_nothing_is_malformed(md: str) -> None:
     assert wrong(md) == []
     said = letters(re.sub(r"```\w*|~~~\w*|\[x\]|\]\([^)]*\)+|&\w+;|<br ?/?>", " ", md))
-    drawn = letters(format_entities.draw(document.parse(md)).text)
+    drawn = letters(format_entities.format_text(document.parse(md)).text)
     missing = [char for char in set(said) if said.count(char) > drawn.count(char)]
     assert missing == []
 
@@ -124,26 +124,26 @@ def test_no_word_is_lost_and_nothing_is_malformed(md: str) -> None:
 @pytest.mark.parametrize("md", ALL, ids=range(len(ALL)))
 def test_every_beginning_of_a_text_can_be_shown(md: str) -> None:
     for end in range(1, min(len(md), 600)):
-        part = close(md[:end])
+        part = close_open_marks(md[:end])
         assert wrong(part) == [], part
         blocks = document.parse(part)
-        if blocks and format_rich.gains(blocks):
-            checked_html({"html": format_rich.draw(blocks)})
+        if blocks and format_rich.needs_rich_format(blocks):
+            checked_html({"html": format_rich.format_html(blocks)})
 
 
 @pytest.mark.parametrize("md", ALL, ids=range(len(ALL)))
 def test_a_rich_message_says_the_same_in_tags_that_telegram_knows(md: str) -> None:
     blocks = document.parse(md)
-    html = checked_html({"html": format_rich.draw(blocks) or "<p>x</p>"})
+    html = checked_html({"html": format_rich.format_html(blocks) or "<p>x</p>"})
     plain = letters(
-        format_entities.draw(blocks, compact=True).text.replace("☑", "").replace("☐", "")
+        format_entities.format_text(blocks, compact=True).text.replace("☑", "").replace("☐", "")
     )
     numbers = re.sub(r"\d", "", plain)  # lists are counted by Telegram itself
     assert re.sub(r"\d", "", letters(words_of(html))) == numbers or "———" in plain
 
 
 def test_html_of_a_model_is_only_text() -> None:
-    html = format_rich.draw(
+    html = format_rich.format_html(
         document.parse('# A\n<tg-button type="callback_data" data="x">Yes</tg-button>')
     )
     assert "<tg-button" not in html
@@ -163,16 +163,16 @@ def test_html_of_a_model_is_only_text() -> None:
     ],
 )
 def test_a_rich_message_is_used_only_for_what_needs_it(md: str, gains: bool) -> None:
-    assert format_rich.gains(document.parse(md)) is gains
+    assert format_rich.needs_rich_format(document.parse(md)) is gains
 
 
 def test_what_is_too_much_for_a_rich_message_is_known() -> None:
-    assert format_rich.fits(document.parse("# a\n\nb"))
-    assert not format_rich.fits(document.parse("\n\n".join("x*y*" for _ in range(501))))
+    assert format_rich.fits_limits(document.parse("# a\n\nb"))
+    assert not format_rich.fits_limits(document.parse("\n\n".join("x*y*" for _ in range(501))))
     wide = "|".join("a" * 21)
-    assert not format_rich.fits(document.parse(f"|{wide}|\n|{'|'.join('-' * 21)}|\n"))
+    assert not format_rich.fits_limits(document.parse(f"|{wide}|\n|{'|'.join('-' * 21)}|\n"))
     deep = document.parse("".join(f"{'  ' * level}- a\n" for level in range(9)))
-    assert not format_rich.fits(deep)
+    assert not format_rich.fits_limits(deep)
 
 
 PIECES = (
@@ -204,10 +204,10 @@ def test_whatever_is_written_is_shown_whole_and_well_formed() -> None:
         md = "".join(dice.choice(PIECES) for _ in range(dice.randrange(1, 40)))
         blocks = document.parse(md)
         assert wrong(md) == [], md
-        html = format_rich.draw(blocks)
+        html = format_rich.format_html(blocks)
         if words_of(html):
             checked_html({"html": html})
-        text = format_entities.draw(blocks).text
+        text = format_entities.format_text(blocks).text
         assert text.count("👍🏽") == md.count("👍🏽"), md
         assert text.count("word") >= _visible(md), md
 
@@ -223,7 +223,7 @@ def _visible(md: str) -> int:
     ids=lambda text: text[:4],
 )
 def test_no_text_takes_long_to_read(text: str) -> None:
-    assert format_entities.draw(document.parse(text * 3)).text
+    assert format_entities.format_text(document.parse(text * 3)).text
 
 
 def test_pieces_of_a_long_text_are_each_within_the_limit() -> None:
@@ -231,5 +231,8 @@ def test_pieces_of_a_long_text_are_each_within_the_limit() -> None:
     for piece in split(md, 4096, Unit.UTF16):
         assert wrong(piece) == []
         assert (
-            size(format_entities.draw(document.parse(piece), compact=True).text, Unit.UTF16) <= 4096
+            text_length(
+                format_entities.format_text(document.parse(piece), compact=True).text, Unit.UTF16
+            )
+            <= 4096
         )

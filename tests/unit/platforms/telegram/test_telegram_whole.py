@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def _build(given: Any, surroundings: Surroundings) -> Adapter:
-    return TelegramAdapter(given, surroundings, joining=0.05)
+    return TelegramAdapter(given, surroundings, join_scale=0.05)
 
 
 @contextlib.asynccontextmanager
@@ -45,7 +45,7 @@ async def gateway(
         scripted(model, {"telegram": config(server)}, access, **changes),
         home,
         specs={"telegram": PlatformSpec("telegram", TelegramConfig, _build)},
-        http=False,
+        serve_http=False,
         clock=clock_here(),
     )
     async with asyncio.TaskGroup() as group:
@@ -56,7 +56,7 @@ async def gateway(
             yield runner
         finally:
             runner.stopping.set()
-            runner.hurry.set()
+            runner.skip_drain.set()
 
 
 @pytest.fixture

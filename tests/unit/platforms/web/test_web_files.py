@@ -11,7 +11,7 @@ import pytest
 
 from platforms.core.contract import File, InboundMessage, Text
 from platforms.core.errors import Rejected
-from platforms.web.attachments import KEPT_SECONDS, LARGEST, Attachments
+from platforms.web.attachments import MAX_FILE_BYTES, RETENTION_SECONDS, UploadFolder
 from sessions.values.clock import SystemClock
 from tests.e2e.stage import Stage
 
@@ -52,7 +52,7 @@ async def test_a_file_is_taken_while_another_is_put_in_its_place(tmp_path: Path)
     async def pieces() -> AsyncIterator[bytes]:
         yield b"words"
 
-    ref, size = await Attachments(tmp_path, SystemClock()).take(pieces())
+    ref, size = await UploadFolder(tmp_path, SystemClock()).save(pieces())
     assert ((tmp_path / ref).read_bytes(), size) == (b"words", 5)
 
 
@@ -140,7 +140,7 @@ async def test_a_file_that_is_too_large_leaves_nothing_behind(
     stage: Stage, client: httpx2.AsyncClient
 ) -> None:
     async def endless() -> AsyncIterator[bytes]:
-        for _ in range(LARGEST // 1_000_000 + 1):
+        for _ in range(MAX_FILE_BYTES // 1_000_000 + 1):
             yield bytes(1_000_000)
 
     answer = await client.post(FILES, content=endless())
@@ -171,7 +171,7 @@ async def test_files_are_forgotten_after_their_time(
 ) -> None:
     old = await handed_over(client, b"old")
     folder = stage.folder / "web"
-    before = time.time() - KEPT_SECONDS - 60  # noqa: TID251 - the file system's own time
+    before = time.time() - RETENTION_SECONDS - 60  # noqa: TID251 - the file system's own time
     os.utime(folder / old, (before, before))
     new = await handed_over(client, b"new")
     assert [each.name for each in folder.iterdir()] == [new]

@@ -2,57 +2,57 @@
 
 import pytest
 
-from platforms.web.hub import Hub
+from platforms.web.hub import PageHub
 from sessions.values.clock import SystemClock
 
 
 @pytest.fixture
-def hub() -> Hub:
-    return Hub(SystemClock())
+def hub() -> PageHub:
+    return PageHub(SystemClock())
 
 
-def test_only_pages_of_the_chat_are_woken_by_a_draft(hub: Hub) -> None:
-    with hub.opened(), hub.watching("here") as here, hub.watching("there") as there:
-        hub.drafted("here", "x", "text", "")
-        assert here.news.is_set()
-        assert not there.news.is_set()
+def test_only_pages_of_the_chat_are_woken_by_a_draft(hub: PageHub) -> None:
+    with hub.accepting_watchers(), hub.watch("here") as here, hub.watch("there") as there:
+        hub.on_draft("here", "x", "text", "")
+        assert here.wakeup.is_set()
+        assert not there.wakeup.is_set()
 
 
-def test_every_page_is_woken_when_the_list_of_conversations_changes(hub: Hub) -> None:
-    with hub.opened(), hub.watching("here") as here, hub.watching("there") as there:
-        hub.said("here")
-        assert here.news.is_set()
-        assert there.news.is_set()
-        assert hub.chats == 1
+def test_every_page_is_woken_when_the_list_of_conversations_changes(hub: PageHub) -> None:
+    with hub.accepting_watchers(), hub.watch("here") as here, hub.watch("there") as there:
+        hub.on_user_message("here")
+        assert here.wakeup.is_set()
+        assert there.wakeup.is_set()
+        assert hub.chats_version == 1
 
 
-def test_pages_have_to_leave_when_the_adapter_stops(hub: Hub) -> None:
-    with hub.opened(), hub.watching("here") as here:
-        assert not here.ended
-    with hub.opened():
-        first = hub.watching("here")
+def test_pages_have_to_leave_when_the_adapter_stops(hub: PageHub) -> None:
+    with hub.accepting_watchers(), hub.watch("here") as here:
+        assert not here.has_ended
+    with hub.accepting_watchers():
+        first = hub.watch("here")
         watcher = first.__enter__()
-    assert watcher.ended
-    assert watcher.news.is_set()
+    assert watcher.has_ended
+    assert watcher.wakeup.is_set()
     first.__exit__(None, None, None)
 
 
-def test_a_page_that_comes_while_no_adapter_runs_leaves_at_once(hub: Hub) -> None:
-    with hub.watching("here") as here:
-        assert here.ended
+def test_a_page_that_comes_while_no_adapter_runs_leaves_at_once(hub: PageHub) -> None:
+    with hub.watch("here") as here:
+        assert here.has_ended
 
 
-def test_chats_without_pages_and_drafts_are_forgotten(hub: Hub) -> None:
-    with hub.opened():
+def test_chats_without_pages_and_drafts_are_forgotten(hub: PageHub) -> None:
+    with hub.accepting_watchers():
         for number in range(100):
-            hub.posted(f"chat{number}", "x")
-            hub.typing(f"chat{number}")
-            hub.edited(f"chat{number}", "x", "text", ())
-            hub.deleted(f"chat{number}", "x")
-        assert not hub._scenes
-        hub.drafted("kept", "x", "half an answer", "")
-        with hub.watching("kept"), hub.watching("looked-at"):
-            hub.said("looked-at")
-        assert list(hub._scenes) == ["kept"]
-        hub.posted("kept", "x")
-        assert not hub._scenes
+            hub.on_posted(f"chat{number}", "x")
+            hub.on_typing(f"chat{number}")
+            hub.on_edited(f"chat{number}", "x", "text", ())
+            hub.on_deleted(f"chat{number}", "x")
+        assert not hub._states
+        hub.on_draft("kept", "x", "half an answer", "")
+        with hub.watch("kept"), hub.watch("looked-at"):
+            hub.on_user_message("looked-at")
+        assert list(hub._states) == ["kept"]
+        hub.on_posted("kept", "x")
+        assert not hub._states

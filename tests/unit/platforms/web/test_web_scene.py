@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from platforms.core.contract import Button, TranscriptRow
-from platforms.web.scene import Scene, Viewer
-from platforms.web.wire import clean, event, is_chat
+from platforms.web.scene import LiveChatState, PageView
+from platforms.web.wire import encode_event, is_chat, normalize_text
 
 
 def told(chunks: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -25,142 +25,150 @@ def row(seq: int, name: str = "", **fields: Any) -> TranscriptRow:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> LiveChatState:
+    return LiveChatState()
 
 
 @pytest.fixture
-def viewer(scene: Scene) -> Viewer:
-    return Viewer(scene, after=0)
+def viewer(scene: LiveChatState) -> PageView:
+    return PageView(scene, after=0)
 
 
-def test_a_growing_draft_is_told_by_what_was_appended(scene: Scene, viewer: Viewer) -> None:
-    scene.drafted("x", "Hello", "", now=0)
-    assert told(viewer.news(scene, 0)) == [("draft", {"id": "x", "status": "", "text": "Hello"})]
-    scene.drafted("x", "Hello, wor", "busy", now=0)
-    scene.drafted("x", "Hello, world", "busy", now=0)
-    assert told(viewer.news(scene, 0)) == [
+def test_a_growing_draft_is_told_by_what_was_appended(
+    scene: LiveChatState, viewer: PageView
+) -> None:
+    scene.on_draft("x", "Hello", "", now=0)
+    assert told(viewer.live_events(scene, 0)) == [
+        ("draft", {"id": "x", "status": "", "text": "Hello"})
+    ]
+    scene.on_draft("x", "Hello, wor", "busy", now=0)
+    scene.on_draft("x", "Hello, world", "busy", now=0)
+    assert told(viewer.live_events(scene, 0)) == [
         ("draft", {"id": "x", "status": "busy", "add": ", world"})
     ]
-    assert told(viewer.news(scene, 0)) == []
+    assert told(viewer.live_events(scene, 0)) == []
 
 
-def test_a_draft_that_begins_anew_is_told_whole(scene: Scene, viewer: Viewer) -> None:
-    scene.drafted("x", "Hello", "", now=0)
-    told(viewer.news(scene, 0))
-    scene.drafted("x", "Goodbye", "", now=0)
-    assert told(viewer.news(scene, 0)) == [("draft", {"id": "x", "status": "", "text": "Goodbye"})]
+def test_a_draft_that_begins_anew_is_told_whole(scene: LiveChatState, viewer: PageView) -> None:
+    scene.on_draft("x", "Hello", "", now=0)
+    told(viewer.live_events(scene, 0))
+    scene.on_draft("x", "Goodbye", "", now=0)
+    assert told(viewer.live_events(scene, 0)) == [
+        ("draft", {"id": "x", "status": "", "text": "Goodbye"})
+    ]
 
 
-def test_a_page_that_comes_later_is_told_the_whole_draft(scene: Scene) -> None:
-    scene.drafted("x", "Hello", "", now=0)
-    scene.drafted("x", "Hello, you", "", now=0)
-    late = Viewer(scene, after=0)
-    assert told(late.news(scene, 0)) == [("draft", {"id": "x", "status": "", "text": "Hello, you"})]
+def test_a_page_that_comes_later_is_told_the_whole_draft(scene: LiveChatState) -> None:
+    scene.on_draft("x", "Hello", "", now=0)
+    scene.on_draft("x", "Hello, you", "", now=0)
+    late = PageView(scene, after=0)
+    assert told(late.live_events(scene, 0)) == [
+        ("draft", {"id": "x", "status": "", "text": "Hello, you"})
+    ]
 
 
 @pytest.mark.parametrize("end", ["emptied", "posted", "forgotten"])
-def test_the_end_of_a_draft_is_told_once(scene: Scene, viewer: Viewer, end: str) -> None:
-    scene.drafted("x", "Hello", "", now=0)
-    told(viewer.news(scene, 0))
+def test_the_end_of_a_draft_is_told_once(scene: LiveChatState, viewer: PageView, end: str) -> None:
+    scene.on_draft("x", "Hello", "", now=0)
+    told(viewer.live_events(scene, 0))
     if end == "emptied":
-        scene.drafted("x", "", "", now=1)
+        scene.on_draft("x", "", "", now=1)
     elif end == "posted":
-        scene.posted("x")
+        scene.on_posted("x")
     now = 601 if end == "forgotten" else 1
-    assert told(viewer.news(scene, now)) == [("draft", {"id": "x", "gone": True})]
-    assert told(viewer.news(scene, now)) == []
+    assert told(viewer.live_events(scene, now)) == [("draft", {"id": "x", "gone": True})]
+    assert told(viewer.live_events(scene, now)) == []
 
 
-def test_a_draft_may_consist_of_its_status_alone(scene: Scene, viewer: Viewer) -> None:
-    scene.drafted("x", "", "reading a file", now=0)
-    assert told(viewer.news(scene, 0)) == [
+def test_a_draft_may_consist_of_its_status_alone(scene: LiveChatState, viewer: PageView) -> None:
+    scene.on_draft("x", "", "reading a file", now=0)
+    assert told(viewer.live_events(scene, 0)) == [
         ("draft", {"id": "x", "status": "reading a file", "text": ""})
     ]
 
 
-def test_a_slow_page_is_told_only_the_newest_edit(scene: Scene, viewer: Viewer) -> None:
-    scene.changed("a", "one")
-    scene.changed("b", "two", (Button("Yes", "y"),))
-    scene.changed("a", "three")
+def test_a_slow_page_is_told_only_the_newest_edit(scene: LiveChatState, viewer: PageView) -> None:
+    scene.on_changed("a", "one")
+    scene.on_changed("b", "two", (Button("Yes", "y"),))
+    scene.on_changed("a", "three")
     yes = [{"label": "Yes", "action": "y"}]
-    assert told(viewer.news(scene, 0)) == [
+    assert told(viewer.live_events(scene, 0)) == [
         ("edit", {"id": "b", "text": "two", "buttons": yes}),
         ("edit", {"id": "a", "text": "three", "buttons": []}),
     ]
-    scene.changed("b", None)
-    assert told(viewer.news(scene, 0)) == [("delete", {"id": "b"})]
+    scene.on_changed("b", None)
+    assert told(viewer.live_events(scene, 0)) == [("delete", {"id": "b"})]
 
 
-def test_edits_from_before_the_page_came_are_left_to_the_archive(scene: Scene) -> None:
-    scene.changed("a", "one")
-    assert told(Viewer(scene, after=0).news(scene, 0)) == []
+def test_edits_from_before_the_page_came_are_left_to_the_archive(scene: LiveChatState) -> None:
+    scene.on_changed("a", "one")
+    assert told(PageView(scene, after=0).live_events(scene, 0)) == []
 
 
-def test_what_is_kept_of_edits_is_bounded(scene: Scene, viewer: Viewer) -> None:
+def test_what_is_kept_of_edits_is_bounded(scene: LiveChatState, viewer: PageView) -> None:
     for number in range(1_000):
-        scene.changed(f"m{number}", "text")
-    assert len(told(viewer.news(scene, 0))) == 64
+        scene.on_changed(f"m{number}", "text")
+    assert len(told(viewer.live_events(scene, 0))) == 64
 
 
-def test_signs_of_life_are_told_as_one(scene: Scene, viewer: Viewer) -> None:
-    scene.typing += 1
-    scene.typing += 1
-    assert told(viewer.news(scene, 0)) == [("typing", {})]
-    assert told(viewer.news(scene, 0)) == []
+def test_signs_of_life_are_told_as_one(scene: LiveChatState, viewer: PageView) -> None:
+    scene.typing_version += 1
+    scene.typing_version += 1
+    assert told(viewer.live_events(scene, 0)) == [("typing", {})]
+    assert told(viewer.live_events(scene, 0)) == []
 
 
-def test_a_row_is_told_once_and_again_when_it_has_changed(viewer: Viewer) -> None:
+def test_a_row_is_told_once_and_again_when_it_has_changed(viewer: PageView) -> None:
     first = [row(1), row(2, state="waiting")]
-    assert [data["id"] for _, data in told(viewer.rows(first))] == ["r1", "r2"]
-    assert told(viewer.rows(first)) == []
-    changed = told(viewer.rows([row(1), row(2, state="done")]))
+    assert [data["id"] for _, data in told(viewer.row_events(first))] == ["r1", "r2"]
+    assert told(viewer.row_events(first)) == []
+    changed = told(viewer.row_events([row(1), row(2, state="done")]))
     assert [(data["id"], data["state"]) for _, data in changed] == [("r2", "done")]
 
 
-def test_how_far_the_delivery_of_an_answer_is_does_not_concern_the_page(viewer: Viewer) -> None:
+def test_how_far_the_delivery_of_an_answer_is_does_not_concern_the_page(viewer: PageView) -> None:
     answer = TranscriptRow(seq=1, id="a", at=0, author="answer", text="t", state="pending")
-    [(_, data)] = told(viewer.rows([answer]))
+    [(_, data)] = told(viewer.row_events([answer]))
     assert data["state"] == ""
-    assert told(viewer.rows([msgspec.structs.replace(answer, state="sent")])) == []
+    assert told(viewer.row_events([msgspec.structs.replace(answer, state="sent")])) == []
 
 
-def test_a_row_that_becomes_visible_late_is_still_looked_for(viewer: Viewer) -> None:
-    told(viewer.rows([row(1), row(5), row(9)]))
-    assert viewer.floor < 3
-    assert [data["id"] for _, data in told(viewer.rows([row(3, "late")]))] == ["late"]
-    assert viewer.last == 9
+def test_a_row_that_becomes_visible_late_is_still_looked_for(viewer: PageView) -> None:
+    told(viewer.row_events([row(1), row(5), row(9)]))
+    assert viewer.reread_after < 3
+    assert [data["id"] for _, data in told(viewer.row_events([row(3, "late")]))] == ["late"]
+    assert viewer.last_seq == 9
 
 
-def test_rows_far_back_are_left_alone_unless_their_message_waits(viewer: Viewer) -> None:
-    told(viewer.rows([row(number) for number in range(1, 50)]))
-    assert viewer.floor == 49 - 16
-    told(viewer.rows([row(20, state="held")]))
-    assert viewer.floor == 19
+def test_rows_far_back_are_left_alone_unless_their_message_waits(viewer: PageView) -> None:
+    told(viewer.row_events([row(number) for number in range(1, 50)]))
+    assert viewer.reread_after == 49 - 16
+    told(viewer.row_events([row(20, state="held")]))
+    assert viewer.reread_after == 19
 
 
-def test_what_a_viewer_remembers_is_bounded(viewer: Viewer) -> None:
-    told(viewer.rows([row(number, state="held") for number in range(1, 1_001)]))
-    assert viewer.floor == 1_000 - 64
+def test_what_a_viewer_remembers_is_bounded(viewer: PageView) -> None:
+    told(viewer.row_events([row(number, state="held") for number in range(1, 1_001)]))
+    assert viewer.reread_after == 1_000 - 64
 
 
 def test_the_archive_is_read_again_only_when_something_happened(
-    scene: Scene, viewer: Viewer
+    scene: LiveChatState, viewer: PageView
 ) -> None:
-    assert viewer.wants_rows(scene)
-    assert not viewer.wants_rows(scene)
-    scene.posted("x")
-    assert viewer.wants_rows(scene)
-    scene.drafted("y", "beginning", "", now=0)
-    assert viewer.wants_rows(scene)
-    scene.drafted("y", "beginning, more", "", now=0)
-    assert not viewer.wants_rows(scene)
-    viewer.look_again()
-    assert viewer.wants_rows(scene)
+    assert viewer.needs_rows(scene)
+    assert not viewer.needs_rows(scene)
+    scene.on_posted("x")
+    assert viewer.needs_rows(scene)
+    scene.on_draft("y", "beginning", "", now=0)
+    assert viewer.needs_rows(scene)
+    scene.on_draft("y", "beginning, more", "", now=0)
+    assert not viewer.needs_rows(scene)
+    viewer.force_reread()
+    assert viewer.needs_rows(scene)
 
 
 def test_an_event_is_one_line_of_json_whatever_it_says() -> None:
-    chunk = event("row", {"text": "a\n\nb\r\u2028"}, 7)
+    chunk = encode_event("row", {"text": "a\n\nb\r\u2028"}, 7)
     assert chunk.startswith(b"id: 7\nevent: row\ndata: ")
     assert chunk.count(b"\n") == 4
     assert chunk.endswith(b"\n\n")
@@ -183,4 +191,4 @@ def test_conversations_are_named_by_few_plain_letters(name: str, *, good: bool) 
 
 
 def test_words_are_cleaned_of_what_no_database_takes() -> None:
-    assert clean("a\r\nb\0c") == "a\nb\ufffdc"
+    assert normalize_text("a\r\nb\0c") == "a\nb\ufffdc"

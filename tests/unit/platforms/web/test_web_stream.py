@@ -11,7 +11,7 @@ import pytest
 
 from platforms.core.contract import Address, Draft, TranscriptRow
 from platforms.web import stream as stream_module
-from platforms.web.door import VISIT_LIFE
+from platforms.web.door import VISIT_LIFETIME_MS
 from sessions.values.clock import SystemClock
 from tests.e2e.stage import Stage, staged
 from tests.unit.platforms.web.conftest import signed_in
@@ -153,7 +153,7 @@ async def test_a_row_numbered_early_but_shown_late_is_not_lost(
         await stage.post("chat1", "later number")
         await reader.until("row")
         stage.archive.put("chat1", "slow", "earlier number", seq=number)
-        stage.adapter._hub.posted("chat1", "slow")
+        stage.adapter._hub.on_posted("chat1", "slow")
         assert texts(await reader.until("row")) == ["earlier number"]
 
 
@@ -192,7 +192,7 @@ async def test_silence_is_filled_with_comments() -> None:
 async def test_while_a_message_waits_its_state_is_looked_at_soon(
     stage: Stage, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_module, "_UNSETTLED", 0.01)
+    monkeypatch.setattr(stream_module, "_RUNNING_POLL_SECONDS", 0.01)
     stage.archive.say("chat1", "message-1", "hello", state="running")
     async with reading(client) as reader:
         await reader.until("ready")
@@ -225,7 +225,7 @@ async def test_a_stream_ends_with_the_visit_it_belongs_to() -> None:
     async with staged(keepalive=0.05) as stage, signed_in(stage) as client:
         async with reading(client) as reader:
             await reader.until(":")
-            stage.adapter._door._clock = Later()  # ninety days pass
+            stage.adapter._login._clock = Later()  # ninety days pass
             while (await reader.next())[0] == ":":
                 pass
         assert (await client.get("/web/chats")).status_code == 401
@@ -235,7 +235,7 @@ class Later(SystemClock):
     """A clock that is past the end of every visit."""
 
     def now(self) -> int:
-        return super().now() + VISIT_LIFE + 1
+        return super().now() + VISIT_LIFETIME_MS + 1
 
 
 async def test_stopping_does_not_wait_for_open_pages(
@@ -259,7 +259,7 @@ async def test_a_page_that_leaves_is_forgotten(stage: Stage, client: httpx2.Asyn
 async def test_a_reader_that_takes_nothing_costs_no_memory_and_is_let_go(
     stage: Stage, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_module, "_SEND_TIMEOUT", 0.2)
+    monkeypatch.setattr(stream_module, "_SEND_TIMEOUT_SECONDS", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", stage._port, limit=1024)
     cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     request = f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n"
