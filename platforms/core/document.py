@@ -142,8 +142,8 @@ def parse(md: str) -> tuple[Block, ...]:
     """Read a Markdown text."""
     md = md.replace("\r\n", "\n").replace("\r", "\n")
     if not _MARKED.search(md):
-        lines = (line.strip() for line in md.strip().split("\n"))
-        paragraphs = re.split(r"\n{2,}", "\n".join(lines))
+        bare = "\n".join(line.strip() for line in md.strip().split("\n"))
+        paragraphs = re.split(r"\n{2,}", bare)
         return tuple(Paragraph((Plain(text),)) for text in paragraphs if text)
     lines = _untabbed(md).split("\n")
     if "]:" not in md:
@@ -247,7 +247,7 @@ class _References:
             if self.collecting and label:
                 self.urls.setdefault(label, url)
             elif not label or self.urls.get(label) != url:
-                kept += found[0]
+                kept += f"&#91;{found[0][1:]}"  # its own label must not become a link
             place = found.end()
         return (kept + text[place:]).strip() if place else text
 
@@ -592,13 +592,9 @@ class _Open:
 
 def inlines(text: str, references: _References | None = None, *, in_link: bool = False) -> Inlines:
     """Parse the text of a paragraph; in a link only pictures are looked up in `references`."""
-    return (
-        _Words(text, references, in_link=in_link).read()
-        if _SPECIAL.search(text)
-        else (Plain(text),)
-        if text
-        else ()
-    )
+    if not _SPECIAL.search(text):
+        return (Plain(text),) if text else ()
+    return _Words(text, references, in_link=in_link).read()
 
 
 class _Words:

@@ -113,9 +113,15 @@ def test_references_work_in_every_kind_of_block() -> None:
 
 def test_the_first_definition_of_a_label_counts_and_the_other_stays_visible() -> None:
     md = "[docs]\n\n[docs]: https://e.org/docs\n[docs]: https://e.org/other"
-    first, second = parse(md)
-    assert first == Paragraph((DOCS,))
-    assert "https://e.org/other" in str(second)
+    assert parse(md) == (
+        Paragraph((DOCS,)),
+        Paragraph((Plain("[docs]: https://e.org/other"),)),
+    )
+
+
+def test_a_second_definition_is_no_use_of_the_first() -> None:
+    md = "[docs]: https://e.org/docs\n\n[docs]: https://e.org/other"
+    assert str(parse(md)).count("[docs]: https://e.org/") == 2
 
 
 def test_an_unused_definition_stays_visible() -> None:
