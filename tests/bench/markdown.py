@@ -191,6 +191,22 @@ def _edited(name: str, ours: list[str], theirs: list[str], read: Parse, rounds: 
     return _each(measured, len(ours))
 
 
+def cited(rounds: int = ROUNDS) -> Measured:
+    """Parse answers that cite ten addresses by reference; ours reads such answers twice."""
+    definitions = "\n".join(f"[{number}]: https://example.org/{number}" for number in range(10))
+    uses = " ".join(f"[{number}]" for number in range(10))
+    texts = [f"{text}\n\nSee {uses}.\n\n{definitions}" for text in answers(GROWN)]
+    reader = contestant()
+    measured = _compare(
+        f"whole answer, {GROWN:,} characters and ten citations",
+        lambda: [parse(text) for text in texts],
+        lambda: [reader.parse(text) for text in texts],
+        _LEAST // (GROWN * _SAMPLES),
+        rounds,
+    )
+    return _each(measured, _SAMPLES)
+
+
 def pieces(limit: int = 2_000, rounds: int = ROUNDS) -> Measured:
     """Parse the messages of long answers after they were cut; the seconds are those of one message."""
     reader = contestant()
@@ -254,7 +270,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds
     measured = [whole(size, rounds) for size in SIZES]
-    measured.append(pieces(rounds=rounds))
+    measured += [cited(rounds), pieces(rounds=rounds)]
     measured += [growing(rounds), last_blocks(rounds), last_blocks_of_theirs(rounds)]
     measured.append(imports(rounds))
     sys.stdout.write("".join(f"{line(each)}\n" for each in measured))
