@@ -148,7 +148,7 @@ def parse(md: str) -> tuple[Block, ...]:
     lines = _untabbed(md).split("\n")
     if "]:" not in md:
         return tuple(_Reader(lines, 0, None).blocks())
-    return _parse_with_references(lines, _footnotes(md), defines=bool(_MAY_DEFINE.search(md)))
+    return _parse_with_references(lines, _footnotes(md), defines=_may_define(md))
 
 
 def _parse_with_references(
@@ -212,7 +212,6 @@ _DEFINITION = re.compile(
     r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)))?[ ]*(?:\n|\Z)",
     re.DOTALL,
 )
-_MAY_DEFINE = re.compile(r"\[(?!\^)(?:[^\[\]\\]|\\.){1,999}\]:", re.DOTALL)
 _LONGEST_LABEL = 999
 _NOTE = re.compile(r"\[\^([^\[\]^\s]{1,99})\]")
 _NOTE_DEFINITION = re.compile(r"^[ >]{0,9}\[\^([^\[\]^\s]{1,99})\]:", re.MULTILINE)
@@ -260,6 +259,11 @@ class _References:
 def _label(text: str) -> str:
     """Normalize a label: case and the width of blanks do not count."""
     return " ".join(text.split()).casefold()
+
+
+def _may_define(md: str) -> bool:
+    """Tell whether definitions of links, not only of footnotes, may be in the text."""
+    return md.count("]:") > len(_NOTE_DEFINITION.findall(md))
 
 
 def _footnotes(md: str) -> frozenset[str]:

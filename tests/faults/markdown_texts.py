@@ -354,8 +354,6 @@ NASTY = {
     "> [quoted][docs]\n\n[docs]: https://e.org/a_b 'Title'\n[man]: <https://e.org/man>\n"
     "[pic]:\n  https://e.org/p.png\n\nend",
     "unused definitions": "Words.\n\n[1]: https://e.org/a_b_c\n[2]: https://e.org/*\n\nSee [two][2].",
-    "scripts without blanks": "これは**重要です。**次の**「引用」**と~~古い。~~、한국어**(강조)**입니다",
-    "more math": "So $$a_1*b*c_2$$ and\n\\begin{align}\na &= b_1 * c_2 \\\\\n- d &= e\n\\end{align}\nend",
     "escapes": "\\# no heading\n\n\\- no point\n\n1\\. no number\n\n\\> no quote, C:\\dir\\*.txt, \\`no code\\`, \\[no](link), a\\|b",
     "half": "**bold\n\n*italic\n\n`code\n\n[link](https://e.org\n\n| a | b |\n|--\n\n- [ \n\n~~gone ||secret",
     "no border": "**" + "x" * 60 + "** " + "y" * 70 + " `" + "z" * 60 + "`",

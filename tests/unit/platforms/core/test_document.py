@@ -182,8 +182,22 @@ def test_half_a_definition_is_text_while_the_answer_grows() -> None:
         assert not any(isinstance(node, Link) for node in inside_all(parse(md[:end])))
 
 
-def test_many_open_brackets_take_no_quadratic_time() -> None:
-    md = "[a" * 20_000 + "\n\n[a]: https://e.org"
+@pytest.mark.parametrize(
+    "md",
+    [
+        "[a" * 20_000 + "\n\n[a]: https://e.org",
+        "[" * 20_000 + "]" * 20_000 + "\n\n[a]: https://e.org",
+        "\\[" * 20_000 + "\n[a]: https://e.org",
+        "[a]: https://e.org\n" * 5_000,
+        "[a]: https://e.org 'b\n" * 5_000,
+        "".join(f"[^{number}]: a\n\n    b\n\n" for number in range(2_000)) + "[^7]",
+        "$$a " * 10_000,
+        "日**(" * 10_000,
+    ],
+    ids=["open", "nested", "escaped", "same", "titles", "notes", "dollars", "emphasis"],
+)
+@pytest.mark.timeout(10)
+def test_long_texts_are_parsed_in_linear_time(md: str) -> None:
     assert parse(md)
 
 
