@@ -2,8 +2,8 @@
 
 The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists,
 footnotes, formulas and emphasis beside Chinese, Japanese and Korean. HTML is text like any other. A
-line break is kept as one. No text fails to be read. Definitions that no reference of the text uses
-stay visible: the reference may stand in another message of the same answer.
+line break is kept as one. No text fails to be read. Unused definitions stay visible, because the
+reference may be in another message of the same answer.
 """
 
 import html
@@ -154,7 +154,7 @@ def parse(md: str) -> tuple[Block, ...]:
 def _parse_with_references(
     lines: list[str], notes: frozenset[str], *, defines: bool
 ) -> tuple[Block, ...]:
-    """Parse a text that may define links or footnotes: definitions first, then what uses them."""
+    """Parse a text that may define links or footnotes: first the definitions, then the references."""
     collected = _References({}, notes, collecting=True)
     if defines:
         for _ in _Reader(lines.copy(), 0, collected).blocks():
@@ -218,7 +218,7 @@ _NOTE_DEFINITION = re.compile(r"^[ >]{0,9}\[\^([^\[\]^\s]{1,99})\]:", re.MULTILI
 
 
 class _References:
-    """Link definitions and footnote labels of one text, and which of the definitions are used."""
+    """Link definitions and footnote labels of one text, and the labels of used definitions."""
 
     def __init__(
         self, urls: dict[str, str], notes: frozenset[str], *, collecting: bool = False
@@ -251,7 +251,7 @@ class _References:
         return (kept + text[place:]).strip() if place else text
 
     def begins_note(self, text: str) -> bool:
-        """Tell whether a paragraph begins with the definition of a footnote."""
+        """True if a paragraph begins with the definition of a footnote."""
         found = _NOTE_DEFINITION.match(text)
         return found is not None and found[1] in self.notes
 
@@ -262,7 +262,7 @@ def _label(text: str) -> str:
 
 
 def _may_define(md: str) -> bool:
-    """Tell whether definitions of links, not only of footnotes, may be in the text."""
+    """True if the text may define links, not only footnotes."""
     return md.count("]:") > len(_NOTE_DEFINITION.findall(md))
 
 
@@ -285,7 +285,7 @@ class _Reader:
         self._lines = lines
         self._depth = depth
         self._references = references
-        self._in_note = False  # the last paragraph was a footnote, which indented lines continue
+        self._in_note = False  # the last paragraph was a footnote; indented lines continue it
         self._at = 0
         self._words: list[str] = []  # of the paragraph that is being read
 
@@ -325,7 +325,7 @@ class _Reader:
         return inlines(text, self._references)
 
     def _outdent_note(self) -> None:
-        """Move the lines that continue a footnote to the left; elsewhere they would be code."""
+        """Remove the indentation of a footnote's further paragraphs, which would make them code."""
         self._in_note = False
         for number in range(self._at, len(self._lines)):
             line = self._lines[number]
@@ -727,7 +727,7 @@ class _Words:
         return found.end()
 
     def _referenced(self, start: int, end: int, *, picture: bool) -> tuple[str, int] | None:
-        """Look up a reference between these brackets; give its URL and where it ends."""
+        """Look up the reference between two brackets; return its URL and its end."""
         if self._references is None or (self._in_link and not picture):
             return None
         label, after = self._text[start + 1 : end], end + 1
@@ -841,7 +841,7 @@ def _sides(before: str, after: str, char: str) -> tuple[bool, bool]:
     """Tell whether a mark between these characters may open, and may close."""
     blank_before, blank_after = not before or before.isspace(), not after or after.isspace()
     sign_before, sign_after = _is_sign(before), _is_sign(after)
-    # Beside Chinese, Japanese and Korean, whose words no blank divides, punctuation stops no mark.
+    # Chinese, Japanese and Korean have no blanks between words, so punctuation stops no mark there.
     cjk = (sign_before or sign_after) and (_is_cjk(before) or _is_cjk(after))
     left = not blank_after and (not sign_after or blank_before or sign_before or cjk)
     right = not blank_before and (not sign_before or blank_after or sign_after or cjk)
@@ -859,7 +859,7 @@ def _is_sign(char: str) -> bool:
 
 
 def _is_cjk(char: str) -> bool:
-    """Tell whether a character belongs to Chinese, Japanese or Korean; emoji do not."""
+    """True for Chinese, Japanese and Korean characters and punctuation, but not for emoji."""
     if not char or char.isascii() or unicodedata.east_asian_width(char) not in "WFH":
         return False
     return unicodedata.category(char)[0] != "S" or any(

@@ -187,7 +187,7 @@ def _notes(md: str) -> set[str]:
 
 
 def _bracketed(notes: set[str], found: re.Match[str]) -> str:
-    """Write the label of a footnote as words in brackets, which are no reference."""
+    """Write the label of a footnote as text in brackets that is no reference."""
     return f"&#91;{'' if found[1] in notes else '^'}{found[1]}&#93;"
 
 

@@ -55,7 +55,7 @@ def plain(md: str) -> str:
     ],
 )
 @pytest.mark.parametrize("use", ["[docs][r]", "[docs][R]"])
-def test_a_reference_leads_where_its_definition_says(definition: str, use: str) -> None:
+def test_a_reference_links_to_the_url_of_its_definition(definition: str, use: str) -> None:
     assert parse(f"{use}\n\n{definition}")[0] == Paragraph((DOCS,))
     assert DOCS in inside_all(parse(f"{definition}\n\n{use}"))
 
@@ -125,7 +125,7 @@ def test_a_second_definition_is_no_use_of_the_first() -> None:
 
 
 def test_an_unused_definition_stays_visible() -> None:
-    """The reference may stand in an earlier message of the same answer."""
+    """The reference may be in an earlier message of the same answer."""
     md = "Words\n\n[1]: https://e.org/a_b_c\n[2]: https://e.org/2"
     assert parse(md) == (
         Paragraph((Plain("Words"),)),
@@ -133,7 +133,7 @@ def test_an_unused_definition_stays_visible() -> None:
     )
 
 
-def test_used_and_unused_definitions_are_told_apart() -> None:
+def test_only_unused_definitions_are_shown() -> None:
     md = "[a][1]\n\n[1]: https://e.org/1\n[2]: https://e.org/2\n[3]: https://e.org/3"
     assert parse(md)[1:] == (Paragraph((Plain("[2]: https://e.org/2\n[3]: https://e.org/3"),)),)
 
@@ -151,7 +151,7 @@ def test_a_reference_in_code_does_not_hide_the_definition() -> None:
     assert parse(md)[1] == Paragraph((Plain("[docs]: https://e.org/docs"),))
 
 
-def test_a_definition_that_a_phone_cannot_open_shows_the_address() -> None:
+def test_a_reference_to_a_relative_url_shows_the_url() -> None:
     assert plain("[file][r]\n\n[r]: docs/a.md") == "file (docs/a.md)"
 
 
@@ -159,14 +159,14 @@ def test_a_speaker_before_a_colon_is_no_definition() -> None:
     assert plain("[Ann]: hello there, [Ann]") == "[Ann]: hello there, [Ann]"
 
 
-def test_no_link_stands_in_a_link() -> None:
+def test_references_inside_link_text_are_not_resolved() -> None:
     md = "[see [docs] here](https://e.org/all)\n\n[docs]: https://e.org/docs"
     first, second = parse(md)
     assert first == Paragraph((Link("https://e.org/all", (Plain("see [docs] here"),)),))
     assert "https://e.org/docs" in str(second)
 
 
-def test_a_heading_below_a_definition_is_underlined_alone() -> None:
+def test_a_definition_is_not_part_of_an_underlined_heading() -> None:
     md = "[docs]: https://e.org/docs\nTitle [docs]\n==="
     assert parse(md) == (Heading(1, (Plain("Title "), DOCS)),)
 
@@ -176,7 +176,7 @@ def test_a_rule_below_a_definition_stays_a_rule() -> None:
     assert [type(block).__name__ for block in blocks] == ["Paragraph", "Rule"]
 
 
-def test_half_a_definition_is_text_while_the_answer_grows() -> None:
+def test_an_unfinished_definition_is_text_while_the_answer_grows() -> None:
     md = "[docs]\n\n[docs]: https://e.org/docs"
     for end in range(len("[docs]\n\n[docs]:") + 1):
         assert not any(isinstance(node, Link) for node in inside_all(parse(md[:end])))
@@ -220,7 +220,7 @@ def test_a_footnote_and_its_reference_show_the_same_label() -> None:
 @pytest.mark.parametrize(
     "md", ["A claim[^1].", "[^1]: The source.", "Match [^a] and [^ab] in `[^a]`"]
 )
-def test_half_of_a_footnote_is_shown_as_written(md: str) -> None:
+def test_a_note_or_reference_alone_is_shown_as_written(md: str) -> None:
     assert "".join(str(node) for node in inside(md)).count("[^") == md.count("[^")
 
 
@@ -281,7 +281,7 @@ def test_other_marks_follow_the_same_rule(md: str) -> None:
         "🎉**!**x",  # an emoji is wide, but no letter
     ],
 )
-def test_marks_that_are_not_meant_stay(md: str) -> None:
+def test_marks_that_pair_with_nothing_stay_as_written(md: str) -> None:
     assert plain(md) == md
 
 
@@ -338,5 +338,5 @@ def test_an_environment_of_latex_is_a_formula(environment: str) -> None:
         "a $$ and $$ c",
     ],
 )
-def test_dollars_that_are_no_formula_stay(md: str) -> None:
+def test_dollars_outside_formulas_stay_as_written(md: str) -> None:
     assert plain(md) == md
