@@ -358,6 +358,7 @@ START = "import gateway.runner"
 ADDED = {
     "nothing": "",
     "httpcore2": "httpcore2",
+    "httpx2": "httpx2",
     "jiter": "jiter",
     "prometheus_client": "prometheus_client",
 }
