@@ -173,7 +173,7 @@ def test_a_definition_is_not_part_of_an_underlined_heading() -> None:
 
 def test_a_rule_below_a_definition_stays_a_rule() -> None:
     blocks = parse("[docs]\n\n[docs]: https://e.org/docs\n---")
-    assert [type(block).__name__ for block in blocks] == ["Paragraph", "Rule"]
+    assert [type(block).__name__ for block in blocks] == ["Paragraph", "HorizontalRule"]
 
 
 def test_an_unfinished_definition_is_text_while_the_answer_grows() -> None:
